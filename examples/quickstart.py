@@ -1,0 +1,1 @@
+"""The example that `make demo` runs."""

@@ -1,0 +1,1 @@
+"""Compiled answers to three questions of numerical code; the first: do two arrays agree?"""
