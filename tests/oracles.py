@@ -82,7 +82,7 @@ def close(a, b, rtol: float, atol: float, equal_nan: bool = False) -> bool:
 
 
 def to_python(x) -> bool | int | float | complex:
-    """A NumPy scalar as the Python number of exactly its value."""
+    """Return a NumPy scalar as the Python number of exactly its value."""
     x = np.asarray(x)
     kind = np.dtype(x.dtype).kind
     if kind == "V":  # ml_dtypes

@@ -1,0 +1,208 @@
+"""What counts as an array, where it lives, and in which element type it is compared."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._protocols import ArrayLibrary, NDArray
+from .interop.jax import Jax
+from .interop.torch import Torch
+
+_LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax())
+
+DType = np.dtype[Any]
+FLOAT64, COMPLEX128 = np.dtype(np.float64), np.dtype(np.complex128)
+INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
+
+
+class Pair(NamedTuple):
+    """Two arrays on the host, the native dtypes to compare them in, and whose result it is."""
+
+    a: NDArray
+    b: NDArray
+    dtypes: tuple[DType, DType] | None  # None: NumPy compares them
+    library: ArrayLibrary | None
+
+
+@cache
+def kernel_dtype(dtype: DType) -> DType | None:
+    """Return the native dtype that kernels read `dtype` in, or None if NumPy has to compare it."""
+    if dtype.isbuiltin == 2:  # ml_dtypes: NumPy knows how to widen them
+        return (
+            dtype if dtype.name == "bfloat16" else FLOAT64 if np.can_cast(dtype, FLOAT64) else None
+        )
+    if dtype.kind in "biufc" and dtype.char not in "gG":
+        return dtype.newbyteorder("=")
+    return None
+
+
+@cache
+def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
+    """Return the dtypes in which a pair is compared: promotion is exact, but for 64-bit integers
+    against floats, which round as in NumPy."""
+    x, y = kernel_dtype(a), kernel_dtype(b)
+    if x is None or y is None:
+        return None
+    if x == y:
+        return x, y
+    if x.kind in "biu" and y.kind in "biu":
+        common = np.promote_types(x, y)
+        if common.kind != "f":
+            return common, common
+        return (INT64, UINT64) if x.kind == "i" else (UINT64, INT64)
+    wide = COMPLEX128 if "c" in (x.kind, y.kind) else FLOAT64
+    return wide, wide
+
+
+# Nothing of these types can be foreign, or anywhere but on the host.
+_HOST_TYPES = frozenset({np.ndarray, np.memmap, list, tuple, bool, int, float, complex})
+
+
+def library_of(x: Any) -> ArrayLibrary | None:
+    """Return the foreign library that x belongs to, if any."""
+    if type(x) in _HOST_TYPES:
+        return None
+    for library in _LIBRARIES:
+        if library.owns(x):
+            return library
+    return None
+
+
+def _device(x: Any, library: ArrayLibrary | None) -> str:
+    if library is not None:
+        return library.device(x)
+    try:
+        on_device = hasattr(type(x), "__cuda_array_interface__") or hasattr(x, "__cuda_ndarray__")
+    except Exception:  # a probe may raise anything
+        on_device = False
+    return "a CUDA device" if on_device else "cpu"
+
+
+def _described(name: str, x: Any, device: str) -> str:
+    kind = f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
+    return f"{name} is a {kind} on {'the host' if device == 'cpu' else device}"
+
+
+def _require_host(**arrays: Any) -> None:
+    libraries = {name: library_of(x) for name, x in arrays.items()}
+    devices = {name: _device(x, libraries[name]) for name, x in arrays.items()}
+    away = [name for name, device in devices.items() if device != "cpu"]
+    if not away:
+        return
+    found = " and ".join(_described(name, x, devices[name]) for name, x in arrays.items())
+    advice = " and ".join(
+        library.to_host_advice(name) if (library := libraries[name]) else f"a host copy of {name}"
+        for name in away
+    )
+    msg = f"{found}; calipers compares arrays in host memory: pass {advice}"
+    raise TypeError(msg)
+
+
+def _view(x: Any) -> NDArray:
+    if type(x) is np.ndarray:
+        return x
+    library = library_of(x)
+    if library is not None:
+        return library.as_numpy(x)
+    # A memory map is an ndarray in all but the file behind it.
+    return x.view(np.ndarray) if type(x) is np.memmap else np.asanyarray(x)
+
+
+def as_array(x: Any, name: str = "a") -> NDArray:
+    """Return x as an array on the host, a view wherever it has memory to view."""
+    if type(x) not in _HOST_TYPES:
+        _require_host(**{name: x})
+    return _view(x)
+
+
+def is_weak(x: Any) -> bool:
+    """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
+    return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
+
+
+def _as_number(x: Any) -> NDArray:
+    array = np.asarray(x)
+    return np.asarray(float(x)) if array.dtype.kind == "O" else array
+
+
+@cache
+def _largest(dtype: DType) -> float:
+    finfo = sys.modules["ml_dtypes"].finfo if dtype.isbuiltin == 2 else np.finfo
+    return float(finfo(dtype).max)
+
+
+def _strengthen(x: Any, dtype: DType) -> NDArray:
+    """Give a Python number the dtype it takes beside an array of `dtype` (NEP 50)."""
+    number = _as_number(x)
+    if number.dtype == dtype or kernel_dtype(dtype) is None or dtype.kind in "biu":
+        return number
+    if dtype.isbuiltin != 2:
+        target = np.result_type(dtype, 1j) if number.dtype.kind == "c" else dtype
+    elif number.dtype.kind != "c" and "float" in dtype.name:
+        target = dtype
+    else:
+        return number
+    # What the dtype cannot hold stays itself, and does not become an infinity.
+    if not max(abs(x.real), abs(x.imag)) <= _largest(target):
+        return number
+    return number.astype(target)
+
+
+def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
+    """Normalise two array-likes, once, for every function that compares them."""
+    if type(a) not in _HOST_TYPES or type(b) not in _HOST_TYPES:
+        _require_host(**{names[0]: a, names[1]: b})
+    if is_weak(a) and is_weak(b):
+        x, y = _as_number(a), _as_number(b)
+    elif is_weak(a):
+        y = _view(b)
+        x = _strengthen(a, y.dtype)
+    else:
+        x = _view(a)
+        y = _strengthen(b, x.dtype) if is_weak(b) else _view(b)
+    # Masks, units and the like have an arithmetic of their own.
+    plain = type(x) is np.ndarray and type(y) is np.ndarray
+    dtypes = working_dtypes(x.dtype, y.dtype) if plain else None
+    return Pair(x, y, dtypes, library_of(a) or library_of(b))
+
+
+def as_tolerance(value: Any, name: str) -> float | NDArray:
+    """Return a tolerance as a float, or as an array of them."""
+    try:
+        if type(value) is float or (is_weak(value) and not isinstance(value, complex)):
+            return float(value)
+        array = as_array(value, name)
+        if array.dtype.kind in "cSUMmV" and array.dtype.isbuiltin != 2:
+            raise TypeError
+        array = np.asarray(array, dtype=FLOAT64)
+    except (TypeError, ValueError, OverflowError):
+        kind = getattr(value, "dtype", None) or type(value).__name__
+        msg = f"{name} must be a real number or an array of them, got {kind}: {value!r:.60}"
+        raise TypeError(msg) from None
+    return float(array) if array.ndim == 0 else array
+
+
+def as_tolerances(rtol: Any, atol: Any) -> tuple[float | NDArray, float | NDArray]:
+    """Return both tolerances; warn as NumPy does where one is infinite or NaN."""
+    if type(rtol) is float and type(atol) is float and isfinite(rtol) and isfinite(atol):
+        return rtol, atol
+    tolerances = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
+    if not all(np.isfinite(t).all() for t in tolerances):
+        msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
+        warnings.warn(msg, RuntimeWarning, stacklevel=4)
+    return tolerances
+
+
+def broadcast_shape(arrays: Sequence[NDArray], names: Sequence[str]) -> tuple[int, ...]:
+    """Return the shape that arrays broadcast to; the names are for the error."""
+    try:
+        return np.broadcast(*arrays).shape
+    except ValueError:
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(names, arrays, strict=False))
+        msg = f"operands could not be broadcast together: their shapes are {shapes}"
+        raise ValueError(msg) from None

@@ -1,0 +1,125 @@
+"""How a pass over arrays is run: on views of their memory or through buffers, by whom."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._arrays import DType
+from ._protocols import NDArray
+from ._threads import first_found, get_num_threads
+
+# Handing work to another thread takes some 60 us, in which one thread reads a megabyte.
+SERIAL_BYTES = 4 << 20
+# The calling thread looks at this much before anyone else is woken.
+_HEAD_BYTES = 1 << 18
+# A task is long enough to hide its Python overhead, and short enough to stop soon.
+_TASK_BYTES = 2 << 20
+
+_FIRST_BUFFER = 512
+_BUFFER = 16384
+
+# Called with the position of a block and the block of each array; a result that is not negative
+# is a position in the block, and ends the pass.
+BlockCall = Callable[..., int]
+
+
+def scan(
+    call: BlockCall, arrays: Sequence[NDArray], dtypes: Sequence[DType], order: Any = "K"
+) -> int:
+    """
+    Pass blocks of equally shaped or broadcast arrays to `call`; return where it stopped, or -1.
+
+    Positions count elements in C order if `order` is "C"; "K" takes memory's own order.
+    """
+    views = _flat_views(arrays, dtypes, order)
+    if views is not None:
+        return scan_views(call, views)
+    return _scan_buffers(call, arrays, dtypes, order)[0]
+
+
+def fill(call: BlockCall, arrays: Sequence[NDArray], dtypes: Sequence[DType]) -> NDArray:
+    """Pass blocks to `call` with a block of a boolean result, and return that result."""
+    views = _flat_views(arrays, dtypes, "K")
+    if views is not None:
+        out = np.empty_like(arrays[0], dtype=bool)
+        scan_views(call, [*views, _flat(out)])
+        return out
+    result: NDArray = _scan_buffers(call, [*arrays, None], [*dtypes, np.dtype(bool)], "K")[1]
+    return result
+
+
+def _flat(x: NDArray) -> NDArray:
+    return (x if x.flags.c_contiguous else x.T).reshape(-1)
+
+
+def _flat_views(
+    arrays: Sequence[NDArray], dtypes: Sequence[DType], order: Any
+) -> list[NDArray] | None:
+    """View each array as a contiguous vector, all in one order, if memory allows."""
+    shape = arrays[0].shape
+    c_order, f_order = True, order == "K"
+    for x, dtype in zip(arrays, dtypes, strict=True):
+        flags = x.flags
+        c_order &= flags.c_contiguous
+        f_order &= flags.f_contiguous
+        if not (c_order or f_order) or x.shape != shape or x.dtype != dtype or not flags.aligned:
+            return None
+    return [x.reshape(-1) for x in arrays] if c_order else [x.T.reshape(-1) for x in arrays]
+
+
+def scan_views(call: BlockCall, views: Sequence[NDArray]) -> int:
+    """Pass blocks of equally long vectors to `call`, on all threads if that pays."""
+    n = views[0].size
+    nbytes = sum(x.nbytes for x in views)
+    if nbytes <= SERIAL_BYTES:
+        return call(0, *views)
+
+    def part(start: int, stop: int) -> int:
+        position = call(start, *(x[start:stop] for x in views))
+        return start + position if position >= 0 else -1
+
+    head = n * _HEAD_BYTES // nbytes
+    if (position := part(0, head)) >= 0:
+        return position
+    step = max(1, n * _TASK_BYTES // nbytes)
+    tasks = -(-(n - head) // step)
+    threads = min(get_num_threads(), nbytes // SERIAL_BYTES + 1)
+
+    def work(task: int) -> int:
+        start = head + task * step
+        return part(start, min(start + step, n))
+
+    return first_found(work, tasks, threads)
+
+
+def _scan_buffers(
+    call: BlockCall, arrays: Sequence[Any], dtypes: Sequence[DType], order: Any
+) -> tuple[int, Any]:
+    """Let NumPy convert, gather and broadcast into buffers that fit the cache."""
+    usable = ["contig", "aligned", "nbo"]
+    op_flags: Any = [
+        [*usable, *(("writeonly", "allocate") if x is None else ("readonly",))] for x in arrays
+    ]
+    iterator = np.nditer(
+        arrays,
+        flags=["external_loop", "buffered", "delay_bufalloc", "ranged", "zerosize_ok"],
+        op_flags=op_flags,
+        op_dtypes=dtypes,
+        order=order,
+        casting="same_kind",
+        buffersize=_BUFFER,
+    )
+    with iterator:
+        size = iterator.itersize
+        first = min(size, _FIRST_BUFFER)
+        for start, stop in ((0, first), (first, size)):
+            if start == stop:
+                continue
+            iterator.iterrange = (start, stop)  # type: ignore[misc]  # NumPy lets it be set
+            for blocks in iterator:
+                position = call(start, *blocks)
+                if position >= 0:
+                    return start + position, None
+                start += blocks[0].size
+        return -1, iterator.operands[-1]

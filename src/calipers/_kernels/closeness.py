@@ -1,0 +1,413 @@
+"""When are two numbers close? The rule, and the loops that ask it of every pair.
+
+A pair is close if a == b, or if both are finite and |a - b| <= atol + rtol*|b|. The three
+operations are rounded to 53 bits with an unlimited exponent range; two integers have an exact
+distance. Loops first run a vectorised test that errs only towards doubt, block by block, and put
+the rule itself to the pairs of a doubtful block.
+"""
+
+import math
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload, register_jitable
+
+from .._jit import Kernels
+from .formats import double, element_type, prefetch, single, vector
+
+# Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
+# underflow that matter: a product below 2**-1022 is far less than half a unit of 2**-900.
+_LOW = 2.0**-899
+_LOW32 = np.float32(1e-30)
+_MAX32 = np.finfo(np.float32).max
+
+# A block of each array fits the nearest cache beside the lines being fetched for the next two.
+_BLOCK_BYTES = 1024
+_LINE_BYTES = 64
+
+
+# The rule
+
+
+@register_jitable
+def within(d, d_exponent, size, size_exponent, rtol, atol):
+    """Decide d*2**i <= atol + rtol*(size*2**j) for d > 0: two roundings, no exponent limit."""
+    rtol_fraction, rtol_exponent = math.frexp(rtol)
+    size_fraction, extra = math.frexp(size)
+    product = rtol_fraction * size_fraction
+    product_exponent = rtol_exponent + extra + size_exponent
+    atol_fraction, atol_exponent = math.frexp(atol)
+    if product == 0.0:
+        product_exponent = atol_exponent
+    elif atol == 0.0:
+        atol_exponent = product_exponent
+    # The larger term has its fraction in [1/4, 1). What underflows in the smaller is far less than
+    # half a unit of the sum, and a d that underflows is less than every positive sum.
+    exponent = max(product_exponent, atol_exponent)
+    bound = math.ldexp(atol_fraction, max(atol_exponent - exponent, -2000)) + math.ldexp(
+        product, max(product_exponent - exponent, -2000)
+    )
+    d_fraction, extra = math.frexp(d)
+    d_exponent = min(max(d_exponent + extra - exponent, -2000), 2000)
+    return bound > 0.0 and math.ldexp(d_fraction, d_exponent) <= bound
+
+
+@register_jitable
+def real_close(a, b, rtol, atol, equal_nan):
+    """Decide a pair of binary64 numbers."""
+    if a == b:
+        return True
+    if not (abs(a) < np.inf and abs(b) < np.inf):
+        return equal_nan and a != a and b != b
+    d = abs(a - b)
+    bound = atol + rtol * abs(b)
+    if _LOW < bound < np.inf or (bound <= _LOW and d > 2.0 * _LOW):
+        return d <= bound
+    if d < np.inf:
+        return within(d, 0, abs(b), 0, rtol, atol)
+    return within(abs(0.25 * a - 0.25 * b), 2, abs(b), 0, rtol, atol)
+
+
+@register_jitable
+def modulus(x, y):
+    """Return m, e with |x + y*i| = m*2**e; two squares, a sum and a root, no exponent limit."""
+    largest = max(abs(x), abs(y))
+    if largest == 0.0:
+        return 0.0, 0
+    exponent = 0
+    if not 2.0**-480 < largest < 2.0**500:
+        exponent = math.frexp(largest)[1]
+        x = math.ldexp(x, -exponent)
+        y = math.ldexp(y, -exponent)
+    return math.sqrt(x * x + y * y), exponent
+
+
+@register_jitable
+def complex_close(a, b, rtol, atol, equal_nan):
+    """Decide a pair of complex numbers with binary64 parts, by their moduli."""
+    if a == b:
+        return True
+    # A part's infinity or NaN makes the sum of magnitudes infinite or NaN.
+    if not (
+        abs(a.real) < np.inf
+        and abs(a.imag) < np.inf
+        and abs(b.real) < np.inf
+        and abs(b.imag) < np.inf
+    ):
+        a_nan = a.real != a.real or a.imag != a.imag
+        b_nan = b.real != b.real or b.imag != b.imag
+        return equal_nan and a_nan and b_nan
+    re = a.real - b.real
+    im = a.imag - b.imag
+    exponent = 0
+    if not (abs(re) < np.inf and abs(im) < np.inf):
+        re = 0.25 * a.real - 0.25 * b.real
+        im = 0.25 * a.imag - 0.25 * b.imag
+        exponent = 2
+    d, d_exponent = modulus(re, im)
+    size, size_exponent = modulus(b.real, b.imag)
+    d_exponent += exponent
+    if d_exponent == 0 and size_exponent == 0:
+        bound = atol + rtol * size
+        if _LOW < bound < np.inf or (bound <= _LOW and d > 2.0 * _LOW):
+            return d <= bound
+    return within(d, d_exponent, size, size_exponent, rtol, atol)
+
+
+@register_jitable
+def integer_close(distance, overflow, bound):
+    """Decide an exact distance, of 65 bits where `overflow` is the uppermost."""
+    if not overflow:
+        rounded = np.float64(distance)
+        if rounded != bound:
+            return rounded < bound
+        # Equal after rounding: exact below 2**53, and below 2**64 the bound is an integer.
+        return rounded >= 2.0**64 or distance <= np.uint64(bound)
+    half = (distance >> np.uint64(1)) | np.uint64(0x8000000000000000)
+    odd = distance & np.uint64(1)
+    # Rounding needs of the lost bit only that it was there.
+    rounded = 2.0 * np.float64(half | odd)
+    if rounded != bound:
+        return rounded < bound
+    if rounded >= 2.0**65:
+        return True
+    half_bound = np.uint64(0.5 * bound)
+    return half < half_bound or (half == half_bound and odd == np.uint64(0))
+
+
+def distance(a, b):
+    """Return |a - b| of two integers modulo 2**64, and whether it is 2**64 or more."""
+
+
+@overload(distance)
+def _(a, b):
+    if a.signed == b.signed:
+        return lambda a, b: (np.uint64(max(a, b)) - np.uint64(min(a, b)), False)
+    if a.signed:
+        return lambda a, b: distance(b, a)
+
+    def unsigned_and_signed(a, b):
+        if b >= 0:
+            return distance(np.uint64(a), np.uint64(b))
+        total = np.uint64(a) - np.uint64(b)
+        return total, total < np.uint64(a)
+
+    return unsigned_and_signed
+
+
+def close(a, b, rtol, atol, equal_nan):
+    """Decide a pair of numbers of any types."""
+
+
+@overload(close)
+def _(a, b, rtol, atol, equal_nan):
+    if isinstance(a, types.Integer) and isinstance(b, types.Integer):
+
+        def integers(a, b, rtol, atol, equal_nan):
+            # Numba compares int64 with uint64 as floats, so a == b is not asked.
+            apart, overflow = distance(a, b)
+            if apart == np.uint64(0) and not overflow:
+                return True
+            return integer_close(apart, overflow, atol + rtol * abs(double(b)))
+
+        return integers
+    if isinstance(a, types.Complex) or isinstance(b, types.Complex):
+        return lambda a, b, rtol, atol, equal_nan: complex_close(
+            np.complex128(a), np.complex128(b), rtol, atol, equal_nan
+        )
+    return lambda a, b, rtol, atol, equal_nan: real_close(
+        double(a), double(b), rtol, atol, equal_nan
+    )
+
+
+# Vectorised tests that err only towards doubt
+
+
+def surely_close(x, y, rtol, atol):
+    """Return True only if every pair of two short arrays is close and none is a pair of NaN."""
+
+
+@overload(surely_close)
+def _(x, y, rtol, atol):
+    if x.dtype != y.dtype:
+        return lambda x, y, rtol, atol: False
+    if isinstance(x.dtype, types.Complex):
+        return _surely_close_complex
+    if x.dtype in (types.int64, types.uint64):
+        return _surely_close_long
+    if x.dtype in (types.float64, types.int32, types.uint32):
+        return _surely_close_wide
+    return _identical_or_narrow if isinstance(x.dtype, types.Integer) else _surely_close_narrow
+
+
+def _surely_close_wide(x, y, rtol, atol):
+    """binary64, and what subtracts exactly in it: the rule, but for what may need scaling."""
+    doubt = False
+    for i in range(x.size):
+        a = double(x[i])
+        b = double(y[i])
+        bound = atol + rtol * abs(b)
+        near = (abs(a - b) <= bound) & (bound < np.inf) & (bound > _LOW)
+        doubt |= not ((a == b) | near)
+    return not doubt
+
+
+@register_jitable
+def _surely_close_narrow(x, y, rtol, atol):
+    """binary32 arithmetic with tolerances reduced by more than its four roundings can add."""
+    reduced_rtol = np.float32(0.0)
+    reduced_atol = np.float32(0.0)
+    if not (rtol >= 0.0 and atol >= 0.0):
+        reduced_atol = np.float32(-1.0)
+    else:
+        if rtol > _LOW32:
+            reduced_rtol = np.float32(rtol * (1.0 - 1e-6))
+        if atol > _LOW32:
+            reduced_atol = np.float32(atol * (1.0 - 1e-6))
+    doubt = False
+    for i in range(x.size):
+        a = single(x[i])
+        b = single(y[i])
+        bound = reduced_atol + reduced_rtol * abs(b)
+        near = (abs(a - b) <= bound) & (bound <= _MAX32) & (bound > _LOW32)
+        doubt |= not ((a == b) | near)
+    return not doubt
+
+
+def _identical_or_narrow(x, y, rtol, atol):
+    """Bytes and 16-bit integers: equality costs a tenth of arithmetic."""
+    differing = x[0] ^ y[0]
+    for i in range(x.size):
+        differing |= x[i] ^ y[i]
+    return differing == 0 or _surely_close_narrow(x, y, rtol, atol)
+
+
+def _surely_close_long(x, y, rtol, atol):
+    """64-bit integers: a distance that is less than the bound once rounded is less before."""
+    doubt = False
+    for i in range(x.size):
+        a = x[i]
+        b = y[i]
+        apart = double(np.uint64(max(a, b)) - np.uint64(min(a, b)))
+        doubt |= not ((a == b) | (apart < atol + rtol * abs(double(b))))
+    return not doubt
+
+
+def _surely_close_complex(x, y, rtol, atol):
+    """Squares against a lower bound of the squared tolerance, where neither ends the range."""
+    # Dropping the mixed term, and a rtol too small to square, only lowers the bound; a rtol
+    # above 1e3 could raise what underflowed in |b|**2.
+    squared_rtol = min(rtol, 1e3) ** 2 if rtol > 1e-150 else 0.0
+    squared_atol = atol**2 if rtol >= 0.0 and atol >= 0.0 else -np.inf
+    doubt = False
+    for i in range(x.size):
+        a_re = double(x[i].real)
+        a_im = double(x[i].imag)
+        b_re = double(y[i].real)
+        b_im = double(y[i].imag)
+        re = a_re - b_re
+        im = a_im - b_im
+        bound = squared_atol + squared_rtol * (b_re * b_re + b_im * b_im)
+        near = (
+            ((re * re + im * im) * (1.0 + 2.0**-40) <= bound) & (bound < 1e300) & (bound > 1e-280)
+        )
+        doubt |= not (((a_re == b_re) & (a_im == b_im)) | near)
+    return not doubt
+
+
+# The loops
+
+
+@register_jitable
+def _fetch(array, start):
+    """Prefetch the block after next of the one that starts here."""
+    line = _LINE_BYTES // array.itemsize
+    block = _BLOCK_BYTES // array.itemsize
+    for ahead in range(2 * block, 3 * block, line):
+        prefetch(array, start + ahead)
+
+
+@register_jitable
+def first_apart(a, b, rtol, atol, equal_nan):
+    """Return the position of the first pair that is not close, or -1."""
+    block = _BLOCK_BYTES // a.itemsize
+    for start in range(0, a.size, block):
+        _fetch(a, start)
+        _fetch(b, start)
+        x = a[start : start + block]
+        y = b[start : start + block]
+        if not surely_close(x, y, rtol, atol):
+            for i in range(x.size):
+                if not close(x[i], y[i], rtol, atol, equal_nan):
+                    return start + i
+    return -1
+
+
+def rows_apart(a, b, rtol, atol, equal_nan, start, width, out):
+    """Clear out[row] where a pair is not close; a[0] is element `start` of rows of `width`."""
+    i = 0
+    while i < a.size:
+        row = (start + i) // width
+        end = min(a.size, (row + 1) * width - start)
+        if out[row] and first_apart(a[i:end], b[i:end], rtol, atol, equal_nan) >= 0:
+            out[row] = False
+        i = end
+    return -1
+
+
+def mask(a, b, rtol, atol, equal_nan, out):
+    """Write each pair's verdict."""
+    block = _BLOCK_BYTES // a.itemsize
+    for start in range(0, a.size, block):
+        _fetch(a, start)
+        _fetch(b, start)
+        x = a[start : start + block]
+        y = b[start : start + block]
+        verdicts = out[start : start + block]
+        if not surely_decided(x, y, rtol, atol, equal_nan, verdicts):
+            for i in range(x.size):
+                verdicts[i] = close(x[i], y[i], rtol, atol, equal_nan)
+    return -1
+
+
+def surely_decided(x, y, rtol, atol, equal_nan, out):
+    """Write the verdicts of two short arrays and return True if none is in doubt."""
+
+
+@overload(surely_decided)
+def _(x, y, rtol, atol, equal_nan, out):
+    if x.dtype in (types.int64, types.uint64, types.complex64, types.complex128):
+        return lambda x, y, rtol, atol, equal_nan, out: False
+
+    def real(x, y, rtol, atol, equal_nan, out):
+        doubt = False
+        for i in range(x.size):
+            a = double(x[i])
+            b = double(y[i])
+            d = abs(a - b)
+            bound = atol + rtol * abs(b)
+            out[i] = (
+                (a == b) | ((d <= bound) & (bound < np.inf)) | (equal_nan & (a != a) & (b != b))
+            )
+            # Only these can be decided otherwise by an unlimited exponent range.
+            high = (bound == np.inf) & (abs(a) < np.inf) & (abs(b) < np.inf)
+            low = (bound <= _LOW) & (d <= 2.0 * _LOW) & (a != b)
+            doubt |= high | low
+        return not doubt
+
+    return real
+
+
+def mask_each(a, b, rtol, atol, equal_nan, out):
+    """Write each pair's verdict by tolerances of its own."""
+    for i in range(a.size):
+        out[i] = close(a[i], b[i], rtol[i], atol[i], equal_nan)
+    return -1
+
+
+def first_nonfinite(a):
+    """Return the position of the first NaN or infinity, or -1."""
+    block = _BLOCK_BYTES // a.itemsize
+    for start in range(0, a.size, block):
+        _fetch(a, start)
+        x = a[start : start + block]
+        found = False
+        for i in range(x.size):
+            found |= not finite(x[i])
+        if found:
+            for i in range(x.size):
+                if not finite(x[i]):
+                    return start + i
+    return -1
+
+
+def finite(x):
+    """Tell whether a number, or each part of a complex one, is neither infinite nor NaN."""
+
+
+@overload(finite)
+def _(x):
+    if isinstance(x, types.Complex):
+        return lambda x: (abs(x.real) < np.inf) & (abs(x.imag) < np.inf)
+    return lambda x: abs(double(x)) < np.inf
+
+
+# Their compiled versions, by dtype or by the dtypes of a and b
+
+
+def _pair(key):
+    a, b = key if isinstance(key, tuple) else (key, key)
+    return vector(element_type(a)), vector(element_type(b))
+
+
+_TOLERANCES = (types.float64, types.float64, types.boolean)
+_VERDICTS = vector(types.boolean, readonly=False)
+_EACH = vector(types.float64)
+
+FIRST_APART = Kernels(first_apart, lambda key: (*_pair(key), *_TOLERANCES))
+ROWS_APART = Kernels(
+    rows_apart, lambda key: (*_pair(key), *_TOLERANCES, types.int64, types.int64, _VERDICTS)
+)
+MASK = Kernels(mask, lambda key: (*_pair(key), *_TOLERANCES, _VERDICTS))
+MASK_EACH = Kernels(mask_each, lambda key: (*_pair(key), _EACH, _EACH, types.boolean, _VERDICTS))
+FIRST_NONFINITE = Kernels(first_nonfinite, lambda dtype: (vector(element_type(dtype)),))

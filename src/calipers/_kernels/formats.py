@@ -1,0 +1,95 @@
+"""Element formats that Numba lacks, exact widening, and the reading of memory ahead of use."""
+
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, models, register_model
+
+
+class Half(types.Type):
+    """IEEE binary16, which Numba can name but neither load nor widen on a CPU."""
+
+    def __init__(self) -> None:
+        super().__init__(name="calipers.Half")
+
+
+class BFloat16(types.Type):
+    """The upper half of a binary32."""
+
+    def __init__(self) -> None:
+        super().__init__(name="calipers.BFloat16")
+
+
+@register_model(Half)
+@register_model(BFloat16)
+class _SixteenBits(models.PrimitiveModel):  # type: ignore[misc]  # Numba is untyped
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, ir.IntType(16))
+
+
+# bool is stored as a byte of 0 or 1, which loads and compares as one.
+_BY_NAME = {"float16": Half(), "bfloat16": BFloat16(), "bool": types.uint8}
+
+
+def element_type(dtype: np.dtype[Any]) -> Any:
+    """Return the Numba type in which kernels read elements of a native dtype."""
+    return _BY_NAME.get(dtype.name) or numba.from_dtype(dtype)
+
+
+def vector(element: Any, readonly: bool = True) -> Any:
+    """Return the Numba type of a contiguous 1-D array."""
+    return types.Array(element, 1, "C", readonly=readonly)
+
+
+def _cast(context: Any, builder: Any, value: Any, source: Any, target: Any) -> Any:
+    if isinstance(source, Half):
+        value, source = builder.bitcast(value, ir.HalfType()), types.float32
+        value = builder.fpext(value, ir.FloatType())
+    elif isinstance(source, BFloat16):
+        bits = builder.shl(builder.zext(value, ir.IntType(32)), ir.IntType(32)(16))
+        value, source = builder.bitcast(bits, ir.FloatType()), types.float32
+    return context.cast(builder, value, source, target)
+
+
+@intrinsic
+def single(typingctx: Any, x: Any) -> Any:
+    """Widen a number of at most 16 bits, or a binary32, to binary32: exact."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _cast(context, builder, args[0], x, types.float32)
+
+    return types.float32(x), codegen
+
+
+@intrinsic
+def double(typingctx: Any, x: Any) -> Any:
+    """Convert a real number to binary64: exact but for integers beyond 2**53."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _cast(context, builder, args[0], x, types.float64)
+
+    return types.float64(x), codegen
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, position: Any) -> Any:
+    """Ask for the cache line of array[position]; a position past the end is harmless."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(array)(context, builder, args[0])
+        byte = ir.IntType(8).as_pointer()
+        flag = ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]),
+            "llvm.prefetch.p0",
+        )
+        address = builder.bitcast(builder.gep(view.data, [args[1]]), byte)
+        # for reading, into the nearest cache, as data
+        builder.call(function, [address, flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, position), codegen

@@ -1,0 +1,5 @@
+"""Numba extension entry point."""
+
+
+def register() -> None:
+    """Make allclose and isclose known to Numba."""

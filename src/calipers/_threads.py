@@ -1,0 +1,189 @@
+"""The thread pool: how many threads, work handed out in order, an early stop."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
+from operator import index
+from typing import Any
+
+__all__ = ["get_num_threads", "num_threads", "set_num_threads"]
+
+
+def available_cores() -> int:
+    """Count the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _checked(n: Any, name: str) -> int:
+    try:
+        number = int(n) if isinstance(n, str) else index(n)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1:
+        msg = f"{name} must be a positive integer, got {n!r}; 1 runs on the calling thread alone"
+        raise ValueError(msg)
+    return number
+
+
+class _Pool:
+    """Helper threads beside the calling one; started at the first need of them."""
+
+    def __init__(self) -> None:
+        self.size: int | None = None
+        self._executor: ThreadPoolExecutor | None = None
+
+    def resize(self, size: int) -> None:
+        if size == self.size:
+            return
+        self.size = size
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+    def forget_threads(self) -> None:
+        """Threads do not survive a fork; the child starts its own."""
+        self._executor = None
+
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        executor = self._executor
+        if executor is None:
+            executor = self._executor = ThreadPoolExecutor(
+                max(1, get_num_threads() - 1), thread_name_prefix="calipers"
+            )
+        return executor.submit(work)
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.forget_threads)
+
+
+def get_num_threads() -> int:
+    """
+    Return how many threads a large comparison may use, the calling one included.
+
+    The first answer is ``CALIPERS_NUM_THREADS`` if that is set, else the number of cores that
+    the process may run on.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    ValueError
+        If ``CALIPERS_NUM_THREADS`` is not a positive integer.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> with calipers.num_threads(1):
+    ...     calipers.get_num_threads()
+    1
+    """
+    if _pool.size is None:
+        setting = os.environ.get("CALIPERS_NUM_THREADS")
+        _pool.size = _checked(setting, "CALIPERS_NUM_THREADS") if setting else available_cores()
+    return _pool.size
+
+
+def set_num_threads(n: int) -> None:
+    """
+    Set how many threads a large comparison may use, the calling one included.
+
+    Parameters
+    ----------
+    n : int
+        At least 1; 1 keeps all work on the calling thread. It holds for the whole process.
+
+    Raises
+    ------
+    ValueError
+        If `n` is not a positive integer.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> before = calipers.get_num_threads()
+    >>> calipers.set_num_threads(2)
+    >>> calipers.get_num_threads()
+    2
+    >>> calipers.set_num_threads(before)
+    """
+    _pool.resize(_checked(n, "n"))
+
+
+@contextlib.contextmanager
+def num_threads(n: int) -> Iterator[None]:
+    """
+    Set the number of threads inside a ``with`` block, and restore it after.
+
+    Parameters
+    ----------
+    n : int
+        As for `set_num_threads`.
+
+    Raises
+    ------
+    ValueError
+        If `n` is not a positive integer.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> with calipers.num_threads(1):
+    ...     calipers.allclose(np.zeros(3), np.zeros(3))
+    True
+    """
+    before = get_num_threads()
+    set_num_threads(n)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
+def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
+    """
+    Run ``work(0)``, ``work(1)``, ... and return the first result that is not negative, or -1.
+
+    The calling thread takes a share. Tasks start in order and no task starts after one has found
+    something, so all tasks before a finding are done: the answer does not depend on `threads`.
+    """
+    turn = count()
+    found: dict[int, int] = {}
+
+    def take_turns() -> None:
+        while not found and (task := next(turn)) < tasks:
+            try:
+                if (position := work(task)) >= 0:
+                    found[task] = position
+            except BaseException:
+                found[task] = -1  # stops the others; the error itself travels up
+                raise
+
+    helpers = []
+    # The interpreter takes no new work while it shuts down; the calling thread does it all then.
+    with contextlib.suppress(RuntimeError):
+        helpers += [_pool.submit(take_turns) for _ in range(threads - 1)]
+    try:
+        take_turns()
+    except BaseException:
+        found[-1] = -1
+        raise
+    finally:
+        # A helper that has not begun would find nothing left to do.
+        running = [helper for helper in helpers if not helper.cancel()]
+        try:
+            for helper in running:
+                helper.result()
+        except BaseException:
+            found[-1] = -1
+            raise
+    return found[min(found)] if found else -1

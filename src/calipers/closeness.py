@@ -1,0 +1,338 @@
+"""Do two arrays agree? allclose, isclose, array_equal; and allfinite, first_nonfinite."""
+
+from typing import Any
+
+import numpy as np
+from numpy import allclose as _numpy_allclose
+from numpy import array_equal as _numpy_array_equal
+from numpy import isclose as _numpy_isclose
+
+from ._arrays import (
+    Pair,
+    as_array,
+    as_pair,
+    kernel_dtype,
+)
+from ._dispatch import SERIAL_BYTES, scan, scan_views
+from ._kernels.closeness import FIRST_APART, FIRST_NONFINITE, MASK
+from ._protocols import NDArray
+from ._question import Question
+
+__all__ = ["allclose", "allfinite", "array_equal", "first_nonfinite", "isclose", "warmup"]
+
+_INF = float("inf")
+
+
+def allclose(
+    a: Any,
+    b: Any,
+    rtol: Any = 1e-5,
+    atol: Any = 1e-8,
+    equal_nan: bool = False,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+) -> Any:
+    """
+    Tell whether all elements of two arrays are close, stopping at the first that is not.
+
+    A pair is close if ``a == b``, or if both are finite and ``|a - b| <= atol + rtol*|b|``. `b`
+    is the reference. The arithmetic is binary64 for every floating dtype, with an exponent range
+    that does not overflow or underflow; integers have an exact distance; complex numbers are
+    compared by modulus. No memory is allocated per element.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of any shapes that broadcast together: of NumPy, or of torch or jax in host memory,
+        which are read where they lie. A Python number takes the dtype of the array it meets.
+    rtol : float or array_like, default 1e-5
+        Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
+    atol : float or array_like, default 1e-8
+        Absolute tolerance, in the unit of `a` and `b`.
+    equal_nan : bool, default False
+        Whether two NaN are close.
+    axis : int or tuple of int, optional
+        The axis or axes that make a row: each row gets a verdict of its own.
+
+    Returns
+    -------
+    bool or numpy.ndarray of bool
+        One verdict, or one for each row, of the broadcast shape without `axis`.
+
+    Raises
+    ------
+    TypeError
+        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or an
+        array is not in host memory.
+    ValueError
+        If the shapes do not broadcast together.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a tolerance is infinite or NaN, as in NumPy. A negative tolerance accepts equality only.
+
+    See Also
+    --------
+    isclose : A verdict for each element.
+    array_equal : No tolerance, and no broadcasting.
+
+    Notes
+    -----
+    longdouble, object, timedelta64, masked arrays and subclasses of ndarray other than memmap
+    get NumPy's own answer. The signature is that of `numpy.allclose`.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> calipers.allclose([1.0, 2.0], [1.0, 2.00001])
+    True
+    >>> calipers.allclose([[0, 1], [2, 3]], [0, 1], axis=1)
+    array([ True, False])
+    >>> calipers.allclose(2**53, 2**53 + 1, rtol=0, atol=0)
+    False
+    """
+    if axis is None and _plain(a, b, rtol, atol):
+        kernel = FIRST_APART.get(a.dtype)
+        if kernel is not None:
+            return _agree(kernel, a, b, rtol, atol, equal_nan)
+    pair = _comparable(as_pair(a, b))
+    if pair.dtypes is None:
+        if axis is None:
+            return bool(_numpy_allclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan))
+        return np.all(_numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan), axis=axis)
+    question = Question(pair, rtol, atol, equal_nan)
+    return question.all_close() if axis is None else question.rows_close(axis)
+
+
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+    """
+    Tell for each pair of elements whether the two are close.
+
+    The rule is that of `allclose`. Beside the result, no memory is allocated per element.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Arrays of any shapes that broadcast together; `b` is the reference.
+    rtol : float or array_like, default 1e-5
+        Relative tolerance; an array broadcasts with `a` and `b`.
+    atol : float or array_like, default 1e-8
+        Absolute tolerance, in the unit of `a` and `b`.
+    equal_nan : bool, default False
+        Whether two NaN are close.
+
+    Returns
+    -------
+    array of bool, or numpy.bool
+        Of the broadcast shape, in the inputs' library; a scalar where both are.
+
+    Raises
+    ------
+    TypeError
+        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or an
+        array is not in host memory.
+    ValueError
+        If the shapes do not broadcast together.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a tolerance is infinite or NaN, as in NumPy.
+
+    See Also
+    --------
+    allclose : One verdict, and as early as it can be had.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> calipers.isclose([1.0, float("nan")], [1.0 + 1e-9, float("nan")])
+    array([ True, False])
+    """
+    pair = _comparable(as_pair(a, b))
+    if pair.dtypes is None:
+        return _numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan)
+    verdicts = Question(pair, rtol, atol, equal_nan).each_close()
+    return pair.library.from_numpy(verdicts) if pair.library else verdicts[()]
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    """
+    Tell whether two arrays have the same shape and equal elements, stopping at the first unequal.
+
+    Parameters
+    ----------
+    a1, a2 : array_like
+        Arrays of any dtypes. Those without a kernel, strings for instance, are left to NumPy.
+    equal_nan : bool, default False
+        Whether two NaN are equal.
+
+    Returns
+    -------
+    bool
+        False for shapes that differ, even if they broadcast.
+
+    Raises
+    ------
+    TypeError
+        If an array is not in host memory.
+
+    See Also
+    --------
+    allclose : With tolerances and broadcasting.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> calipers.array_equal([1, 2], [1.0, 2.0])
+    True
+    >>> calipers.array_equal([1, 2], [[1, 2]])
+    False
+    """
+    if _plain(a1, a2, 0.0, 0.0):
+        kernel = FIRST_APART.get(a1.dtype)
+        if kernel is not None:
+            return _agree(kernel, a1, a2, 0.0, 0.0, equal_nan)
+    try:
+        # No number is weak here: NumPy makes arrays of both first.
+        a, b = np.asarray(as_array(a1, "a1")), np.asarray(as_array(a2, "a2"))
+    except Exception:
+        return False
+    pair = as_pair(a, b, ("a1", "a2"))
+    if pair.dtypes is None:
+        return _numpy_array_equal(a, b, equal_nan)
+    return a.shape == b.shape and Question(pair, 0.0, 0.0, equal_nan).all_close()
+
+
+def allfinite(a: Any) -> bool:
+    """
+    Tell whether an array has neither NaN nor infinity, stopping at the first.
+
+    Parameters
+    ----------
+    a : array_like
+        Any shape. A complex number is finite if both of its parts are.
+
+    Returns
+    -------
+    bool
+        True for an empty array.
+
+    Raises
+    ------
+    TypeError
+        If the dtype has no such elements (strings, objects), or the array is not in host memory.
+
+    See Also
+    --------
+    first_nonfinite : Where the first one is.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> calipers.allfinite([0.0, 1e308])
+    True
+    """
+    return first_nonfinite(a) is None
+
+
+def first_nonfinite(a: Any) -> tuple[int, ...] | None:
+    """
+    Find the first NaN or infinity of an array, in C order.
+
+    Parameters
+    ----------
+    a : array_like
+        Any shape.
+
+    Returns
+    -------
+    tuple of int or None
+        The index of the element, or None if all are finite.
+
+    Raises
+    ------
+    TypeError
+        If the dtype has no such elements (strings, objects), or the array is not in host memory.
+
+    See Also
+    --------
+    allfinite : Only whether there is one.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> calipers.first_nonfinite([[1.0, 2.0], [float("inf"), 4.0]])
+    (1, 0)
+    """
+    x = as_array(a)
+    dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
+    if dtype is None:
+        bad = np.flatnonzero(np.ma.filled(~np.isfinite(x), False))
+        position = int(bad[0]) if bad.size else -1
+    elif dtype.kind in "biu":
+        position = -1
+    else:
+        kernel = FIRST_NONFINITE[dtype]
+        position = scan(lambda start, block: kernel(block), [x], [dtype], order="C")
+    if position < 0:
+        return None
+    return tuple(int(i) for i in np.unravel_index(position, x.shape))
+
+
+def warmup() -> None:
+    """
+    Compile the common kernels, or load them from the disk cache, ahead of their first use.
+
+    That is allclose, isclose and allfinite for binary32 and binary64, and allclose for 64-bit
+    integers. With a disk cache this is needed once per installation, in an image for instance.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> calipers.warmup()
+    """
+    for name in ("float64", "float32"):
+        for kernels in (FIRST_APART, MASK, FIRST_NONFINITE):
+            kernels[np.dtype(name)]
+    FIRST_APART[np.dtype("int64")]
+
+
+def _plain(a: Any, b: Any, rtol: Any, atol: Any) -> bool:
+    """Recognise the common case: two ndarrays of one dtype and shape in C order."""
+    return (
+        type(a) is np.ndarray
+        and type(b) is np.ndarray
+        and a.dtype is b.dtype
+        and a.shape == b.shape
+        and a.flags.c_contiguous
+        and b.flags.c_contiguous
+        and type(rtol) is float
+        and type(atol) is float
+        and 0.0 <= rtol < _INF
+        and 0.0 <= atol < _INF
+    )
+
+
+def _agree(kernel: Any, a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> bool:
+    """Answer for what is plain."""
+    if a.ndim != 1:
+        a, b = a.ravel(), b.ravel()
+    if a.nbytes <= SERIAL_BYTES // 2:
+        return bool(kernel(a, b, rtol, atol, equal_nan) < 0)
+    return scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (a, b)) < 0
+
+
+def _comparable(pair: Pair) -> Pair:
+    """Refuse what has no distance; what only NumPy can compare passes."""
+    for name, x in (("a", pair.a), ("b", pair.b)):
+        if x.dtype.kind in "SUTVM" and kernel_dtype(x.dtype) is None:
+            msg = f"{name} has dtype {x.dtype}, which has no distance; compare it with array_equal"
+            raise TypeError(msg)
+    return pair
+
+
+def _numpy_pair(a: Any, b: Any, pair: Pair) -> tuple[Any, Any]:
+    """Return what NumPy is asked about: the caller's own objects, unless it cannot know them."""
+    return (pair.a, pair.b) if pair.library else (a, b)

@@ -1,0 +1,54 @@
+"""PyTorch tensors."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+
+# NumPy has no such element; ml_dtypes gives it one of the same name, and torch an integer view.
+_FOREIGN = {
+    "bfloat16": "uint16",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "float8_e8m0fnu": "uint8",
+}
+
+
+class Torch:
+    """See `ArrayLibrary`."""
+
+    def owns(self, x: Any) -> bool:
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(x, getattr(torch, "Tensor", ()))
+
+    def device(self, x: Any) -> str:
+        return str(x.device)
+
+    def to_host_advice(self, name: str) -> str:
+        return f"{name}.cpu()"
+
+    def as_numpy(self, x: Any) -> NDArray:
+        torch = sys.modules["torch"]
+        if x.layout is not torch.strided:
+            msg = f"a {x.layout} tensor has no array of elements; pass its .to_dense()"
+            raise TypeError(msg)
+        # A conjugate or negation that is pending has no memory to look at: these two copy then.
+        x = x.detach().resolve_conj().resolve_neg()
+        name = str(x.dtype).removeprefix("torch.")
+        if name not in _FOREIGN:
+            array: NDArray = x.numpy()
+            return array
+        try:
+            import ml_dtypes
+        except ImportError:
+            msg = f"{name} tensors need ml_dtypes; install it, or pass x.float()"
+            raise TypeError(msg) from None
+        bits: NDArray = x.view(getattr(torch, _FOREIGN[name])).numpy()
+        return bits.view(np.dtype(getattr(ml_dtypes, name)))
+
+    def from_numpy(self, x: Any) -> Any:
+        return sys.modules["torch"].from_numpy(np.asarray(x))
