@@ -86,7 +86,8 @@ def to_python(x) -> bool | int | float | complex:
     x = np.asarray(x)
     kind = np.dtype(x.dtype).kind
     if kind == "V":  # ml_dtypes
-        return float(x.astype(np.float64))
+        with np.errstate(all="ignore"):  # NaN of bfloat16 raises a flag when widened
+            return float(x.astype(np.float64))
     return x[()].item()
 
 

@@ -24,3 +24,276 @@ def test_known_verdicts(pair, kwargs, expected, n):
     each["rtol"], each["atol"] = np.full(n, each["rtol"]), np.full(n, each["atol"])
     assert calipers.isclose(a, b, **each).tolist() == [expected] * n
     assert calipers.allclose(a, b, **each) is expected
+
+
+# Layouts: every array function sees every form of the same values.
+
+
+def _strided(x):
+    wide = np.empty((*x.shape, 2), x.dtype)
+    wide[..., 0] = x
+    return wide[..., 0]
+
+
+def _readonly(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+def _unaligned(x):
+    raw = np.empty(x.nbytes + 1, np.uint8)[1:]
+    view = raw.view(x.dtype).reshape(x.shape)
+    view[...] = x
+    return view
+
+
+LAYOUTS = {
+    "c": np.ascontiguousarray,
+    "f": np.asfortranarray,
+    "strided": _strided,
+    "reversed": lambda x: x[::-1].copy()[::-1],
+    "readonly": _readonly,
+    "byteswapped": lambda x: x.astype(x.dtype.newbyteorder()),
+    "unaligned": _unaligned,
+    "permuted": lambda x: np.ascontiguousarray(np.moveaxis(x, 0, 1)).swapaxes(0, 1),
+}
+
+DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout_b", LAYOUTS)
+@pytest.mark.parametrize("layout_a", ["c", "f", "strided"])
+def test_layouts(layout_a, layout_b, dtype):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2 if dtype == "?" else 9, (7, 5, 3)).astype(dtype)
+    y = x.copy()
+    y[3, 2, 1] = not y[3, 2, 1] if dtype == "?" else y[3, 2, 1] + 4
+    for values, same in ((x, True), (y, False)):
+        a, b = LAYOUTS[layout_a](x), LAYOUTS[layout_b](values)
+        before = a.tobytes(), b.tobytes()
+        assert calipers.allclose(a, b, atol=0.5) is same
+        assert calipers.array_equal(a, b) is same
+        result = calipers.isclose(a, b, atol=0.5)
+        assert (result == (x == values)).all()
+        assert result.dtype == bool
+        assert result.shape == x.shape
+        for axis in (0, 1, -1, (0, 2), (0, 1, 2), ()):
+            rows = calipers.allclose(a, b, atol=0.5, axis=axis)
+            assert (rows == (x == values).all(axis=axis)).all()
+            assert np.shape(rows) == (x == values).all(axis=axis).shape
+        assert (a.tobytes(), b.tobytes()) == before
+
+
+def test_isclose_keeps_memory_order_as_numpy():
+    a = np.asfortranarray(np.zeros((3, 4)))
+    assert calipers.isclose(a, a).flags.f_contiguous
+    assert calipers.isclose(a[::2], a[::2]).strides == np.isclose(a[::2], a[::2]).strides
+
+
+@pytest.mark.parametrize("n", [1, 127, 128, 129, 511, 512, 513, 16384, 20000, 700_001])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "c16"])
+def test_a_mismatch_is_found_wherever_it_is(n, dtype):
+    x = np.ones(n, dtype)
+    for position in {0, n // 3, n // 2, n - 1}:
+        y = x.copy()
+        y[position] = 3
+        assert not calipers.allclose(x, y)
+        assert not calipers.allclose(x[::-1], y[::-1])
+        expected = np.ones(n, bool)
+        expected[position] = False
+        assert (calipers.isclose(x, y) == expected).all()
+        rows = calipers.allclose(np.stack([x, x]), np.stack([x, y]), axis=1)
+        assert rows.tolist() == [True, False]
+        columns = calipers.allclose(np.stack([x, x]).T, np.stack([x, y]).T, axis=0)
+        assert columns.tolist() == [True, False]
+
+
+def test_long_rows_and_many_short_rows():
+    x = np.zeros((3, 50_000))
+    y = x.copy()
+    y[1, 49_999] = 1
+    assert calipers.allclose(x, y, axis=1).tolist() == [True, False, True]
+    x, y = np.zeros((300_000, 3)), np.zeros((300_000, 3))
+    y[[5, 299_999], [2, 0]] = 1
+    assert np.flatnonzero(~calipers.allclose(x, y, axis=1)).tolist() == [5, 299_999]
+    assert np.flatnonzero(~calipers.allclose(x[:, ::-1], y[:, ::-1], axis=1)).tolist() == [
+        5,
+        299_999,
+    ]
+
+
+# Broadcasting, scalars, tolerances
+
+
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b", "shape_rtol"),
+    [((3, 4), (4,), ()), ((3, 1), (1, 4), (3, 4)), ((), (2, 3), (3,)), ((0, 3), (1, 3), ())],
+)
+def test_broadcasting(shape_a, shape_b, shape_rtol):
+    rng = np.random.default_rng(1)
+    a, b, rtol = rng.random(shape_a), rng.random(shape_b), rng.random(shape_rtol)
+    expected = np.isclose(a, b, rtol=rtol, atol=0.1)
+    result = calipers.isclose(a, b, rtol=rtol, atol=0.1)
+    assert result.shape == expected.shape
+    assert (result == expected).all()
+    assert calipers.allclose(a, b, rtol=rtol, atol=0.1) is bool(expected.all())
+    rows = calipers.allclose(a, b, rtol=rtol, atol=0.1, axis=-1)
+    assert (rows == expected.all(axis=-1)).all()
+
+
+def test_zero_strides_are_not_materialised_nor_mistaken():
+    a = np.broadcast_to(np.array(1.0), (1000, 1000))
+    b = np.ones((1000, 1000))
+    assert calipers.allclose(a, b)
+    b[999, 999] = 2
+    assert not calipers.allclose(a, b)
+
+
+def test_shapes_that_do_not_broadcast_are_named():
+    with pytest.raises(ValueError, match=r"a \(2,\), b \(3,\)"):
+        calipers.allclose(np.zeros(2), np.zeros(3))
+    with pytest.raises(ValueError, match=r"rtol \(2,\)"):
+        calipers.isclose(np.zeros(3), np.zeros(3), rtol=[0.1, 0.2])
+    with pytest.raises(np.exceptions.AxisError, match="axis"):
+        calipers.allclose(np.zeros(3), np.zeros(3), axis=1)
+    assert calipers.array_equal(np.zeros(2), np.zeros(3)) is False
+    assert calipers.array_equal(np.zeros((1, 3)), np.zeros(3)) is False
+
+
+def test_python_numbers_are_weak_and_numpy_scalars_strong():
+    exact = {"rtol": 0, "atol": 0}
+    x = np.array([0.1], "f4")
+    assert calipers.allclose(x, 0.1, **exact)
+    assert calipers.allclose(0.1, x, **exact)
+    assert not calipers.allclose(x, np.float64(0.1), **exact)
+    assert calipers.allclose(np.array([16777216], "f4"), 16777217, **exact)
+    assert calipers.allclose(np.array([0.1], "c8"), 0.1, **exact)
+    assert calipers.allclose(x, 0.1 + 0j, **exact)
+    # what the dtype cannot hold is no infinity
+    assert not calipers.allclose(np.array([np.inf], "f4"), 1e300, **exact)
+    assert calipers.allclose(np.array([np.inf], "f4"), np.inf, **exact)
+    assert not calipers.allclose(np.array([2**53]), 2**53 + 1, **exact)
+    assert not calipers.allclose(np.array([255], "u1"), 256, **exact)
+    assert not calipers.allclose(np.array([1], "u8"), -1, **exact)
+    assert calipers.allclose(10**30, 10**30)
+    assert calipers.isclose(1, 1) is np.True_
+    assert calipers.isclose(np.float32(1), 2.0) is np.False_
+
+
+@pytest.mark.parametrize(("dtype_a", "dtype_b"), [(a, b) for a in DTYPES for b in DTYPES if a != b])
+def test_mixed_dtypes_promote(dtype_a, dtype_b):
+    a, b = np.array([0, 1, 1, 0]).astype(dtype_a), np.array([0, 1, 0, 1]).astype(dtype_b)
+    assert calipers.isclose(a, b).tolist() == [True, True, False, False]
+    assert not calipers.allclose(a, b)
+    assert calipers.allclose(a, b, atol=1)
+    assert calipers.array_equal(a[:2], b[:2])
+    assert calipers.allclose(a, b, axis=0) is np.False_
+    assert calipers.isclose(a, b, atol=[0, 0, 1, 0]).tolist() == [True, True, True, False]
+
+
+def test_integers_meet_floats_by_numpys_promotion():
+    big = np.array([2**53 + 1])
+    assert calipers.allclose(big, big.astype(float), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("rtol", "atol"), [(np.nan, 0.0), (0.0, np.nan), (np.inf, 0.0), (0.0, np.inf), (-np.inf, 1.0)]
+)
+def test_tolerances_that_are_not_finite_warn_and_answer_as_numpy(rtol, atol):
+    a, b = np.array([1.0, 0.0, np.inf, np.nan]), np.array([2.0, 0.0, np.inf, 1.0])
+    with pytest.warns(RuntimeWarning, match="One of rtol or atol is not valid"):
+        expected = np.isclose(a, b, rtol, atol)
+    with pytest.warns(RuntimeWarning, match="One of rtol or atol is not valid") as caught:
+        assert (calipers.isclose(a, b, rtol, atol) == expected).all()
+    assert caught[0].filename == __file__
+    with pytest.warns(RuntimeWarning, match="One of rtol or atol"):
+        assert calipers.allclose(a, b, rtol, atol) is bool(expected.all())
+
+
+@pytest.mark.parametrize(("rtol", "atol"), [(-1.0, 0.0), (0.0, -1.0), (-1.0, 3.0), (3.0, -1.0)])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16", "c8", "i8", "i1", "u4"])
+def test_negative_tolerances_answer_as_numpy(rtol, atol, dtype):
+    a, b = np.array([1, 1, 5, 0]).astype(dtype), np.array([1, 2, 1, 0]).astype(dtype)
+    assert (calipers.isclose(a, b, rtol, atol) == np.isclose(a, b, rtol, atol)).all()
+    for i in range(4):
+        expected = np.allclose(a[i : i + 1], b[i : i + 1], rtol, atol)
+        assert calipers.allclose(a[i : i + 1], b[i : i + 1], rtol, atol) is expected
+
+
+@pytest.mark.parametrize("bad", ["x", 1j, None, np.array(["a"]), object()])
+def test_a_tolerance_that_is_no_number_is_named(bad):
+    with pytest.raises(TypeError, match="rtol must be a real number"):
+        calipers.allclose(1.0, 1.0, rtol=bad)
+    with pytest.raises(TypeError, match="atol must be a real number"):
+        calipers.isclose(1.0, 1.0, atol=bad)
+
+
+def test_no_floating_point_warning_and_no_errstate():
+    with np.errstate(all="raise"):
+        for dtype in ("f2", "f4", "f8", "c8", "c16"):
+            with np.errstate(all="ignore"):
+                values = np.array([65504, -65504, 1e-310, np.inf, np.nan, 0]).astype(dtype)
+            for a in (values, values[::-1], values[::-1].astype(values.dtype.newbyteorder())):
+                calipers.isclose(a, values)
+                calipers.allclose(a, values, rtol=1e300, atol=1e-320)
+                calipers.array_equal(a, values)
+                calipers.first_nonfinite(a)
+
+
+# array_equal and finiteness
+
+
+def test_array_equal_of_what_has_no_kernel_is_numpys():
+    assert calipers.array_equal(np.array(["a", "b"]), ["a", "b"])
+    assert not calipers.array_equal(np.array("foo"), np.array(1))
+    dates = np.array(["2020-01-01"], "M8[D]")
+    assert calipers.array_equal(dates, dates)
+    assert calipers.array_equal(np.array([None, 1]), np.array([None, 1]))
+    assert calipers.array_equal([1, [2, 3]], [1, 2]) is False
+    x = np.array([1.0, np.nan])
+    assert not calipers.array_equal(x, x)
+    assert calipers.array_equal(x, x.copy(), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16", "longdouble"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_first_nonfinite_is_the_first_in_c_order(dtype, layout):
+    x = np.zeros((40, 30, 5), dtype)
+    make = LAYOUTS[layout]
+    assert calipers.allfinite(make(x))
+    assert calipers.first_nonfinite(make(x)) is None
+    x[33, 2, 1] = np.inf
+    x[33, 2, 0] = np.nan
+    x[34, 0, 0] = -np.inf
+    assert calipers.first_nonfinite(make(x)) == (33, 2, 0)
+    assert not calipers.allfinite(make(x))
+
+
+def test_finiteness_of_other_things():
+    assert calipers.allfinite(np.arange(5))
+    assert calipers.allfinite([])
+    assert calipers.first_nonfinite(float("nan")) == ()
+    assert calipers.first_nonfinite([1.0, float("inf")]) == (1,)
+    assert calipers.first_nonfinite(np.array([1, complex(0, np.inf)])) == (1,)
+    masked = np.ma.masked_invalid([1.0, np.nan])
+    assert calipers.allfinite(masked)
+    with pytest.raises(TypeError):
+        calipers.allfinite(np.array(["a"]))
+
+
+def test_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz"):
+        dtype = np.dtype(getattr(ml_dtypes, name))
+        x = np.array([1.0, 2.0, 0.0, np.nan]).astype(dtype)
+        y = np.array([1.0, 3.0, 0.0, np.nan]).astype(dtype)
+        assert calipers.isclose(x, y, equal_nan=True).tolist() == [True, False, True, True]
+        wide = np.array([1.0, 3.0, 0.0, np.nan])
+        with np.errstate(all="raise"):
+            assert calipers.isclose(x, wide).tolist() == [True, False, True, False]
+        assert calipers.allclose(x, x, equal_nan=True)
+        assert calipers.array_equal(x[:3], x[:3].copy())
+        assert calipers.first_nonfinite(x) == (3,)
+        assert calipers.allclose(np.array([0.1]).astype(dtype), 0.1, rtol=0, atol=0)

@@ -177,7 +177,9 @@ def as_tolerance(value: Any, name: str) -> float | NDArray:
         if type(value) is float or (is_weak(value) and not isinstance(value, complex)):
             return float(value)
         array = as_array(value, name)
-        if array.dtype.kind in "cSUMmV" and array.dtype.isbuiltin != 2:
+        if array.dtype.kind == "O":
+            return float(value)  # a Fraction, say
+        if array.dtype.kind not in "biuf" and array.dtype.isbuiltin != 2:
             raise TypeError
         array = np.asarray(array, dtype=FLOAT64)
     except (TypeError, ValueError, OverflowError):

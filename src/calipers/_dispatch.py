@@ -110,14 +110,17 @@ def _scan_buffers(
         casting="same_kind",
         buffersize=_BUFFER,
     )
-    with iterator:
+    # A conversion may raise a flag, of a NaN for instance; a comparison has nothing to report.
+    with iterator, np.errstate(all="ignore"):
         size = iterator.itersize
         first = min(size, _FIRST_BUFFER)
         for start, stop in ((0, first), (first, size)):
             if start == stop:
                 continue
             iterator.iterrange = (start, stop)  # type: ignore[misc]  # NumPy lets it be set
-            for blocks in iterator:
+            for block in iterator:
+                # NumPy does not wrap a single operand in a tuple
+                blocks = block if isinstance(block, tuple) else (block,)
                 position = call(start, *blocks)
                 if position >= 0:
                     return start + position, None

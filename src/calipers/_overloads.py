@@ -1,5 +1,113 @@
-"""Numba extension entry point."""
+"""allclose and isclose inside @njit functions: the same rule, found through Numba's entry point."""
+
+import numpy as np
+from numba.core import types
+from numba.core.errors import TypingError
+from numba.extending import overload, register_jitable
+
+from . import closeness
+from ._kernels.closeness import close, first_apart
 
 
 def register() -> None:
-    """Make allclose and isclose known to Numba."""
+    """Do nothing: importing this module is what makes the functions known to Numba."""
+
+
+_ELEMENTS = (types.Boolean, types.Integer, types.Float, types.Complex)
+
+
+def _supported(x):
+    element = x.dtype if isinstance(x, types.Array) else x
+    return isinstance(element, _ELEMENTS) and element != types.float16
+
+
+def _check(rtol, atol, axis):
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if isinstance(tolerance, types.Array):
+            msg = f"{name} must be a number in compiled code, got an array; compare in a loop"
+            raise TypingError(msg)
+    if not (axis is None or isinstance(axis, types.misc.Omitted) or axis == types.none):
+        msg = "axis is not supported in compiled code; call allclose on each row"
+        raise TypingError(msg)
+
+
+@overload(closeness.allclose)
+def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
+    if not (_supported(a) and _supported(b)):
+        return None
+    _check(rtol, atol, axis)
+    if not (isinstance(a, types.Array) or isinstance(b, types.Array)):
+        return lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None: close(
+            a, b, float(rtol), float(atol), equal_nan
+        )
+    if isinstance(a, types.Array) and a.layout == "C" and a == b:
+
+        def contiguous(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
+            if a.shape == b.shape:
+                return first_apart(a.ravel(), b.ravel(), float(rtol), float(atol), equal_nan) < 0
+            return _all_close(a, b, float(rtol), float(atol), equal_nan)
+
+        return contiguous
+    return lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None: _all_close(
+        weak(a, b), weak(b, a), float(rtol), float(atol), equal_nan
+    )
+
+
+@register_jitable
+def _all_close(a, b, rtol, atol, equal_nan):
+    shape = np.broadcast_shapes(np.shape(a), np.shape(b))
+    pairs = zip(np.broadcast_to(a, shape).flat, np.broadcast_to(b, shape).flat)
+    for x, y in pairs:
+        if not close(x, y, rtol, atol, equal_nan):
+            return False
+    return True
+
+
+@overload(closeness.isclose)
+def _isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
+    if not (_supported(a) and _supported(b)):
+        return None
+    _check(rtol, atol, None)
+    if not (isinstance(a, types.Array) or isinstance(b, types.Array)):
+        return lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: close(
+            a, b, float(rtol), float(atol), equal_nan
+        )
+    return lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: _each_close(
+        weak(a, b), weak(b, a), float(rtol), float(atol), equal_nan
+    )
+
+
+@register_jitable
+def _each_close(a, b, rtol, atol, equal_nan):
+    shape = np.broadcast_shapes(np.shape(a), np.shape(b))
+    out = np.empty(shape, dtype=np.bool_)
+    verdicts = out.ravel()
+    pairs = zip(np.broadcast_to(a, shape).flat, np.broadcast_to(b, shape).flat)
+    for i, (x, y) in enumerate(pairs):
+        verdicts[i] = close(x, y, rtol, atol, equal_nan)
+    return out
+
+
+def weak(x, other):
+    """Return x as an array; a scalar beside an array of binary32 is rounded to it first.
+
+    Compiled code cannot tell a Python number from a NumPy scalar of 64 bits: it is taken for the
+    former, whose dtype is weak (NEP 50).
+    """
+
+
+@overload(weak)
+def _weak(x, other):
+    if isinstance(x, types.Array):
+        return lambda x, other: x
+    if other.dtype not in (types.float32, types.complex64) or isinstance(x, types.Boolean):
+        return lambda x, other: np.asarray(x)
+    if isinstance(x, types.Complex):
+        return lambda x, other: np.asarray(complex(_rounded(x.real), _rounded(x.imag)))
+    return lambda x, other: np.asarray(_rounded(np.float64(x)))
+
+
+@register_jitable
+def _rounded(x):
+    rounded = np.float64(np.float32(x))
+    return rounded if np.isfinite(rounded) else np.float64(x)

@@ -161,6 +161,10 @@ def close(a, b, rtol, atol, equal_nan):
 
 @overload(close)
 def _(a, b, rtol, atol, equal_nan):
+    if isinstance(a, types.Boolean):
+        return lambda a, b, rtol, atol, equal_nan: close(np.uint8(a), b, rtol, atol, equal_nan)
+    if isinstance(b, types.Boolean):
+        return lambda a, b, rtol, atol, equal_nan: close(a, np.uint8(b), rtol, atol, equal_nan)
     if isinstance(a, types.Integer) and isinstance(b, types.Integer):
 
         def integers(a, b, rtol, atol, equal_nan):
