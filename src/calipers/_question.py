@@ -1,5 +1,7 @@
 """One question about two arrays, normalised: are all close, which are, and which rows?"""
 
+from collections.abc import Callable
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from ._arrays import (
     broadcast_shape,
 )
 from ._dispatch import BlockCall, fill, scan
-from ._kernels.closeness import FIRST_APART, MASK, MASK_EACH, ROWS_APART
+from ._kernels.closeness import COLUMNS_APART, FIRST_APART, MASK, MASK_EACH, ROWS_APART
 from ._protocols import NDArray
 
 # Rows from here on are passes of their own, each with its threads and its early stop.
@@ -49,16 +51,51 @@ class Question:
     def rows_close(self, axis: int | tuple[int, ...]) -> Any:
         """Answer for each row: the elements along `axis`."""
         axes = normalize_axis_tuple(axis, len(self._shape), "axis")
-        kept = [i for i in range(len(self._shape)) if i not in axes]
-        rows = [np.broadcast_to(x, self._shape).transpose(*kept, *axes) for x in self._arrays]
+        kept = tuple(i for i in range(len(self._shape)) if i not in axes)
+        arrays = [np.broadcast_to(x, self._shape) for x in self._arrays]
         out = np.ones([self._shape[i] for i in kept], dtype=bool)
-        width = int(np.prod([self._shape[i] for i in axes], dtype=np.intp))
-        if width >= _LONG_ROW:
-            for row in np.ndindex(out.shape):
-                out[row] = scan(self._first_apart(), [x[row] for x in rows], self._dtypes) < 0
-        elif out.size and width:
-            scan(self._rows_apart(width, out.reshape(-1)), rows, self._dtypes, order="C")
+        width = prod(self._shape[i] for i in axes)
+        if not (out.size and width):
+            pass
+        elif _innermost(arrays[0], kept) < _innermost(arrays[0], axes):
+            # Memory runs across the rows: take an element of each row in turn.
+            turned = [x.transpose(*axes, *kept) for x in arrays]
+            self._scan_rows(COLUMNS_APART, turned, out, lambda position: position % out.size)
+        else:
+            turned = [x.transpose(*kept, *axes) for x in arrays]
+            if width < _LONG_ROW:
+                self._scan_rows(ROWS_APART, turned, out, lambda position: position // width)
+            else:
+                for row in np.ndindex(out.shape):
+                    out[row] = scan(self._first_apart(), [x[row] for x in turned], self._dtypes) < 0
         return out[()]
+
+    def _scan_rows(
+        self,
+        kernels: Any,
+        arrays: list[NDArray],
+        out: NDArray,
+        row_of: Callable[[NDArray], NDArray],
+    ) -> None:
+        verdicts = out.reshape(-1)
+        equal_nan, rtol, atol = self._equal_nan, self._rtol, self._atol
+        if self._own_tolerances:
+            mask = self._mask()
+
+            def call(start: int, *blocks: NDArray) -> int:
+                close = np.empty(blocks[0].size, dtype=bool)
+                mask(start, *blocks, close)
+                verdicts[row_of(start + np.flatnonzero(~close))] = False
+                return -1
+        else:
+            kernel = self._kernel(kernels)
+            width = out.size if kernels is COLUMNS_APART else arrays[0].size // out.size
+
+            def call(start: int, *blocks: NDArray) -> int:
+                position: int = kernel(*blocks, rtol, atol, equal_nan, start, width, verdicts)
+                return position
+
+        scan(call, arrays, self._dtypes, order="C")
 
     def _kernel(self, kernels: Any) -> Any:
         a, b = self._dtypes[:2]
@@ -86,20 +123,10 @@ class Question:
         kernel, rtol, atol = self._kernel(FIRST_APART), self._rtol, self._atol
         return lambda _, x, y: kernel(x, y, rtol, atol, equal_nan)
 
-    def _rows_apart(self, width: int, out: NDArray) -> BlockCall:
-        equal_nan = self._equal_nan
-        if self._own_tolerances:
-            mask = self._mask()
 
-            def rows_apart(start: int, *blocks: NDArray) -> int:
-                verdicts = np.empty(blocks[0].size, dtype=bool)
-                mask(start, *blocks, verdicts)
-                out[(start + np.flatnonzero(~verdicts)) // width] = False
-                return -1
-
-            return rows_apart
-        kernel, rtol, atol = self._kernel(ROWS_APART), self._rtol, self._atol
-        return lambda start, x, y: kernel(x, y, rtol, atol, equal_nan, start, width, out)
+def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:
+    """Return the smallest step in memory along some axes."""
+    return min((abs(x.strides[i]) for i in axes if x.shape[i] > 1 and x.strides[i]), default=inf)
 
 
 def _widest(dtype: DType) -> DType:

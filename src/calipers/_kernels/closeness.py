@@ -18,6 +18,8 @@ from .formats import double, element_type, prefetch, single, vector
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
 # underflow that matter: a product below 2**-1022 is far less than half a unit of 2**-900.
 _LOW = 2.0**-899
+# Between these, the square of a number and the sum of two such neither overflow nor vanish.
+_TINY, _HUGE = 2.0**-480, 2.0**500
 _LOW32 = np.float32(1e-30)
 _MAX32 = np.finfo(np.float32).max
 
@@ -75,7 +77,7 @@ def modulus(x, y):
     if largest == 0.0:
         return 0.0, 0
     exponent = 0
-    if not 2.0**-480 < largest < 2.0**500:
+    if not _TINY < largest < _HUGE:
         exponent = math.frexp(largest)[1]
         x = math.ldexp(x, -exponent)
         y = math.ldexp(y, -exponent)
@@ -279,6 +281,54 @@ def _surely_close_complex(x, y, rtol, atol):
     return not doubt
 
 
+def surely_decided(x, y, rtol, atol, equal_nan, out):
+    """Write the verdicts of two short arrays and return True if none is in doubt."""
+
+
+@overload(surely_decided)
+def _(x, y, rtol, atol, equal_nan, out):
+    if x.dtype in (types.int64, types.uint64):
+        return lambda x, y, rtol, atol, equal_nan, out: False
+    return _decide_complex if isinstance(x.dtype, types.Complex) else _decide_real
+
+
+def _decide_real(x, y, rtol, atol, equal_nan, out):
+    doubt = False
+    for i in range(x.size):
+        a = double(x[i])
+        b = double(y[i])
+        d = abs(a - b)
+        bound = atol + rtol * abs(b)
+        near = (d <= bound) & (bound < np.inf)
+        out[i] = (a == b) | near | (equal_nan & (a != a) & (b != b))
+        # Only these can be decided otherwise by an unlimited exponent range.
+        high = (bound == np.inf) & (abs(a) < np.inf) & (abs(b) < np.inf)
+        low = (bound <= _LOW) & (d <= 2.0 * _LOW) & (a != b)
+        doubt |= high | low
+    return not doubt
+
+
+def _decide_complex(x, y, rtol, atol, equal_nan, out):
+    """Take squares as they are; what leaves the range where that is exact is in doubt."""
+    doubt = False
+    for i in range(x.size):
+        a_re = double(x[i].real)
+        a_im = double(x[i].imag)
+        b_re = double(y[i].real)
+        b_im = double(y[i].imag)
+        re = a_re - b_re
+        im = a_im - b_im
+        d = math.sqrt(re * re + im * im)
+        size = math.sqrt(b_re * b_re + b_im * b_im)
+        bound = atol + rtol * size
+        equal = (a_re == b_re) & (a_im == b_im)
+        out[i] = equal | (d <= bound)
+        zero = (b_re == 0.0) & (b_im == 0.0)
+        ordinary = (_TINY < d) & (d < _HUGE) & (((_TINY < size) & (size < _HUGE)) | zero)
+        doubt |= not (equal | (ordinary & (_LOW < bound) & (bound < np.inf)))
+    return not doubt
+
+
 # The loops
 
 
@@ -311,11 +361,28 @@ def rows_apart(a, b, rtol, atol, equal_nan, start, width, out):
     """Clear out[row] where a pair is not close; a[0] is element `start` of rows of `width`."""
     i = 0
     while i < a.size:
-        row = (start + i) // width
-        end = min(a.size, (row + 1) * width - start)
-        if out[row] and first_apart(a[i:end], b[i:end], rtol, atol, equal_nan) >= 0:
-            out[row] = False
-        i = end
+        apart = first_apart(a[i:], b[i:], rtol, atol, equal_nan)
+        if apart < 0:
+            break
+        row = (start + i + apart) // width
+        out[row] = False
+        i = (row + 1) * width - start
+    return -1
+
+
+def columns_apart(a, b, rtol, atol, equal_nan, start, width, out):
+    """Clear out[column] where a pair is not close; a[0] is element `start` of rows of `width`."""
+    block = _BLOCK_BYTES // a.itemsize
+    for begin in range(0, a.size, block):
+        _fetch(a, begin)
+        _fetch(b, begin)
+        x = a[begin : begin + block]
+        y = b[begin : begin + block]
+        if not surely_close(x, y, rtol, atol):
+            for i in range(x.size):
+                column = (start + begin + i) % width
+                if out[column] and not close(x[i], y[i], rtol, atol, equal_nan):
+                    out[column] = False
     return -1
 
 
@@ -332,34 +399,6 @@ def mask(a, b, rtol, atol, equal_nan, out):
             for i in range(x.size):
                 verdicts[i] = close(x[i], y[i], rtol, atol, equal_nan)
     return -1
-
-
-def surely_decided(x, y, rtol, atol, equal_nan, out):
-    """Write the verdicts of two short arrays and return True if none is in doubt."""
-
-
-@overload(surely_decided)
-def _(x, y, rtol, atol, equal_nan, out):
-    if x.dtype in (types.int64, types.uint64, types.complex64, types.complex128):
-        return lambda x, y, rtol, atol, equal_nan, out: False
-
-    def real(x, y, rtol, atol, equal_nan, out):
-        doubt = False
-        for i in range(x.size):
-            a = double(x[i])
-            b = double(y[i])
-            d = abs(a - b)
-            bound = atol + rtol * abs(b)
-            out[i] = (
-                (a == b) | ((d <= bound) & (bound < np.inf)) | (equal_nan & (a != a) & (b != b))
-            )
-            # Only these can be decided otherwise by an unlimited exponent range.
-            high = (bound == np.inf) & (abs(a) < np.inf) & (abs(b) < np.inf)
-            low = (bound <= _LOW) & (d <= 2.0 * _LOW) & (a != b)
-            doubt |= high | low
-        return not doubt
-
-    return real
 
 
 def mask_each(a, b, rtol, atol, equal_nan, out):
@@ -407,11 +446,11 @@ def _pair(key):
 _TOLERANCES = (types.float64, types.float64, types.boolean)
 _VERDICTS = vector(types.boolean, readonly=False)
 _EACH = vector(types.float64)
+_ROWS = (types.int64, types.int64, _VERDICTS)
 
 FIRST_APART = Kernels(first_apart, lambda key: (*_pair(key), *_TOLERANCES))
-ROWS_APART = Kernels(
-    rows_apart, lambda key: (*_pair(key), *_TOLERANCES, types.int64, types.int64, _VERDICTS)
-)
+ROWS_APART = Kernels(rows_apart, lambda key: (*_pair(key), *_TOLERANCES, *_ROWS))
+COLUMNS_APART = Kernels(columns_apart, lambda key: (*_pair(key), *_TOLERANCES, *_ROWS))
 MASK = Kernels(mask, lambda key: (*_pair(key), *_TOLERANCES, _VERDICTS))
 MASK_EACH = Kernels(mask_each, lambda key: (*_pair(key), _EACH, _EACH, types.boolean, _VERDICTS))
 FIRST_NONFINITE = Kernels(first_nonfinite, lambda dtype: (vector(element_type(dtype)),))
