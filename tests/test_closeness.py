@@ -1,5 +1,7 @@
 """The verdicts of allclose, isclose, array_equal, allfinite and first_nonfinite."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -203,7 +205,8 @@ def test_integers_meet_floats_by_numpys_promotion():
 )
 def test_tolerances_that_are_not_finite_warn_and_answer_as_numpy(rtol, atol):
     a, b = np.array([1.0, 0.0, np.inf, np.nan]), np.array([2.0, 0.0, np.inf, 1.0])
-    with pytest.warns(RuntimeWarning, match="One of rtol or atol is not valid"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
         expected = np.isclose(a, b, rtol, atol)
     with pytest.warns(RuntimeWarning, match="One of rtol or atol is not valid") as caught:
         assert (calipers.isclose(a, b, rtol, atol) == expected).all()
@@ -247,7 +250,6 @@ def test_no_floating_point_warning_and_no_errstate():
 
 def test_array_equal_of_what_has_no_kernel_is_numpys():
     assert calipers.array_equal(np.array(["a", "b"]), ["a", "b"])
-    assert not calipers.array_equal(np.array("foo"), np.array(1))
     dates = np.array(["2020-01-01"], "M8[D]")
     assert calipers.array_equal(dates, dates)
     assert calipers.array_equal(np.array([None, 1]), np.array([None, 1]))

@@ -142,7 +142,7 @@ def _strengthen(x: Any, dtype: DType) -> NDArray:
     if number.dtype == dtype or kernel_dtype(dtype) is None or dtype.kind in "biu":
         return number
     if dtype.isbuiltin != 2:
-        target = np.result_type(dtype, 1j) if number.dtype.kind == "c" else dtype
+        target = np.promote_types(dtype, np.complex64) if number.dtype.kind == "c" else dtype
     elif number.dtype.kind != "c" and "float" in dtype.name:
         target = dtype
     else:

@@ -1,0 +1,122 @@
+"""A pytest plugin that puts calipers in the place of NumPy's functions, and compares the two."""
+
+import json
+import sys
+import warnings
+from collections import Counter
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import calipers.closeness
+
+ORIGINALS = {name: getattr(np, name) for name in ("allclose", "isclose", "array_equal")}
+
+
+def described(function, args, kwargs):
+    """Call a function and put all that matters of its outcome into words."""
+    try:
+        result = function(*args, **kwargs)
+    except Exception as error:
+        return None, error, f"raises {type(error).__name__}"
+    shape_and_dtype = f"{getattr(result, 'shape', '')}{getattr(result, 'dtype', '')}"
+    words = f"{type(result)} {shape_and_dtype} {np.asanyarray(result).tolist()}"
+    return result, None, words
+
+
+class Comparison:
+    """The patch and what was seen through it."""
+
+    def __init__(self):
+        self.calls = Counter()
+        self.answered_by_kernels = Counter()
+        self.disagreements = []
+        self.failed = set()
+        self.test = "collection"
+        self._inside = False
+        self._asked_numpy = False
+
+    @contextmanager
+    def _unobserved(self):
+        # NumPy's allclose calls its isclose, by a name that is patched.
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+
+    def _patched(self, name):
+        original, replacement = ORIGINALS[name], getattr(calipers, name)
+
+        @wraps(original)
+        def compared(*args, **kwargs):
+            if self._inside:
+                return original(*args, **kwargs)
+            self._asked_numpy = False
+            with self._unobserved():
+                result, error, words = described(replacement, args, kwargs)
+                asked_numpy = self._asked_numpy
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    expected = described(original, args, kwargs)[2]
+            self.calls[name] += 1
+            self.answered_by_kernels[name] += not asked_numpy
+            if words != expected:
+                call = {"function": name, "arguments": f"{args!r:.200} {kwargs!r:.100}"}
+                answers = {"calipers": words[:200], "numpy": expected[:200]}
+                self.disagreements.append({"test": self.test} | call | answers)
+            if error is not None:
+                raise error
+            return result
+
+        return compared
+
+    def _noticed(self, original):
+        def noticed(*args, **kwargs):
+            self._asked_numpy = True
+            return original(*args, **kwargs)
+
+        return noticed
+
+    def patch(self):
+        modules = [module for name, module in sys.modules.items() if name.startswith("numpy")]
+        for name, original in ORIGINALS.items():
+            setattr(calipers.closeness, f"_numpy_{name}", self._noticed(original))
+            for module in modules:
+                if vars(module).get(name) is original:
+                    setattr(module, name, self._patched(name))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        # What pytest selects the test by, wherever NumPy is installed.
+        self.test = "::".join([str(item.path), *item.nodeid.split("::")[1:]])
+        item.user_properties.append(("test", self.test))
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.failed.add(dict(report.user_properties)["test"])
+
+    def pytest_sessionfinish(self, session):
+        report = {
+            "collected": session.testscollected,
+            "failed": sorted(self.failed),
+            "calls": self.calls,
+            "answered_by_kernels": self.answered_by_kernels,
+            "disagreements": self.disagreements,
+        }
+        Path(session.config.getoption("comparison_report")).write_text(json.dumps(report, indent=1))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--comparison-report", required=True, help="path of the JSON report")
+    parser.addoption("--patch-numpy", action="store_true", help="let calipers answer")
+
+
+def pytest_configure(config):
+    comparison = Comparison()
+    config.pluginmanager.register(comparison, "calipers-comparison")
+    if config.getoption("patch_numpy"):
+        comparison.patch()

@@ -1,0 +1,26 @@
+"""Each example runs, and says something."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted(Path(__file__).parents[1].glob("examples/*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path, tmp_path):
+    if path.stem == "three_libraries":
+        for library in ("torch", "jax"):
+            if importlib.util.find_spec(library) is None:
+                pytest.skip(f"{library} is not installed")
+    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+    assert not list(tmp_path.iterdir())
+
+
+def test_there_are_examples():
+    assert "quickstart" in [path.stem for path in EXAMPLES]

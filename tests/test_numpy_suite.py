@@ -1,0 +1,199 @@
+"""NumPy's own tests pass with calipers in NumPy's place; and who answers for which dtype."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import calipers
+from tests.numpy_suite_plugin import described
+
+SUITES = [
+    "numpy._core.tests.test_numeric",
+    "numpy.testing.tests.test_utils",
+    "numpy.lib.tests.test_function_base",
+    "numpy.linalg.tests.test_linalg",
+]
+# Its tolerances are Python floats that NumPy rounds to binary32; see test_tolerances_stay_binary64.
+KNOWN = "test_numeric.py::TestIsclose::test_nep50_isclose"
+
+
+def run_numpy_tests(folder, tests, *options):
+    """Run NumPy's tests in another process, under none of our settings, and return the report."""
+    # Our -W error, our plugins and pytest-xdist's hold for this process, not for that.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PYTHONW"))}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    report = folder / "report.json"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["-c", "pytest.ini", "-p", "tests.numpy_suite_plugin"]
+    command += [f"--comparison-report={report}", *options, "--pyargs", *tests]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return json.loads(report.read_text()), done.stdout
+
+
+def test_numpy_suite(tmp_path):
+    missing = [name for name in SUITES if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"NumPy is installed without its tests: no {', '.join(missing)}")
+    report, output = run_numpy_tests(tmp_path, SUITES, "--patch-numpy")
+    assert report["collected"] > 3000, output
+
+    # A test that fails without calipers too is no matter of ours.
+    without, _ = run_numpy_tests(tmp_path, report["failed"])
+    assert without["collected"] == len(report["failed"])
+    assert not without["calls"]
+    failed = {Path(test).name for test in set(report["failed"]) - set(without["failed"])}
+    assert failed == {KNOWN}, output
+
+    disagreements = report["disagreements"]
+    assert {Path(d["test"]).name for d in disagreements} == {KNOWN}, disagreements
+    assert [d["function"] for d in disagreements] == ["isclose"]
+
+    # A patch that nobody called through would prove nothing.
+    for name, least in {"isclose": 5000, "allclose": 30, "array_equal": 40}.items():
+        assert report["calls"][name] > least
+        assert report["answered_by_kernels"][name] > 0.8 * report["calls"][name]
+
+
+def test_tolerances_stay_binary64():
+    """The assertions of NumPy's test_nep50_isclose, one by one."""
+    below_one = float(1 - np.finfo("f8").eps)
+    f32 = np.array(below_one, "f4")
+    assert f32 == 1
+    assert f32 == below_one
+    assert calipers.isclose(f32, below_one, atol=0, rtol=0)
+    # NumPy says True to these two: it rounds a tolerance that is a Python float to the arrays'
+    # dtype, here up to 1. Ours is the tolerance that was asked for, and 1 exceeds it.
+    assert not calipers.isclose(f32, np.float32(0), atol=below_one)
+    assert not calipers.isclose(f32, 2, atol=0, rtol=below_one / 2)
+    assert not calipers.isclose(f32, np.float64(below_one), atol=0, rtol=0)
+    assert not calipers.isclose(f32, np.float32(0), atol=np.float64(below_one))
+    assert not calipers.isclose(f32, 2, atol=0, rtol=np.float64(below_one / 2))
+
+
+NUMBERS = [np.dtype(code) for code in "?bhilqBHILQefdFD"]
+LAYOUTS = {
+    "C": lambda x: x,
+    "Fortran": np.asfortranarray,
+    "transposed": lambda x: x.T,
+    "every other column": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+    "reversed": lambda x: x[::-1, ::-1],
+    "broadcast": lambda x: np.broadcast_to(x[:, :1], x.shape),
+    "swapped bytes": lambda x: x.astype(x.dtype.newbyteorder()),
+    "unaligned": lambda x: (
+        np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape)
+    ),
+    "no dimensions": lambda x: x[1, 1, ...],
+    "empty": lambda x: x[:0],
+}
+
+
+@pytest.fixture
+def no_numpy(monkeypatch):
+    def answered(*args, **kwargs):
+        raise AssertionError("NumPy was asked")
+
+    for name in ("allclose", "isclose", "array_equal"):
+        monkeypatch.setattr(calipers.closeness, f"_numpy_{name}", answered)
+
+
+@pytest.mark.usefixtures("no_numpy")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_numbers_are_answered_by_kernels(dtype, layout):
+    numbers = np.arange(12).reshape(3, 4).astype(dtype)
+    x = LAYOUTS[layout](numbers)
+    others = [np.ascontiguousarray(x).reshape(x.shape), x.astype(bool), x.real.astype("f4")]
+    for y in [x, *others, x.astype("D"), 1, 1.0, 1j]:
+        for a, b in ((x, y), (y, x)):
+            mask = calipers.isclose(a, b)
+            np.testing.assert_array_equal(mask, np.isclose(a, b), strict=True)
+            assert calipers.allclose(a, b) is bool(mask.all())
+            assert calipers.array_equal(a, b) is np.array_equal(a, b)
+            assert calipers.allclose(a, b, rtol=np.full(x.shape, 1e-5)) is bool(mask.all())
+            if x.ndim:
+                assert calipers.allclose(a, b, axis=0).tolist() == mask.all(axis=0).tolist()
+
+
+class Measured(np.ndarray):
+    pass
+
+
+def masked(numbers):
+    return np.ma.array(numbers, mask=[[False, True], [False, False]])
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        lambda numbers: numbers.astype("g"),
+        lambda numbers: numbers.astype("G"),
+        lambda numbers: numbers.astype(object),
+        lambda numbers: numbers.astype("m8[s]"),
+        masked,
+        lambda numbers: numbers.view(Measured),
+    ],
+    ids=["longdouble", "clongdouble", "object", "timedelta64", "masked", "subclass"],
+)
+def test_what_numpy_answers(special):
+    numbers = np.array([[1.0, 2.0], [3.0, 4.0]])
+    # object and timedelta64 have an answer in one order, or for some tolerances: else an error.
+    pairs = [
+        (special(numbers), special(numbers)),
+        (special(numbers), special(numbers + [[0, 0], [0, 2]])),
+        (special(numbers), numbers + [[0, 0], [0, 2]]),
+        (numbers, special(numbers + [[2, 0], [0, 0]])),
+        (special(numbers), 1.0),
+    ]
+    results = []
+    for pair in pairs:
+        for options in ({}, {"rtol": 0, "atol": 2}, {"rtol": 0, "atol": 1, "equal_nan": True}):
+            result, _, words = described(calipers.isclose, pair, options)
+            results.append(result)
+            assert words == described(np.isclose, pair, options)[2]
+            assert (
+                described(calipers.allclose, pair, options)[2]
+                == described(np.allclose, pair, options)[2]
+            )
+            for axis in (0, -1, (0, 1)):
+
+                def rows_close(a, b, axis=axis, **options):
+                    return np.all(np.isclose(a, b, **options), axis=axis)
+
+                assert (
+                    described(calipers.allclose, pair, options | {"axis": axis})[2]
+                    == described(rows_close, pair, options)[2]
+                )
+        assert described(calipers.array_equal, pair, {}) == described(np.array_equal, pair, {})
+    assert any(result is not None for result in results)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.array(["red", "blue"]),
+        np.array([b"red", b"blue"]),
+        np.array(["2020-01-01", "NaT"], "M8[D]"),
+        np.ones(2, [("width", "f8"), ("height", "i4")]),
+        np.ones(2, "V4"),
+    ],
+    ids=["str", "bytes", "datetime64", "structured", "void"],
+)
+def test_what_has_no_distance(x):
+    for function in (calipers.allclose, calipers.isclose):
+        for a, b in ((x, x), (x, 1.0), (1.0, x), (np.ones(2), x)):
+            with pytest.raises(TypeError) as error:
+                function(a, b)
+            assert f"dtype {x.dtype}" in str(error.value)
+    for options in ({}, {"equal_nan": True}):
+        for pair in ((x, x), (x, x[::-1]), (x, x[:1]), (x, np.ones(2))):
+            words = described(calipers.array_equal, pair, options)[2]
+            assert words == described(np.array_equal, pair, options)[2]
