@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -29,22 +29,21 @@ class Pair(NamedTuple):
     library: ArrayLibrary | None
 
 
-@cache
+@lru_cache
 def kernel_dtype(dtype: DType) -> DType | None:
     """Return the native dtype that kernels read `dtype` in, or None if NumPy has to compare it."""
     if dtype.isbuiltin == 2:  # ml_dtypes: NumPy knows how to widen them
-        return (
-            dtype if dtype.name == "bfloat16" else FLOAT64 if np.can_cast(dtype, FLOAT64) else None
-        )
+        if dtype.name == "bfloat16":
+            return dtype
+        return FLOAT64 if np.can_cast(dtype, FLOAT64) else None
     if dtype.kind in "biufc" and dtype.char not in "gG":
         return dtype.newbyteorder("=")
     return None
 
 
-@cache
+@lru_cache
 def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
-    """Return the dtypes in which a pair is compared: promotion is exact, but for 64-bit integers
-    against floats, which round as in NumPy."""
+    """Return the dtypes to compare a pair in: NumPy's promotion, or one that is more exact."""
     x, y = kernel_dtype(a), kernel_dtype(b)
     if x is None or y is None:
         return None
@@ -130,7 +129,7 @@ def _as_number(x: Any) -> NDArray:
     return np.asarray(float(x)) if array.dtype.kind == "O" else array
 
 
-@cache
+@lru_cache
 def _largest(dtype: DType) -> float:
     finfo = sys.modules["ml_dtypes"].finfo if dtype.isbuiltin == 2 else np.finfo
     return float(finfo(dtype).max)

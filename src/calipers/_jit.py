@@ -52,7 +52,8 @@ def _entry_point(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ca
             # Numba raises RuntimeError where no folder can be written, and renames its private
             # parts now and then: either costs the cache, never the call.
             with contextlib.suppress(RuntimeError, AttributeError, TypeError, OSError):
-                dispatcher._cache = _PackageCache(function)
+                target = dispatcher.targetctx.codegen().magic_tuple()
+                dispatcher._cache = _PackageCache(function, (arguments, target))
         dispatcher.compile(arguments)
         entry: Callable[..., Any] = dispatcher.overloads[arguments].entry_point
         return entry
@@ -69,16 +70,20 @@ def _jit_enabled() -> Iterator[None]:
 
 
 class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
-    """Numba's disk cache, stamped with all kernel sources, read without a compiler's imports.
+    """Numba's disk cache, with a file for each kernel, read without a compiler's imports.
 
-    Numba stamps an entry with the file of the cached function alone, so that an edited rule in
-    another file would go unnoticed; and it loads some 200 modules that only compiling needs.
+    Numba numbers the files of a function's signatures, so that two processes that fill a cache at
+    once may each take the other's code for their own; it stamps them with the file of the function
+    alone, so that an edited rule in another file goes unnoticed; and to read one it imports some
+    200 modules that only compiling needs. Here a file's name holds all that its code depends on.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], variant: tuple[Any, ...]) -> None:
         super().__init__(function)
+        stamp = _source_stamp()
+        name = hashlib.sha256(repr((numba.__version__, stamp, variant)).encode()).hexdigest()[:16]
         self._cache_file = IndexDataCacheFile(
-            self._cache_path, self._impl.filename_base, _source_stamp()
+            self._cache_path, f"{self._impl.filename_base}-{name}", stamp
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

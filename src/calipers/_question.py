@@ -48,7 +48,7 @@ class Question:
         """Answer for each element."""
         return fill(self._mask(), self._arrays, self._dtypes)
 
-    def rows_close(self, axis: int | tuple[int, ...]) -> Any:
+    def rows_close(self, axis: int | tuple[int, ...]) -> NDArray:
         """Answer for each row: the elements along `axis`."""
         axes = normalize_axis_tuple(axis, len(self._shape), "axis")
         kept = tuple(i for i in range(len(self._shape)) if i not in axes)
@@ -68,7 +68,7 @@ class Question:
             else:
                 for row in np.ndindex(out.shape):
                     out[row] = scan(self._first_apart(), [x[row] for x in turned], self._dtypes) < 0
-        return out[()]
+        return out
 
     def _scan_rows(
         self,

@@ -160,30 +160,25 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
     found: dict[int, int] = {}
 
     def take_turns() -> None:
-        while not found and (task := next(turn)) < tasks:
-            try:
+        try:
+            while not found and (task := next(turn)) < tasks:
                 if (position := work(task)) >= 0:
                     found[task] = position
-            except BaseException:
-                found[task] = -1  # stops the others; the error itself travels up
-                raise
+        except BaseException:
+            found[-1] = -1  # stops the others
+            raise
 
     helpers = []
     # The interpreter takes no new work while it shuts down; the calling thread does it all then.
     with contextlib.suppress(RuntimeError):
-        helpers += [_pool.submit(take_turns) for _ in range(threads - 1)]
+        for _ in range(threads - 1):
+            helpers.append(_pool.submit(take_turns))
     try:
         take_turns()
-    except BaseException:
-        found[-1] = -1
-        raise
-    finally:
-        # A helper that has not begun would find nothing left to do.
-        running = [helper for helper in helpers if not helper.cancel()]
-        try:
-            for helper in running:
+        for helper in helpers:
+            if not helper.cancel():  # one that has not begun would find nothing left to do
                 helper.result()
-        except BaseException:
-            found[-1] = -1
-            raise
+    except BaseException:
+        found[-1] = -1  # an interrupt while waiting stops the helpers, too
+        raise
     return found[min(found)] if found else -1

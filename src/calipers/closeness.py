@@ -56,8 +56,9 @@ def allclose(
 
     Returns
     -------
-    bool or numpy.ndarray of bool
-        One verdict, or one for each row, of the broadcast shape without `axis`.
+    bool or array of bool
+        One verdict; or one for each row, of the broadcast shape without `axis`, in the inputs'
+        library.
 
     Raises
     ------
@@ -102,7 +103,9 @@ def allclose(
             return bool(_numpy_allclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan))
         return np.all(_numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan), axis=axis)
     question = Question(pair, rtol, atol, equal_nan)
-    return question.all_close() if axis is None else question.rows_close(axis)
+    if axis is None:
+        return question.all_close()
+    return _in_library(question.rows_close(axis), pair)
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
@@ -153,8 +156,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         return _numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan)
-    verdicts = Question(pair, rtol, atol, equal_nan).each_close()
-    return pair.library.from_numpy(verdicts) if pair.library else verdicts[()]
+    return _in_library(Question(pair, rtol, atol, equal_nan).each_close(), pair)
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
@@ -331,6 +333,11 @@ def _comparable(pair: Pair) -> Pair:
             msg = f"{name} has dtype {x.dtype}, which has no distance; compare it with array_equal"
             raise TypeError(msg)
     return pair
+
+
+def _in_library(verdicts: NDArray, pair: Pair) -> Any:
+    """Hand over verdicts as the inputs' library would: as an array, or as NumPy's scalar."""
+    return pair.library.from_numpy(verdicts) if pair.library else verdicts[()]
 
 
 def _numpy_pair(a: Any, b: Any, pair: Pair) -> tuple[Any, Any]:
