@@ -299,3 +299,13 @@ def test_ml_dtypes():
         assert calipers.array_equal(x[:3], x[:3].copy())
         assert calipers.first_nonfinite(x) == (3,)
         assert calipers.allclose(np.array([0.1]).astype(dtype), 0.1, rtol=0, atol=0)
+
+
+def test_binary32_tolerances_below_its_normal_range():
+    unit = 2.0**-149
+    b = np.full(300, 17 * unit, "f4")
+    a = np.full(300, 19 * unit, "f4")
+    # 0.1 * 17 units is less than 2 units, but rounds to 2 in binary32.
+    assert not calipers.allclose(a, b, rtol=0.1, atol=0)
+    assert calipers.allclose(a, b, rtol=0.12, atol=0)
+    assert not calipers.allclose(a, b, rtol=0, atol=1.7 * unit)

@@ -95,6 +95,8 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):  # a full disk, a folder gone read-only
+            self._impl.locator.ensure_cache_path()
+            self._cache_file.flush()  # an index that is damaged would be read before it is written
             super().save_overload(sig, data)
 
 

@@ -1,0 +1,151 @@
+"""Compilation: the disk cache in every state, edited rules, lazy names."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import calipers
+
+PACKAGE = Path(calipers.__file__).parent
+
+ASK = """
+import numpy as np, calipers
+a = np.arange(10.0)
+print(calipers.allclose(a, a + 0), calipers.allclose(a, a + 1), calipers.isclose(1.0, 2.0))
+"""
+RIGHT = "True False False\n"
+
+
+def run_python(code, **environment):
+    environment = {k: str(v) for k, v in environment.items()}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def cached(folder):
+    return {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in folder.rglob("*.nb?")}
+
+
+def test_a_second_process_reads_what_the_first_compiled(tmp_path):
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    before = cached(tmp_path)
+    assert len(before) == 4  # an index and the code of two kernels
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    assert cached(tmp_path) == before
+    loaded = "import sys; " + ASK + "print('numba.np.arraymath' in sys.modules)"
+    assert run_python(loaded, NUMBA_CACHE_DIR=tmp_path) == RIGHT + "False\n"
+
+
+def test_the_cache_can_be_turned_off(tmp_path):
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path, CALIPERS_CACHE="0") == RIGHT
+    assert not cached(tmp_path)
+
+
+def test_no_folder_for_a_cache(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert run_python(ASK, NUMBA_CACHE_DIR=blocked / "below") == RIGHT
+    # neither the package's own folder nor the user's
+    copy = tmp_path / "lib" / "calipers"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "_kernels" / "__pycache__").touch()
+    environment = {"PYTHONPATH": copy.parent, "HOME": blocked, "XDG_CACHE_HOME": blocked}
+    where = ASK + "print(calipers.__file__)"
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    assert run_python(where, **environment) == RIGHT + f"{copy / '__init__.py'}\n"
+    assert not cached(tmp_path)
+
+
+@pytest.mark.parametrize("error", ["PermissionError", "OSError"])
+def test_a_cache_that_cannot_be_written(tmp_path, error):
+    code = f"""
+from numba.core.caching import IndexDataCacheFile
+def save(self, key, data):
+    raise {error}("read-only or full")
+IndexDataCacheFile.save = save
+"""
+    assert run_python(code + ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", [b"", b"garbage", None])
+def test_a_damaged_cache_is_compiled_again(tmp_path, suffix, damage):
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    for path in tmp_path.rglob(f"*.{suffix}"):
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2] if damage is None else damage)
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("file", "rule", "edit"),
+    [
+        ("closeness.py", "        return d <= bound\n", "        return d > bound\n"),
+        ("formats.py", "return context.cast(builder, value, source, target)", "return target(0)"),
+    ],
+)
+def test_an_edited_rule_takes_effect_in_the_next_process(tmp_path, file, rule, edit):
+    copy = tmp_path / "lib" / "calipers"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {"PYTHONPATH": copy.parent, "NUMBA_CACHE_DIR": tmp_path / "cache"}
+    ask = "import calipers; print(calipers.allclose([1.0], [2.0]))"
+    assert run_python(ask, **environment) == "False\n"
+    source = copy / "_kernels" / file
+    text = source.read_text()
+    assert rule in text
+    edit = edit.replace("target(0)", "context.get_constant(target, 0)")
+    source.write_text(text.replace(rule, edit))
+    assert run_python(ask, **environment) == "True\n"
+
+
+def test_kernels_are_compiled_where_the_users_functions_are_not():
+    user = """
+import numba
+@numba.njit
+def own(): return "interpreted"
+assert own() == "interpreted" and not hasattr(own, "py_func")
+"""
+    assert run_python(user + ASK, NUMBA_DISABLE_JIT="1") == RIGHT
+    assert run_python(user + ASK, NUMBA_DISABLE_JIT="1", CALIPERS_CACHE="0") == RIGHT
+
+
+def test_importing_loads_nothing():
+    code = "import sys, calipers; print(*(m in sys.modules for m in ('numba', 'numpy')))"
+    assert run_python(code) == "False False\n"
+
+
+def test_names_are_those_of_the_stub():
+    code = """
+import calipers
+print(sorted(calipers.__all__) == calipers.__all__, set(calipers.__all__) <= set(dir(calipers)))
+from calipers import *
+print(all(callable(globals()[name]) for name in calipers.__all__))
+"""
+    assert run_python(code) == "True True\nTrue\n"
+    stub = (PACKAGE / "__init__.pyi").read_text()
+    for name in calipers.__all__:
+        assert f"import {name} as {name}\n" in stub
+        assert getattr(calipers, name).__name__ == name
+        assert getattr(calipers, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = calipers.nothing
+
+
+def test_warmup_builds_the_common_kernels(tmp_path):
+    run_python("import calipers; calipers.warmup()", NUMBA_CACHE_DIR=tmp_path)
+    before = cached(tmp_path)
+    assert before
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    assert cached(tmp_path) == before

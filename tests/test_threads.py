@@ -1,0 +1,223 @@
+"""The thread pool: its size, its order, and what it survives."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import calipers
+from calipers._threads import first_found
+
+LARGE = 3_000_000  # elements of float64: well above what one thread does alone
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    with calipers.num_threads(2):
+        yield
+
+
+def run_python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def pair(position=None):
+    a = np.ones(LARGE)
+    b = a.copy()
+    if position is not None:
+        b[position] = 2
+    return a, b
+
+
+def test_the_number_of_threads_is_set_and_restored():
+    calipers.set_num_threads(3)
+    assert calipers.get_num_threads() == 3
+    with calipers.num_threads(1):
+        assert calipers.get_num_threads() == 1
+    assert calipers.get_num_threads() == 3
+
+    def fail():
+        with calipers.num_threads(5):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert calipers.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, "x", None])
+def test_a_bad_number_of_threads_is_named(n):
+    with pytest.raises(ValueError, match=f"n must be a positive integer, got {n!r}"):
+        calipers.set_num_threads(n)
+
+
+def test_the_environment_sizes_the_pool():
+    code = "import calipers; print(calipers.get_num_threads())"
+    assert run_python(code, CALIPERS_NUM_THREADS="3").stdout == "3\n"
+    bad = run_python(code, CALIPERS_NUM_THREADS="many")
+    assert "CALIPERS_NUM_THREADS must be a positive integer, got 'many'" in bad.stderr
+    one = """
+import threading, numpy as np, calipers
+a = np.ones(3_000_000)
+assert calipers.allclose(a, a.copy()) and not calipers.allclose(a, a + 1)
+print(threading.active_count())
+"""
+    assert run_python(one, CALIPERS_NUM_THREADS="1").stdout == "1\n"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_the_answer_does_not_depend_on_the_number_of_threads(threads):
+    rng = np.random.default_rng(0)
+    with calipers.num_threads(threads):
+        for position in (None, 0, 40_000, LARGE // 2, LARGE - 1):
+            a, b = pair(position)
+            assert calipers.allclose(a, b) is (position is None)
+            assert np.flatnonzero(~calipers.isclose(a, b)).tolist() == (
+                [] if position is None else [position]
+            )
+            rows = calipers.allclose(a.reshape(-1, 1000), b.reshape(-1, 1000), axis=1)
+            assert np.flatnonzero(~rows).tolist() == (
+                [] if position is None else [position // 1000]
+            )
+        for _ in range(20):
+            hits = np.sort(rng.integers(0, LARGE, 5))
+            a = np.ones(LARGE)
+            a[hits] = np.nan
+            assert calipers.first_nonfinite(a) == (hits[0],)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_tasks_run_in_order_and_stop_at_a_finding(threads):
+    started = []
+
+    def work(task):
+        started.append(task)
+        time.sleep(0.001)
+        return task * 10 if task in (17, 18, 60) else -1
+
+    assert first_found(work, 1000, threads) in (170,)
+    assert set(range(18)) <= set(started)
+    assert len(started) <= 18 + 2 * threads
+    assert first_found(lambda task: -1, 50, threads) == -1
+    assert first_found(lambda task: task, 0, threads) == -1
+
+
+@pytest.mark.parametrize("in_helper", [False, True])
+def test_an_error_stops_the_others_and_arrives(in_helper):
+    caller = threading.get_ident()
+    started = []
+
+    def work(task):
+        started.append(task)
+        time.sleep(0.002)
+        if (threading.get_ident() != caller) is in_helper and task > 3:
+            raise ZeroDivisionError
+        return -1
+
+    with pytest.raises(ZeroDivisionError):
+        first_found(work, 2000, 2)
+    assert len(started) < 100
+    assert calipers.allclose(*pair())
+
+
+def test_eight_threads_call_at_once():
+    equal, different = pair(), pair(LARGE - 5)
+    with ThreadPoolExecutor(8) as callers:
+        jobs = [(different if i % 3 == 0 else equal) for i in range(48)]
+        answers = list(callers.map(lambda job: calipers.allclose(*job), jobs))
+    assert answers == [i % 3 != 0 for i in range(48)]
+
+
+def test_eight_threads_race_for_the_first_build(tmp_path):
+    code = """
+import numpy as np, calipers
+from concurrent.futures import ThreadPoolExecutor
+def ask(i):
+    dtype = ["f8", "f4", "i8"][i % 3]
+    a = np.arange(100).astype(dtype)
+    return calipers.allclose(a, a.copy()) and not calipers.allclose(a, a + 1)
+with ThreadPoolExecutor(8) as callers:
+    print(all(callers.map(ask, range(24))))
+"""
+    done = run_python(code, NUMBA_CACHE_DIR=str(tmp_path))
+    assert done.stdout == "True\n", done.stderr
+
+
+def answer(position):
+    return calipers.allclose(*pair(position))
+
+
+# Python warns of every fork in a process with threads; surviving one is what is tested.
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_process_pools(method):
+    assert answer(None)
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        asked = pool.map_async(answer, [None, 7, LARGE - 1, None])
+        assert asked.get(timeout=120) == [True, False, False, True]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_starts_threads_of_its_own():
+    assert answer(None)
+    child = os.fork()
+    if child == 0:
+        right = answer(None) and not answer(LARGE - 1)
+        os._exit(0 if right else 1)
+    deadline = time.monotonic() + 60
+    while (status := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert status == (child, 0)
+    assert answer(None)
+
+
+def test_an_interrupt_ends_a_call_and_leaves_the_pool_usable():
+    code = """
+import os, signal, sys, threading, numpy as np, calipers
+calipers.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else THREADS)
+a = np.ones(20_000_000); b = a.copy()
+calipers.allclose(a, b)
+interrupted = 0
+for delay in (0.001, 0.003, 0.005, 0.01, 0.02, 0.05):
+    timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        while True:
+            assert calipers.allclose(a, b)
+    except KeyboardInterrupt:
+        interrupted += 1
+    assert calipers.allclose(a, b) and not calipers.allclose(a, b + 1)
+print(interrupted)
+"""
+    for threads in ("1", "2"):
+        done = run_python(code.replace("THREADS", threads))
+        assert done.stdout == "6\n", done.stderr
+
+
+def test_a_call_at_interpreter_exit_answers():
+    code = """
+import atexit, threading, numpy as np, calipers
+a = np.ones(3_000_000)
+b = a.copy(); b[-1] = 2
+def ask():
+    print(calipers.allclose(a, a.copy()), calipers.allclose(a, b))
+atexit.register(ask)
+threading._register_atexit(ask)
+calipers.set_num_threads(2)
+ask()
+"""
+    done = run_python(code)
+    assert done.stdout == "True False\n" * 3, done.stderr
