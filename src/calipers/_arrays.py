@@ -1,10 +1,8 @@
 """What counts as an array, where it lives, and in which element type it is compared."""
 
 import sys
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +85,10 @@ def _described(name: str, x: Any, device: str) -> str:
     return f"{name} is a {kind} on {'the host' if device == 'cpu' else device}"
 
 
-def _require_host(**arrays: Any) -> None:
+def require_host(**arrays: Any) -> None:
+    """Refuse arrays that are not in host memory; the names are for the error."""
+    if all(type(x) in _HOST_TYPES for x in arrays.values()):
+        return
     libraries = {name: library_of(x) for name, x in arrays.items()}
     devices = {name: _device(x, libraries[name]) for name, x in arrays.items()}
     away = [name for name, device in devices.items() if device != "cpu"]
@@ -114,8 +115,7 @@ def _view(x: Any) -> NDArray:
 
 def as_array(x: Any, name: str = "a") -> NDArray:
     """Return x as an array on the host, a view wherever it has memory to view."""
-    if type(x) not in _HOST_TYPES:
-        _require_host(**{name: x})
+    require_host(**{name: x})
     return _view(x)
 
 
@@ -152,10 +152,9 @@ def _strengthen(x: Any, dtype: DType) -> NDArray:
     return number.astype(target)
 
 
-def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
+def as_pair(a: Any, b: Any) -> Pair:
     """Normalise two array-likes, once, for every function that compares them."""
-    if type(a) not in _HOST_TYPES or type(b) not in _HOST_TYPES:
-        _require_host(**{names[0]: a, names[1]: b})
+    require_host(a=a, b=b)
     if is_weak(a) and is_weak(b):
         x, y = _as_number(a), _as_number(b)
     elif is_weak(a):
@@ -186,17 +185,6 @@ def as_tolerance(value: Any, name: str) -> float | NDArray:
         msg = f"{name} must be a real number or an array of them, got {kind}: {value!r:.60}"
         raise TypeError(msg) from None
     return float(array) if array.ndim == 0 else array
-
-
-def as_tolerances(rtol: Any, atol: Any) -> tuple[float | NDArray, float | NDArray]:
-    """Return both tolerances; warn as NumPy does where one is infinite or NaN."""
-    if type(rtol) is float and type(atol) is float and isfinite(rtol) and isfinite(atol):
-        return rtol, atol
-    tolerances = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
-    if not all(np.isfinite(t).all() for t in tolerances):
-        msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
-        warnings.warn(msg, RuntimeWarning, stacklevel=4)
-    return tolerances
 
 
 def broadcast_shape(arrays: Sequence[NDArray], names: Sequence[str]) -> tuple[int, ...]:

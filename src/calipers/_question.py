@@ -1,7 +1,8 @@
 """One question about two arrays, normalised: are all close, which are, and which rows?"""
 
+import warnings
 from collections.abc import Callable
-from math import inf, prod
+from math import inf, isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,18 @@ from ._arrays import (
     UINT64,
     DType,
     Pair,
-    as_tolerances,
+    as_tolerance,
     broadcast_shape,
 )
 from ._dispatch import BlockCall, fill, scan
-from ._kernels.closeness import COLUMNS_APART, FIRST_APART, MASK, MASK_EACH, ROWS_APART
+from ._kernels.closeness import (
+    COLUMNS_APART,
+    FIRST_APART,
+    FIRST_NONFINITE,
+    MASK,
+    MASK_EACH,
+    ROWS_APART,
+)
 from ._protocols import NDArray
 
 # Rows from here on are passes of their own, each with its threads and its early stop.
@@ -30,7 +38,10 @@ class Question:
 
     def __init__(self, pair: Pair, rtol: Any, atol: Any, equal_nan: bool) -> None:
         assert pair.dtypes is not None
-        self._rtol, self._atol = as_tolerances(rtol, atol)
+        self._rtol, self._atol = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
+        if not (_finite(self._rtol) and _finite(self._atol)):
+            msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
+            warnings.warn(msg, RuntimeWarning, stacklevel=3)
         self._equal_nan = equal_nan
         self._arrays: list[NDArray] = [pair.a, pair.b]
         self._dtypes = list(pair.dtypes)
@@ -122,6 +133,13 @@ class Question:
             return first_apart
         kernel, rtol, atol = self._kernel(FIRST_APART), self._rtol, self._atol
         return lambda _, x, y: kernel(x, y, rtol, atol, equal_nan)
+
+
+def _finite(tolerance: float | NDArray) -> bool:
+    if isinstance(tolerance, float):
+        return isfinite(tolerance)
+    kernel = FIRST_NONFINITE[FLOAT64]
+    return scan(lambda _, block: kernel(block), [tolerance], [FLOAT64]) < 0
 
 
 def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:

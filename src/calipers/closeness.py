@@ -12,6 +12,7 @@ from ._arrays import (
     as_array,
     as_pair,
     kernel_dtype,
+    require_host,
 )
 from ._dispatch import SERIAL_BYTES, scan, scan_views
 from ._kernels.closeness import FIRST_APART, FIRST_NONFINITE, MASK
@@ -196,12 +197,14 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         kernel = FIRST_APART.get(a1.dtype)
         if kernel is not None:
             return _agree(kernel, a1, a2, 0.0, 0.0, equal_nan)
+    require_host(a1=a1, a2=a2)
     try:
-        # No number is weak here: NumPy makes arrays of both first.
-        a, b = np.asarray(as_array(a1, "a1")), np.asarray(as_array(a2, "a2"))
+        # No number is weak here: NumPy makes arrays of both first, and what fails at that is
+        # not equal to anything.
+        a, b = np.asarray(as_array(a1)), np.asarray(as_array(a2))
     except Exception:
         return False
-    pair = as_pair(a, b, ("a1", "a2"))
+    pair = as_pair(a, b)
     if pair.dtypes is None:
         return _numpy_array_equal(a, b, equal_nan)
     return a.shape == b.shape and Question(pair, 0.0, 0.0, equal_nan).all_close()

@@ -1,0 +1,157 @@
+"""Arrays of torch and jax in host memory are compared where they lie; others are refused."""
+
+import numpy as np
+import pytest
+
+import calipers
+from calipers._arrays import as_array
+
+
+def address(x):
+    return x.__array_interface__["data"][0]
+
+
+class TestTorch:
+    @pytest.fixture(autouse=True)
+    def _torch(self):
+        self.torch = pytest.importorskip("torch")
+
+    @pytest.mark.parametrize(
+        "dtype",
+        ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "bool"]
+        + ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint64", "complex64"],
+    )
+    def test_dtypes_without_a_copy(self, dtype):
+        torch = self.torch
+        x = torch.tensor([0, 1, 1, 0]).to(getattr(torch, dtype))
+        y = torch.tensor([0, 1, 0, 0]).to(getattr(torch, dtype))
+        assert address(as_array(x)) == x.data_ptr()
+        assert calipers.isclose(x, y).tolist() == [True, True, False, True]
+        assert calipers.allclose(x, x.clone())
+        assert not calipers.allclose(x, y)
+        assert calipers.array_equal(x, x.clone())
+        assert calipers.allfinite(x)
+
+    def test_the_result_is_a_tensor(self):
+        torch = self.torch
+        x = torch.arange(6.0).reshape(2, 3)
+        for pair in ((x, x + 1), (x, x.numpy() + 1), (x.numpy(), x + 1), (x, 1.0)):
+            result = calipers.isclose(*pair)
+            assert isinstance(result, torch.Tensor)
+            assert result.dtype == torch.bool
+            assert result.shape == x.shape
+        assert calipers.isclose(x[0, 0], 0.0).shape == ()
+        assert calipers.allclose(x, x.clone()) is True
+        rows = calipers.allclose(x, x.clone(), axis=1)
+        assert isinstance(rows, torch.Tensor)
+        assert rows.tolist() == [True, True]
+
+    def test_gradients_views_and_pending_operations(self):
+        torch = self.torch
+        x = torch.arange(6.0, requires_grad=True)
+        y = x * 1
+        assert address(as_array(x)) == x.data_ptr()
+        assert calipers.allclose(x, y)
+        assert calipers.allclose(y, x)
+        matrix = torch.arange(12.0).reshape(3, 4)
+        assert calipers.allclose(matrix.T, matrix.numpy().T)
+        assert not calipers.allclose(matrix.T, matrix.numpy().T + 1)
+        assert calipers.allclose(torch.tensor(2.0), 2.0)
+        z = torch.tensor([1 + 2j, 3 - 1j])
+        assert z.conj().is_conj()
+        assert calipers.allclose(z.conj(), z.numpy().conj())
+        assert z.conj().imag.is_neg()
+        assert calipers.allclose(z.conj().imag, [-2.0, 1.0])
+
+    def test_python_numbers_are_weak(self):
+        x = self.torch.tensor([0.1], dtype=self.torch.bfloat16)
+        assert calipers.allclose(x, 0.1, rtol=0, atol=0)
+        assert not calipers.allclose(x, np.array([0.1]), rtol=0, atol=0)
+
+    def test_other_devices_are_named(self):
+        torch = self.torch
+        away = torch.empty(3, device="meta")
+        with pytest.raises(
+            TypeError,
+            match=r"a is a torch Tensor on meta and b is a numpy ndarray on the host.*a\.cpu\(\)",
+        ):
+            calipers.allclose(away, np.zeros(3))
+        with pytest.raises(TypeError, match=r"b is a torch Tensor on meta.*pass b\.cpu\(\)"):
+            calipers.isclose(torch.zeros(3), away)
+        with pytest.raises(TypeError, match=r"pass a\.cpu\(\) and b\.cpu\(\)"):
+            calipers.allclose(away, away)
+        with pytest.raises(TypeError, match=r"a1 is a torch Tensor on meta"):
+            calipers.array_equal(away, away)
+        with pytest.raises(TypeError, match=r"a is a torch Tensor on meta"):
+            calipers.allfinite(away)
+        with pytest.raises(TypeError, match=r"to_dense"):
+            calipers.allclose(torch.eye(3).to_sparse(), torch.eye(3))
+
+
+class TestJax:
+    @pytest.fixture(autouse=True)
+    def _jax(self):
+        self.jax = pytest.importorskip("jax")
+
+    @pytest.mark.parametrize(
+        "dtype", ["float32", "float16", "bfloat16", "int8", "int32", "bool", "complex64"]
+    )
+    def test_dtypes_without_a_copy(self, dtype):
+        jnp = self.jax.numpy
+        x, y = jnp.array([0, 1, 1, 0], dtype), jnp.array([0, 1, 0, 0], dtype)
+        assert address(as_array(x)) == x.unsafe_buffer_pointer()
+        result = calipers.isclose(x, y)
+        assert isinstance(result, self.jax.Array)
+        assert result.tolist() == [True, True, False, True]
+        assert calipers.allclose(x, jnp.array(x)) is True
+        assert calipers.allclose(x, np.asarray(y)) is False
+        assert calipers.array_equal(x, x + 0)
+
+    def test_traced_arrays_are_refused_with_a_way_out(self):
+        with pytest.raises(TypeError, match="call calipers outside jit"):
+            self.jax.jit(lambda x: calipers.allclose(x, x))(np.zeros(3))
+
+    def test_jax_meets_torch(self):
+        torch = pytest.importorskip("torch")
+        assert calipers.allclose(self.jax.numpy.ones(3), torch.ones(3))
+
+
+class OnDevice:
+    """An array in device memory, to whoever asks by the protocol."""
+
+    __cuda_array_interface__ = {"shape": (3,), "typestr": "<f8", "data": (0, False), "version": 3}  # noqa: RUF012
+
+
+class Hostile:
+    """An array-like whose attributes raise anything but AttributeError."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.zeros(3)
+
+    @property
+    def __cuda_ndarray__(self):
+        raise RuntimeError
+
+
+def test_device_arrays_are_refused():
+    with pytest.raises(
+        TypeError,
+        match=r"a is a tests OnDevice on a CUDA device and b is a numpy ndarray on the host",
+    ):
+        calipers.allclose(OnDevice(), np.zeros(3))
+
+
+def test_probes_that_raise_do_not_leak():
+    assert calipers.allclose(Hostile(), np.zeros(3))
+
+
+def test_libraries_are_not_imported():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, calipers; calipers.allclose([1.0], [1.0]); calipers.isclose(1, 1);"
+        "print([m for m in ('torch', 'jax', 'ml_dtypes', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
