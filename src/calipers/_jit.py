@@ -18,11 +18,12 @@ _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 # Held across a fork, so that no child inherits a build that nobody will finish.
 _building = threading.RLock()
-os.register_at_fork(
-    before=_building.acquire,
-    after_in_parent=_building.release,
-    after_in_child=_building.release,
-)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_building.acquire,
+        after_in_parent=_building.release,
+        after_in_child=_building.release,
+    )
 
 
 class Kernels(dict[Any, Callable[..., Any]]):
