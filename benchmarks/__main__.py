@@ -1,0 +1,222 @@
+"""Every bar of the README beside its measured value; exit status 1 if one is missed."""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import calipers
+
+from . import common, peers
+from .bench_startup import FIRST_CALL, NO_CACHE, NUMBA_LOADED
+from .peers import NUMPY
+
+LARGE, MEDIUM = 50_000_000, 10_000_000
+TEN = "10 float64"
+
+
+class Bar(NamedTuple):
+    """A measured value and what it has to reach; None is a value that could not be measured."""
+
+    name: str
+    value: float | None
+    bar: float
+    unit: str
+    at_least: bool = True
+
+    @property
+    def status(self) -> str:
+        if self.value is None:
+            return "skipped"
+        reached = self.value >= self.bar if self.at_least else self.value <= self.bar
+        return "ok" if reached else "MISSED"
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        value = "-" if self.value is None else f"{self.value:.3g} {self.unit}"
+        sign = ">=" if self.at_least else "<="
+        return self.name, value, f"{sign} {self.bar:g} {self.unit}", self.status
+
+
+Group = Callable[[], Iterable[Bar]]
+
+
+def _over_numpy(name: str, bar: float, question: str, *arrays: Any, **options: Any) -> Bar:
+    value = common.over_numpy(question, *arrays, **options)
+    return Bar(f"{question}, {name}", value, bar, "x numpy")
+
+
+def large_equal() -> Iterator[Bar]:
+    for dtype in ("float64", "float32"):
+        a, b = common.equal_pair(dtype, LARGE)
+        calls = {
+            "calipers": partial(calipers.allclose, a, b),
+            "read": common.plain_read(a, b),
+            "numpy": partial(NUMPY["allclose"], a, b),
+        }
+        with suppress(NotImplementedError):
+            calls["torch"] = peers.torch_allclose(a, b)
+        seconds = dict(zip(calls, common.medians(*calls.values()), strict=True))
+        ratio = {peer: seconds[peer] / seconds["calipers"] for peer in seconds}
+        name = f"allclose, 5e7 equal {dtype}"
+        yield Bar(name, ratio["numpy"], 10, "x numpy")
+        yield Bar(name, ratio.get("torch"), 25, "x torch")
+        yield Bar(name, ratio["read"], 0.9, "of plain read")
+
+
+def small() -> Iterator[Bar]:
+    pairs = common.small_pairs()
+    for case, pair in pairs.items():
+        bar = 12 if case == TEN else 1
+        yield _over_numpy(f"small: {case}", bar, "allclose", *pair, repeat=21)
+    for question in ("isclose", "array_equal"):
+        yield _over_numpy(f"small: {TEN}", 1, question, *pairs[TEN], repeat=21)
+
+
+def first_mismatch() -> Iterator[Bar]:
+    for layout in common.LAYOUTS:
+        with common.Mismatch(layout, LARGE, 0.0) as (a, b):
+            (seconds,) = common.medians(partial(calipers.allclose, a, b))
+        bar = 5 if layout == "contiguous" else 50
+        yield Bar(f"allclose, first of 5e7 differs, {layout}", 1e6 * seconds, bar, "us", False)
+
+
+def later_mismatch() -> Iterator[Bar]:
+    a, b = common.layout_pair("contiguous", LARGE)
+    whole = partial(calipers.allclose, a.copy(), b)
+    for fraction, bar in ((0.01, 0.05), (0.5, 0.6), (0.99, 1.1)):
+        with common.Mismatch("contiguous", LARGE, fraction):
+            share = common.speedup(whole, partial(calipers.allclose, a, b), repeat=15)
+        yield Bar(f"allclose, 5e7 differ at {fraction:.0%}", share, bar, "of a full pass", False)
+
+
+def dtypes() -> Iterator[Bar]:
+    for dtype in common.DTYPES:
+        if dtype in ("float32", "float64"):
+            continue
+        try:
+            equal = common.equal_pair(dtype, MEDIUM)
+            *noisy, tolerances = common.noisy_pair(dtype, MEDIUM)
+        except NotImplementedError:
+            yield Bar(f"allclose, 1e7 {dtype}", None, 8, "x numpy")
+            continue
+        yield _over_numpy(f"1e7 equal {dtype}", 8, "allclose", *equal)
+        yield _over_numpy(f"1e7 noisy {dtype}", 8, "allclose", *noisy, **tolerances)
+        if dtype in common.INTEGERS:
+            name = f"1e7 differ by atol, {dtype}"
+            yield _over_numpy(name, 1, "allclose", *noisy, rtol=0.0, atol=1.0)
+
+
+def layouts() -> Iterator[Bar]:
+    for layout in ("strided", "transposed", "broadcast", "f4 and f8", "i4 and f8"):
+        pair = common.layout_pair(layout, MEDIUM)
+        yield _over_numpy(f"1e7 equal, {layout}", 2, "allclose", *pair)
+
+
+def others() -> Iterator[Bar]:
+    for dtype, bar in (("float64", 7), ("float32", 1), ("complex128", 1)):
+        yield _over_numpy(f"1e7 {dtype}", bar, "isclose", *common.equal_pair(dtype, MEDIUM))
+    for dtype in ("float64", "int64", "int8", "bool"):
+        yield _over_numpy(f"1e7 {dtype}", 1, "array_equal", *common.equal_pair(dtype, MEDIUM))
+    for dtype in ("float64", "float32"):
+        yield _over_numpy(f"1e7 {dtype}", 1, "allfinite", common.values(dtype, MEDIUM))
+
+
+def startup() -> Iterator[Bar]:
+    calipers.allclose(common.values("float64", 10), common.values("float64", 10))  # fills the cache
+    codes = [
+        (NUMBA_LOADED, FIRST_CALL),
+        (NO_CACHE, FIRST_CALL),
+        ("", "import calipers"),
+        ("", "import numpy"),
+    ]
+    samples = [[_seconds_in_fresh_process(*code) for code in codes] for _ in range(7)]
+    warm, cold, own_import, numpy_import = map(median, zip(*samples, strict=True))
+    yield Bar("first call after import numba, disk cache", warm, 0.1, "s", False)
+    yield Bar("first call after import numba, no cache", cold, 0.8, "s", False)
+    yield Bar("import calipers", own_import / numpy_import, 1.3, "of import numpy", False)
+
+
+def _seconds_in_fresh_process(setup: str, code: str) -> float:
+    clock = "from time import perf_counter as clock"
+    script = f"{clock}\n{setup}\nstart = clock()\n{code}\nprint(clock() - start)"
+    command = [sys.executable, "-c", script]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def threads() -> Iterator[Bar]:
+    for n in (LARGE, 10**4, 10**5, 3 * 10**5, 10**6, 3 * 10**6):
+        a, b = common.equal_pair("float64", n)
+        own = partial(calipers.allclose, a, b)
+
+        def use_threads(side: int, own: Callable[[], bool] = own) -> None:
+            calipers.set_num_threads(side + 1)
+            own()  # starts the pool
+
+        with calipers.num_threads(calipers.get_num_threads()):
+            one, two = common.medians(own, own, repeat=15, before=use_threads)
+        bar = 1.0 if n == LARGE else 0.9
+        yield Bar(f"allclose, {n:,} float64, 2 threads", one / two, bar, "x 1 thread")
+
+
+GROUPS: Sequence[Group] = (
+    startup,
+    small,
+    large_equal,
+    first_mismatch,
+    later_mismatch,
+    dtypes,
+    layouts,
+    others,
+    threads,
+)
+
+
+def machine() -> str:
+    """Name the processor, the cores, what else they do, and the versions."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [s for s in cpuinfo.read_text().splitlines() if s.startswith("model name")]
+        model = names[0].partition(": ")[2] if names else model
+    versions = [f"Python {platform.python_version()}"]
+    for package in ("calipers", "numpy", "numba", "torch"):
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            versions.append(f"no {package}")
+    threads = calipers.get_num_threads()
+    cores = f"{os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}), {threads} threads"
+    return f"{model}, {cores}; {', '.join(versions)}"
+
+
+def main(arguments: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
+    """Print the bars as they are measured; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--markdown", action="store_true", help="print the README's table")
+    markdown = parser.parse_args(arguments).markdown
+    print(machine(), end="\n\n", flush=True)
+    line = "| {} | {} | {} | {} |" if markdown else "{:<46} {:>22} {:>22}  {}"
+    print(line.format("question", "measured", "bar", ""))
+    if markdown:
+        print("|---|---:|---:|---|")
+    missed = 0
+    for group in groups:
+        for bar in group():
+            print(line.format(*bar.cells), flush=True)
+            missed += bar.status == "MISSED"
+    if not markdown:
+        print(f"\n{missed} missed" if missed else "\nevery bar measured is reached")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""A fresh process: imports, and the first call with and without a disk cache."""
+
+import numpy as np
+
+import calipers
+
+FIRST_CALL = "import calipers; calipers.allclose(a, a)"
+# Numba is imported ahead of the clock: its half second is not calipers' to save.
+NUMBA_LOADED = "import numba, numpy; a = numpy.ones(10)"
+NO_CACHE = "import os; os.environ['CALIPERS_CACHE'] = '0'; " + NUMBA_LOADED
+
+
+class Startup:
+    def setup(self):
+        calipers.allclose(np.ones(10), np.ones(10))  # fills the disk cache
+
+    def timeraw_import_calipers(self):
+        return "import calipers"
+
+    def timeraw_import_numpy(self):
+        return "import numpy"
+
+    def timeraw_first_call(self):
+        return FIRST_CALL, NUMBA_LOADED
+
+    def timeraw_first_call_without_cache(self):
+        return FIRST_CALL, NO_CACHE

@@ -1,0 +1,112 @@
+"""Benchmark bodies run, once and small, so that they cannot rot. No time is asserted."""
+
+import inspect
+import itertools
+import subprocess
+import sys
+
+import pytest
+from benchmarks import __main__ as bars
+from benchmarks import bench_closeness, bench_startup, common
+
+import calipers
+
+KINDS = ("time_", "track_", "peakmem_")
+
+
+def _classes(module):
+    return [
+        c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == module.__name__
+    ]
+
+
+def _cases():
+    for cls in _classes(bench_closeness):
+        for params in itertools.product(*cls.params):
+            yield pytest.param(cls, params, id="-".join([cls.__name__, *map(str, params)]))
+
+
+@pytest.mark.parametrize(("cls", "params"), list(_cases()))
+def test_closeness_bodies_run(cls, params, monkeypatch):
+    monkeypatch.setattr(common, "SIZE", 1000)
+    monkeypatch.setattr(common, "_SAMPLE_SECONDS", 0.0)
+    benchmark = cls()
+    try:
+        benchmark.setup(*params)
+    except NotImplementedError as missing:
+        pytest.skip(str(missing))
+    bodies = [name for name in dir(cls) if name.startswith(KINDS)]
+    assert bodies
+    for name in bodies:
+        result = getattr(benchmark, name)(*params)
+        assert (result > 0) if name.startswith("track_") else (result is None)
+    if hasattr(benchmark, "teardown"):
+        benchmark.teardown(*params)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in dir(bench_startup.Startup) if n.startswith("timeraw_")]
+)
+def test_startup_code_runs(name):
+    benchmark = bench_startup.Startup()
+    benchmark.setup()
+    code = getattr(benchmark, name)()
+    code, setup = code if isinstance(code, tuple) else (code, "")
+    subprocess.run([sys.executable, "-W", "error", "-c", f"{setup}\n{code}"], check=True)
+
+
+def test_torch_is_skipped_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(common, "SIZE", 1000)
+    with pytest.raises(NotImplementedError, match="torch"):
+        bench_closeness.OverTorch().setup("float64")
+
+
+@pytest.mark.parametrize("layout", common.LAYOUTS)
+def test_a_mismatch_is_one_and_is_undone(layout):
+    common.layout_pair.cache_clear()
+    pair = common.layout_pair(layout, 100)
+    assert calipers.allclose(*pair)
+    with common.Mismatch(layout, 100, 0.5) as (a, b):
+        assert (~calipers.isclose(a, b)).sum() == 1
+    assert calipers.allclose(*pair)
+
+
+@pytest.mark.parametrize("dtype", common.DTYPES)
+def test_pairs_are_close(dtype):
+    assert calipers.allclose(*common.equal_pair(dtype, 1000))
+    *noisy, tolerances = common.noisy_pair(dtype, 1000)
+    assert calipers.allclose(*noisy, **tolerances)
+    assert not calipers.array_equal(*noisy)
+    if dtype in common.INTEGERS:
+        assert calipers.allclose(*noisy, rtol=0.0, atol=1.0)
+        assert not calipers.allclose(*noisy, rtol=0.0, atol=0.5)
+
+
+GOOD = bars.Bar("good", 2.0, 1.0, "x numpy")
+BAD = bars.Bar("bad", 2.0, 1.0, "s", at_least=False)
+ABSENT = bars.Bar("absent", None, 1.0, "x torch")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--markdown"]])
+def test_a_missed_bar_is_shown_and_fails(arguments, capsys):
+    assert bars.main(arguments, [lambda: [GOOD, ABSENT], lambda: [BAD]]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    shown = {name: next(s for s in lines if name in s) for name in ("good", "bad", "absent")}
+    assert "MISSED" in shown["bad"]
+    assert "ok" in shown["good"]
+    assert "skipped" in shown["absent"]
+
+
+def test_reached_bars_pass(capsys):
+    assert bars.main([], [lambda: [GOOD, ABSENT]]) == 0
+    assert "MISSED" not in capsys.readouterr().out
+
+
+def test_groups_measure_every_bar(monkeypatch):
+    monkeypatch.setattr(bars, "LARGE", 1000)
+    monkeypatch.setattr(bars, "MEDIUM", 1000)
+    monkeypatch.setattr(common, "_SAMPLE_SECONDS", 0.0)
+    in_process = [group for group in bars.GROUPS if group is not bars.startup]
+    for bar in itertools.chain.from_iterable(group() for group in in_process):
+        assert bar.value is None or bar.value > 0
