@@ -26,7 +26,7 @@ INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 INEXACT = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 DTYPES = INTEGERS + INEXACT
 _SAMPLE_SECONDS = 2e-3
-_PIECE_WORDS = (1 << 20) // 8
+_PIECE_WORDS = (4 << 20) // 8  # of each array: as much as calipers reads in a task
 
 Pair = tuple[Any, Any]
 

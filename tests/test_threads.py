@@ -14,7 +14,7 @@ import pytest
 import calipers
 from calipers._threads import first_found
 
-LARGE = 3_000_000  # elements of float64: well above what one thread does alone
+LARGE = 3_000_000  # a pair of float64 is 48 MB: well above what one thread does alone
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,14 @@ from ._arrays import DType
 from ._protocols import NDArray
 from ._threads import first_found, get_num_threads
 
-# Handing work to another thread takes some 60 us, in which one thread reads a megabyte.
-SERIAL_BYTES = 4 << 20
+# Handing work to another thread takes some 60 us, and the last task to end is waited for: below
+# this, one thread that reads from its caches is as soon done.
+SERIAL_BYTES = 8 << 20
 # The calling thread looks at this much before anyone else is woken.
 _HEAD_BYTES = 1 << 18
-# A task is long enough to hide its Python overhead, and short enough to stop soon.
-_TASK_BYTES = 2 << 20
+# A task is long enough to hide its Python overhead, and short enough to share fairly and stop soon.
+_TASK_BYTES = (1 << 20, 8 << 20)
+_TASKS_PER_THREAD = 8
 
 _FIRST_BUFFER = 512
 _BUFFER = 16384
@@ -82,9 +84,11 @@ def scan_views(call: BlockCall, views: Sequence[NDArray]) -> int:
     head = n * _HEAD_BYTES // nbytes
     if (position := part(0, head)) >= 0:
         return position
-    step = max(1, n * _TASK_BYTES // nbytes)
-    tasks = -(-(n - head) // step)
     threads = min(get_num_threads(), nbytes // SERIAL_BYTES + 1)
+    shortest, longest = _TASK_BYTES
+    task_bytes = min(max(shortest, nbytes // (threads * _TASKS_PER_THREAD)), longest)
+    step = max(1, n * task_bytes // nbytes)
+    tasks = -(-(n - head) // step)
 
     def work(task: int) -> int:
         start = head + task * step
