@@ -112,7 +112,7 @@ def dtypes() -> Iterator[Bar]:
         yield _over_numpy(f"1e7 noisy {dtype}", 8, "allclose", *noisy, **tolerances)
         if dtype in common.INTEGERS:
             name = f"1e7 differ by atol, {dtype}"
-            yield _over_numpy(name, 1, "allclose", *noisy, rtol=0.0, atol=1.0)
+            yield _over_numpy(name, 8, "allclose", *noisy, rtol=0.0, atol=1.0)
 
 
 def layouts() -> Iterator[Bar]:

@@ -94,7 +94,7 @@ def test_isclose_keeps_memory_order_as_numpy():
     assert calipers.isclose(a[::2], a[::2]).strides == np.isclose(a[::2], a[::2]).strides
 
 
-@pytest.mark.parametrize("n", [1, 127, 128, 129, 511, 512, 513, 16384, 20000, 700_001])
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 127, 128, 129, 511, 512, 513, 16384, 20000, 700_001])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "c16"])
 def test_a_mismatch_is_found_wherever_it_is(n, dtype):
     x = np.ones(n, dtype)
@@ -299,6 +299,16 @@ def test_ml_dtypes():
         assert calipers.array_equal(x[:3], x[:3].copy())
         assert calipers.first_nonfinite(x) == (3,)
         assert calipers.allclose(np.array([0.1]).astype(dtype), 0.1, rtol=0, atol=0)
+
+
+def test_binary32_tolerances_beyond_its_range():
+    x = np.zeros(300, "f4")
+    b, a = x + np.float32(1e-45), x + 1
+    assert not calipers.allclose(a, b, rtol=1e39, atol=0)
+    assert calipers.allclose(a, b, rtol=1e46, atol=0)
+    assert not calipers.allclose(x + np.inf, x + np.float32(3e38), rtol=1e10, atol=1e39)
+    assert calipers.allclose(x + np.float32(-3e38), x + np.float32(3e38), rtol=2, atol=0)
+    assert not calipers.allclose(x + np.float32(-3e38), x + np.float32(3e38), rtol=1.99, atol=0)
 
 
 def test_binary32_tolerances_below_its_normal_range():

@@ -21,10 +21,10 @@ _LOW = 2.0**-899
 # Between these, the square of a number and the sum of two such neither overflow nor vanish.
 _TINY, _HUGE = 2.0**-480, 2.0**500
 _LOW32 = np.float32(1e-30)
-_MAX32 = np.finfo(np.float32).max
 
-# A block of each array fits the nearest cache beside the lines being fetched for the next two.
-_BLOCK_BYTES = 1024
+# A block of each array fits the nearest cache beside the lines being fetched for the next four.
+_BLOCK_BYTES = 512
+_BLOCKS_AHEAD = 4
 _LINE_BYTES = 64
 
 
@@ -203,9 +203,10 @@ def _(x, y, rtol, atol):
         return _surely_close_long
     if x.dtype in (types.float64, types.int32, types.uint32):
         return _surely_close_wide
-    return _identical_or_narrow if isinstance(x.dtype, types.Integer) else _surely_close_narrow
+    return _surely_close_small if isinstance(x.dtype, types.Integer) else _surely_close_narrow
 
 
+@register_jitable
 def _surely_close_wide(x, y, rtol, atol):
     """binary64, and what subtracts exactly in it: the rule, but for what may need scaling."""
     doubt = False
@@ -227,35 +228,43 @@ def _surely_close_narrow(x, y, rtol, atol):
         reduced_atol = np.float32(-1.0)
     else:
         if rtol > _LOW32:
-            reduced_rtol = np.float32(rtol * (1.0 - 1e-6))
+            reduced_rtol = np.float32(min(rtol, 1e30) * (1.0 - 1e-6))
         if atol > _LOW32:
-            reduced_atol = np.float32(atol * (1.0 - 1e-6))
+            reduced_atol = np.float32(min(atol, 1e30) * (1.0 - 1e-6))
     doubt = False
     for i in range(x.size):
         a = single(x[i])
         b = single(y[i])
         bound = reduced_atol + reduced_rtol * abs(b)
-        near = (abs(a - b) <= bound) & (bound <= _MAX32) & (bound > _LOW32)
+        # A bound that overflows exceeds every finite distance; an infinite one is not less.
+        near = (abs(a - b) < bound) & (bound > _LOW32)
         doubt |= not ((a == b) | near)
     return not doubt
 
 
-def _identical_or_narrow(x, y, rtol, atol):
-    """Bytes and 16-bit integers: equality costs a tenth of arithmetic."""
+def _surely_close_small(x, y, rtol, atol):
+    """Bytes and 16-bit integers: equality costs a tenth of arithmetic, binary64 is exact."""
     differing = x[0] ^ y[0]
     for i in range(x.size):
         differing |= x[i] ^ y[i]
-    return differing == 0 or _surely_close_narrow(x, y, rtol, atol)
+    if differing == 0 or _surely_close_narrow(x, y, rtol, atol):
+        return True
+    return _surely_close_wide(x, y, rtol, atol)
 
 
 def _surely_close_long(x, y, rtol, atol):
-    """64-bit integers: a distance that is less than the bound once rounded is less before."""
+    """64-bit integers: a distance that is less than the bound once rounded is less before.
+
+    One that equals it is exact below 2**53.
+    """
     doubt = False
     for i in range(x.size):
         a = x[i]
         b = y[i]
         apart = double(np.uint64(max(a, b)) - np.uint64(min(a, b)))
-        doubt |= not ((a == b) | (apart < atol + rtol * abs(double(b))))
+        bound = atol + rtol * abs(double(b))
+        near = (apart < bound) | ((apart == bound) & (bound < 2.0**53))
+        doubt |= not ((a == b) | near)
     return not doubt
 
 
@@ -334,11 +343,11 @@ def _decide_complex(x, y, rtol, atol, equal_nan, out):
 
 @register_jitable
 def _fetch(array, start):
-    """Prefetch the block after next of the one that starts here."""
+    """Prefetch the block that is some blocks ahead of the one that starts here."""
     line = _LINE_BYTES // array.itemsize
     block = _BLOCK_BYTES // array.itemsize
-    for ahead in range(2 * block, 3 * block, line):
-        prefetch(array, start + ahead)
+    for i in range(0, block, line):
+        prefetch(array, start + _BLOCKS_AHEAD * block + i)
 
 
 @register_jitable
