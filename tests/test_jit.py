@@ -1,5 +1,6 @@
 """Compilation: the disk cache in every state, edited rules, lazy names."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -20,10 +21,10 @@ print(calipers.allclose(a, a + 0), calipers.allclose(a, a + 1), calipers.isclose
 RIGHT = "True False False\n"
 
 
-def run_python(code, **environment):
+def run_python(code, *options, **environment):
     environment = {k: str(v) for k, v in environment.items()}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-W", "error", *options, "-c", code],
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -77,6 +78,47 @@ def save(self, key, data):
 IndexDataCacheFile.save = save
 """
     assert run_python(code + ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+
+
+def test_a_folder_gone_read_only_is_not_trusted(tmp_path):
+    # Root may write anywhere: what Numba asks a folder with is made to fail instead.
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    before = cached(tmp_path)
+    code = """
+import os, tempfile
+def refuse(*args, **kwargs):
+    raise PermissionError("read-only")
+tempfile.TemporaryFile = os.replace = os.makedirs = refuse
+"""
+    assert run_python(code + ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    assert cached(tmp_path) == before
+
+
+def test_processes_fill_an_empty_cache_at_once(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", ASK]
+    racing = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    assert [process.communicate(timeout=120)[0] for process in racing] == [RIGHT] * 4
+    before = cached(tmp_path)
+    assert len(before) == 4
+    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    assert cached(tmp_path) == before
+
+
+def test_no_sources_to_stamp_a_cache_with(tmp_path):
+    archive = shutil.make_archive(tmp_path / "package", "zip", PACKAGE.parent, "calipers")
+    where = ASK + "print(calipers.__file__)"
+    environment = {"PYTHONPATH": archive, "NUMBA_CACHE_DIR": tmp_path / "cache"}
+    answer = run_python(where, **environment)
+    assert answer == RIGHT + f"{Path(archive) / 'calipers' / '__init__.py'}\n"
+    assert not cached(tmp_path)
+
+
+def test_without_assertions_and_docstrings(tmp_path):
+    assert run_python(ASK, "-OO", NUMBA_CACHE_DIR=tmp_path) == RIGHT
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
@@ -134,9 +176,14 @@ from calipers import *
 print(all(callable(globals()[name]) for name in calipers.__all__))
 """
     assert run_python(code) == "True True\nTrue\n"
-    stub = (PACKAGE / "__init__.pyi").read_text()
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    names = [alias.asname for node in imports for alias in node.names]
+    assert calipers.__all__ == sorted(names)
+    declared = [node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)]
+    assert declared == ["__version__"]
+    assert isinstance(calipers.__version__, str)
     for name in calipers.__all__:
-        assert f"import {name} as {name}\n" in stub
         assert getattr(calipers, name).__name__ == name
         assert getattr(calipers, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

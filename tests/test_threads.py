@@ -1,5 +1,6 @@
 """The thread pool: its size, its order, and what it survives."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -59,8 +60,26 @@ def test_the_number_of_threads_is_set_and_restored():
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, "x", None])
 def test_a_bad_number_of_threads_is_named(n):
-    with pytest.raises(ValueError, match=f"n must be a positive integer, got {n!r}"):
+    message = f"n must be a positive integer, got {n!r}; 1 runs on the calling thread alone"
+    with pytest.raises(ValueError, match=message):
         calipers.set_num_threads(n)
+    with pytest.raises(ValueError, match=message), calipers.num_threads(n):
+        pass
+    assert calipers.get_num_threads() == 2
+
+
+def test_helpers_end_when_the_number_falls():
+    def helpers():
+        return {t for t in threading.enumerate() if t.name.startswith("calipers")}
+
+    with calipers.num_threads(5):
+        assert calipers.allclose(*pair())
+        started = helpers()
+    assert started
+    deadline = time.monotonic() + 60
+    while started & helpers() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not started & helpers()
 
 
 def test_the_environment_sizes_the_pool():
@@ -91,6 +110,10 @@ def test_the_answer_does_not_depend_on_the_number_of_threads(threads):
             assert np.flatnonzero(~rows).tolist() == (
                 [] if position is None else [position // 1000]
             )
+            columns = calipers.allclose(a.reshape(-1, 1000), b.reshape(-1, 1000), axis=0)
+            assert np.flatnonzero(~columns).tolist() == (
+                [] if position is None else [position % 1000]
+            )
         for _ in range(20):
             hits = np.sort(rng.integers(0, LARGE, 5))
             a = np.ones(LARGE)
@@ -112,6 +135,21 @@ def test_tasks_run_in_order_and_stop_at_a_finding(threads):
     assert len(started) <= 18 + 2 * threads
     assert first_found(lambda task: -1, 50, threads) == -1
     assert first_found(lambda task: task, 0, threads) == -1
+
+
+def test_the_first_in_order_is_returned_though_a_later_one_was_found_before():
+    later, started = threading.Event(), []
+
+    def work(task):
+        started.append(task)
+        if task == 1:
+            later.set()
+        else:
+            assert later.wait(60)
+        return 100 + task
+
+    assert first_found(work, 1000, 2) == 100
+    assert sorted(started) == [0, 1]
 
 
 @pytest.mark.parametrize("in_helper", [False, True])
@@ -140,6 +178,27 @@ def test_eight_threads_call_at_once():
     assert answers == [i % 3 != 0 for i in range(48)]
 
 
+def test_the_number_may_change_under_a_call():
+    equal, different = pair(), pair(LARGE - 5)
+    with ThreadPoolExecutor(3) as callers:
+        answers = [callers.submit(calipers.allclose, *equal) for _ in range(40)]
+        answers += [callers.submit(calipers.allclose, *different) for _ in range(40)]
+        while not all(answer.done() for answer in answers):
+            for n in (1, 4, 2):
+                calipers.set_num_threads(n)
+                time.sleep(0.001)
+    assert [answer.result() for answer in answers] == [True] * 40 + [False] * 40
+
+
+def test_a_task_may_hand_out_tasks():
+    code = """
+from calipers._threads import first_found
+print(first_found(lambda i: first_found(lambda j: i if j == i == 40 else -1, 50, 2), 50, 2))
+"""
+    done = run_python(code, CALIPERS_NUM_THREADS="2")
+    assert done.stdout == "40\n", done.stderr
+
+
 def test_eight_threads_race_for_the_first_build(tmp_path):
     code = """
 import numpy as np, calipers
@@ -157,7 +216,7 @@ with ThreadPoolExecutor(8) as callers:
 
 # In processes of their own: other libraries of this one may object to a fork.
 ANSWER = """
-import multiprocessing, os, sys, time, warnings
+import multiprocessing, os, sys, threading, time, warnings
 import numpy as np
 import calipers
 
@@ -180,19 +239,47 @@ if __name__ == "__main__":
 """
 
 CHILD = """
+def fork_and_ask(ask, leave):
+    child = os.fork()
+    if child == 0:
+        leave(0 if ask() else 1)
+    deadline = time.monotonic() + 60
+    while (status := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    print(status[1], status[0] == child, answer(None))
+
+def both():
+    return answer(None) and not answer(2_999_999)
+
 calipers.set_num_threads(2)
 assert answer(None)
-child = os.fork()
-if child == 0:
-    os._exit(0 if answer(None) and not answer(2_999_999) else 1)
-deadline = time.monotonic() + 60
-while (status := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < deadline:
-    time.sleep(0.01)
-print(status[1], status[0] == child, answer(None))
+"""
+
+BUSY = """
+stop = threading.Event()
+def keep_busy():
+    while not stop.is_set():
+        assert answer(None)
+callers = [threading.Thread(target=keep_busy) for _ in range(2)]
+for caller in callers:
+    caller.start()
+for _ in range(4):
+    fork_and_ask(both, os._exit)
+stop.set()
+"""
+
+BUILDING = """
+def build(*dtypes):
+    return all(calipers.allclose(np.ones(3, d), np.ones(3, d)) for d in dtypes)
+builder = threading.Thread(target=build, args=("f4", "i8", "u1", "c8"))
+builder.start()
+fork_and_ask(lambda: build("i2", "f4"), os._exit)
+builder.join()
+fork_and_ask(lambda: build("i4", "c8"), os._exit)
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_process_pools(method, tmp_path):
     script = tmp_path / "pool.py"
     script.write_text(ANSWER + POOL)
@@ -201,9 +288,25 @@ def test_process_pools(method, tmp_path):
     assert done.stdout == "[True, False, False, True]\n", done.stderr
 
 
-def test_a_forked_child_starts_threads_of_its_own():
-    done = run_python(ANSWER + CHILD)
-    assert done.stdout == "0 True True\n", done.stderr
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("leave", ["os._exit", "sys.exit"])
+def test_a_forked_child_starts_threads_of_its_own(leave):
+    # unbuffered: a child that leaves by sys.exit must not write its parent's lines again
+    code = "import functools; print = functools.partial(print, flush=True)\n"
+    done = run_python(code + ANSWER + CHILD + f"fork_and_ask(both, {leave})\n" * 2)
+    assert done.stdout == "0 True True\n" * 2, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_helpers_work():
+    done = run_python(ANSWER + CHILD + BUSY)
+    assert done.stdout == "0 True True\n" * 4, done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_while_another_thread_builds(tmp_path):
+    done = run_python(ANSWER + CHILD + BUILDING, NUMBA_CACHE_DIR=str(tmp_path))
+    assert done.stdout == "0 True True\n" * 2, done.stderr
 
 
 def test_an_interrupt_ends_a_call_and_leaves_the_pool_usable():

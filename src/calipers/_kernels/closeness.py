@@ -20,6 +20,7 @@ from .formats import double, element_type, prefetch, single, vector
 _LOW = 2.0**-899
 # Between these, the square of a number and the sum of two such neither overflow nor vanish.
 _TINY, _HUGE = 2.0**-480, 2.0**500
+# In binary32, a tolerance up to this is taken for 0.
 _LOW32 = np.float32(1e-30)
 
 # A block of each array fits the nearest cache beside the lines being fetched for the next four.
@@ -236,9 +237,9 @@ def _surely_close_narrow(x, y, rtol, atol):
         a = single(x[i])
         b = single(y[i])
         bound = reduced_atol + reduced_rtol * abs(b)
-        # A bound that overflows exceeds every finite distance; an infinite one is not less.
-        near = (abs(a - b) < bound) & (bound > _LOW32)
-        doubt |= not ((a == b) | near)
+        # A bound that overflows exceeds every finite distance. One that underflows is rounded to a
+        # multiple of the smallest number, and cannot pass a distance, which is one, by that.
+        doubt |= not ((a == b) | (abs(a - b) < bound))
     return not doubt
 
 
