@@ -319,3 +319,41 @@ def test_binary32_tolerances_below_its_normal_range():
     assert not calipers.allclose(a, b, rtol=0.1, atol=0)
     assert calipers.allclose(a, b, rtol=0.12, atol=0)
     assert not calipers.allclose(a, b, rtol=0, atol=1.7 * unit)
+
+
+# Bugs that other libraries had, one by one (numpy #5820 #5932 #8145 #15959, torch #32946,
+# jax #19935, julia #17650)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8"])
+def test_the_least_integer_is_close_to_itself_and_to_its_neighbour(dtype):
+    least = np.array([np.iinfo(dtype).min], dtype)
+    assert calipers.allclose(least, least)
+    assert calipers.allclose(least, least + 1, rtol=0, atol=1)
+    assert not calipers.allclose(least, ~least, rtol=0, atol=1)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])
+def test_unsigned_distances_do_not_wrap(dtype):
+    a, b = np.array([10], dtype), np.array([14], dtype)
+    for x, y in ((a, b), (b, a)):
+        assert not calipers.allclose(x, y, rtol=0, atol=3)
+        assert calipers.allclose(x, y, rtol=0, atol=4)
+
+
+def test_infinity_meets_finite_numbers_on_either_side():
+    a, b = np.array([np.inf, 1.0, -np.inf]), np.array([1.0, np.inf, -np.inf])
+    assert calipers.isclose(a, b).tolist() == [False, False, True]
+    z = np.array([complex(np.inf, 1), complex(1, -np.inf)])
+    assert calipers.isclose(z, z).tolist() == [True, True]
+    assert calipers.isclose(z, z.conj()).tolist() == [False, False]
+
+
+def test_equal_nan_is_obeyed_and_one_outlier_is_not_hidden():
+    x = np.ones(10_000)
+    x[5] = np.nan
+    assert not calipers.allclose(x, x, equal_nan=False)
+    assert calipers.allclose(x, x, equal_nan=True)
+    y = x.copy()
+    y[9_999] += 1e-3
+    assert not calipers.allclose(x, y, equal_nan=True)
