@@ -99,3 +99,87 @@ def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False) -> np.ndarray:
         pair = to_python(a[index]), to_python(b[index])
         out[index] = close(*pair, float(rtol[index]), float(atol[index]), equal_nan)
     return out
+
+
+def ordinal(x) -> int:
+    """Count the numbers of a NumPy float's format from 0 to it, by its bits."""
+    x = np.asarray(x)
+    magnitude = int(x.view(f"u{x.dtype.itemsize}")) & (2 ** (8 * x.dtype.itemsize - 1) - 1)
+    return -magnitude if np.signbit(x.astype("f8")) else magnitude
+
+
+def ulps(a, b) -> int:
+    """Count the steps between two NumPy scalars of one dtype; for integers their difference."""
+    if a.dtype.kind == "c":
+        return max(ulps(a.real, b.real), ulps(a.imag, b.imag))
+    if a.dtype.kind in "biu":
+        return min(abs(int(a) - int(b)), 2**64 - 1)
+    return abs(ordinal(a) - ordinal(b))
+
+
+def as_float(x: Fraction) -> float:
+    try:
+        return float(x)
+    except OverflowError:
+        return math.inf
+
+
+def quotient(x: Fraction, y: Fraction) -> float:
+    return 0.0 if x == 0 else math.inf if y == 0 else as_float(x / y)
+
+
+def measures(a, b, rtol, atol, max_ulp=None) -> dict[str, float]:
+    """Measure a finite pair of NumPy scalars in the four ways of a report."""
+    x, y = to_python(a), to_python(b)
+    if isinstance(x, complex):
+        difference = modulus(
+            round53(Fraction(x.real) - Fraction(y.real)),
+            round53(Fraction(x.imag) - Fraction(y.imag)),
+        )
+        size = modulus(Fraction(y.real), Fraction(y.imag))
+    elif isinstance(x, int):
+        difference, size = Fraction(abs(x - y)), round53(Fraction(abs(y)))
+    else:
+        difference, size = abs(round53(Fraction(x) - Fraction(y))), abs(Fraction(y))
+    ulp = ulps(a, b)
+    tested, allowed = difference, bound(size, rtol, atol)
+    if max_ulp is not None:
+        tested, allowed = Fraction(ulp), Fraction(max_ulp)
+    return {
+        "excess": quotient(tested, allowed),
+        "absolute": as_float(difference),
+        "relative": quotient(difference, size),
+        "ulp": ulp,
+        "difference": difference,
+        "size": size,
+    }
+
+
+def findings(a, b, rtol, atol, max_ulp=None, equal_nan=False) -> dict:
+    """Find, pair by pair, all that a comparison of two arrays of one dtype reports."""
+    found = {"nan_both": 0, "nan_actual": 0, "nan_expected": 0, "infinite": 0, "signs": 0}
+    mismatches, finite = [], {}
+    for i, (p, q) in enumerate(zip(a.reshape(-1), b.reshape(-1), strict=True)):
+        x, y = to_python(p), to_python(q)
+        near = close(x, y, rtol, atol, equal_nan)
+        if is_finite(x) and is_finite(y):
+            finite[i] = measures(p, q, rtol, atol, max_ulp)
+            near = near if max_ulp is None else finite[i]["ulp"] <= max_ulp
+            real = not isinstance(x, complex)
+            found["signs"] += bool(real and not near and (x < 0 < y or y < 0 < x))
+        elif is_nan(x) or is_nan(y):
+            found["nan_both"] += is_nan(x) and is_nan(y)
+            found["nan_actual"] += not is_nan(y)
+            found["nan_expected"] += not is_nan(x)
+        else:
+            found["infinite"] += not near
+        if not near:
+            mismatches.append(i)
+    squares = sum((x["difference"] ** 2 for x in finite.values()), Fraction(0))
+    reference = sum((x["size"] ** 2 for x in finite.values()), Fraction(0))
+    return found | {
+        "mismatches": mismatches,
+        "finite": finite,
+        "rms": as_float(sqrt53(squares / len(finite))) if finite else 0.0,
+        "relative_norm": as_float(sqrt53(squares / reference)) if reference else None,
+    }

@@ -1,4 +1,4 @@
-"""Peak memory beyond the inputs: nothing per element for allclose, one byte for isclose."""
+"""Peak memory beyond the inputs: nothing per element, but for the one byte of isclose."""
 
 import subprocess
 import sys
@@ -30,10 +30,14 @@ LAYOUTS = {
     "read-only": "x = np.ones(n); y = np.ones(n); y.flags.writeable = False",
 }
 
+UNCHECKED = "check_dtype=False, check_shape=False"
 CALLS = {
     "allclose": ("calipers.allclose(x, y)", 0),
     "axis": ("calipers.allclose(x, y, axis=-1)", 0),
     "array tolerances": ("calipers.allclose(x, y, rtol=rtol)", 0),
+    "compare": (f"calipers.compare(x, y, {UNCHECKED})", 0),
+    "compare, failing": (f"calipers.compare(x, y, max_ulp=0, {UNCHECKED})", 0),
+    "assert_close": (f"calipers.assert_close(x, y, {UNCHECKED})", 0),
     "isclose": ("calipers.isclose(x, y)", 1),
 }
 

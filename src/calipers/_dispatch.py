@@ -1,7 +1,8 @@
 """How a pass over arrays is run: on views of their memory or through buffers, by whom."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,12 +19,16 @@ _HEAD_BYTES = 1 << 18
 _TASK_BYTES = (1 << 20, 8 << 20)
 _TASKS_PER_THREAD = 8
 
+# Elements in a task of a sum, whatever the number of threads.
+_FOLD_LENGTH = 1 << 19
+
 _FIRST_BUFFER = 512
 _BUFFER = 16384
 
 # Called with the position of a block and the block of each array; a result that is not negative
 # is a position in the block, and ends the pass.
 BlockCall = Callable[..., int]
+S = TypeVar("S")
 
 
 def scan(
@@ -49,6 +54,52 @@ def fill(call: BlockCall, arrays: Sequence[NDArray], dtypes: Sequence[DType]) ->
         return out
     result: NDArray = _scan_buffers(call, [*arrays, None], [*dtypes, np.dtype(bool)], "K")[1]
     return result
+
+
+def fold(
+    call: Callable[..., Any],
+    empty: Callable[[], S],
+    merge: Callable[[S, S], S],
+    arrays: Sequence[NDArray],
+    dtypes: Sequence[DType],
+) -> S:
+    """
+    Sum up a pass in C order: ``call(state, position, *blocks)`` adds blocks to a state.
+
+    Each task adds to a state of its own. Tasks are equally long for any number of threads, and
+    their states are merged in order, so that rounding does not depend on that number either.
+    """
+    views = _flat_views(arrays, dtypes, "C")
+    total = empty()
+    if views is None:
+
+        def add(start: int, *blocks: NDArray) -> int:
+            call(total, start, *blocks)
+            return -1
+
+        _scan_buffers(add, arrays, dtypes, "C")
+        return total
+
+    n = views[0].size
+    waiting: dict[int, S] = {}
+    merged = 0
+    in_turn = Lock()
+
+    def work(task: int) -> int:
+        nonlocal total, merged
+        state = empty()
+        start = task * _FOLD_LENGTH
+        call(state, start, *(x[start : start + _FOLD_LENGTH] for x in views))
+        with in_turn:
+            waiting[task] = state
+            while merged in waiting:
+                total = merge(total, waiting.pop(merged))
+                merged += 1
+        return -1
+
+    threads = min(get_num_threads(), sum(x.nbytes for x in views) // SERIAL_BYTES + 1)
+    first_found(work, -(-n // _FOLD_LENGTH), threads)
+    return total
 
 
 def _flat(x: NDArray) -> NDArray:

@@ -75,6 +75,36 @@ def double(typingctx: Any, x: Any) -> Any:
 
 
 @intrinsic
+def bits(typingctx: Any, x: Any) -> Any:
+    """Return the bits of a binary64 as an int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), codegen
+
+
+@intrinsic
+def from_bits(typingctx: Any, x: Any) -> Any:
+    """Return the binary64 that has the bits of an int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen
+
+
+@intrinsic
+def leading_zeros(typingctx: Any, x: Any) -> Any:
+    """Count the zeros above the highest bit of a uint64: 64 for 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.IntType(1)(0))
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
 def prefetch(typingctx: Any, array: Any, position: Any) -> Any:
     """Ask for the cache line of array[position]; a position past the end is harmless."""
 

@@ -1,0 +1,90 @@
+"""Walking two nested containers side by side, down to what is compared as arrays."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Leaf(NamedTuple):
+    """Two array-likes, or a difference in structure that keeps what is below from comparison."""
+
+    path: str
+    actual: Any
+    expected: Any
+    problem: str | None = None
+
+
+def is_container(x: Any) -> bool:
+    """Tell whether x is walked into: a nested list of plain numbers is an array instead."""
+    if isinstance(x, list | tuple):
+        return _is_namedtuple(x) or not _is_numeric(x)
+    return isinstance(x, Mapping) or (is_dataclass(x) and not isinstance(x, type))
+
+
+def leaves(actual: Any, expected: Any, path: str = "") -> Iterator[Leaf]:
+    """Yield all leaves, and all differences in structure."""
+    yield from _walk(actual, expected, path, ())
+
+
+def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    if not (is_container(actual) or is_container(expected)):
+        yield Leaf(path, actual, expected)
+        return
+    kinds = _kind(actual), _kind(expected)
+    if kinds[0] != kinds[1]:
+        yield Leaf(path, actual, expected, f"actual is {kinds[0]}, expected is {kinds[1]}")
+        return
+    if id(actual) in above:
+        msg = f"actual contains itself at {path or 'its root'}; compare a part without the cycle"
+        raise ValueError(msg)
+    own, reference = _items(actual), _items(expected)
+    if not isinstance(actual, Mapping) and len(own) != len(reference):
+        text = f"actual has {len(own)} items, expected has {len(reference)}"
+        yield Leaf(path, actual, expected, text)
+    for key, value in own.items():
+        if key in reference:
+            yield from _walk(value, reference[key], path + key, (*above, id(actual)))
+        elif isinstance(actual, Mapping):
+            yield Leaf(path + key, value, None, "only in actual")
+    if isinstance(actual, Mapping):
+        for key, value in reference.items():
+            if key not in own:
+                yield Leaf(path + key, None, value, "only in expected")
+
+
+def _items(x: Any) -> dict[str, Any]:
+    """Return the parts of a container by the expressions that reach them."""
+    if isinstance(x, Mapping):
+        return {f"[{key!r}]": value for key, value in x.items()}
+    if is_dataclass(x):
+        return {f".{field.name}": getattr(x, field.name) for field in fields(x)}
+    if _is_namedtuple(x):
+        return {f".{name}": getattr(x, name) for name in x._fields}
+    return {f"[{i}]": value for i, value in enumerate(x)}
+
+
+def _kind(x: Any) -> str:
+    """Name what two containers have to have in common."""
+    if isinstance(x, Mapping):
+        return "a mapping"
+    if _is_namedtuple(x) or is_dataclass(x):
+        return f"a {type(x).__name__}"
+    return "a sequence" if isinstance(x, list | tuple) else f"of type {type(x).__name__}"
+
+
+def _is_namedtuple(x: Any) -> bool:
+    return isinstance(x, tuple) and hasattr(x, "_fields")
+
+
+def _is_numeric(x: Any) -> bool:
+    if isinstance(x, list | tuple):
+        return not _is_namedtuple(x) and all(map(_is_numeric, x)) and _is_regular(x)
+    return isinstance(x, int | float | complex | np.number | np.bool)
+
+
+def _is_regular(x: Any) -> bool:
+    """Tell whether all items of a sequence have the same shape."""
+    lengths = {len(item) if isinstance(item, list | tuple) else -1 for item in x}
+    return len(lengths) < 2

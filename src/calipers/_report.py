@@ -1,0 +1,236 @@
+"""The text of a report: within 80 columns, and about 25 lines."""
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from ._arrangement import percent, region
+
+if TYPE_CHECKING:
+    from .comparison import Comparison, Difference, NestedComparison
+
+_WIDTH = 80
+_LEAVES = 8
+_COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
+
+
+def comparison_text(report: "Comparison") -> str:
+    """Write a report: the verdict, the arrays, and where and how far they differ."""
+    lines = [_headline(report)]
+    for problem in report.problems:
+        lines += textwrap.wrap(problem, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    lines += _described(report)
+    if report.tally is None:
+        return "\n".join(lines)
+    lines += _entry("allowed", _allowed(report))
+    if report.mismatches:
+        lines += _entry("counts", _counts(report))
+        lines += _entry("where", region(report.tally))
+    if report.arrangement:
+        lines += _entry("looks like", f"actual is {report.arrangement}")
+    lines += _table(report)
+    lines += _summary(report)
+    return "\n".join(line[:_WIDTH].rstrip() for line in lines)
+
+
+def nested_text(report: "NestedComparison") -> str:
+    """Write a line for each failing leaf, and the report of the worst."""
+    failing = report.failing
+    if not failing:
+        return f"Close: {len(report.leaves)} leaves agree"
+    lines = [f"Not close: {len(failing)} of {len(report.leaves)} leaves differ"]
+    width = max(len(leaf.path) for leaf in failing[:_LEAVES])
+    for leaf in failing[:_LEAVES]:
+        text = leaf.problems[0] if leaf.problems else _mismatches(leaf)
+        lines.append(f"  {leaf.path:{width}}  {text}"[:_WIDTH])
+    if len(failing) > _LEAVES:
+        lines.append(f"  and {len(failing) - _LEAVES} more: see .failing")
+    worst = report.worst
+    if worst is not None:
+        lines += ["", f"The worst, {worst.path}:", *comparison_text(worst).splitlines()[:18]]
+    return "\n".join(lines)
+
+
+def _headline(report: "Comparison") -> str:
+    if report.tally is None:
+        return "Not close: nothing could be compared"
+    if report.problems and not report.mismatches:
+        return "Not close: all values agree, but"
+    return ("Close: " if report else "Not close: ") + _mismatches(report)
+
+
+def _mismatches(report: "Comparison") -> str:
+    size, mismatches = report.size, report.mismatches
+    if mismatches:
+        differ = "differs" if mismatches == 1 else "differ"
+        return f"{mismatches} of {_elements(size)} {differ} ({percent(mismatches, size)})"
+    return f"{_elements(size)} {'agrees' if size == 1 else 'agree'}"
+
+
+def _elements(n: int) -> str:
+    return f"{n} element{'' if n == 1 else 's'}"
+
+
+def _entry(name: str, text: str) -> list[str]:
+    """Write a name and what there is to it, in two lines at most."""
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=f"  {name:<11}",
+        subsequent_indent=" " * 13,
+        max_lines=2,
+        placeholder=" ...",
+    )
+
+
+def _described(report: "Comparison") -> list[str]:
+    own = f"{report.actual_dtype} {report.actual_shape}"
+    reference = f"{report.expected_dtype} {report.expected_shape}"
+    if own == reference:
+        return _entry("arrays", own)
+    return [*_entry("actual", own), *_entry("expected", reference)]
+
+
+def _allowed(report: "Comparison") -> str:
+    rule = report.rule
+    if rule.max_ulp is not None:
+        text = f"{rule.max_ulp} ULP"
+    elif rule.rtol == rule.atol == 0:
+        text = "equality only"
+    else:
+        text = f"|actual - expected| <= {rule.atol:g} + {rule.rtol:g}*|expected|"
+    if rule.max_mismatches:
+        text += f"; max_mismatches={rule.max_mismatches}"
+    if rule.max_mismatch_ratio:
+        text += f"; max_mismatch_ratio={rule.max_mismatch_ratio:g}"
+    return text
+
+
+def _counts(report: "Comparison") -> str:
+    classes = [
+        (report.finite_mismatches, "finite"),
+        (report.sign_mismatches, "of them of opposite sign"),
+        (report.infinite_mismatches, "infinite"),
+        (report.nan_actual, "NaN only in actual"),
+        (report.nan_expected, "NaN only in expected"),
+        (0 if report.rule.equal_nan else report.nan_both, "NaN in both (equal_nan=False)"),
+    ]
+    return ", ".join(f"{count} {name}" for count, name in classes if count)
+
+
+def _table(report: "Comparison") -> list[str]:
+    """Write the first mismatches, and the pairs that are farthest apart by each measure."""
+    first = report.first_mismatches
+    title = "first mismatches" if report.mismatches > len(first) else "mismatches"
+    blocks = {title: {x.index: _cells(x) for x in first}, "largest (*)": {}}
+    for measure, column in zip(("excess", "absolute", "relative", "ulp"), range(2, 6), strict=True):
+        difference = report.worst(measure)
+        if difference is not None:
+            cells = blocks["largest (*)"].setdefault(difference.index, _cells(difference))
+            cells[column] += "*"
+    rows: list[tuple[str, list[str]]] = []
+    for title, members in blocks.items():
+        if members:
+            rows.append((f"  {title}", [] if rows else list(_COLUMNS)))
+            rows += [(f"    {_index(index)}", cells) for index, cells in members.items()]
+    left = max((len(label) for label, _ in rows), default=0)
+    # A star stands beside its column.
+    widths = [
+        max(len(cells[k].rstrip("*")) for _, cells in rows if cells) if rows else 0
+        for k in range(len(_COLUMNS))
+    ]
+    return [label.ljust(left) + _aligned(cells, widths) for label, cells in rows]
+
+
+def _aligned(cells: list[str], widths: list[int]) -> str:
+    text = ""
+    for cell, width in zip(cells, widths, strict=False):
+        value = cell.rstrip("*")
+        text += f" {value:>{width}}{'*' if value != cell else ' '}"
+    return text
+
+
+def _index(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]"
+
+
+def _cells(x: "Difference") -> list[str]:
+    numbers = (_brief(value) for value in (x.excess, x.absolute, x.relative))
+    return [*_values(x.actual, x.expected), *numbers, "-" if x.ulp is None else _brief(x.ulp)]
+
+
+def _values(a: Any, b: Any) -> tuple[str, str]:
+    """Write two values with as many digits as tell them apart."""
+    if isinstance(a, float | complex) and isinstance(b, float | complex):
+        for digits in range(6, 17):
+            texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
+            if texts[0] != texts[1]:
+                return texts
+        return f"{a:.6g}", f"{b:.6g}"
+    return _short(a), _short(b)
+
+
+def _short(x: Any) -> str:
+    text = str(x)
+    return text if len(text) <= 20 else f"{text[:17]}..."
+
+
+def _brief(x: float) -> str:
+    """Write a number in few characters; an integer in full if that is short."""
+    if isinstance(x, int) and x < 10**6:
+        return str(x)
+    if math.isnan(x):
+        return "-"
+    return f"{float(x):.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+
+
+def _summary(report: "Comparison") -> Iterable[str]:
+    if report.finite:
+        norms = f"RMS {_brief(report.rms)}, relative norm {_brief(report.relative_norm)}"
+        yield from _entry("overall", norms)
+    if report.mismatches > report.finite_mismatches:
+        yield from _entry("would pass", "no tolerance: NaN or infinities differ")
+    elif report.mismatches:
+        worst = report.worst("ulp")
+        passing = {"rtol": report.passing_rtol, "atol": report.passing_atol}
+        if report.rule.max_ulp is not None and worst is not None:
+            passing = {"max_ulp": worst.ulp}
+        text = " or ".join(f"{name}={value!r}" for name, value in passing.items() if value)
+        yield from _entry("would pass", text)
+    histogram = report.ulp_histogram
+    if histogram and histogram[-1][0]:
+        yield from _entry("ULP", _spread(histogram))
+
+
+def _spread(histogram: Sequence[tuple[int, int, int]]) -> str:
+    """Write how many pairs are how far apart, from few ULP to many, in at most five ranges."""
+    zero = [x for x in histogram if x[0] == 0]
+    rest = [x for x in histogram if x[0] > 0]
+    size = math.ceil(len(rest) / 4)
+    groups = [
+        *([zero] if zero else []),
+        *(rest[i : i + size] for i in range(0, len(rest), size or 1)),
+    ]
+    return ", ".join(
+        f"{_range(group[0][0], group[-1][1])}: {sum(count for _, _, count in group)}"
+        for group in groups
+    )
+
+
+def _range(low: int, high: int) -> str:
+    return str(low) if low == high else f"{_brief(low)} to {_brief(high)}"
+
+
+def jsonable(x: Any) -> Any:
+    """Turn a finding into what JSON can hold."""
+    if is_dataclass(x) and not isinstance(x, type):
+        return {f.name: jsonable(getattr(x, f.name)) for f in fields(x)}
+    if isinstance(x, Mapping):
+        return {str(key): jsonable(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [jsonable(value) for value in x]
+    if x is None or isinstance(x, bool | int | str) or (isinstance(x, float) and math.isfinite(x)):
+        return x
+    return str(x)

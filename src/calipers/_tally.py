@@ -1,0 +1,323 @@
+"""The findings of one pass over a pair of arrays, and how those of two parts make one."""
+
+import math
+import sys
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ._arrays import COMPLEX128, FLOAT64, INT64, UINT64, DType, Pair
+from ._dispatch import fold
+from ._kernels.comparison import (
+    COUNTS,
+    FIRST,
+    HIGHEST,
+    LATEST,
+    LENGTH,
+    LOWEST,
+    SCALES,
+    STEP,
+    TALLIES,
+    TALLY,
+)
+from ._protocols import NDArray
+
+FLOAT32 = np.dtype(np.float32)
+MEASURES = ("excess", "absolute", "relative", "ulp")
+
+# Mismatches are counted for each index of an axis that is not longer than this.
+_COUNTED = 1 << 14
+_SUMMED = (
+    "size",
+    "finite",
+    "nan_both",
+    "nan_actual",
+    "nan_expected",
+    "infinite",
+    "mismatches",
+    "signs",
+    "histogram",
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """
+    What a comparison lets pass.
+
+    Attributes
+    ----------
+    rtol, atol : float
+        A pair is close within ``atol + rtol*|expected|``.
+    max_ulp : int or None
+        If not None, the distance that makes the verdict in place of the tolerances.
+    equal_nan : bool
+        Whether two NaN are close.
+    max_mismatches : int
+        How many mismatches are let pass.
+    max_mismatch_ratio : float
+        Which share of mismatches is let pass; the more generous of the two counts.
+    """
+
+    rtol: float
+    atol: float
+    max_ulp: int | None = None
+    equal_nan: bool = False
+    max_mismatches: int = 0
+    max_mismatch_ratio: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Counts, extremes, sums and places; positions count elements in C order of the whole."""
+
+    record: NDArray  # of dtype TALLY, one element
+    axes: NDArray
+    counts: NDArray
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...]) -> "Tally":
+        record = np.zeros(1, TALLY)
+        for name in ("first", *(f"{measure}_at" for measure in MEASURES)):
+            record[name] = -1
+        lengths = shape or (1,)
+        axes = np.full((len(lengths), 6), -1, np.int64)
+        axes[:, LENGTH], axes[:, STEP] = lengths, 0
+        total = 0
+        for axis, length in enumerate(lengths):
+            if length <= _COUNTED and len(lengths) > 1:
+                axes[axis, COUNTS] = total
+                total += length
+        return cls(record, axes, np.zeros(total, np.int64))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.record[name][0]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all but the sums of squares, which are rounded, and what led to the rest."""
+        if not isinstance(other, Tally):
+            return NotImplemented
+        names = [name for name in TALLY.names or () if not name.endswith("squares")]
+        kept = [LENGTH, LOWEST, HIGHEST, STEP]
+        return (
+            all(np.array_equal(self[name], other[name]) for name in names)
+            and np.array_equal(self.axes[:, kept], other.axes[:, kept])
+            and np.array_equal(self.counts, other.counts)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def places(self) -> list[int]:
+        """Return the positions of all pairs that are named: the first mismatches, the farthest."""
+        farthest = [self[f"{measure}_at"] for measure in MEASURES]
+        return sorted({int(i) for i in (*self["first"], *farthest) if i >= 0})
+
+    def axis_counts(self, axis: int) -> NDArray | None:
+        """Return the number of mismatches at each index of an axis, if they were counted."""
+        length, start = self.axes[axis, LENGTH], self.axes[axis, COUNTS]
+        return self.counts[start : start + length] if start >= 0 else None
+
+    def placed(self, shape: tuple[int, ...], row: int) -> "Tally":
+        """Return the tally of the rows from `row` on, as a part of a whole of some shape."""
+        whole = Tally.empty(shape)
+        offset = row * math.prod(shape[1:])
+        whole.record[:] = self.record
+        for name in ("first", *(f"{measure}_at" for measure in MEASURES)):
+            places = whole.record[name]
+            places[places >= 0] += offset
+        found = self.axes[:, LOWEST] >= 0
+        columns = [LOWEST, HIGHEST, LATEST]
+        whole.axes[:, [*columns, STEP]] = self.axes[:, [*columns, STEP]]
+        if found[0]:
+            whole.axes[0, columns] += row
+        for axis in range(len(shape)):
+            own, part = whole.axis_counts(axis), self.axis_counts(axis)
+            if own is not None and part is not None:
+                start = row if axis == 0 else 0
+                own[start : start + part.size] = part
+        return whole
+
+    @property
+    def rms(self) -> float:
+        """Return the root of the mean square of the difference."""
+        return _root(self._sum("squares"), int(self["finite"]))
+
+    @property
+    def relative_norm(self) -> float:
+        """Return the 2-norm of the difference over that of the reference."""
+        squares, reference = self._sum("squares"), self._sum("reference_squares")
+        return _root(squares, reference) if reference or not squares else math.inf
+
+    def _sum(self, name: str) -> Fraction:
+        """Return a sum of squares."""
+        total = Fraction(0)
+        for scale, (high, low) in zip(SCALES, self[name].tolist(), strict=True):
+            total += (Fraction(high) + Fraction(low)) / Fraction(scale) ** 2
+        return total
+
+
+def _root(numerator: Fraction, denominator: Fraction | int) -> float:
+    """Return the square root of a quotient, 0 for 0/0."""
+    if not numerator:
+        return 0.0
+    quotient = numerator / denominator
+    # An even power of two that leaves more bits than binary64 has in the integer root.
+    shift = max(0, 128 - quotient.numerator.bit_length() + quotient.denominator.bit_length())
+    shift += shift % 2
+    root = math.isqrt((quotient.numerator << shift) // quotient.denominator)
+    try:
+        return float(Fraction(root, 1 << (shift // 2)))
+    except OverflowError:
+        return math.inf
+
+
+def merge(left: Tally, right: Tally) -> Tally:
+    """Unite the tallies of two parts of one whole. Associative, but for the rounding of sums."""
+    total = Tally(left.record.copy(), left.axes.copy(), left.counts + right.counts)
+    record, x, y = total.record[0], left.record[0], right.record[0]
+    for name in _SUMMED:
+        record[name] = x[name] + y[name]
+    for name in ("passing_rtol", "passing_atol"):
+        record[name] = max(x[name], y[name])
+    for measure in MEASURES:
+        place = f"{measure}_at"
+        if y[place] >= 0 and (x[place] < 0 or (y[measure], -y[place]) > (x[measure], -x[place])):
+            record[measure], record[place] = y[measure], y[place]
+    places = np.concatenate([x["first"], y["first"]])
+    places = np.sort(places[places >= 0])[:FIRST]
+    record["first"] = -1
+    record["first"][: places.size] = places
+    for name in ("squares", "reference_squares"):
+        for sums, part in zip(record[name], y[name], strict=True):
+            high = sums[0] + part[0]
+            back = high - sums[0]
+            sums[1] += (sums[0] - (high - back)) + (part[0] - back) + part[1]
+            sums[0] = high
+    for own, part in zip(total.axes, right.axes, strict=True):
+        if part[LOWEST] < 0:
+            continue
+        if own[LOWEST] < 0:
+            own[LOWEST : STEP + 1] = part[LOWEST : STEP + 1]
+            continue
+        own[STEP] = math.gcd(own[STEP], part[STEP], own[LOWEST] - part[LOWEST])
+        own[LOWEST] = min(own[LOWEST], part[LOWEST])
+        own[HIGHEST] = max(own[HIGHEST], part[HIGHEST])
+    return total
+
+
+def tally_pair(pair: Pair, rule: Rule) -> Tally:
+    """Pass once over two arrays of one shape."""
+    if pair.dtypes is None:
+        return _tally_by_numpy(pair, rule)
+    arrays = np.broadcast_arrays(pair.a, pair.b, subok=False)
+    shape = arrays[0].shape
+    x, y = (_widened(dtype) for dtype in pair.dtypes)
+    shift, unit = ulp_format(pair)
+    kernel = TALLIES[x, y]
+    max_ulp = -1 if rule.max_ulp is None else rule.max_ulp
+    options = (rule.rtol, rule.atol, max_ulp, rule.equal_nan, shift, unit)
+
+    def call(tally: Tally, start: int, a: NDArray, b: NDArray) -> None:
+        kernel(a, b, *options, start, tally.record, tally.axes, tally.counts)
+
+    return fold(call, lambda: Tally.empty(shape), merge, arrays, (x, y))
+
+
+def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
+    """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
+    a, b = np.broadcast_arrays(pair.a, pair.b, subok=True)
+    tally = Tally.empty(a.shape)
+    record = tally.record[0]
+    record["size"] = a.size
+    record["passing_rtol"] = record["passing_atol"] = np.nan  # not looked for
+    with np.errstate(all="ignore"):
+        bad = ~_accepted(a, b, rule)
+        nan_a, nan_b, infinite = _nan(a), _nan(b), _infinite(a) | _infinite(b)
+        usual = ~(nan_a | nan_b | infinite)
+        d, size = _distances(a, b, usual)
+        bound = rule.atol + rule.rtol * size
+        measures = {
+            "excess": np.where(d > 0, d / bound, 0.0),
+            "absolute": d,
+            "relative": np.where(d > 0, d / size, 0.0),
+        }
+    record["finite"] = np.count_nonzero(usual)
+    record["nan_both"] = np.count_nonzero(nan_a & nan_b)
+    record["nan_actual"] = np.count_nonzero(nan_a & ~nan_b)
+    record["nan_expected"] = np.count_nonzero(nan_b & ~nan_a)
+    record["infinite"] = np.count_nonzero(bad & infinite & ~nan_a & ~nan_b)
+    record["mismatches"] = np.count_nonzero(bad)
+    places = np.flatnonzero(bad)
+    record["first"][: min(FIRST, places.size)] = places[:FIRST]
+    for name, values in measures.items():
+        if values.size and values.max() > 0:
+            record[name], record[f"{name}_at"] = values.max(), values.argmax()
+    for name, values in (("squares", d), ("reference_squares", size)):
+        record[name][1, 0] = float(np.sum(values * values))
+    for axis, indices in enumerate(np.nonzero(np.atleast_1d(bad))):
+        if indices.size:
+            row = tally.axes[axis]
+            row[[LOWEST, HIGHEST, LATEST]] = indices.min(), indices.max(), indices[-1]
+            row[STEP] = np.gcd.reduce(indices - indices[0])
+            counts = tally.axis_counts(axis)
+            if counts is not None:
+                counts += np.bincount(indices, minlength=counts.size)
+    return tally
+
+
+def _accepted(a: NDArray, b: NDArray, rule: Rule) -> NDArray:
+    try:
+        return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
+    except TypeError:  # no distance: equality alone
+        equal = np.asarray(a == b, dtype=bool)
+        if rule.equal_nan:
+            equal |= _nan(a) & _nan(b)
+        return np.broadcast_to(equal, a.shape)
+
+
+def _nan(x: NDArray) -> NDArray:
+    return np.asarray(np.ma.filled(x != x, False), dtype=bool)
+
+
+def _infinite(x: NDArray) -> NDArray:
+    try:
+        return np.asarray(np.ma.filled(np.isinf(x), False), dtype=bool)
+    except TypeError:
+        return np.zeros(x.shape, dtype=bool)
+
+
+def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray]:
+    """Return |a - b| and |b| as floats, 0 where there is none."""
+    try:
+        d, size = abs(a - b), abs(b)
+        return tuple(
+            np.where(usual, np.ma.filled(x, 0).astype(np.longdouble), 0) for x in (d, size)
+        )  # type: ignore[return-value]
+    except (TypeError, ValueError):
+        return np.zeros(a.shape), np.zeros(a.shape)
+
+
+def _widened(dtype: DType) -> DType:
+    """Return the dtype of the kernel that reads `dtype`: few kernels, each of them large."""
+    if dtype.kind in "biu":
+        return UINT64 if dtype == UINT64 else INT64
+    if dtype.kind == "c":
+        return COMPLEX128
+    return FLOAT64 if dtype == FLOAT64 else FLOAT32
+
+
+def ulp_format(pair: Pair) -> tuple[int, float]:
+    """Return the kernels' description of the format in whose steps a pair is measured."""
+    a, b = (x.dtype.newbyteorder("=") for x in (pair.a, pair.b))
+    return _format(a if a == b else FLOAT64)
+
+
+@lru_cache
+def _format(dtype: DType) -> tuple[int, float]:
+    if dtype.kind in "biu" or (dtype.isbuiltin == 2 and "float" not in dtype.name):
+        return 0, 1.0
+    info = sys.modules["ml_dtypes"].finfo(dtype) if dtype.isbuiltin == 2 else np.finfo(dtype)
+    return 52 - int(info.nmant), 2.0**-1022 / float(info.smallest_normal)

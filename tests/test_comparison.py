@@ -1,0 +1,903 @@
+"""compare and assert_close: every finding against a slow oracle, and what people read."""
+
+import dataclasses
+import json
+import math
+import pickle
+from collections import OrderedDict, namedtuple
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calipers
+from calipers import _dispatch
+from tests import oracles
+
+FLOAT = ["f8", "f4", "f2", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+OTHER = ["c16", "c8", "i8", "u8", "i4", "u4", "i2", "u2", "i1", "u1", "?"]
+MEASURES = ["excess", "absolute", "relative", "ulp"]
+
+
+def dtype_of(name):
+    if name[0] == "b" or name.startswith("float8"):
+        return np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
+    return np.dtype(name)
+
+
+def pairs(name, n, seed=0, special=True):
+    """Return n pairs: equal, a few steps apart, far apart; some not finite, at either end, zero."""
+    dtype = dtype_of(name)
+    random = np.random.default_rng(seed)
+    if dtype.kind == "b":
+        return random.random(n) < 0.5, random.random(n) < 0.5
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        b = random.integers(info.min, info.max, n, dtype, endpoint=True)
+        a = b.copy()
+        some = random.random(n) < 0.3
+        a[some] = random.integers(info.min, info.max, n, dtype, endpoint=True)[some]
+        ends = np.array([info.min, info.max, 0], dtype)
+        for x in (a, b):
+            some = random.random(n) < 0.1
+            x[some] = random.choice(ends, n)[some]
+        return a, b
+    if dtype.kind == "c":
+        part = "f8" if dtype.itemsize == 16 else "f4"
+        re, im = pairs(part, n, seed, special), pairs(part, n, seed + 1, special)
+        a, b = np.empty(n, dtype), np.empty(n, dtype)
+        (a.real, b.real), (a.imag, b.imag) = re, im
+        return a, b
+    with np.errstate(all="ignore"):
+        b = random.normal(size=n).astype(dtype)
+        bits = np.dtype(f"u{dtype.itemsize}")
+        a = (b.view(bits) + random.integers(0, 3, n).astype(bits)).view(dtype)
+        some = random.random(n) < 0.1
+        a[some] = random.normal(size=n).astype(dtype)[some]
+        if special:
+            limit = float(sys_finfo(dtype).max)
+            tiny = float(sys_finfo(dtype).smallest_subnormal)
+            values = [math.inf, -math.inf, math.nan, limit, -limit, tiny, -tiny, 0.0, -0.0]
+            for x in (a, b):
+                some = random.random(n) < 0.1
+                x[some] = random.choice(np.array(values).astype(dtype), n)[some]
+            both = random.random(n) < 0.03
+            a[both] = b[both] = np.array(math.nan).astype(dtype)
+    return a, b
+
+
+def sys_finfo(dtype):
+    return (pytest.importorskip("ml_dtypes") if dtype.isbuiltin == 2 else np).finfo(dtype)
+
+
+RULES = [
+    {"rtol": 1e-3, "atol": 1e-6},
+    {"rtol": 0.0, "atol": 0.0},
+    {"rtol": 0.5, "atol": 3.0, "equal_nan": True},
+    {"max_ulp": 1},
+    {"max_ulp": 0, "equal_nan": True},
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
+@pytest.mark.parametrize("name", FLOAT + OTHER)
+def test_every_finding_is_the_oracles(name, special, rule):
+    a, b = pairs(name, 700, seed=len(name), special=special)
+    report = calipers.compare(a, b, **rule)
+    full = {"rtol": 0.0, "atol": 0.0} | rule
+    expected = oracles.findings(a, b, **full)
+    agree(report, expected, a, b, full)
+
+
+def agree(report, expected, a, b, rule):
+    finite = expected["finite"]
+    mismatches = expected["mismatches"]
+    assert bool(report) is (not mismatches)
+    assert (report.size, report.finite) == (a.size, len(finite))
+    assert report.mismatches == len(mismatches)
+    assert report.mismatch_ratio == len(mismatches) / a.size
+    for name in ("nan_both", "nan_actual", "nan_expected"):
+        assert getattr(report, name) == expected[name]
+    assert report.infinite_mismatches == expected["infinite"]
+    assert report.sign_mismatches == expected["signs"]
+    assert report.finite_mismatches == sum(i in finite for i in mismatches)
+
+    first = report.first_mismatches
+    positions = [int(np.ravel_multi_index(x.index, a.shape)) for x in first]
+    assert positions == mismatches[:5]
+    for position, difference in zip(positions, first, strict=True):
+        same_values(difference, a.reshape(-1)[position], b.reshape(-1)[position])
+        if position in finite:
+            same_measures(difference, finite[position])
+        else:
+            assert difference.ulp is None
+            assert math.isnan(difference.excess)
+
+    for measure in MEASURES:
+        most = max((x[measure] for x in finite.values()), default=0)
+        worst = report.worst(measure)
+        if not most:
+            assert worst is None
+            continue
+        position = int(np.ravel_multi_index(worst.index, a.shape))
+        same_values(worst, a.reshape(-1)[position], b.reshape(-1)[position])
+        same_measures(worst, finite[position])
+        assert finite[position][measure] == pytest.approx(most, rel=1e-15)
+        assert all(finite[i][measure] < most for i in finite if i < position)
+
+    assert report.rms == pytest.approx(expected["rms"], rel=4 * 2.0**-52)
+    if expected["relative_norm"] is not None:
+        assert report.relative_norm == pytest.approx(expected["relative_norm"], rel=4 * 2.0**-52)
+
+    counts = {}
+    for x in finite.values():
+        bucket = x["ulp"].bit_length()
+        counts[bucket] = counts.get(bucket, 0) + 1
+    histogram = {high.bit_length(): count for _, high, count in report.ulp_histogram}
+    assert histogram == counts
+    assert all(low == (high + 1) // 2 for low, high, _ in report.ulp_histogram)
+
+    usable = np.zeros(a.size, dtype=bool)
+    usable[list(finite)] = True
+    x, y = a.reshape(-1)[usable], b.reshape(-1)[usable]
+    both = {name: rule[name] for name in ("rtol", "atol")}
+    for name in both:
+        value = getattr(report, f"passing_{name}")
+        if report.mismatches > report.finite_mismatches:
+            assert value is None
+            value = float(report.tally[f"passing_{name}"])
+        if value is None or math.isinf(value):
+            assert not calipers.allclose(x, y, **both | {name: 1.7976931348623157e308})
+            continue
+        assert calipers.allclose(x, y, **both | {name: value})
+        if value:
+            assert not calipers.allclose(x, y, **both | {name: math.nextafter(value, 0)})
+
+
+def same_values(difference, x, y):
+    for own, value in ((difference.actual, x), (difference.expected, y)):
+        value = oracles.to_python(value)
+        assert own == value or (own != own and value != value)
+        assert type(own) is type(value)
+
+
+def same_measures(difference, expected):
+    for measure in MEASURES:
+        value = getattr(difference, measure)
+        # what leaves the range of binary64 on the way is rounded twice
+        assert value == pytest.approx(expected[measure], rel=1e-15, abs=1e-307)
+    if isinstance(difference.actual, int):
+        assert difference.absolute == abs(difference.actual - difference.expected)
+        assert type(difference.absolute) is int
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ulp"),
+    [
+        (np.float64(1.0), np.nextafter(1.0, 2), 1),
+        (np.float16(65504), np.float16(-65504), 63486),
+        (np.float64(5e-324), np.float64(-5e-324), 2),
+        (np.float64(0.0), np.float64(-0.0), None),
+        (np.float32(1.1754944e-38), np.float32(1e-45), 0x7FFFFF),
+        (
+            np.float64(1.7976931348623157e308),
+            np.float64(-1.7976931348623157e308),
+            0xFFDFFFFFFFFFFFFE,
+        ),
+        (np.uint8(0), np.uint8(255), 255),
+        (np.int8(-128), np.int8(127), 255),
+        (np.int64(-(2**63)), np.int64(2**63 - 1), 2**64 - 1),
+    ],
+)
+def test_distances_that_others_get_wrong(a, b, ulp):
+    worst = calipers.compare(a, b).worst("ulp")
+    assert worst is None if ulp is None else worst.ulp == ulp
+    if ulp is None or ulp < 2**63:
+        assert calipers.compare(a, b, max_ulp=ulp or 0)
+    if ulp:
+        assert not calipers.compare(a, b, max_ulp=min(ulp, 2**63) - 1)
+        assert calipers.compare(a, b).ulp_histogram[0][1].bit_length() == ulp.bit_length()
+
+
+def test_the_largest_number_is_not_one_ulp_from_infinity():
+    report = calipers.compare(np.finfo("f4").max, np.float32(np.inf), max_ulp=10**9)
+    assert not report
+    assert report.infinite_mismatches == 1
+    assert report.first_mismatches[0].ulp is None
+
+
+def test_an_integer_distance_of_65_bits_is_exact():
+    a, b = np.array([0, -(2**63)]), np.array([1, 2**64 - 1], np.uint64)
+    worst = calipers.compare(a, b, check_dtype=False).worst("absolute")
+    assert (worst.index, worst.absolute) == ((1,), 2**64 - 1 + 2**63)
+
+
+def test_nan_does_not_hide_the_finite_differences():
+    report = calipers.compare([math.nan, 1.0, 5.0], [0.0, 1.0, 3.0])
+    assert report.worst("absolute").absolute == 2.0
+    assert report.rms == math.sqrt(2)
+
+
+# One result for all ways through the data
+
+
+def identical(x, y):
+    assert x.tally == y.tally
+    assert x.differences.keys() == y.differences.keys()
+    assert str(x.differences) == str(y.differences)  # NaN equals itself as text
+
+
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
+@pytest.mark.parametrize("name", ["f8", "f4", "c16", "i8"])
+def test_no_finding_depends_on_threads(name, special, monkeypatch):
+    monkeypatch.setattr(_dispatch, "SERIAL_BYTES", 1 << 10)
+    monkeypatch.setattr(_dispatch, "_FOLD_LENGTH", 1000)
+    a, b = (x.reshape(25, -1) for x in pairs(name, 50_000, special=special))
+    reports = []
+    for threads in (1, 2, 5):
+        with calipers.num_threads(threads):
+            reports.append(calipers.compare(a, b, rtol=1e-3, atol=1e-6))
+    for report in reports[1:]:
+        identical(report, reports[0])
+        assert report.tally.record.tobytes() == reports[0].tally.record.tobytes()
+
+
+@pytest.mark.parametrize("name", ["f8", "f4", "f2", "c8", "u1"])
+def test_no_finding_depends_on_the_layout(name):
+    a, b = (x.reshape(100, 300) for x in pairs(name, 30_000))
+    expected = calipers.compare(a, b, rtol=1e-3, atol=1e-6)
+    wide = np.repeat(a, 2, axis=1)[:, ::2]
+    readonly = b.copy()
+    readonly.flags.writeable = False
+    layouts = [
+        (np.asfortranarray(a), b),
+        (np.asfortranarray(a), np.asfortranarray(b)),
+        (wide, readonly),
+        (a.astype(a.dtype.newbyteorder(">")), b),
+    ]
+    for x, y in layouts:
+        report = calipers.compare(x, y, rtol=1e-3, atol=1e-6)
+        identical(report, expected)
+        assert report.rms == pytest.approx(expected.rms, rel=4 * 2.0**-52)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_parts_merge_to_the_whole(data):
+    name = data.draw(st.sampled_from(["f8", "f4", "c16", "i8", "u1"]))
+    columns = data.draw(st.sampled_from([1, 3, 40]))
+    rows = data.draw(st.integers(3, 60))
+    special = data.draw(st.booleans())
+    seed = data.draw(st.integers(0, 1000))
+    shape = (rows, columns) if columns > 1 else (rows,)
+    a, b = (x.reshape(shape) for x in pairs(name, rows * columns, seed, special))
+    rule = data.draw(st.sampled_from(RULES))
+    cuts = sorted(data.draw(st.lists(st.integers(0, rows), min_size=2, max_size=2)))
+    first, second, third = (
+        calipers.compare(x, y, **rule)
+        for x, y in zip(np.split(a, cuts), np.split(b, cuts), strict=True)
+    )
+    whole = calipers.compare(a, b, **rule)
+    for merged in (first.merge(second).merge(third), first.merge(second.merge(third))):
+        identical(merged, whole)
+        assert bool(merged) is bool(whole)
+        assert merged.actual_shape == shape
+        assert merged.rms == pytest.approx(whole.rms, rel=4 * 2.0**-52)
+        assert merged.relative_norm == pytest.approx(
+            whole.relative_norm, rel=4 * 2.0**-52, nan_ok=True
+        )
+
+
+def test_what_is_no_part_of_a_whole_does_not_merge():
+    report = calipers.compare(np.zeros((2, 3)), np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="follow along axis 0"):
+        report.merge(calipers.compare(np.zeros((2, 4)), np.zeros((2, 4))))
+    with pytest.raises(ValueError, match="one rule"):
+        report.merge(calipers.compare(np.zeros((2, 3)), np.zeros((2, 3)), rtol=0, atol=1))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1.0, 1e160, 1e300])
+def test_norms_neither_overflow_nor_vanish(scale):
+    b = np.linspace(0.5, 1.0, 3000) * scale
+    a = b * 1.25
+    report = calipers.compare(a, b)
+    assert report.relative_norm == pytest.approx(0.25, rel=1e-15)
+    assert report.rms == pytest.approx(np.sqrt(np.mean((a / scale - b / scale) ** 2)) * scale)
+
+
+# Where
+
+
+def wrong_at(shape, *where):
+    b = np.random.default_rng(0).normal(size=shape)
+    a = b.copy()
+    for index in where:
+        a[index] += 1
+    return calipers.compare(a, b).to_dict()["where"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "where", "text"),
+    [
+        ((100,), [slice(None)], "every element"),
+        ((100,), [7], "one element"),
+        ((100,), [slice(90, None)], "the tail: elements 90:100"),
+        ((100,), [slice(5)], "the head: elements 0:5"),
+        ((100,), [slice(30, 40)], "a block: elements 30:40"),
+        ((100,), [slice(3, None, 8)], "a stripe: elements 3:100:8"),
+        ((100,), [3, 4, 90], "elements 3:91 (3.41 % of these elements)"),
+        ((30, 40), [3], "a block: row 3"),
+        ((30, 40), [(slice(None), slice(1, None, 4))], "a stripe: columns 1:38:4"),
+        ((30, 40), [slice(28, None)], "the tail: rows 28:30"),
+        ((30, 40), [(slice(3, 7), slice(10, 20))], "a block: rows 3:7, columns 10:20"),
+        ((30, 40), [(3, 5), (20, 7)], "rows 3:21:17, columns 5:8:2 (50 % of these elements)"),
+        ((30, 40), [3, 5, 12], "whole: rows 3, 5, 12 (3 of 30)"),
+        ((5, 6, 7), [2], "a block: plane 2"),
+        ((5, 6, 7), [(slice(None), 0)], "the head: row 0"),
+        ((2, 3, 4, 5), [(slice(None), slice(None), 1)], "a block: index of axis 2 1"),
+    ],
+)
+def test_where_mismatches_lie(shape, where, text):
+    assert wrong_at(shape, *where) == text
+
+
+def test_a_long_axis_is_described_without_counting_its_indices():
+    assert wrong_at((40_000, 2), slice(39_000, None)) == "the tail: rows 39000:40000"
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c16"])
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        ("the transpose of expected", lambda x: x.T),
+        ("expected, laid out in the other order", lambda x: x[:8].T.reshape(8, 12)),
+        ("expected, reversed along axis 1", lambda x: x[:, ::-1]),
+        ("expected, its halves swapped along axis 0", lambda x: np.roll(x, 6, axis=0)),
+        ("expected, one index too late along axis 0", lambda x: np.roll(x, 1, axis=0)),
+        ("expected, one index too early along axis 1", lambda x: np.roll(x, -1, axis=1)),
+        ("a permutation of expected", lambda x: np.random.default_rng(1).permutation(x.ravel())),
+        (None, lambda x: np.random.default_rng(2).permutation(x.ravel()) + 1000),
+    ],
+)
+def test_rearrangements_are_recognised(text, moved, dtype):
+    if dtype == "c16" and text and "permutation" in text:
+        pytest.skip("complex numbers have no order to sort them by")
+    b = (np.random.default_rng(0).normal(size=(12, 12)) * 1000).astype(dtype)
+    a = moved(b)
+    if a.ndim == 1:
+        b = b.ravel()
+    elif a.shape != b.shape:
+        b = b[:8]
+    # rounding does not hide it
+    a = np.ascontiguousarray(a) * (1 + 1e-9) if b.dtype.kind == "c" else np.ascontiguousarray(a)
+    report = calipers.compare(a, b)
+    assert not report
+    assert report.arrangement == text
+    assert ("looks like" in str(report)) is (text is not None)
+
+
+def test_swapped_axes_and_halves_of_odd_length_are_recognised():
+    x = np.random.default_rng(0).normal(size=(3, 5, 5))
+    assert calipers.compare(x.swapaxes(1, 2), x).arrangement == "expected, its axes 1 and 2 swapped"
+    assert calipers.compare(np.fft.fftshift(x[0, 0]), x[0, 0]).arrangement == (
+        "expected, its halves swapped"
+    )
+
+
+def test_what_agrees_as_it_lies_is_not_called_shifted():
+    a = np.ones(50)
+    a[-2:] = 3
+    assert calipers.compare(a, np.ones(50)).arrangement is None
+    mask = np.arange(50) % 2 == 0
+    assert calipers.compare(np.sort(mask), mask).arrangement is None
+
+
+# Verdicts
+
+
+def test_defaults_are_torchs():
+    for name, rtol, atol in [
+        ("float16", 1e-3, 1e-5),
+        ("float32", 1.3e-6, 1e-5),
+        ("complex64", 1.3e-6, 1e-5),
+        ("float64", 1e-7, 1e-7),
+        ("complex128", 1e-7, 1e-7),
+        ("int32", 0, 0),
+        ("bool", 0, 0),
+    ]:
+        assert calipers.default_tolerance(name) == (rtol, atol)
+        rule = calipers.compare(np.ones(1, name), np.ones(1, name)).rule
+        assert (rule.rtol, rule.atol) == (rtol, atol)
+    assert calipers.default_tolerance("float32", "float16") == (1e-3, 1e-5)
+    bfloat16 = dtype_of("bfloat16")
+    assert calipers.default_tolerance(bfloat16) == (1.6e-2, 1e-5)
+
+
+def test_shape_and_dtype_are_checked_unless_switched_off():
+    a, b = np.ones((2, 3)), np.ones(3, "f4")
+    report = calipers.compare(a, b)
+    assert [x.partition(" differ")[0] for x in report.problems] == ["shapes", "dtypes"]
+    assert report.tally is None
+    assert not report
+    assert calipers.compare(a, b, check_dtype=False, check_shape=False)
+    assert not calipers.compare(a, b[:2], check_dtype=False, check_shape=False)
+    assert calipers.compare(a, a.astype(">f8"))
+    values = calipers.compare(a[0], b)
+    assert (values.size, values.mismatches, bool(values)) == (3, 0, False)
+    assert calipers.compare(a[0], [1, 1, 1])  # a list has no dtype to differ by
+    assert calipers.compare(np.float32(0.1), 0.1)
+
+
+def test_mismatches_may_be_allowed_and_that_is_said():
+    a, b = np.zeros(100), np.zeros(100)
+    a[:3] = 1
+    assert not calipers.compare(a, b, max_mismatches=2)
+    assert not calipers.compare(a, b, max_mismatch_ratio=0.029)
+    for allowance in ({"max_mismatches": 3}, {"max_mismatch_ratio": 0.03}):
+        report = calipers.compare(a, b, **allowance)
+        assert report
+        name, value = next(iter(allowance.items()))
+        assert f"{name}={value}" in str(report)
+        calipers.assert_close(a, b, **allowance)
+    with pytest.raises(calipers.ClosenessError, match="max_mismatches=2"):
+        calipers.assert_close(a, b, max_mismatches=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"rtol": 1e-3}, ValueError, "rtol was given without atol"),
+        ({"atol": 1e-3}, ValueError, "atol was given without rtol"),
+        ({"rtol": -1, "atol": 0}, ValueError, "rtol must be finite and not negative"),
+        ({"rtol": 0, "atol": math.nan}, ValueError, "atol must be finite and not negative"),
+        ({"rtol": "x", "atol": 0}, TypeError, "rtol must be a number"),
+        ({"rtol": 0, "atol": [1, 2]}, TypeError, "atol must be a number"),
+        ({"tolerance": 3}, TypeError, "pair .rtol, atol."),
+        ({"tolerance": (1, 1), "rtol": 1, "atol": 1}, ValueError, "one of the two"),
+        ({"max_ulp": 1, "rtol": 1, "atol": 1}, ValueError, "verdict alone"),
+        ({"max_ulp": -1}, ValueError, "max_ulp must not be negative"),
+        ({"max_ulp": 1.5}, TypeError, "max_ulp must be an integer"),
+        ({"max_mismatches": 0.1}, TypeError, "max_mismatch_ratio"),
+        ({"max_mismatch_ratio": 1.1}, ValueError, "max_mismatch_ratio must lie from 0 to 1"),
+        ({"max_mismatch_ratio": -0.1}, ValueError, "max_mismatch_ratio must be finite"),
+        ({"max_mismatch_ratio": math.nan}, ValueError, "max_mismatch_ratio must be finite"),
+    ],
+)
+def test_bad_options(options, error, match):
+    for function in (calipers.compare, calipers.assert_close):
+        with pytest.raises(error, match=match):
+            function([1.0], [1.0], **options)
+
+
+def test_a_tolerance_is_one_argument():
+    tolerance = calipers.Tolerance(rtol=0.0, atol=0.5)
+    assert calipers.compare([1.0], [1.4], tolerance=tolerance)
+    assert not calipers.compare([1.0], [1.6], tolerance=tolerance)
+
+
+def test_assert_close_raises_the_report():
+    a, b = np.arange(5.0), np.arange(5.0) + [0, 0, 1, 0, 0]
+    with pytest.raises(calipers.ClosenessError) as caught:
+        calipers.assert_close(a, b)
+    report = calipers.compare(a, b)
+    assert isinstance(caught.value, AssertionError)
+    assert str(caught.value) == str(report)
+    assert caught.value.report.tally == report.tally
+    with pytest.raises(calipers.ClosenessError, match=r"^own text$"):
+        calipers.assert_close(a, b, msg="own text")
+    with pytest.raises(calipers.ClosenessError, match=r"^step 3\nNot close"):
+        calipers.assert_close(a, b, msg=lambda text: f"step 3\n{text}")
+
+
+def test_an_error_survives_pickling():
+    with pytest.raises(calipers.ClosenessError) as caught:
+        calipers.assert_close([1.0], [2.0])
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert str(copy) == str(caught.value)
+    assert copy.report == caught.value.report
+
+
+def test_inputs_are_left_alone():
+    a, b = (x.reshape(20, 30) for x in pairs("f8", 600))
+    before = a.tobytes(), b.tobytes()
+    calipers.compare(a, b)
+    assert (a.tobytes(), b.tobytes()) == before
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0), (1,), (1, 1, 1)])
+def test_shapes_at_the_edge(shape):
+    a = np.ones(shape)
+    report = calipers.compare(a, a)
+    assert report
+    assert report.size == a.size
+    str(report), json.dumps(report.to_dict())
+    if a.size:
+        report = calipers.compare(a, a + 1)
+        assert report.first_mismatches[0].index == (0,) * a.ndim
+        assert not report
+
+
+def test_no_flag_is_raised_and_none_is_heeded():
+    a, b = pairs("f8", 500)
+    with np.errstate(all="raise"):
+        calipers.compare(a, b)
+        calipers.compare(a.astype(">f8"), b)
+
+
+# What NumPy compares
+
+
+def test_longdouble_objects_strings_and_dates():
+    wide = calipers.compare(np.longdouble([1, 2, np.nan]), np.longdouble([1, 3, 0]))
+    assert (wide.mismatches, wide.nan_actual, wide.worst("absolute").absolute) == (2, 1, 1.0)
+    assert wide.first_mismatches[0].ulp is None
+    assert wide.passing_rtol is None
+    objects = calipers.compare(np.array([1, 2.5, 2**70], object), np.array([1, 2.5, 2**71], object))
+    assert (objects.mismatches, objects.first_mismatches[0].index) == (1, (2,))
+    text = calipers.compare(np.array(["a", "b"]), np.array(["a", "c"]))
+    assert (text.mismatches, text.first_mismatches[0].actual) == (1, "b")
+    dates = np.array(["2026-01-01", "NaT"], "M8[D]")
+    assert calipers.compare(dates, dates, equal_nan=True)
+    assert calipers.compare(dates, dates).mismatches == 1
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+    assert calipers.compare(masked, np.array([1.0, 5.0]))
+    for report in (wide, objects, text):
+        json.dumps(report.to_dict(), allow_nan=False)
+        assert "differs" in str(report) or "differ" in str(report)
+
+
+# Containers
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclasses.dataclass
+class State:
+    weights: np.ndarray
+    name: str
+
+
+def test_every_failing_leaf_has_its_path():
+    a = {
+        "w": [np.ones(3), np.zeros(2)],
+        "p": Point(1.0, np.ones(2)),
+        "s": State(np.ones(2), "old"),
+        "n": None,
+        "only": 1,
+    }
+    b = {
+        "w": [np.ones(3) + 1, np.zeros(2), np.zeros(1)],
+        "p": Point(1.0, np.zeros(2)),
+        "s": State(np.ones(2), "new"),
+        "n": None,
+        "more": 2,
+    }
+    report = calipers.compare(a, b)
+    assert {leaf.path: leaf.problems for leaf in report.failing} == {
+        "['w']": ("actual has 2 items, expected has 3",),
+        "['w'][0]": (),
+        "['p'].y": (),
+        "['s'].name": (),
+        "['only']": ("only in actual",),
+        "['more']": ("only in expected",),
+    }
+    assert {"['w'][1]", "['p'].x", "['s'].weights", "['n']"} == {
+        leaf.path for leaf in report.leaves if leaf
+    }
+    assert report.worst.path in ("['w'][0]", "['p'].y")
+    json.dumps(report.to_dict(), allow_nan=False)
+    with pytest.raises(calipers.ClosenessError, match="6 of 10 leaves differ"):
+        calipers.assert_close(a, b)
+
+
+def test_containers_of_equal_content():
+    a = {"x": [np.ones(2), (1, 2.5, "text")], "y": OrderedDict(z=1)}
+    b = {"y": {"z": 1}, "x": ([1.0, 1.0], [1, 2.5, "text"])}
+    assert calipers.compare(a, b)
+    calipers.assert_close(a, b)
+    assert str(calipers.compare(a, b)) == "Close: 5 leaves agree"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "problem"),
+    [
+        ({"x": 1}, [1, np.ones(1)], "actual is a mapping, expected is a sequence"),
+        ([np.ones(1)], np.ones((1, 1)), "actual is a sequence, expected is of type ndarray"),
+        (Point(1, 2), (1, 2), "actual is a Point, expected is a sequence"),
+        (State(1, "a"), {"weights": 1}, "actual is a State, expected is a mapping"),
+    ],
+)
+def test_kinds_that_differ(a, b, problem):
+    report = calipers.compare(a, b)
+    assert report.leaves[0].problems == (problem,)
+    assert problem in str(report)
+    with pytest.raises(ValueError, match="nothing was compared"):
+        report.plot()
+
+
+def test_a_list_of_numbers_is_an_array_and_others_are_walked_into():
+    assert calipers.compare([[1, 2], [3, 4]], [[1, 2], [3, 5]]).first_mismatches[0].index == (1, 1)
+    assert calipers.compare([[1, 2], [3]], [[1, 2], [3]])
+    assert calipers.compare([], [])
+    endless = [np.ones(1)]
+    endless.append(endless)
+    with pytest.raises(ValueError, match="contains itself"):
+        calipers.compare(endless, endless)
+
+
+# What people read
+
+TWO = """\
+Not close: 2 of 6 elements differ (33.3 %)
+  arrays     float64 (2, 3)
+  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|
+  counts     1 finite, 1 NaN only in actual
+  where      a block: row 1, columns 1:3
+  mismatches  actual  expected  /allowed  absolute  relative      ULP
+    [1, 1]       4.5         4       1e6       0.5     0.125  5.63e14
+    [1, 2]       nan         5         -         -         -        -
+  largest (*)
+    [1, 1]       4.5         4       1e6*      0.5*    0.125* 5.63e14*
+  overall    RMS 0.224, relative norm 0.0913
+  would pass no tolerance: NaN or infinities differ
+  ULP        0: 4, 5.63e14 to 1.13e15: 1"""
+
+KINDS = """\
+Not close: nothing could be compared
+  shapes differ: (2, 3) and (3, 2); they cannot be broadcast, but both have 6
+    elements
+  dtypes differ: float64 and float32; check_dtype=False lets that pass
+  actual     float64 (2, 3)
+  expected   float32 (3, 2)"""
+
+INTEGERS = """\
+Not close: 1 of 3 elements differs (33.3 %)
+  arrays     uint8 (3,)
+  allowed    equality only
+  counts     1 finite
+  where      one element
+  mismatches  actual  expected  /allowed  absolute  relative  ULP
+    [0]            0       255       inf       255         1  255
+  largest (*)
+    [0]            0       255       inf*      255*        1* 255*
+  overall    RMS 147, relative norm 0.999
+  would pass rtol=1.0 or atol=255.0
+  ULP        0: 2, 128 to 255: 1"""
+
+PASSING = """\
+Close: 2 elements agree
+  arrays     float64 (2,)
+  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|; max_mismatches=1
+  largest (*) actual     expected  /allowed  absolute  relative     ULP
+    [1]            2  2.000000001   0.00333*     1e-9*    5e-10* 2.25e6*
+  overall    RMS 7.07e-10, relative norm 4.47e-10
+  ULP        0: 1, 2.1e6 to 4.19e6: 1"""
+
+NESTED = """\
+Not close: 3 of 3 leaves differ
+  ['a']  1 of 1 element differs (100 %)
+  ['b']  only in actual
+  ['c']  only in expected
+
+The worst, ['a']:
+Not close: 1 of 1 element differs (100 %)
+  arrays     float64 (1,)
+  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|
+  counts     1 finite
+  where      every element
+  mismatches  actual  expected  /allowed  absolute  relative     ULP
+    [0]            1         2    3.33e6         1       0.5  4.5e15
+  largest (*)
+    [0]            1         2    3.33e6*        1*      0.5* 4.5e15*
+  overall    RMS 1, relative norm 0.5
+  would pass rtol=0.49999995 or atol=0.9999998
+  ULP        4.5e15 to 9.01e15: 1"""
+
+
+def test_report_of_two_mismatches():
+    b = np.arange(6.0).reshape(2, 3)
+    a = b.copy()
+    a[1, 1] += 0.5
+    a[1, 2] = math.nan
+    assert str(calipers.compare(a, b)) == TWO
+
+
+def test_report_of_dtypes_and_shapes():
+    text = str(calipers.compare(np.ones((2, 3)), np.ones((3, 2), "f4")))
+    assert text == KINDS
+
+
+def test_report_of_integers():
+    text = str(calipers.compare(np.uint8([0, 7, 7]), np.uint8([255, 7, 7])))
+    assert text == INTEGERS
+
+
+def test_report_of_a_passing_comparison():
+    text = str(calipers.compare([1.0, 2.0], [1.0, 2.0 + 1e-9], max_mismatches=1))
+    assert text == PASSING
+
+
+def test_report_of_containers():
+    text = str(calipers.compare({"a": [1.0], "b": 1}, {"a": [2.0], "c": 1}))
+    assert text == NESTED
+
+
+@pytest.mark.parametrize("name", ["f8", "f4", "c16", "i8", "?"])
+@pytest.mark.parametrize("shape", [(2000,), (40, 50), (2, 10, 10, 10)])
+def test_a_report_is_bounded(name, shape):
+    a, b = (x.reshape(shape) for x in pairs(name, 2000, seed=5))
+    lines = str(calipers.compare(a, b)).splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
+    many = str(calipers.compare({str(i): a for i in range(50)}, {str(i): b for i in range(50)}))
+    assert len(many.splitlines()) <= 40
+    assert max(map(len, many.splitlines())) <= 80
+
+
+def test_a_percentage_is_zero_only_for_none():
+    a = np.zeros(3_000_000)
+    a[5] = 1
+    assert "1 of 3000000 elements differs (<0.0001 %)" in str(calipers.compare(a, np.zeros(a.size)))
+    a[:] = 1
+    a[5] = 0
+    assert "(>99.9 %)" in str(calipers.compare(a, np.zeros(a.size)))
+
+
+def test_a_dictionary_holds_all_and_json_takes_it():
+    a, b = pairs("f8", 500)
+    report = calipers.compare(a, b)
+    found = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert found["mismatches"] == report.mismatches
+    assert found["worst"]["ulp"]["ulp"] == report.worst("ulp").ulp
+    assert found["rule"]["rtol"] == 1e-7
+    assert found["ulp_histogram"] == [list(x) for x in report.ulp_histogram]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (300,), (3000,), (20, 30), (2, 3, 40), (3, 0)])
+@pytest.mark.parametrize("rule", [{}, {"max_ulp": 3}])
+def test_plots(shape, rule, tmp_path):
+    pytest.importorskip("matplotlib")
+    a, b = (x.reshape(shape) for x in pairs("f4", math.prod(shape)))
+    figure = calipers.compare(a, b, **rule).plot()
+    figure.savefig(tmp_path / "plot.png")
+    assert len(figure.axes) >= 2
+    merged = calipers.compare(np.ones(2), np.ones(2)).merge(
+        calipers.compare(np.ones(1), np.ones(1))
+    )
+    merged.plot()
+
+
+# As NumPy and torch
+
+
+def as_numpys(actual, desired, rtol=1e-7, atol=0, equal_nan=True, *args, strict=False, **kwargs):
+    """Be numpy.testing.assert_allclose: one number may stand for a whole array."""
+    scalar = np.ndim(actual) == 0 or np.ndim(desired) == 0
+    calipers.assert_close(
+        actual,
+        desired,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=strict,
+        check_shape=strict or not scalar,
+    )
+
+
+WORDED = {
+    "test_simple",
+    "test_report_fail_percentage",
+    "test_report_max_relative_error",
+    "test_error_message_unsigned",
+    "test_infs",
+}
+
+
+def test_numpys_own_tests(monkeypatch):
+    suite = pytest.importorskip("numpy.testing.tests.test_utils")
+    monkeypatch.setattr(suite, "assert_allclose", as_numpys)
+    tests = {name for name in dir(suite.TestAssertAllclose) if name.startswith("test_")}
+    assert len(tests) >= 11
+
+    def failing():
+        for name in sorted(tests):
+            try:
+                getattr(suite.TestAssertAllclose(), name)()
+            except AssertionError:
+                yield name
+
+    assert set(failing()) == WORDED
+    # The same without a look at the text of the error
+    monkeypatch.setattr(suite, "re", SimpleNamespace(escape=lambda text: "."))
+    assert set(failing()) == set()
+
+
+def torch_calls():
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(1, 2, 12, dtype=torch.float64).reshape(3, 4)
+    nan = x.clone()
+    nan[1, 2] = math.nan
+    infinite = x.clone()
+    infinite[0, 0] = math.inf
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        for step in (0.3, 0.9, 1.1, 3):
+            rtol, atol = calipers.default_tolerance(str(dtype).removeprefix("torch."))
+            one = torch.full((50,), 64.0, dtype=dtype)
+            yield one + one * (rtol * step) + atol * step, one, {}
+    yield x, x.clone(), {}
+    yield x, x.float(), {}
+    yield x, x.float(), {"check_dtype": False}
+    yield x, x.T, {}
+    yield x, x[:1], {}
+    yield nan, nan.clone(), {}
+    yield nan, nan.clone(), {"equal_nan": True}
+    yield infinite, infinite.clone(), {}
+    yield infinite, -infinite, {}
+    yield infinite, x, {"rtol": 1e300, "atol": 1e300}
+    yield x, x + 1e-3, {"rtol": 0, "atol": 1.1e-3}
+    yield x + 0j, x + 1e-3j, {}
+    for dtype in (torch.uint8, torch.int64, torch.bool):
+        yield x.to(dtype), x.to(dtype), {}
+        yield torch.tensor([0, 1]).to(dtype), torch.tensor([1, 1]).to(dtype), {}
+    yield [x, {"y": nan}], [x, {"y": nan}], {"equal_nan": True}
+    yield [x, {"y": x}], [x, {"y": x + 1}], {}
+    yield [x, x], [x], {}
+    yield {"a": x}, {"b": x}, {}
+    yield x, x + 1, {"rtol": 1e-3}
+    yield x.requires_grad_(), x.clone(), {}
+
+
+def outcome(function, actual, expected, options):
+    try:
+        function(actual, expected, **options)
+    except (AssertionError, ValueError) as error:
+        return "ValueError" if isinstance(error, ValueError) else "fails"
+    return "passes"
+
+
+def test_verdicts_are_torchs():
+    torch = pytest.importorskip("torch")
+    seen = []
+    for call in torch_calls():
+        expected = outcome(torch.testing.assert_close, *call)
+        assert outcome(calipers.assert_close, *call) == expected, call
+        seen.append(expected)
+    assert min(seen.count("passes"), seen.count("fails")) > 10
+
+
+def test_arrays_of_jax():
+    jnp = pytest.importorskip("jax.numpy")
+    x = jnp.arange(6.0).reshape(2, 3)
+    calipers.assert_close(x, x + 0)
+    report = calipers.compare({"x": x}, {"x": x.at[1, 2].set(0)})
+    assert report.failing[0].first_mismatches[0].index == (1, 2)
+    assert report.failing[0].actual_dtype == "float32"
+
+
+# Under stress
+
+
+def test_calls_from_many_threads_at_once():
+    a, b = (x.reshape(500, 400) for x in pairs("f8", 200_000))
+    expected = calipers.compare(a, b)
+
+    def work(_):
+        identical(calipers.compare(a, b), expected)
+
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(work, range(32)))
+
+
+def test_an_error_in_a_helper_thread_arrives(monkeypatch):
+    def failing(*args):
+        raise MemoryError
+
+    monkeypatch.setattr("calipers._tally.merge", failing)
+    with pytest.raises(MemoryError):
+        calipers.compare(np.ones(10), np.ones(10))
+    monkeypatch.undo()
+    assert calipers.compare(np.ones(10), np.ones(10))
