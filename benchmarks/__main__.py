@@ -130,6 +130,35 @@ def others() -> Iterator[Bar]:
         yield _over_numpy(f"1e7 {dtype}", 1, "allfinite", common.values(dtype, MEDIUM))
 
 
+def reports() -> Iterator[Bar]:
+    for dtype in ("float64", "float32"):
+        for difference in common.DIFFERENCES:
+            a, b = common.differing_pair(difference, dtype, LARGE)
+            own, peer = partial(calipers.compare, a, b), partial(NUMPY["allclose"], a, b)
+            name = f"compare, 5e7 {dtype}, {difference}"
+            yield Bar(name, common.speedup(own, peer, repeat=5), 1, "x numpy.allclose")
+        a, b = common.differing_pair("close", dtype, MEDIUM)
+        own, peer = partial(calipers.compare, a, b), partial(NUMPY["allclose"], a, b)
+        with calipers.num_threads(1):
+            share = common.speedup(peer, own, repeat=15)
+        name = f"compare, 1e7 {dtype}, close, 1 thread"
+        yield Bar(name, share, 0.4, "of numpy.allclose", False)
+
+
+def assertions() -> Iterator[Bar]:
+    sizes = ((10, "float64", 8, 21), (MEDIUM, "float64", 15, 7), (MEDIUM, "float32", 15, 7))
+    for n, dtype, bar, repeat in sizes:
+        a, b = common.equal_pair(dtype, n)
+        own = partial(calipers.assert_close, a, b)
+        name = f"assert_close, {n:,} {dtype}"
+        numpy = common.speedup(own, peers.numpy_assert_allclose(a, b), repeat)
+        yield Bar(name, numpy, bar, "x numpy.testing")
+        torch = None
+        with suppress(NotImplementedError):
+            torch = common.speedup(own, peers.torch_assert_close(a, b), repeat)
+        yield Bar(name, torch, bar, "x torch.testing")
+
+
 def startup() -> Iterator[Bar]:
     calipers.allclose(common.values("float64", 10), common.values("float64", 10))  # fills the cache
     codes = [
@@ -176,6 +205,8 @@ GROUPS: Sequence[Group] = (
     dtypes,
     layouts,
     others,
+    reports,
+    assertions,
     threads,
 )
 

@@ -66,6 +66,25 @@ def noisy_pair(dtype: str, n: int) -> tuple[np.ndarray, np.ndarray, dict[str, fl
     return a, (a.astype(part) * (1 + step)).astype(a.dtype), {"rtol": 2 * step, "atol": 1e-6}
 
 
+DIFFERENCES = ["equal", "close", "1 % differ", "all differ", "half NaN"]
+
+
+@lru_cache(maxsize=2)
+def differing_pair(difference: str, dtype: str, n: int) -> Pair:
+    """Return a pair of floating arrays that differ in some way."""
+    b = values(dtype, n)
+    a = b.copy()
+    if difference == "close":
+        a *= 1 + {"float64": 5e-8, "float32": 5e-7}[dtype]  # within the default tolerances
+    elif difference == "1 % differ":
+        a[::100] += 1
+    elif difference == "all differ":
+        a += 1
+    elif difference == "half NaN":
+        a[::2] = np.nan
+    return a, b
+
+
 def _strided(x: np.ndarray) -> Pair:
     a = np.empty((x.size, 2))
     a[:, 0] = x

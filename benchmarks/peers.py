@@ -22,11 +22,25 @@ NUMPY: dict[str, Callable[..., Any]] = {
 }
 
 
-def torch_allclose(a: np.ndarray, b: np.ndarray) -> Callable[[], bool]:
+def _torch() -> Any:
     """Raise NotImplementedError, which asv takes for a skip, if torch is not installed."""
     try:
         import torch
     except ImportError:
         raise NotImplementedError("torch is not installed") from None
     torch.set_num_threads(calipers.get_num_threads())
+    return torch
+
+
+def torch_allclose(a: np.ndarray, b: np.ndarray) -> Callable[[], bool]:
+    torch = _torch()
     return partial(torch.allclose, torch.from_numpy(a), torch.from_numpy(b))
+
+
+def torch_assert_close(a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
+    torch = _torch()
+    return partial(torch.testing.assert_close, torch.from_numpy(a), torch.from_numpy(b))
+
+
+def numpy_assert_allclose(a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
+    return partial(np.testing.assert_allclose, a, b)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from benchmarks import __main__ as bars
-from benchmarks import bench_closeness, bench_startup, common
+from benchmarks import bench_closeness, bench_comparison, bench_startup, common
 
 import calipers
 
@@ -21,13 +21,13 @@ def _classes(module):
 
 
 def _cases():
-    for cls in _classes(bench_closeness):
-        for params in itertools.product(*cls.params):
+    for cls in [*_classes(bench_closeness), *_classes(bench_comparison)]:
+        for params in itertools.product(*getattr(cls, "params", ())):
             yield pytest.param(cls, params, id="-".join([cls.__name__, *map(str, params)]))
 
 
 @pytest.mark.parametrize(("cls", "params"), list(_cases()))
-def test_closeness_bodies_run(cls, params, monkeypatch):
+def test_bodies_run(cls, params, monkeypatch):
     monkeypatch.setattr(common, "SIZE", 1000)
     monkeypatch.setattr(common, "_SAMPLE_SECONDS", 0.0)
     benchmark = cls()

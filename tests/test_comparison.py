@@ -896,6 +896,7 @@ def test_an_error_in_a_helper_thread_arrives(monkeypatch):
     def failing(*args):
         raise MemoryError
 
+    monkeypatch.setattr(_dispatch, "_FOLD_LENGTH", 3)
     monkeypatch.setattr("calipers._tally.merge", failing)
     with pytest.raises(MemoryError):
         calipers.compare(np.ones(10), np.ones(10))

@@ -20,7 +20,7 @@ _TASK_BYTES = (1 << 20, 8 << 20)
 _TASKS_PER_THREAD = 8
 
 # Elements in a task of a sum, whatever the number of threads.
-_FOLD_LENGTH = 1 << 19
+_FOLD_LENGTH = 1 << 20
 
 _FIRST_BUFFER = 512
 _BUFFER = 16384
@@ -58,7 +58,7 @@ def fill(call: BlockCall, arrays: Sequence[NDArray], dtypes: Sequence[DType]) ->
 
 def fold(
     call: Callable[..., Any],
-    empty: Callable[[], S],
+    begin: Callable[[S | None], S],
     merge: Callable[[S, S], S],
     arrays: Sequence[NDArray],
     dtypes: Sequence[DType],
@@ -66,40 +66,42 @@ def fold(
     """
     Sum up a pass in C order: ``call(state, position, *blocks)`` adds blocks to a state.
 
-    Each task adds to a state of its own. Tasks are equally long for any number of threads, and
-    their states are merged in order, so that rounding does not depend on that number either.
+    Each task adds to a state of its own, which `begin` makes, knowing the sum of some of the tasks
+    before it. Tasks are equally long for any number of threads, and their states are merged in
+    order, so that rounding does not depend on that number either.
     """
     views = _flat_views(arrays, dtypes, "C")
-    total = empty()
     if views is None:
+        whole = begin(None)
 
         def add(start: int, *blocks: NDArray) -> int:
-            call(total, start, *blocks)
+            call(whole, start, *blocks)
             return -1
 
         _scan_buffers(add, arrays, dtypes, "C")
-        return total
+        return whole
 
-    n = views[0].size
+    total: S | None = None
     waiting: dict[int, S] = {}
     merged = 0
     in_turn = Lock()
 
     def work(task: int) -> int:
         nonlocal total, merged
-        state = empty()
+        state = begin(total)
         start = task * _FOLD_LENGTH
         call(state, start, *(x[start : start + _FOLD_LENGTH] for x in views))
         with in_turn:
             waiting[task] = state
             while merged in waiting:
-                total = merge(total, waiting.pop(merged))
+                part = waiting.pop(merged)
+                total = part if total is None else merge(total, part)
                 merged += 1
         return -1
 
     threads = min(get_num_threads(), sum(x.nbytes for x in views) // SERIAL_BYTES + 1)
-    first_found(work, -(-n // _FOLD_LENGTH), threads)
-    return total
+    first_found(work, -(-views[0].size // _FOLD_LENGTH), threads)
+    return begin(None) if total is None else total
 
 
 def _flat(x: NDArray) -> NDArray:

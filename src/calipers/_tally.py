@@ -4,7 +4,7 @@ import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,15 @@ class Tally:
                 axes[axis, COUNTS] = total
                 total += length
         return cls(record, axes, np.zeros(total, np.int64))
+
+    @classmethod
+    def after(cls, shape: tuple[int, ...], earlier: "Tally | None") -> "Tally":
+        """Return an empty tally that takes note only of what exceeds all found earlier."""
+        tally = cls.empty(shape)
+        if earlier is not None:
+            for name in (*MEASURES, "passing_rtol", "passing_atol"):
+                tally.record[name] = earlier.record[name]
+        return tally
 
     def __getitem__(self, name: str) -> Any:
         return self.record[name][0]
@@ -215,7 +224,7 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     arrays = np.broadcast_arrays(pair.a, pair.b, subok=False)
     shape = arrays[0].shape
     x, y = (_widened(dtype) for dtype in pair.dtypes)
-    shift, unit = ulp_format(pair)
+    shift, unit = _ulp_format(pair.a.dtype, pair.b.dtype)
     kernel = TALLIES[x, y]
     max_ulp = -1 if rule.max_ulp is None else rule.max_ulp
     options = (rule.rtol, rule.atol, max_ulp, rule.equal_nan, shift, unit)
@@ -223,7 +232,7 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     def call(tally: Tally, start: int, a: NDArray, b: NDArray) -> None:
         kernel(a, b, *options, start, tally.record, tally.axes, tally.counts)
 
-    return fold(call, lambda: Tally.empty(shape), merge, arrays, (x, y))
+    return fold(call, partial(Tally.after, shape), merge, arrays, (x, y))
 
 
 def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
@@ -306,18 +315,20 @@ def _widened(dtype: DType) -> DType:
         return UINT64 if dtype == UINT64 else INT64
     if dtype.kind == "c":
         return COMPLEX128
-    return FLOAT64 if dtype == FLOAT64 else FLOAT32
-
-
-def ulp_format(pair: Pair) -> tuple[int, float]:
-    """Return the kernels' description of the format in whose steps a pair is measured."""
-    a, b = (x.dtype.newbyteorder("=") for x in (pair.a, pair.b))
-    return _format(a if a == b else FLOAT64)
+    return dtype if dtype == FLOAT32 else FLOAT64
 
 
 @lru_cache
-def _format(dtype: DType) -> tuple[int, float]:
-    if dtype.kind in "biu" or (dtype.isbuiltin == 2 and "float" not in dtype.name):
+def _ulp_format(a: DType, b: DType) -> tuple[int, float]:
+    """Describe the format in whose steps a pair is measured, for kernels that read it widened.
+
+    That is how many bits of the fraction it has less than binary64, and how much larger its
+    smallest normal number is. A pair of two formats is measured in steps of binary64.
+    """
+    own = a.newbyteorder("=")
+    if own != b.newbyteorder("=") or (own.isbuiltin == 2 and "float" not in own.name):
+        own = FLOAT64
+    if own.kind in "biu":
         return 0, 1.0
-    info = sys.modules["ml_dtypes"].finfo(dtype) if dtype.isbuiltin == 2 else np.finfo(dtype)
+    info = sys.modules["ml_dtypes"].finfo(own) if own.isbuiltin == 2 else np.finfo(own)
     return 52 - int(info.nmant), 2.0**-1022 / float(info.smallest_normal)

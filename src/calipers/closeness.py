@@ -14,14 +14,12 @@ from ._arrays import (
     kernel_dtype,
     require_host,
 )
-from ._dispatch import SERIAL_BYTES, scan, scan_views
+from ._dispatch import scan
 from ._kernels.closeness import FIRST_APART, FIRST_NONFINITE, MASK
 from ._protocols import NDArray
-from ._question import Question
+from ._question import Question, plain_verdict
 
 __all__ = ["allclose", "allfinite", "array_equal", "first_nonfinite", "isclose", "warmup"]
-
-_INF = float("inf")
 
 
 def allclose(
@@ -94,10 +92,10 @@ def allclose(
     >>> calipers.allclose(2**53, 2**53 + 1, rtol=0, atol=0)
     False
     """
-    if axis is None and _plain(a, b, rtol, atol):
-        kernel = FIRST_APART.get(a.dtype)
-        if kernel is not None:
-            return _agree(kernel, a, b, rtol, atol, equal_nan)
+    if axis is None:
+        verdict = plain_verdict(a, b, rtol, atol, equal_nan)
+        if verdict is not None:
+            return verdict
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         if axis is None:
@@ -193,10 +191,9 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     >>> calipers.array_equal([1, 2], [[1, 2]])
     False
     """
-    if _plain(a1, a2, 0.0, 0.0):
-        kernel = FIRST_APART.get(a1.dtype)
-        if kernel is not None:
-            return _agree(kernel, a1, a2, 0.0, 0.0, equal_nan)
+    verdict = plain_verdict(a1, a2, 0.0, 0.0, equal_nan)
+    if verdict is not None:
+        return verdict
     require_host(a1=a1, a2=a2)
     try:
         # No number is weak here: NumPy makes arrays of both first, and what fails at that is
@@ -302,34 +299,6 @@ def warmup() -> None:
         for kernels in (FIRST_APART, MASK, FIRST_NONFINITE):
             kernels[np.dtype(name)]
     FIRST_APART[np.dtype("int64")]
-
-
-def _plain(a: Any, b: Any, rtol: Any, atol: Any) -> bool:
-    """Recognise the common case: two ndarrays of one dtype and shape in C order.
-
-    Alignment is not asked: kernels load elements as the processor's unaligned moves do.
-    """
-    return (
-        type(a) is np.ndarray
-        and type(b) is np.ndarray
-        and a.dtype is b.dtype
-        and a.shape == b.shape
-        and a.flags.c_contiguous
-        and b.flags.c_contiguous
-        and type(rtol) is float
-        and type(atol) is float
-        and 0.0 <= rtol < _INF
-        and 0.0 <= atol < _INF
-    )
-
-
-def _agree(kernel: Any, a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> bool:
-    """Answer for what is plain."""
-    if a.ndim != 1:
-        a, b = a.ravel(), b.ravel()
-    if a.nbytes <= SERIAL_BYTES // 2:
-        return bool(kernel(a, b, rtol, atol, equal_nan) < 0)
-    return scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (a, b)) < 0
 
 
 def _comparable(pair: Pair) -> Pair:

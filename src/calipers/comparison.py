@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from operator import index
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from ._arrangement import arrangement, region
 from ._arrays import Pair, as_pair, library_of
 from ._nested import Leaf, is_container, leaves
 from ._protocols import NDArray
-from ._question import Question
+from ._question import Question, plain_verdict
 from ._report import comparison_text, jsonable, nested_text
 from ._tally import MEASURES, Rule, Tally, merge, tally_pair
 from .tolerances import Tolerance, default_tolerance
@@ -401,6 +401,10 @@ class ClosenessError(AssertionError):
         self.report = report
 
 
+# By the dtypes themselves: their names take longer to make than ten elements to compare.
+_default = lru_cache(default_tolerance)
+
+
 class _Options(NamedTuple):
     """The checked options of a comparison; a tolerance of None is that of the dtypes."""
 
@@ -412,7 +416,7 @@ class _Options(NamedTuple):
     def rule_for(self, pair: Pair) -> Rule:
         if self.rule.max_ulp is not None:
             return self.rule
-        rtol, atol = self.tolerance or default_tolerance(pair.a.dtype, pair.b.dtype)
+        rtol, atol = self.tolerance or _default(pair.a.dtype, pair.b.dtype)
         return replace(self.rule, rtol=rtol, atol=atol)
 
 
@@ -620,6 +624,12 @@ def assert_close(
       ['w']  1 of 2 elements differs (50 %)
     ...
     """
+    by_tolerances = tolerance is None and max_ulp is None
+    if by_tolerances and max_mismatches == max_mismatch_ratio == 0 and type(actual) is np.ndarray:
+        given = rtol is not None or atol is not None
+        own_rtol, own_atol = (rtol, atol) if given else _default(actual.dtype)
+        if plain_verdict(actual, expected, own_rtol, own_atol, equal_nan):
+            return
     options = _options(
         rtol,
         atol,

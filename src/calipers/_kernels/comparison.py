@@ -93,29 +93,38 @@ def _(a, b, rtol, atol, shift, unit):
         return integers
     if isinstance(a, types.Complex):
         return _measure_complex
-    return _measure_wide if a == types.float64 else _measure_narrow
+    return _measure_single if a == types.float32 else _measure_double
 
 
-@register_jitable
-def ordinal(x, shift, unit):
-    """Count the numbers of a format between 0 and |x|.
+def ulps(a, b, shift, unit):
+    """Return how many steps of a format lie from a to b; of binary32, whatever the format.
 
     `unit` brings the format's smallest normal number to that of binary64, and so its subnormal
-    numbers to others; `shift` drops the bits that the format lacks. What is left counts.
+    numbers to others; `shift` drops the bits that the format lacks. What is left of the bits of |x|
+    counts the numbers from 0 to it.
     """
-    return np.uint64(bits(abs(x) * unit) >> shift)
+
+
+@overload(ulps)
+def _(a, b, shift, unit):
+    if a == types.float32:
+        return lambda a, b, shift, unit: steps(
+            np.uint32(bits(abs(a))), np.uint32(bits(abs(b))), (bits(a) ^ bits(b)) >= 0
+        )
+    return lambda a, b, shift, unit: steps(
+        np.uint64(bits(abs(a) * unit)) >> np.uint64(shift),
+        np.uint64(bits(abs(b) * unit)) >> np.uint64(shift),
+        (bits(a) ^ bits(b)) >= 0,
+    )
 
 
 @register_jitable
-def ulps(a, b, shift, unit):
-    """Return how many steps of a format lie from a to b."""
-    low = ordinal(a, shift, unit)
-    high = ordinal(b, shift, unit)
-    same_side = (bits(a) ^ bits(b)) >= 0
-    return max(low, high) - min(low, high) if same_side else low + high
+def steps(low, high, same_side):
+    """Return the distance of two numbers that are so many steps from 0."""
+    return np.uint64(max(low, high) - min(low, high) if same_side else low + high)
 
 
-def _measure_wide(a, b, rtol, atol, shift, unit):
+def _measure_double(a, b, rtol, atol, shift, unit):
     d = abs(a - b)
     size = abs(b)
     bound = atol + rtol * size
@@ -123,14 +132,11 @@ def _measure_wide(a, b, rtol, atol, shift, unit):
     return d, size, bound, ulps(a, b, shift, unit), usual
 
 
-def _measure_narrow(a, b, rtol, atol, shift, unit):
-    """At most 32 bits, of which no distance is small for binary64."""
-    a = double(a)
-    b = double(b)
-    d = abs(a - b)
-    size = abs(b)
-    bound = atol + rtol * size
-    return d, size, bound, ulps(a, b, shift, unit), (d < np.inf) & (bound < np.inf)
+def _measure_single(a, b, rtol, atol, shift, unit):
+    """binary32, of which no distance is small for binary64, nor larger than a bound beyond it."""
+    d = abs(double(a) - double(b))
+    size = abs(double(b))
+    return d, size, atol + rtol * size, ulps(a, b, shift, unit), d < np.inf
 
 
 def _measure_complex(a, b, rtol, atol, shift, unit):
@@ -275,11 +281,11 @@ def sufficient(a, b, other, failing, relative):
 
 @register_jitable
 def survey(x, y, rule, record, d, size, ulp):
-    """Measure the usual pairs of a block into d, size and ulp.
+    """Measure the pairs of a block into d, size and ulp.
 
-    Return whether one mismatches; whether one is unusual; whether one may exceed the tally's
-    largest excess or relative difference; whether one exceeds the tolerances that pass so far; the
-    largest distance and size; and the fewest and most ULP.
+    Return whether one is unusual; if none is, whether one mismatches; whether one may exceed the
+    tally's largest excess or relative difference; whether one exceeds the tolerances that pass so
+    far; the largest distance and size; and the fewest and most ULP.
     """
     rtol, atol, max_ulp, _, shift, unit = rule
     by_ulp = max_ulp >= 0
@@ -300,9 +306,6 @@ def survey(x, y, rule, record, d, size, ulp):
     short: Any = False
     for i in range(x.size):
         d_i, size_i, bound, ulp_i, usual = measure(x[i], y[i], rtol, atol, shift, unit)
-        d_i = d_i if usual else 0.0
-        size_i = size_i if usual else 0.0
-        ulp_i = ulp_i if usual else np.uint64(0)
         far = (ulp_i > allowed) if by_ulp else (d_i > bound)
         more |= (d_i > excess * bound) | (d_i > relative * size_i)
         short |= (d_i > passing_atol + rtol * size_i) | (d_i > atol + passing_rtol * size_i)
@@ -317,8 +320,8 @@ def survey(x, y, rule, record, d, size, ulp):
         size[i] = size_i
         ulp[i] = ulp_i
     return (
-        wrong,
         unusual,
+        wrong,
         more,
         short,
         from_bits(most_d),
@@ -496,8 +499,19 @@ def bucket(ulp):
 
 
 @register_jitable
+def set_aside(x, y, rule, d, size, ulp):
+    """Put equal pairs in the place of unusual ones."""
+    rtol, atol, _, _, shift, unit = rule
+    for i in range(x.size):
+        usual = measure(x[i], y[i], rtol, atol, shift, unit)[4]
+        d[i] = d[i] if usual else 0.0
+        size[i] = size[i] if usual else 0.0
+        ulp[i] = ulp[i] if usual else np.uint64(0)
+
+
+@register_jitable
 def settle_unusual(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes):
-    """Classify and measure the pairs that the survey set apart.
+    """Classify and measure the unusual pairs of a block.
 
     Return whether one is finite, how many are not, and the largest excess, absolute and relative
     difference.
@@ -657,15 +671,17 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
         size = size_block[:n]
         ulp = ulp_block[:n]
         bad = bad_block[:n]
-        wrong, unusual, more, short, most_d, most_size, fewest, most = survey(
+        unusual, wrong, more, short, most_d, most_size, fewest, most = survey(
             x, y, rule, record, d, size, ulp
         )
+        if unusual:
+            set_aside(x, y, rule, d, size, ulp)
         if wrong or unusual:
             mark(rule, d, size, ulp, bad)
         excess = 0.0
         relative = 0.0
         absolute = most_d
-        if more:
+        if more or unusual:
             excess, relative = largest_quotients(rtol, atol, d, size)
         record.size += n
         nonfinite = np.int64(0)
@@ -685,7 +701,7 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
             excess = ulp_excess(most, max_ulp)
         if wrong or unusual:
             note_mismatches(x, y, bad, start + begin, record, axes, counts, index)
-        if short or careful:
+        if short or unusual:
             raise_tolerances(x, y, rtol, atol, record, d, size, careful)
         if excess > record.excess:
             record.excess = excess

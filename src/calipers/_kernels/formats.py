@@ -76,12 +76,12 @@ def double(typingctx: Any, x: Any) -> Any:
 
 @intrinsic
 def bits(typingctx: Any, x: Any) -> Any:
-    """Return the bits of a binary64 as an int64."""
+    """Return the bits of a binary32 or binary64 as a signed integer."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.IntType(64))
+        return builder.bitcast(args[0], ir.IntType(x.bitwidth))
 
-    return types.int64(types.float64), codegen
+    return (types.int32 if x == types.float32 else types.int64)(x), codegen
 
 
 @intrinsic
