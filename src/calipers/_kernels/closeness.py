@@ -45,14 +45,15 @@ def within(d, d_exponent, size, size_exponent, rtol, atol):
     elif atol == 0.0:
         atol_exponent = product_exponent
     # The larger term has its fraction in [1/4, 1). What underflows in the smaller is far less than
-    # half a unit of the sum, and a d that underflows is less than every positive sum.
+    # half a unit of the sum, and a d that underflows is less than every positive sum; beside two
+    # tolerances of 0, whose exponents are 0, no d does.
     exponent = max(product_exponent, atol_exponent)
     bound = math.ldexp(atol_fraction, max(atol_exponent - exponent, -2000)) + math.ldexp(
         product, max(product_exponent - exponent, -2000)
     )
     d_fraction, extra = math.frexp(d)
     d_exponent = min(max(d_exponent + extra - exponent, -2000), 2000)
-    return bound > 0.0 and math.ldexp(d_fraction, d_exponent) <= bound
+    return math.ldexp(d_fraction, d_exponent) <= bound
 
 
 @register_jitable
