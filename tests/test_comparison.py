@@ -336,6 +336,7 @@ def wrong_at(shape, *where):
         ((30, 40), [(slice(3, 7), slice(10, 20))], "a block: rows 3:7, columns 10:20"),
         ((30, 40), [(3, 5), (20, 7)], "rows 3:21:17, columns 5:8:2 (50 % of these elements)"),
         ((30, 40), [3, 5, 12], "whole: rows 3, 5, 12 (3 of 30)"),
+        ((30, 40), [slice(3, 6), 12], "whole: rows 3:6, 12 (4 of 30)"),
         ((5, 6, 7), [2], "a block: plane 2"),
         ((5, 6, 7), [(slice(None), 0)], "the head: row 0"),
         ((2, 3, 4, 5), [(slice(None), slice(None), 1)], "a block: index of axis 2 1"),

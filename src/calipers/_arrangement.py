@@ -74,8 +74,11 @@ def _indices(name: str, indices: range | NDArray, length: int) -> str:
     if len(indices) == 1:
         return f"{name} {indices[0]}"
     if not isinstance(indices, range):
-        some = ", ".join(str(i) for i in indices[:4])
-        more = ", ..." if len(indices) > 4 else ""
+        runs = np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)
+        some = ", ".join(
+            f"{run[0]}:{run[-1] + 1}" if run.size > 1 else f"{run[0]}" for run in runs[:4]
+        )
+        more = ", ..." if len(runs) > 4 else ""
         return f"{plural} {some}{more} ({len(indices)} of {length})"
     if indices.step == 1:
         return f"{plural} {indices.start}:{indices.stop}"

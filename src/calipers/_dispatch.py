@@ -118,7 +118,7 @@ def _flat_views(
         flags = x.flags
         c_order &= flags.c_contiguous
         f_order &= flags.f_contiguous
-        if not (c_order or f_order) or x.shape != shape or x.dtype != dtype or not flags.aligned:
+        if not (c_order or f_order) or x.shape != shape or x.dtype != dtype:
             return None
     return [x.reshape(-1) for x in arrays] if c_order else [x.T.reshape(-1) for x in arrays]
 
