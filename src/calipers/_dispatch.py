@@ -167,8 +167,7 @@ def _scan_buffers(
         casting="same_kind",
         buffersize=_BUFFER,
     )
-    # A conversion may raise a flag, of a NaN for instance; a comparison has nothing to report.
-    with iterator, np.errstate(all="ignore"):
+    with iterator:
         size = iterator.itersize
         first = min(size, _FIRST_BUFFER)
         for start, stop in ((0, first), (first, size)):
