@@ -27,24 +27,27 @@ def steps_around(threshold, n, random):
         (0.0, 3e-39),
         (7e-41, 4e-39),
     ]
-    + [(1.0, 1e30), (1e-31, 1e-31), (2.0, 0.0), (0.3, 0.3), (0.7, 0.2), (0.3, 3e-40), (0.3, 1e-44)],
+    + [(1.0, 1e30), (1e-31, 1e-31), (2.0, 0.0), (0.3, 3e-40), (0.3, 1e-44)]
+    # binary32 rounds the first term up here, then the second
+    + [(0.3, 0.003), (0.003, 0.3), (0.5, -0.1), (-0.1, 0.5), (0.03, -0.003), (-0.003, 0.3)],
 )
-def test_a_thousand_pairs_at_the_threshold(dtype, rtol, atol):
+def test_pairs_at_the_threshold(dtype, rtol, atol):
     """The binary32 test of allclose may doubt; it may not accept what the rule refuses."""
     random = np.random.default_rng(0)
-    n = 2000
+    n = 30_000
     large = rtol < 1e-30 < max(rtol, 1.0)
     with np.errstate(all="ignore"):
         b = (random.uniform(0.5, 2, n) * (1e30 if large else 1.0)).astype(dtype)
         bound = np.float64(atol) + np.float64(rtol) * np.abs(b.astype("f8"))
         b[bound < 1e-7 * np.abs(b)] = 0.0 if atol else 1e38
-        b[::3] *= b.dtype.type(max(atol, 1e-44) if rtol else 1.0)  # both terms alike
+        if 0 < atol < 1e-30:
+            b[::3] *= b.dtype.type(atol)  # both terms alike
         bound = np.float64(atol) + np.float64(rtol) * np.abs(b.astype("f8"))
         bound[::2] *= -1
         a = steps_around((b.astype("f8") + bound).astype(dtype), n, random)
     a[::7] = steps_around(np.abs(bound).astype(dtype), n, random)[::7]
     verdicts = calipers.isclose(a, b, rtol, atol)
-    some = slice(0, n, 5)
+    some = slice(0, n, 70)
     assert verdicts[some].tolist() == oracles.isclose(a[some], b[some], rtol, atol).tolist()
     for i in range(n):
         assert calipers.allclose(a[i : i + 1], b[i : i + 1], rtol, atol) == verdicts[i]
@@ -87,7 +90,7 @@ TINY = 5e-324
         # a tolerance whose square overflows, or magnifies what has vanished
         *((1e-160 + 0j, 1e-165j, rtol, 0.0) for rtol in (0.9e5, 1.1e5, 1e160)),
         (1e30 + 0j, 1e-165 + 0j, 1e200, 1e-3),
-        (1.8e-137 + 0j, 1.5e-162 + 0j, 1e25, 0.0),
+        (2e-137 + 0j, 1.6e-162 + 0j, 1e25, 0.0),
         (1e150 + 2.08e-12j, 1e150 + 0j, 1.6e-162, 1.6e-13),
         *((1.0 + 0j, 1e-200j, rtol, 0.0) for rtol in (1e199, 1e200, 1.1e200)),
         *((1e100 + 0j, 1.5e100j, 1e-155, atol) for atol in (1.8e100, 1.81e100)),
@@ -114,9 +117,8 @@ def test_distances_of_65_bits_at_a_rounded_bound(seed):
     for _ in range(300):
         exact = 2**64 + int(random.integers(0, 2**62)) * 2 + 1
         if random.random() < 0.5:  # at a number of binary64, or between two
-            exact = (
-                2**64 + int(random.integers(0, 2**51)) * 4096 + 2048 + int(random.integers(-1, 2))
-            )
+            exact = 2**64 + int(random.integers(0, 2**51)) * 4096
+            exact += int(random.choice([-2049, -2048, -2047, -1, 0, 1]))
         high = min(exact, 2**64 - 1)
         low = high - exact
         if not -(2**63) <= low < 0:
