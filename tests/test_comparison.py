@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import calipers
 from calipers import _dispatch
 from tests import oracles
+from tests.closeness_cases import EDGE
 
 FLOAT = ["f8", "f4", "f2", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 OTHER = ["c16", "c8", "i8", "u8", "i4", "u4", "i2", "u2", "i1", "u1", "?"]
@@ -214,6 +215,56 @@ def test_an_integer_distance_of_65_bits_is_exact():
     a, b = np.array([0, -(2**63)]), np.array([1, 2**64 - 1], np.uint64)
     worst = calipers.compare(a, b, check_dtype=False).worst("absolute")
     assert (worst.index, worst.absolute) == ((1,), 2**64 - 1 + 2**63)
+
+
+def test_integers_are_judged_by_their_exact_distance():
+    def passes(a, b, atol):
+        a, b = np.array([a], "i8"), np.array([b], "u8" if b >= 2**63 else "i8")
+        return bool(calipers.compare(a, b, rtol=0, atol=atol, check_dtype=False))
+
+    assert not passes(0, 2**53 + 1, 2.0**53)
+    assert passes(0, 2**53 + 1, 2.0**53 + 2)
+    # of 65 bits, the lower 64 of which are small
+    assert not passes(-6, 2**64 - 1, 10)
+    report = calipers.compare(np.array([-6]), np.array([2**64 - 1], "u8"), check_dtype=False)
+    assert report.ulp_histogram[-1][0] == 2**63
+    assert report.worst("ulp").ulp == 2**64 + 5
+
+
+@pytest.mark.parametrize(
+    ("pair", "options", "expected"), [case[1:] for case in EDGE], ids=[case[0] for case in EDGE]
+)
+def test_verdicts_are_those_of_allclose(pair, options, expected):
+    options = {"rtol": 1e-5, "atol": 1e-8} | options
+    if not all(0 <= options[name] < math.inf for name in ("rtol", "atol")):
+        pytest.skip("a report refuses this tolerance")
+    for n in (1, 300):
+        a, b = (np.repeat(np.atleast_1d(x), n) for x in pair)
+        report = calipers.compare(a, b, **options, check_dtype=False)
+        assert bool(report) is expected
+        assert report.mismatches == (0 if expected else a.size)
+        worst = report.worst()
+        assert worst is None or (worst.excess <= 1) is expected
+
+
+@pytest.mark.parametrize("rtol", [0.2, 0.3, 0.5, 1.0])
+def test_subnormal_bounds_are_not_rounded(rtol):
+    tiny = 5e-324
+    b = np.arange(1.0, 9.0) * tiny
+    for step in (1, 2, 3):
+        a = b + step * tiny
+        expected = oracles.isclose(a, b, rtol, 0.0)
+        report = calipers.compare(a, b, rtol=rtol, atol=0)
+        assert report.mismatches == np.count_nonzero(~expected)
+
+
+def test_excess_is_on_its_side_of_1_where_rounding_would_hide_that():
+    report = calipers.compare(np.array([0, 0]), np.array([2**60 + 1, 2**60]), max_ulp=2**60)
+    assert report.mismatches == 1
+    assert report.first_mismatches[0].excess > 1
+    # a bound beyond binary64
+    report = calipers.compare([0.5e308], [1.5e308], rtol=2.0, atol=0.0)
+    assert report.worst().excess == pytest.approx(1 / 3)
 
 
 def test_nan_does_not_hide_the_finite_differences():

@@ -29,7 +29,7 @@ def steps_around(threshold, n, random):
     ]
     + [(1.0, 1e30), (1e-31, 1e-31), (2.0, 0.0), (0.3, 3e-40), (0.3, 1e-44)]
     # binary32 rounds the first term up here, then the second
-    + [(0.3, 0.003), (0.003, 0.3), (0.5, -0.1), (-0.1, 0.5), (0.03, -0.003), (-0.003, 0.3)],
+    + [(0.3, 0.003), (0.003, 0.3), (0.3, -0.2), (-0.2, 0.3)],
 )
 def test_pairs_at_the_threshold(dtype, rtol, atol):
     """The binary32 test of allclose may doubt; it may not accept what the rule refuses."""
@@ -63,6 +63,12 @@ def test_one_negative_tolerance(dtype, rtol, atol):
     assert [
         calipers.allclose(x, y, rtol, atol) for x, y in zip(a, b, strict=True)
     ] == expected.tolist()
+
+
+def test_a_negative_rtol_where_both_terms_cancel():
+    a, b = np.float32([1.2220982313156128]), np.float32([1.2209821939468384])
+    assert not oracles.close(float(a[0]), float(b[0]), -0.9, 1.1)
+    assert not calipers.allclose(a, b, -0.9, 1.1)
 
 
 LIMIT = 1.7976931348623157e308
