@@ -267,6 +267,29 @@ def test_excess_is_on_its_side_of_1_where_rounding_would_hide_that():
     assert report.worst().excess == pytest.approx(1 / 3)
 
 
+def test_the_last_of_many_almost_equal_extremes_is_found():
+    """Blocks that might hold a new extreme are told by a product that rounds; none may be lost."""
+    i = np.arange(20_000)
+    a, b = 1.5 + (i // 256) * 2.0**-52, np.ones(i.size)
+    for report in (
+        calipers.compare(a, b),
+        calipers.compare(a[::-1], b).merge(calipers.compare(a, b)),
+    ):
+        d = a.max() - 1
+        assert report.worst("relative").relative == d
+        assert report.worst("absolute").absolute == d
+        assert report.worst("excess").excess == d / (1e-7 + 1e-7)
+    assert calipers.compare(a, b).worst("relative").index == (i[a == a.max()][0],)
+
+
+def test_norms_of_many_elements_hardly_round():
+    d = 0.1
+    report = calipers.compare(np.full(3_000_001, d), np.zeros(3_000_001))
+    assert abs(report.rms - d) <= 2 * np.spacing(d)
+    report = calipers.compare(np.full(3_000_001, 3 * d), np.full(3_000_001, d))
+    assert abs(report.relative_norm - (3 * d - d) / d) <= 2 * np.spacing(2.0)
+
+
 def test_nan_does_not_hide_the_finite_differences():
     report = calipers.compare([math.nan, 1.0, 5.0], [0.0, 1.0, 3.0])
     assert report.worst("absolute").absolute == 2.0
@@ -497,6 +520,9 @@ def test_mismatches_may_be_allowed_and_that_is_said():
         calipers.assert_close(a, b, **allowance)
     with pytest.raises(calipers.ClosenessError, match="max_mismatches=2"):
         calipers.assert_close(a, b, max_mismatches=2)
+    assert "max_mismatches=3" in str(calipers.compare({"x": a}, {"x": b}, max_mismatches=3))
+    with pytest.raises(calipers.ClosenessError, match=r"leaves? differs?; max_mismatches=2"):
+        calipers.assert_close([a, "x"], [b, "x"], max_mismatches=2)
 
 
 @pytest.mark.parametrize(
@@ -928,6 +954,18 @@ def test_arrays_of_jax():
     report = calipers.compare({"x": x}, {"x": x.at[1, 2].set(0)})
     assert report.failing[0].first_mismatches[0].index == (1, 2)
     assert report.failing[0].actual_dtype == "float32"
+
+
+def test_arrays_on_a_device_are_refused_by_name():
+    class OnDevice:
+        __cuda_array_interface__ = {}  # noqa: RUF012
+
+    for pair, name in (
+        ((OnDevice(), np.ones(1)), "actual"),
+        ((np.ones(1), OnDevice()), "expected"),
+    ):
+        with pytest.raises(TypeError, match=f"{name} is a tests OnDevice on a CUDA device"):
+            calipers.assert_close(*pair)
 
 
 # Under stress

@@ -152,9 +152,9 @@ def _strengthen(x: Any, dtype: DType) -> NDArray:
     return number.astype(target)
 
 
-def as_pair(a: Any, b: Any) -> Pair:
+def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     """Normalise two array-likes, once, for every function that compares them."""
-    require_host(a=a, b=b)
+    require_host(**dict(zip(names, (a, b), strict=True)))
     if is_weak(a) and is_weak(b):
         x, y = _as_number(a), _as_number(b)
     elif is_weak(a):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ._arrangement import percent, region
 
 if TYPE_CHECKING:
+    from ._tally import Rule
     from .comparison import Comparison, Difference, NestedComparison
 
 _WIDTH = 80
@@ -38,9 +39,10 @@ def comparison_text(report: "Comparison") -> str:
 def nested_text(report: "NestedComparison") -> str:
     """Write a line for each failing leaf, and the report of the worst."""
     failing = report.failing
+    allowed = _allowances(report.leaves[0].rule) if report.leaves else ""
     if not failing:
-        return f"Close: {len(report.leaves)} leaves agree"
-    lines = [f"Not close: {len(failing)} of {len(report.leaves)} leaves differ"]
+        return f"Close: {len(report.leaves)} leaves agree{allowed}"
+    lines = [f"Not close: {len(failing)} of {len(report.leaves)} leaves differ{allowed}"]
     width = max(len(leaf.path) for leaf in failing[:_LEAVES])
     for leaf in failing[:_LEAVES]:
         text = leaf.problems[0] if leaf.problems else _mismatches(leaf)
@@ -101,8 +103,11 @@ def _allowed(report: "Comparison") -> str:
         text = "equality only"
     else:
         text = f"|actual - expected| <= {rule.atol:g} + {rule.rtol:g}*|expected|"
-    if rule.max_mismatches:
-        text += f"; max_mismatches={rule.max_mismatches}"
+    return text + _allowances(rule)
+
+
+def _allowances(rule: "Rule") -> str:
+    text = f"; max_mismatches={rule.max_mismatches}" if rule.max_mismatches else ""
     if rule.max_mismatch_ratio:
         text += f"; max_mismatch_ratio={rule.max_mismatch_ratio:g}"
     return text

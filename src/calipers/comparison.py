@@ -401,6 +401,7 @@ class ClosenessError(AssertionError):
         self.report = report
 
 
+_NAMES = ("actual", "expected")
 # By the dtypes themselves: their names take longer to make than ten elements to compare.
 _default = lru_cache(default_tolerance)
 
@@ -656,7 +657,7 @@ def _passes(leaf: Leaf, options: _Options) -> bool:
     """Ask for the verdict alone; False may also mean that only the full pass can tell."""
     if leaf.problem or options.rule.max_ulp is not None:
         return False
-    pair = as_pair(leaf.actual, leaf.expected)
+    pair = as_pair(leaf.actual, leaf.expected, _NAMES)
     if pair.dtypes is None or _problems(leaf, pair, options):
         return False
     rule = options.rule_for(pair)
@@ -673,7 +674,7 @@ def _compare_leaf(leaf: Leaf, options: _Options) -> Comparison:
     if leaf.problem:
         kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
         return Comparison(leaf.path, (), (), *kinds, options.rule, (leaf.problem,))
-    pair = as_pair(leaf.actual, leaf.expected)
+    pair = as_pair(leaf.actual, leaf.expected, _NAMES)
     rule = options.rule_for(pair)
     problems = _problems(leaf, pair, options)
     about = (leaf.path, pair.a.shape, pair.b.shape, str(pair.a.dtype), str(pair.b.dtype), rule)
