@@ -67,6 +67,8 @@ def pairs(name, n, seed=0, special=True):
                 x[some] = random.choice(np.array(values).astype(dtype), n)[some]
             both = random.random(n) < 0.03
             a[both] = b[both] = np.array(math.nan).astype(dtype)
+            both = random.random(n) < 0.03
+            a[both] = b[both] = np.array(math.inf).astype(dtype)
     return a, b
 
 
@@ -404,6 +406,7 @@ def wrong_at(shape, *where):
         ((100,), [slice(30, 40)], "a block: elements 30:40"),
         ((100,), [slice(3, None, 8)], "a stripe: elements 3:100:8"),
         ((100,), [3, 4, 90], "elements 3:91 (3.41 % of these elements)"),
+        ((100,), [0, 6, 10], "elements 0:11:2 (50 % of these elements)"),
         ((30, 40), [3], "a block: row 3"),
         ((30, 40), [(slice(None), slice(1, None, 4))], "a stripe: columns 1:38:4"),
         ((30, 40), [slice(28, None)], "the tail: rows 28:30"),
