@@ -472,6 +472,15 @@ def test_what_agrees_as_it_lies_is_not_called_shifted():
     assert calipers.compare(a, np.ones(50)).arrangement is None
     mask = np.arange(50) % 2 == 0
     assert calipers.compare(np.sort(mask), mask).arrangement is None
+    rows = np.ones((10, 5))
+    rows[-1] = 3
+    assert calipers.compare(rows, np.ones((10, 5))).arrangement is None
+
+
+def test_a_rearrangement_is_recognised_beside_nan():
+    x = np.random.default_rng(0).normal(size=(7, 7))
+    x[2, 5] = math.nan
+    assert calipers.compare(x.T, x).arrangement == "the transpose of expected"
 
 
 # Verdicts
@@ -572,6 +581,19 @@ def test_assert_close_raises_the_report():
         calipers.assert_close(a, b, msg="own text")
     with pytest.raises(calipers.ClosenessError, match=r"^step 3\nNot close"):
         calipers.assert_close(a, b, msg=lambda text: f"step 3\n{text}")
+
+
+def test_assert_close_heeds_every_rule_of_plain_arrays():
+    a, b = np.ones(5), np.ones(5) + 1e-9
+    calipers.assert_close(a, b)
+    for rule in ({"max_ulp": 3}, {"tolerance": (0, 0)}, {"rtol": 0, "atol": 0}):
+        with pytest.raises(calipers.ClosenessError):
+            calipers.assert_close(a, b, **rule)
+    calipers.assert_close(a, b + 1, tolerance=(0, 2))
+    nan = np.full(3, math.nan)
+    calipers.assert_close(nan, nan, equal_nan=True)
+    with pytest.raises(calipers.ClosenessError, match="equal_nan=False"):
+        calipers.assert_close(nan, nan)
 
 
 def test_an_error_survives_pickling():

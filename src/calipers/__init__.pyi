@@ -7,12 +7,12 @@ from .closeness import array_equal as array_equal
 from .closeness import first_nonfinite as first_nonfinite
 from .closeness import isclose as isclose
 from .closeness import warmup as warmup
-from .comparison import ClosenessError as ClosenessError
-from .comparison import Comparison as Comparison
-from .comparison import Difference as Difference
-from .comparison import NestedComparison as NestedComparison
 from .comparison import assert_close as assert_close
 from .comparison import compare as compare
+from .reports import ClosenessError as ClosenessError
+from .reports import Comparison as Comparison
+from .reports import Difference as Difference
+from .reports import NestedComparison as NestedComparison
 from .tolerances import Tolerance as Tolerance
 from .tolerances import default_tolerance as default_tolerance
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._kernels.comparison import HIGHEST, LENGTH, LOWEST, STEP
+from ._kernels.places import HIGHEST, LENGTH, LOWEST, STEP
 from ._protocols import NDArray
 from ._tally import Tally
 

@@ -8,7 +8,7 @@ import numpy as np
 from ._protocols import NDArray
 
 if TYPE_CHECKING:
-    from .comparison import Comparison
+    from .reports import Comparison
 
 # A map or a line has at most so many cells along an axis; a cell shows the largest excess in it.
 _CELLS = 512

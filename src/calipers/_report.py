@@ -10,7 +10,7 @@ from ._arrangement import percent, region
 
 if TYPE_CHECKING:
     from ._tally import Rule
-    from .comparison import Comparison, Difference, NestedComparison
+    from .reports import Comparison, Difference, NestedComparison
 
 _WIDTH = 80
 _LEAVES = 8

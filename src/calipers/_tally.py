@@ -11,18 +11,9 @@ import numpy as np
 
 from ._arrays import COMPLEX128, FLOAT64, INT64, UINT64, DType, Pair
 from ._dispatch import fold
-from ._kernels.comparison import (
-    COUNTS,
-    FIRST,
-    HIGHEST,
-    LATEST,
-    LENGTH,
-    LOWEST,
-    SCALES,
-    STEP,
-    TALLIES,
-    TALLY,
-)
+from ._kernels.comparison import TALLIES, TALLY
+from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
+from ._kernels.sums import SCALES
 from ._protocols import NDArray
 
 FLOAT32 = np.dtype(np.float32)

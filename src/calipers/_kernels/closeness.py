@@ -17,9 +17,9 @@ from .formats import double, element_type, prefetch, single, vector
 
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
 # underflow that matter: a product below 2**-1022 is far less than half a unit of 2**-900.
-_LOW = 2.0**-899
+LOW = 2.0**-899
 # Between these, the square of a number and the sum of two such neither overflow nor vanish.
-_TINY, _HUGE = 2.0**-480, 2.0**500
+TINY, HUGE = 2.0**-480, 2.0**500
 
 # A block of each array fits the nearest cache beside the lines being fetched for the next four.
 _BLOCK_BYTES = 512
@@ -63,7 +63,7 @@ def real_close(a, b, rtol, atol, equal_nan):
         return equal_nan and a != a and b != b
     d = abs(a - b)
     bound = atol + rtol * abs(b)
-    if _LOW < bound < np.inf or (bound <= _LOW and d > 2.0 * _LOW):
+    if LOW < bound < np.inf or (bound <= LOW and d > 2.0 * LOW):
         return d <= bound
     if d < np.inf:
         return within(d, 0, abs(b), 0, rtol, atol)
@@ -77,7 +77,7 @@ def modulus(x, y):
     if largest == 0.0:
         return 0.0, 0
     exponent = 0
-    if not _TINY < largest < _HUGE:
+    if not TINY < largest < HUGE:
         exponent = math.frexp(largest)[1]
         x = math.ldexp(x, -exponent)
         y = math.ldexp(y, -exponent)
@@ -212,7 +212,7 @@ def _surely_close_wide(x, y, rtol, atol):
         a = double(x[i])
         b = double(y[i])
         bound = atol + rtol * abs(b)
-        near = (abs(a - b) <= bound) & (bound < np.inf) & (bound > _LOW)
+        near = (abs(a - b) <= bound) & (bound < np.inf) & (bound > LOW)
         doubt |= not ((a == b) | near)
     return not doubt
 
@@ -307,7 +307,7 @@ def _decide_real(x, y, rtol, atol, equal_nan, out):
         out[i] = (a == b) | near | (equal_nan & (a != a) & (b != b))
         # Only these can be decided otherwise by an unlimited exponent range.
         high = (bound == np.inf) & (abs(a) < np.inf) & (abs(b) < np.inf)
-        low = (bound <= _LOW) & (d <= 2.0 * _LOW) & (a != b)
+        low = (bound <= LOW) & (d <= 2.0 * LOW) & (a != b)
         doubt |= high | low
     return not doubt
 
@@ -328,8 +328,8 @@ def _decide_complex(x, y, rtol, atol, equal_nan, out):
         equal = (a_re == b_re) & (a_im == b_im)
         out[i] = equal | (d <= bound)
         zero = (b_re == 0.0) & (b_im == 0.0)
-        ordinary = (_TINY < d) & (d < _HUGE) & ((_TINY < size) | zero)
-        doubt |= not (equal | (ordinary & (_LOW < bound) & (bound < np.inf)))
+        ordinary = (TINY < d) & (d < HUGE) & ((TINY < size) | zero)
+        doubt |= not (equal | (ordinary & (LOW < bound) & (bound < np.inf)))
     return not doubt
 
 

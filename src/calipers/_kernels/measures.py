@@ -1,0 +1,223 @@
+"""How far apart are two numbers? The four measures of a report, and the tolerance that would pass.
+
+Measures of a pair are taken twice: for all pairs of a block by `measure`, without a branch, and for
+those that matter, at the ends of the range too, by `weigh`.
+"""
+
+import math
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload, register_jitable
+
+from .closeness import HUGE, LOW, TINY, close, distance, finite, modulus
+from .formats import bits, double, from_bits
+
+FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)
+_INF_BITS = 0x7FF0000000000000
+
+
+def measure(a, b, rtol, atol, shift, unit):
+    """Return distance, size of b, bound, ULP and whether the pair is usual, without a branch.
+
+    A usual pair is finite, and its distance and bound are those of the closeness rule.
+    """
+
+
+@overload(measure)
+def _(a, b, rtol, atol, shift, unit):
+    if isinstance(a, types.Integer):
+
+        def integers(a, b, rtol, atol, shift, unit):
+            apart, overflow = distance(a, b)
+            d = double(apart)
+            size = abs(double(b))
+            # Below 2**53 the distance is exact, and so is its comparison with the bound.
+            usual = (d < 2.0**53) & (not overflow)
+            # Of 65 bits, the uppermost is lost.
+            return d, size, atol + rtol * size, FARTHEST if overflow else apart, usual
+
+        return integers
+    if isinstance(a, types.Complex):
+        return _measure_complex
+    return _measure_single if a == types.float32 else _measure_double
+
+
+def ulps(a, b, shift, unit):
+    """Return how many steps of a format lie from a to b; of binary32, whatever the format.
+
+    `unit` brings the format's smallest normal number to that of binary64, and so its subnormal
+    numbers to others; `shift` drops the bits that the format lacks. What is left of the bits of |x|
+    counts the numbers from 0 to it.
+    """
+
+
+@overload(ulps)
+def _(a, b, shift, unit):
+    if a == types.float32:
+        return lambda a, b, shift, unit: steps(
+            np.uint32(bits(abs(a))), np.uint32(bits(abs(b))), (bits(a) ^ bits(b)) >= 0
+        )
+    return lambda a, b, shift, unit: steps(
+        np.uint64(bits(abs(a) * unit)) >> np.uint64(shift),
+        np.uint64(bits(abs(b) * unit)) >> np.uint64(shift),
+        (bits(a) ^ bits(b)) >= 0,
+    )
+
+
+@register_jitable
+def steps(low, high, same_side):
+    """Return the distance of two numbers that are so many steps from 0."""
+    return np.uint64(max(low, high) - min(low, high) if same_side else low + high)
+
+
+def _measure_double(a, b, rtol, atol, shift, unit):
+    d = abs(a - b)
+    size = abs(b)
+    bound = atol + rtol * size
+    usual = (d < np.inf) & (bound < np.inf) & ((d > 2.0 * LOW) | (d == 0.0))
+    return d, size, bound, ulps(a, b, shift, unit), usual
+
+
+def _measure_single(a, b, rtol, atol, shift, unit):
+    """binary32, of which no distance is small for binary64, nor larger than a bound beyond it."""
+    d = abs(double(a) - double(b))
+    size = abs(double(b))
+    return d, size, atol + rtol * size, ulps(a, b, shift, unit), d < np.inf
+
+
+def _measure_complex(a, b, rtol, atol, shift, unit):
+    a_re = double(a.real)
+    a_im = double(a.imag)
+    b_re = double(b.real)
+    b_im = double(b.imag)
+    re = a_re - b_re
+    im = a_im - b_im
+    d = math.sqrt(re * re + im * im)
+    size = math.sqrt(b_re * b_re + b_im * b_im)
+    bound = atol + rtol * size
+    equal = (re == 0.0) & (im == 0.0)
+    zero = (b_re == 0.0) & (b_im == 0.0)
+    ordinary = equal | ((TINY < d) & (d < HUGE) & (LOW < bound) & (bound < np.inf))
+    usual = ordinary & (((TINY < size) & (size < HUGE)) | zero)
+    apart = max(ulps(a_re, b_re, shift, unit), ulps(a_im, b_im, shift, unit))
+    return d, size, bound, apart, usual
+
+
+def polar(a, b):
+    """Return |a - b| and |b| of a finite pair, each with an exponent of two."""
+
+
+@overload(polar)
+def _(a, b):
+    if isinstance(a, types.Integer):
+
+        def integers(a, b):
+            apart, overflow = distance(a, b)
+            return double(apart) + (2.0**64 if overflow else 0.0), 0, abs(double(b)), 0
+
+        return integers
+    if isinstance(a, types.Complex):
+
+        def complex_numbers(a, b):
+            a = np.complex128(a)
+            b = np.complex128(b)
+            half = 0.5 * a - 0.5 * b
+            d, d_exponent = modulus(a.real - b.real, a.imag - b.imag)
+            if not d < np.inf:
+                d, d_exponent = modulus(half.real, half.imag)
+                d_exponent += 1
+            size, size_exponent = modulus(b.real, b.imag)
+            return d, d_exponent, size, size_exponent
+
+        return complex_numbers
+
+    def real_numbers(a, b):
+        d = abs(double(a) - double(b))
+        if d < np.inf:
+            return d, 0, abs(double(b)), 0
+        return abs(0.5 * double(a) - 0.5 * double(b)), 1, abs(double(b)), 0
+
+    return real_numbers
+
+
+@register_jitable
+def ulp_excess(ulp, max_ulp):
+    """Return ulp/max_ulp, on its side of 1 where rounding would hide that."""
+    if ulp <= np.uint64(max_ulp):
+        return double(ulp) / double(max_ulp) if max_ulp > 0 else 0.0
+    return max(double(ulp) / double(max_ulp), 1.0 + 2.0**-52)
+
+
+@register_jitable
+def weigh(a, b, rtol, atol, max_ulp, shift, unit):
+    """Return excess, absolute and relative difference and ULP of any pair; 0 if not finite."""
+    none = np.uint64(0)
+    if not (finite(a) and finite(b)):
+        return 0.0, 0.0, 0.0, none
+    d, size, bound, apart, usual = measure(a, b, rtol, atol, shift, unit)
+    if d == 0.0 and apart == none:
+        return 0.0, 0.0, 0.0, none
+    if usual:
+        absolute = d
+        relative = d / size
+        excess = d / bound
+    else:
+        d, d_exponent, size, size_exponent = polar(a, b)
+        absolute = math.ldexp(d, d_exponent)
+        relative = math.ldexp(d / size, d_exponent - size_exponent)
+        share = math.ldexp(size / d, size_exponent - d_exponent) if rtol > 0.0 else 0.0
+        excess = 1.0 / (math.ldexp(atol / d, -d_exponent) + rtol * share)
+        # Rounded otherwise than the rule, this has to fall on its side of 1.
+        within = close(a, b, rtol, atol, False)
+        excess = min(excess, 1.0) if within else max(excess, 1.0 + 2.0**-52)
+    if max_ulp >= 0:
+        excess = ulp_excess(apart, max_ulp)
+    return excess, absolute, relative, apart
+
+
+@register_jitable
+def acceptable(a, b, rtol, atol, max_ulp, equal_nan, shift, unit):
+    """Give the verdict on any pair."""
+    if max_ulp < 0 or not (finite(a) and finite(b)):
+        return close(a, b, rtol, atol, equal_nan)
+    return measure(a, b, rtol, atol, shift, unit)[3] <= np.uint64(max_ulp)
+
+
+def is_nan(x):
+    """Tell whether a number, or a part of a complex one, is NaN."""
+
+
+@overload(is_nan)
+def _(x):
+    if isinstance(x, types.Complex):
+        return lambda x: (x.real != x.real) | (x.imag != x.imag)
+    return lambda x: double(x) != double(x)
+
+
+def opposite(a, b):
+    """Tell whether two real numbers lie on the two sides of 0."""
+
+
+@overload(opposite)
+def _(a, b):
+    if isinstance(a, types.Complex):
+        return lambda a, b: False
+    return lambda a, b: (
+        ((double(a) < 0.0) & (double(b) > 0.0)) | ((double(a) > 0.0) & (double(b) < 0.0))
+    )
+
+
+@register_jitable
+def sufficient(a, b, other, failing, relative):
+    """Return the smallest tolerance that accepts a finite pair, above one that does not."""
+    low = bits(failing)
+    high = np.int64(_INF_BITS)
+    while high - low > 1:
+        middle = low + (high - low) // 2
+        tolerance = from_bits(middle)
+        if close(a, b, tolerance if relative else other, other if relative else tolerance, False):
+            high = middle
+        else:
+            low = middle
+    return from_bits(high)

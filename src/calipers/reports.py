@@ -1,0 +1,385 @@
+"""What a comparison found: of two elements, of two arrays, of two containers; and the error."""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ._arrangement import region
+from ._protocols import NDArray
+from ._report import comparison_text, jsonable, nested_text
+from ._tally import MEASURES, Rule, Tally, merge
+
+__all__ = ["ClosenessError", "Comparison", "Difference", "NestedComparison"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """
+    One pair of elements, and how far apart they are.
+
+    Attributes
+    ----------
+    index : tuple of int
+        Where in the array.
+    actual, expected : number
+        The two values, as Python numbers where there is such a number.
+    absolute : float or int
+        ``|actual - expected|``: exact for integers, NaN if either is not finite.
+    relative : float
+        ``absolute/|expected|``.
+    ulp : int or None
+        Steps of the format from one to the other; for complex numbers of the part with more. None
+        where that is not defined.
+    excess : float
+        ``absolute/(atol + rtol*|expected|)``, or ``ulp/max_ulp``: beyond 1 is a mismatch.
+    """
+
+    index: tuple[int, ...]
+    actual: Any
+    expected: Any
+    absolute: float | int
+    relative: float
+    ulp: int | None
+    excess: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """
+    What one pass over two arrays found; true if they agree, and ``str()`` tells how they differ.
+
+    Attributes
+    ----------
+    path : str
+        Where in nested containers the arrays stand; empty for arrays themselves.
+    actual_shape, expected_shape : tuple of int
+    actual_dtype, expected_dtype : str
+    rule : Rule
+        The tolerances and the allowances of the verdict.
+    problems : tuple of str
+        Differences of structure, shape or dtype. One is enough to fail.
+    arrangement : str or None
+        The rearrangement of expected that actual is, if one was recognised.
+    tally : Tally or None
+        All that the pass has counted; None where shapes or structures do not match.
+    differences : dict
+        A `Difference` for each position in C order that the report names.
+
+    Notes
+    -----
+    Extremes, norms and the histogram are over all finite pairs, mismatching or not.
+    """
+
+    path: str
+    actual_shape: tuple[int, ...]
+    expected_shape: tuple[int, ...]
+    actual_dtype: str
+    expected_dtype: str
+    rule: Rule
+    problems: tuple[str, ...] = ()
+    arrangement: str | None = field(default=None, compare=False)
+    tally: Tally | None = None
+    differences: dict[int, Difference] = field(default_factory=dict, repr=False)
+    arrays: tuple[NDArray, NDArray] | None = field(default=None, repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """Give the verdict."""
+        if self.problems:
+            return False
+        allowed = max(self.rule.max_mismatches, self.rule.max_mismatch_ratio * self.size)
+        return self.mismatches <= allowed
+
+    def __str__(self) -> str:
+        """Write the report."""
+        return comparison_text(self)
+
+    def _count(self, name: str) -> int:
+        return 0 if self.tally is None else int(self.tally[name])
+
+    @property
+    def size(self) -> int:
+        """The number of pairs."""
+        return self._count("size")
+
+    @property
+    def finite(self) -> int:
+        """The number of pairs of which both are finite."""
+        return self._count("finite")
+
+    @property
+    def mismatches(self) -> int:
+        """The number of pairs that are not close."""
+        return self._count("mismatches")
+
+    @property
+    def mismatch_ratio(self) -> float:
+        """The share of the pairs that are not close."""
+        return self.mismatches / self.size if self.size else 0.0
+
+    @property
+    def finite_mismatches(self) -> int:
+        """The number of finite pairs that are too far apart."""
+        nan_both = 0 if self.rule.equal_nan else self.nan_both
+        others = self.nan_actual + self.nan_expected + nan_both + self.infinite_mismatches
+        return self.mismatches - others
+
+    @property
+    def sign_mismatches(self) -> int:
+        """The number of finite mismatches of real numbers on the two sides of 0."""
+        return self._count("signs")
+
+    @property
+    def infinite_mismatches(self) -> int:
+        """The number of unequal pairs with an infinity and no NaN."""
+        return self._count("infinite")
+
+    @property
+    def nan_actual(self) -> int:
+        """The number of pairs with NaN only in actual."""
+        return self._count("nan_actual")
+
+    @property
+    def nan_expected(self) -> int:
+        """The number of pairs with NaN only in expected."""
+        return self._count("nan_expected")
+
+    @property
+    def nan_both(self) -> int:
+        """The number of pairs of NaN; they mismatch unless `equal_nan`."""
+        return self._count("nan_both")
+
+    @property
+    def first_mismatches(self) -> tuple[Difference, ...]:
+        """The first mismatches in C order, at most five."""
+        if self.tally is None:
+            return ()
+        return tuple(self.differences[i] for i in self.tally["first"].tolist() if i >= 0)
+
+    def worst(self, measure: str = "excess") -> Difference | None:
+        """
+        Return the finite pair that is farthest apart; None if all are equal.
+
+        Parameters
+        ----------
+        measure : {"excess", "absolute", "relative", "ulp"}
+            How to measure. Of equals, the first in C order.
+
+        Raises
+        ------
+        ValueError
+            If `measure` is none of these.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> calipers.compare([1.0, 20.0], [1.5, 22.0]).worst("absolute").index
+        (1,)
+        """
+        if measure not in MEASURES:
+            msg = f"measure must be one of {', '.join(MEASURES)}, got {measure!r}"
+            raise ValueError(msg)
+        if self.tally is None:
+            return None
+        return self.differences.get(int(self.tally[f"{measure}_at"]))
+
+    @property
+    def rms(self) -> float:
+        """The root of the mean square of the difference, over finite pairs."""
+        return self.tally.rms if self.tally else math.nan
+
+    @property
+    def relative_norm(self) -> float:
+        """The 2-norm of the difference over that of expected, over finite pairs."""
+        return self.tally.relative_norm if self.tally else math.nan
+
+    @property
+    def passing_rtol(self) -> float | None:
+        """The smallest rtol that would pass at this atol; None if none would."""
+        return self._passing("passing_rtol")
+
+    @property
+    def passing_atol(self) -> float | None:
+        """The smallest atol that would pass at this rtol; None if none would."""
+        return self._passing("passing_atol")
+
+    def _passing(self, name: str) -> float | None:
+        if self.tally is None or self.mismatches > self.finite_mismatches:
+            return None
+        value = float(self.tally[name])
+        return value if math.isfinite(value) else None
+
+    @property
+    def ulp_histogram(self) -> tuple[tuple[int, int, int], ...]:
+        """Lowest and highest ULP of each range that has finite pairs, and their number."""
+        if self.tally is None:
+            return ()
+        counts = self.tally["histogram"].tolist()
+        return tuple((2**k // 2, max(2**k - 1, 0), n) for k, n in enumerate(counts) if n)
+
+    def merge(self, other: "Comparison") -> "Comparison":
+        """
+        Return the comparison of two parts as one whole.
+
+        It equals that of the whole arrays; norms may differ by rounding. What needs the elements
+        themselves, a rearrangement or a plot of them, is not to be had of it.
+
+        Parameters
+        ----------
+        other : Comparison
+            The part that follows along axis 0.
+
+        Raises
+        ------
+        ValueError
+            If the two are not parts of one whole: their dtypes, rules or other axes differ.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> left, right = calipers.compare([1.0], [1.0]), calipers.compare([2.0], [3.0])
+        >>> left.merge(right).first_mismatches[0].index
+        (1,)
+        """
+        own, more = (self.tally, self.actual_shape), (other.tally, other.actual_shape)
+        kinds = [(x.rule, x.actual_dtype, x.expected_dtype, x.problems) for x in (self, other)]
+        if own[0] is None or more[0] is None or kinds[0] != kinds[1]:
+            msg = "other cannot be merged: compare both parts by one rule, and of one dtype"
+            raise ValueError(msg)
+        if not own[1] or not more[1] or own[1][1:] != more[1][1:]:
+            msg = f"other must follow along axis 0, got shapes {own[1]} and {more[1]}"
+            raise ValueError(msg)
+        rows = own[1][0]
+        shape = (rows + more[1][0], *own[1][1:])
+        tally = merge(own[0].placed(shape, 0), more[0].placed(shape, rows))
+        offset = self.size
+        moved = {
+            offset + i: replace(x, index=(rows + x.index[0], *x.index[1:]))
+            for i, x in other.differences.items()
+        }
+        found = {**self.differences, **moved}
+        return replace(
+            self,
+            actual_shape=shape,
+            expected_shape=shape,
+            tally=tally,
+            differences={i: found[i] for i in tally.places()},
+            arrangement=None,
+            arrays=None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return all findings as built-in types, which JSON can write.
+
+        NaN and infinities become strings, as do complex numbers.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> calipers.compare([1.0], [1.0]).to_dict()["mismatches"]
+        0
+        """
+        names = (
+            *("path", "actual_shape", "expected_shape", "actual_dtype", "expected_dtype"),
+            *("problems", "size", "finite", "mismatches", "mismatch_ratio", "finite_mismatches"),
+            *("sign_mismatches", "infinite_mismatches", "nan_actual", "nan_expected", "nan_both"),
+            *("first_mismatches", "rms", "relative_norm", "passing_rtol", "passing_atol"),
+            *("ulp_histogram", "arrangement", "rule"),
+        )
+        found = {"passed": bool(self)} | {name: getattr(self, name) for name in names}
+        found["worst"] = {measure: self.worst(measure) for measure in MEASURES}
+        found["where"] = region(self.tally) if self.tally and self.mismatches else None
+        return {name: jsonable(value) for name, value in found.items()}
+
+    def plot(self) -> Any:
+        """
+        Draw the excess of each element, a map for two axes, and the distances in ULP.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If nothing was compared, because shapes or structures do not match.
+        """
+        from ._plots import comparison_figure
+
+        return comparison_figure(self)
+
+
+@dataclass(frozen=True)
+class NestedComparison:
+    """
+    A comparison for each pair of arrays in nested containers; true if all agree.
+
+    Attributes
+    ----------
+    leaves : tuple of Comparison
+        In the order of actual, each with its path. What stands on one side only, or differs in
+        kind or length, has its place among them as a comparison with a problem.
+    """
+
+    leaves: tuple[Comparison, ...]
+
+    def __bool__(self) -> bool:
+        """Give the verdict."""
+        return all(self.leaves)
+
+    def __str__(self) -> str:
+        """Write the report."""
+        return nested_text(self)
+
+    @property
+    def failing(self) -> tuple[Comparison, ...]:
+        """The leaves that do not agree."""
+        return tuple(leaf for leaf in self.leaves if not leaf)
+
+    @property
+    def worst(self) -> Comparison | None:
+        """The failing leaf with the largest excess, of those that could be compared."""
+        compared = [leaf for leaf in self.failing if leaf.tally is not None]
+        return max(compared, key=_severity, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Return all findings as built-in types, which JSON can write.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> calipers.compare({"x": [1.0]}, {"x": [1.0]}).to_dict()["passed"]
+        True
+        """
+        return {"passed": bool(self), "leaves": [leaf.to_dict() for leaf in self.leaves]}
+
+    def plot(self) -> Any:
+        """Draw the worst leaf, as `Comparison.plot` does; of passing leaves the first."""
+        leaf = self.worst or next((x for x in self.leaves if x.tally is not None), None)
+        if leaf is None:
+            msg = "nothing was compared: there is no pair of arrays to plot"
+            raise ValueError(msg)
+        return leaf.plot()
+
+
+def _severity(leaf: Comparison) -> tuple[float, float]:
+    worst = leaf.worst()
+    return (worst.excess if worst else 0.0), leaf.mismatch_ratio
+
+
+class ClosenessError(AssertionError):
+    """
+    Two arrays, or nested containers of them, do not agree; the text is the report.
+
+    Attributes
+    ----------
+    report : Comparison or NestedComparison
+        What was found.
+    """
+
+    def __init__(self, message: str = "", report: Any = None) -> None:
+        super().__init__(message)
+        self.report = report
