@@ -290,6 +290,11 @@ def test_norms_of_many_elements_hardly_round():
     assert abs(report.rms - d) <= 2 * np.spacing(d)
     report = calipers.compare(np.full(3_000_001, 3 * d), np.full(3_000_001, d))
     assert abs(report.relative_norm - (3 * d - d) / d) <= 2 * np.spacing(2.0)
+    part = calipers.compare([d], [0.0])
+    whole = part
+    for _ in range(999):
+        whole = whole.merge(part)
+    assert abs(whole.rms - d) <= np.spacing(d)
 
 
 def test_nan_does_not_hide_the_finite_differences():
@@ -695,6 +700,12 @@ def test_every_failing_leaf_has_its_path():
     json.dumps(report.to_dict(), allow_nan=False)
     with pytest.raises(calipers.ClosenessError, match="6 of 10 leaves differ"):
         calipers.assert_close(a, b)
+
+
+def test_the_worst_leaf_is_the_one_with_the_largest_excess():
+    a, b = {"many": np.ones(9), "far": np.ones(9)}, {"many": np.ones(9) + 1e-3, "far": np.ones(9)}
+    b["far"][4] = 1e6
+    assert calipers.compare(a, b).worst.path == "['far']"
 
 
 def test_containers_of_equal_content():
