@@ -1,12 +1,12 @@
 from ._threads import get_num_threads as get_num_threads
 from ._threads import num_threads as num_threads
 from ._threads import set_num_threads as set_num_threads
+from ._warmup import warmup as warmup
 from .closeness import allclose as allclose
 from .closeness import allfinite as allfinite
 from .closeness import array_equal as array_equal
 from .closeness import first_nonfinite as first_nonfinite
 from .closeness import isclose as isclose
-from .closeness import warmup as warmup
 from .comparison import assert_close as assert_close
 from .comparison import compare as compare
 from .reports import ClosenessError as ClosenessError

@@ -15,11 +15,11 @@ from ._arrays import (
     require_host,
 )
 from ._dispatch import scan
-from ._kernels.closeness import FIRST_APART, FIRST_NONFINITE, MASK
+from ._kernels.closeness import FIRST_NONFINITE
 from ._protocols import NDArray
 from ._question import Question, plain_verdict
 
-__all__ = ["allclose", "allfinite", "array_equal", "first_nonfinite", "isclose", "warmup"]
+__all__ = ["allclose", "allfinite", "array_equal", "first_nonfinite", "isclose"]
 
 
 def allclose(
@@ -281,24 +281,6 @@ def first_nonfinite(a: Any) -> tuple[int, ...] | None:
     if position < 0:
         return None
     return tuple(int(i) for i in np.unravel_index(position, x.shape))
-
-
-def warmup() -> None:
-    """
-    Compile the common kernels, or load them from the disk cache, ahead of their first use.
-
-    That is allclose, isclose and allfinite for binary32 and binary64, and allclose for 64-bit
-    integers. With a disk cache this is needed once per installation, in an image for instance.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> calipers.warmup()
-    """
-    for name in ("float64", "float32"):
-        for kernels in (FIRST_APART, MASK, FIRST_NONFINITE):
-            kernels[np.dtype(name)]
-    FIRST_APART[np.dtype("int64")]
 
 
 def _comparable(pair: Pair) -> Pair:
