@@ -269,10 +269,15 @@ def test_excess_is_on_its_side_of_1_where_rounding_would_hide_that():
     assert report.worst().excess == pytest.approx(1 / 3)
 
 
-def test_the_last_of_many_almost_equal_extremes_is_found():
+@pytest.mark.parametrize("blocks", [70, 71, 72, 73])
+def test_the_last_of_many_almost_equal_extremes_is_found(blocks):
     """Blocks that might hold a new extreme are told by a product that rounds; none may be lost."""
-    i = np.arange(20_000)
+    i = np.arange(256 * blocks)
     a, b = 1.5 + (i // 256) * 2.0**-52, np.ones(i.size)
+    with_zero = a.copy(), b.copy()  # whose relative difference none exceeds
+    with_zero[0][0], with_zero[1][0] = 1e-12, 0.0
+    worst = calipers.compare(*with_zero).worst("excess")
+    assert worst.excess == (a.max() - 1) / (1e-7 + 1e-7)
     for report in (
         calipers.compare(a, b),
         calipers.compare(a[::-1], b).merge(calipers.compare(a, b)),
@@ -295,6 +300,17 @@ def test_norms_of_many_elements_hardly_round():
     for _ in range(999):
         whole = whole.merge(part)
     assert abs(whole.rms - d) <= np.spacing(d)
+
+
+def test_excess_is_on_the_side_of_1_of_the_verdict():
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        b = 2**60 + int(random.integers(0, 2**60))
+        rtol = random.uniform(0.1, 0.9)
+        d = int(rtol * float(b)) + int(random.integers(-300, 301))
+        report = calipers.compare([b - d], [b], rtol=rtol, atol=0.0)
+        assert (report.worst().excess <= 1) is bool(report)
+        assert bool(report) is oracles.close(b - d, b, rtol, 0.0)
 
 
 def test_nan_does_not_hide_the_finite_differences():

@@ -196,3 +196,16 @@ def test_warmup_builds_the_common_kernels(tmp_path):
     assert before
     assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
     assert cached(tmp_path) == before
+
+
+def test_a_plain_processor_is_enough(tmp_path):
+    """LLVM aborts the process where a conversion needs an instruction that a target lacks."""
+    code = """
+import ml_dtypes, numpy as np, calipers
+for name in ("f2", "f4", "f8", "c8", "i8", "u2", "?", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
+    x = np.arange(100).astype(name)
+    assert calipers.allclose(x, x) and calipers.isclose(x, x).all() and calipers.allfinite(x)
+assert calipers.compare(np.ones(3, "f4"), np.ones(3, "f4"))
+"""
+    pytest.importorskip("ml_dtypes")
+    run_python(code, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=tmp_path)

@@ -104,6 +104,10 @@ TINY = 5e-324
         (TINY, 0.0, 0.0, 0.0),
         (TINY, -TINY, 0.0, 0.0),
         (TINY, TINY * 3, 0.5, TINY),
+        # a bound whose terms cancel to 0, so far above the difference that it vanishes beside them
+        *((1e308 + 0j, complex(1e308, TINY), *t) for t in ((1.0, -1e308), (-1.0, 1e308))),
+        (np.nextafter(2.0**-860, 0), 2.0**-860, LIMIT, -LIMIT * 2.0**-860),
+        (np.nextafter(2.0**-860, 0), 2.0**-860, -LIMIT, LIMIT * 2.0**-860),
     ],
 )
 def test_the_ends_of_the_range(a, b, rtol, atol):
@@ -137,11 +141,15 @@ def test_distances_of_65_bits_at_a_rounded_bound(seed):
                 assert calipers.allclose(x, y, 0.0, atol) is expected, (low, high, atol)
 
 
-def test_the_farthest_integers():
-    a, b = np.array([-(2**63)]), np.array([2**64 - 1], np.uint64)
-    for atol in (2.0**64, 1.5 * 2.0**64, np.nextafter(1.5 * 2.0**64, 0), 2.0**65, 1e300):
-        expected = oracles.close(-(2**63), 2**64 - 1, 0.0, float(atol))
-        assert calipers.allclose(a, b, 0.0, atol) is expected
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_the_farthest_integers(dtype):
+    """Their distances round up, to 2**64 and to half as much again, which no uint64 holds."""
+    a, b = np.array([np.iinfo(dtype).min], dtype), np.array([2**64 - 1], np.uint64)
+    for limit in (2.0**64, 1.5 * 2.0**64):
+        for atol in (np.nextafter(limit, 0), limit, np.nextafter(limit, np.inf), 2 * limit, 1e300):
+            expected = oracles.close(int(a[0]), 2**64 - 1, 0.0, float(atol))
+            assert calipers.allclose(a, b, 0.0, atol) is expected
+            assert calipers.isclose(a, b, 0.0, atol).tolist() == [expected]
 
 
 @pytest.mark.parametrize("order", ["C", "F", "strided"])

@@ -43,13 +43,13 @@ def within(d, d_exponent, size, size_exponent, rtol, atol):
     elif atol == 0.0:
         atol_exponent = product_exponent
     # The larger term has its fraction in [1/4, 1). What underflows in the smaller is far less than
-    # half a unit of the sum, and a d that underflows is less than every positive sum; beside two
-    # tolerances of 0, whose exponents are 0, no d does. One that overflows exceeds every sum.
+    # half a unit of the sum, a d that underflows is less than every positive sum, and one that
+    # overflows exceeds every sum.
     exponent = max(product_exponent, atol_exponent)
     bound = math.ldexp(atol_fraction, atol_exponent - exponent) + math.ldexp(
         product, product_exponent - exponent
     )
-    return math.ldexp(d, d_exponent - exponent) <= bound
+    return bound > 0.0 and math.ldexp(d, d_exponent - exponent) <= bound
 
 
 def real_close(a, b, rtol, atol, equal_nan):
@@ -111,7 +111,9 @@ def complex_close(a, b, rtol, atol, equal_nan):
     d_exponent += exponent
     if d_exponent == 0 and size_exponent == 0:
         # d is far above all that underflow loses, and below any bound that overflows.
-        return d <= atol + rtol * size
+        bound = atol + rtol * size
+        if bound == bound:
+            return d <= bound
     return within(d, d_exponent, size, size_exponent, rtol, atol)
 
 
@@ -303,7 +305,7 @@ def _decide_real(x, y, rtol, atol, equal_nan, out):
         near = (d <= bound) & (bound < np.inf)
         out[i] = (a == b) | near | (equal_nan & (a != a) & (b != b))
         # Only these can be decided otherwise by an unlimited exponent range.
-        high = (bound == np.inf) & (abs(a) < np.inf) & (abs(b) < np.inf)
+        high = (not (bound < np.inf)) & (abs(a) < np.inf) & (abs(b) < np.inf)
         low = (bound <= LOW) & (d <= 2.0 * LOW) & (a != b)
         doubt |= high | low
     return not doubt

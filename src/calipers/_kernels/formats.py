@@ -44,10 +44,25 @@ def vector(element: Any, readonly: bool = True) -> Any:
     return types.Array(element, 1, "C", readonly=readonly)
 
 
+def _widened_half(builder: Any, value: Any) -> Any:
+    """Widen by integers: the processor's own instruction is missing on some, and LLVM then aborts.
+
+    The exponent is 112 less than that of binary32; a product with 2**112 makes subnormal numbers
+    right, too.
+    """
+    i32, f32 = ir.IntType(32), ir.FloatType()
+    wide = builder.zext(value, i32)
+    magnitude = builder.shl(builder.and_(wide, i32(0x7FFF)), i32(13))
+    finite = builder.bitcast(builder.fmul(builder.bitcast(magnitude, f32), f32(2.0**112)), i32)
+    special = builder.icmp_unsigned(">=", magnitude, i32(0x7C00 << 13))
+    bits = builder.select(special, builder.or_(magnitude, i32(0x7F800000)), finite)
+    sign = builder.shl(builder.and_(wide, i32(0x8000)), i32(16))
+    return builder.bitcast(builder.or_(bits, sign), f32)
+
+
 def _cast(context: Any, builder: Any, value: Any, source: Any, target: Any) -> Any:
     if isinstance(source, Half):
-        value, source = builder.bitcast(value, ir.HalfType()), types.float32
-        value = builder.fpext(value, ir.FloatType())
+        value, source = _widened_half(builder, value), types.float32
     elif isinstance(source, BFloat16):
         bits = builder.shl(builder.zext(value, ir.IntType(32)), ir.IntType(32)(16))
         value, source = builder.bitcast(bits, ir.FloatType()), types.float32
