@@ -278,6 +278,10 @@ def test_the_last_of_many_almost_equal_extremes_is_found(blocks):
     with_zero[0][0], with_zero[1][0] = 1e-12, 0.0
     worst = calipers.compare(*with_zero).worst("excess")
     assert worst.excess == (a.max() - 1) / (1e-7 + 1e-7)
+    with_large = a.copy(), b.copy()  # whose excess none exceeds
+    with_large[0][0], with_large[1][0] = 1.1e10, 1e10
+    worst = calipers.compare(*with_large, rtol=0, atol=1e-7).worst("relative")
+    assert worst.relative == a.max() - 1
     for report in (
         calipers.compare(a, b),
         calipers.compare(a[::-1], b).merge(calipers.compare(a, b)),
