@@ -1,0 +1,1 @@
+"""Numerical derivatives: from a question about f to calls of f, and back."""

@@ -1,0 +1,168 @@
+"""Products with a Jacobian that is never formed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels.ladder import STATE
+from .._protocols import NDArray
+from .columns import Columns, Outs
+from .ladders import Ladders, climb, measured
+from .plan import Options, require_steps, steps_of
+from .problem import WIRTINGER, Problem, reals
+from .run import run
+from .steps import Steps
+
+_BLOCK_BYTES = 1 << 20
+
+
+def along(problem: Problem, v: NDArray, options: Options) -> tuple[NDArray, NDArray]:
+    """Return the derivative of f's real values along v, and its errors."""
+    steps = steps_of(problem, options)
+    # The real numbers of v, in the places of those of x; a complex step goes along the imaginary.
+    direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
+    shape = problem.base.shape
+    if not direction.any():
+        return np.zeros(shape), np.zeros(shape)
+    if options.adaptive:
+        return _ladder(problem, direction, steps)
+    t = _length(problem, direction, steps)
+    if problem.imaginary:
+        far = problem.at(reals(problem.x) + t * np.roll(direction, 1))
+        return far / t, np.full(shape, np.inf)
+    x = reals(problem.x).astype(float)
+    value = np.zeros(shape)
+    stencil, reach = steps.central, np.abs(steps.central).max(initial=0, where=[True, True, False])
+    up, down = _room(x, direction, steps)
+    if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < reach * t:
+        stencil = steps.sided
+        side = 1.0 if up >= down else -1.0
+        t = side * min(t, max(up, down) / stencil[-1, 0])
+    if t == 0:
+        return np.full(shape, np.nan), np.full(shape, np.inf)
+
+    def at(far: float) -> NDArray:
+        return problem.base if far == 0 else problem.at((x + far * direction).astype(x_dtype))
+
+    x_dtype = reals(problem.x).dtype
+    for first, last, weight in stencil:
+        difference = at(first * t).astype(float) - at(last * t)
+        value += weight * difference / ((first - last) * t)
+    return value, np.full(shape, np.inf)
+
+
+def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
+    """Return t such that no coordinate goes farther along t*v than its own step."""
+    lengths = steps.factor * steps.lengths
+    if not lengths.size:
+        lengths = steps.factor * np.maximum(1.0, np.abs(reals(problem.x).astype(float)))
+    lengths = np.broadcast_to(lengths, (problem.coordinates,))
+    moved = np.abs(direction).reshape(problem.coordinates, -1).max(axis=1)
+    with np.errstate(divide="ignore"):
+        return float(2.0 ** np.floor(np.log2(np.min((lengths / moved)[moved > 0]))))
+
+
+def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
+    """Return how far the bounds let x go along the direction, and against it."""
+    if not steps.lows.size:
+        return np.inf, np.inf
+    with np.errstate(divide="ignore", invalid="ignore"):
+        to_high = np.where(direction != 0, (steps.highs - x) / direction, np.nan)
+        to_low = np.where(direction != 0, (steps.lows - x) / direction, np.nan)
+    up = np.nanmin(np.maximum(to_high, to_low))
+    down = np.nanmin(np.maximum(-to_high, -to_low))
+    return float(up), float(down)
+
+
+def _ladder(problem: Problem, direction: NDArray, steps: Steps) -> tuple[NDArray, NDArray]:
+    coords = reals(problem.x)
+    x = coords.astype(float)
+    by_coordinate = measured(problem, steps)
+    lengths = by_coordinate["length"].repeat(problem.stride)[: direction.size]
+    units = np.maximum(1.0, np.abs(x))
+    moved = direction != 0
+    with np.errstate(divide="ignore"):
+        length = np.min((lengths / np.abs(direction))[moved])
+        unit = np.min((units / np.abs(direction))[moved])
+    up, down = (room / length for room in _room(x, direction, steps))
+    states = np.zeros(1, STATE)
+    states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
+    states["limit"], states["power"] = min(up, down), 1
+    if min(up, down) < 2.0**-10:
+        states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
+    values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
+
+    def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+        point = (x + float(t[0]) * length * direction).astype(coords.dtype)
+        return problem.at(point)[None], t
+
+    climb(problem.base, displaced, (values, errors, states))
+    # The displacement of each coordinate is rounded to its format.
+    return values[0], errors[0] + steps.eps * np.abs(values[0])
+
+
+@dataclass(frozen=True)
+class Contracted:
+    """Products of a vector with the columns of the Jacobian, and their errors."""
+
+    work: Columns | Ladders
+    weights: NDArray  # for the real values of f
+
+    @property
+    def problem(self) -> Problem:
+        return self.work.problem
+
+    def results(self, count: int) -> Outs:
+        return (np.empty((count, *self.weights.shape[1:])), np.empty(count))
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        products, errors = outs
+        step = max(1, _BLOCK_BYTES // max(1, self.problem.base.nbytes))
+        for first in range(0, len(products), step):
+            part = slice(first, min(first + step, len(products)))
+            found = self.work.results(part.stop - part.start)
+            self.work(start + first, found)
+            products[part] = found[0].astype(float, copy=False) @ self.weights
+            errors[part] = np.inf
+            if isinstance(self.work, Ladders):
+                errors[part] = found[1] @ np.abs(self.weights).max(axis=-1, initial=0)
+            else:
+                require_steps(self.problem, found[1])
+
+
+def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, NDArray]:
+    """Return w times the Jacobian, as f's dtype, and its errors."""
+    if problem.mode == WIRTINGER:
+        msg = "vjp of a complex function needs holomorphic=True: it has no one Jacobian otherwise"
+        raise ValueError(msg)
+    steps = steps_of(problem, options)
+    w = np.asarray(w).reshape(-1)
+    values = w[:, None]
+    if problem.dtype.kind == "c" and not problem.imaginary:
+        # (a + ib)(u + iv): the real values are u and v, the products' real and imaginary parts
+        values = np.stack([w, 1j * w], axis=1).reshape(-1, 1)
+    weights = np.concatenate([values.real, values.imag], axis=1).astype(float)
+    work = Ladders(problem, steps) if options.adaptive else Columns(problem, steps)
+    products, errors = run(
+        Contracted(work, weights), problem.coordinates, options.workers, options.progress
+    )
+    is_complex = w.dtype.kind == "c" or (problem.dtype.kind == "c" and not problem.imaginary)
+    result = products[:, 0] + 1j * products[:, 1] if is_complex else products[:, 0]
+    kind = (
+        problem.base.dtype if not is_complex else np.result_type(problem.base.dtype, np.complex64)
+    )
+    return result.astype(kind).reshape(problem.x.shape), errors.reshape(problem.x.shape)
+
+
+def blocks(problem: Problem, options: Options, size: int) -> Iterator[tuple[slice, NDArray]]:
+    """Give the rows of the transposed Jacobian in blocks of coordinates."""
+    steps = steps_of(problem, options)
+    work = Ladders(problem, steps) if options.adaptive else Columns(problem, steps)
+    for start in range(0, problem.coordinates, size):
+        stop = min(start + size, problem.coordinates)
+        outs = run(work, stop - start, options.workers, start=start)
+        if not options.adaptive:
+            require_steps(problem, outs[1])
+        yield slice(start, stop), outs[0].astype(problem.base.dtype, copy=False)

@@ -1,0 +1,79 @@
+"""Calls of f from Python, each with one coordinate displaced."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .._protocols import NDArray
+from .problem import Problem, reals
+
+_BATCH_BYTES = 1 << 20  # arguments and results of one call: near the caches
+_LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
+
+
+def blame(error: Exception, problem: Problem, coordinate: int) -> None:
+    """Note on an error of f which coordinate was displaced."""
+    number = int(coordinate) * problem.stride
+    element = number // 2 if problem.x.dtype.kind == "c" else number
+    index = ", ".join(str(int(i)) for i in np.unravel_index(element, problem.x.shape))
+    error.add_note(f"raised by f with x[{index}] displaced for its derivative")
+
+
+class Evaluator:
+    """Values of f at points that differ from x in one real number each."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self._origin = reals(problem.x)
+        bytes_per_call = problem.x.nbytes + problem.base.nbytes
+        rows = max(1, _BATCH_BYTES // max(1, bytes_per_call))
+        self.block = max(1, min(rows, problem.coordinates))
+        if problem.batched:
+            self._buffer = np.repeat(problem.x[None], self.block, axis=0)
+        else:
+            self.block = min(self.block, _LARGEST_BLOCK)
+
+    def blocks(self, count: int) -> Iterator[slice]:
+        """Split a range of coordinates for calls that share a batch."""
+        for start in range(0, count, self.block):
+            yield slice(start, min(start + self.block, count))
+
+    def __call__(self, numbers: NDArray, points: NDArray) -> NDArray:
+        """Return a row of values for each point of the real number it replaces."""
+        values = np.empty((len(numbers), self.problem.base.size), self.problem.base.dtype)
+        moved = np.flatnonzero(points != self._origin[numbers])
+        if len(moved) < len(values):
+            values[:] = self.problem.base
+        if self.problem.batched and len(moved):
+            values[moved] = self._batch(numbers[moved], points[moved])
+        else:
+            self._each(values, numbers, points, moved)
+        return values
+
+    def _each(self, values: NDArray, numbers: NDArray, points: NDArray, moved: NDArray) -> None:
+        problem = self.problem
+        for k in moved:
+            x = problem.x.copy()  # f may write into it, or keep it
+            reals(x)[numbers[k]] = points[k]
+            try:
+                values[k] = problem.values(x)
+            except Exception as error:
+                blame(error, problem, numbers[k] // problem.stride)
+                raise
+
+    def _batch(self, numbers: NDArray, points: NDArray) -> NDArray:
+        problem, count = self.problem, len(numbers)
+        x = self._buffer[:count]
+        flat = reals(x).reshape(count, -1)
+        rows = np.arange(count)
+        flat[rows, numbers] = points
+        y = problem.call_batch(x)
+        if y.shape[1:] != problem.shape:
+            msg = f"f returned results of two shapes: {problem.shape} and then {y.shape[1:]}"
+            raise ValueError(msg)
+        if not np.array_equal(flat[rows, numbers], points):
+            msg = "f changes its argument; let it work on a copy"
+            raise ValueError(msg)
+        flat[rows, numbers] = self._origin[numbers]
+        values = np.ascontiguousarray(y, dtype=problem.dtype)
+        return reals(values).reshape(count, -1)

@@ -1,0 +1,131 @@
+"""Derivatives that know their error, along coordinates or directions; see `_kernels.ladder`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, ORDERS, ROWS, START, STATE
+from .._protocols import NDArray
+from .columns import Outs
+from .evaluate import Evaluator, blame
+from .native import Native
+from .problem import Problem, reals
+from .steps import Steps
+
+_SCRATCH_BYTES = 1 << 25
+
+# Given numbers of directions and how far to go along each, in units of their lengths, returns the
+# values of f there and how far that was after rounding.
+Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
+
+
+def measured(problem: Problem, steps: Steps) -> NDArray:
+    """Return the state of a ladder along each coordinate, before it begins."""
+    coords = np.ascontiguousarray(reals(problem.x)[:: problem.stride])
+    states = np.zeros(coords.size, STATE)
+    given = (steps.lengths, steps.lows, steps.highs, steps.eps)
+    MEASURE_ALL[coords.dtype](states, coords, *given)
+    return states
+
+
+def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
+    """Climb the ladders of directions whose states are measured, in step with each other."""
+    values, errors, states = outs
+    count, m = values.shape
+    differences, sizes = np.empty((count, ROWS, m)), np.empty((count, ROWS + 2, m))
+    table = np.empty(ORDERS)
+    for k in range(count):
+        START[None](states, k, values[k], errors[k])
+    # Steps that are far too large are part of the search; f need not warn of them.
+    with np.errstate(all="ignore"):
+        _climb(base, evaluate, outs, (differences, sizes, table))
+        length = states["length"][:, None]
+        values /= length
+        errors /= length
+
+
+def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, scratch: Outs) -> None:
+    values, errors, states = outs
+    differences, sizes, table = scratch
+    advance = CLIMB[base.dtype]
+    while len(active := np.flatnonzero(states["t"] > 0)):
+        t = states["t"][active]
+        side = states["side"][active]
+        above, there = evaluate(active, np.where(side < 0, -t, t))
+        below, back = np.broadcast_to(base, above.shape), np.zeros(len(active))
+        central = np.flatnonzero(side == 0)
+        if len(central) == len(active):
+            below, back = evaluate(active, -t)
+        elif len(central):
+            below = below.copy()
+            below[central], back[central] = evaluate(active[central], -t[central])
+        for i, k in enumerate(active.tolist()):
+            ends = (above[i], np.ascontiguousarray(below[i]), base, float(there[i] - back[i]))
+            advance(states, k, *ends, differences[k], sizes[k], table, values[k], errors[k])
+
+
+@dataclass(frozen=True)
+class Ladders:
+    """Rows of the transposed Jacobian, their errors, and the final states of their ladders."""
+
+    problem: Problem
+    steps: Steps
+
+    def results(self, count: int) -> Outs:
+        shape = count, self.problem.base.size
+        return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        native = self.problem.native
+        if native is not None:
+            self._compiled(native, start, outs)
+        else:
+            self._python(start, outs)
+
+    def _compiled(self, native: Native, start: int, outs: Outs) -> None:
+        problem, steps = self.problem, self.steps
+        x = np.empty_like(problem.x)
+        where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
+        given = (steps.lengths, steps.eps, steps.lows, steps.highs, problem.base)
+        upper, m = np.empty(native.out_shape, problem.dtype), problem.base.size
+        ladder = (np.empty((ROWS, m)), np.empty((ROWS + 2, m)), np.empty(ORDERS))
+        reached = np.empty(1, np.int64)
+        try:
+            native.entry(CLIMB_COLUMNS)(
+                *where, *given, upper, np.empty_like(upper), *ladder, *outs, reached
+            )
+        except Exception as error:
+            blame(error, problem, reached[0])
+            raise
+
+    def _python(self, start: int, outs: Outs) -> None:
+        problem = self.problem
+        states = outs[-1]
+        states[:] = measured(problem, self.steps)[start : start + len(states)]
+        evaluate = Evaluator(problem)
+        scratch = 2 * problem.base.size * ROWS * 8
+        evaluate.block = max(1, min(evaluate.block, _SCRATCH_BYTES // max(1, scratch)))
+        for block in evaluate.blocks(len(states)):
+            numbers = problem.stride * (start + np.arange(block.start, block.stop))
+            displaced = self._displaced(evaluate, numbers, states["length"][block])
+            climb(problem.base, displaced, tuple(out[block] for out in outs))
+
+    def _displaced(self, evaluate: Evaluator, numbers: NDArray, length: NDArray) -> Evaluate:
+        origin = reals(self.problem.x)[numbers]
+        lows, highs = self._bounds(numbers)
+
+        def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            points = np.clip(origin[active] + t * length[active], lows[active], highs[active])
+            points = points.astype(origin.dtype)
+            there = (points.astype(float) - origin[active]) / length[active]
+            return evaluate(numbers[active], points), there
+
+        return displaced
+
+    def _bounds(self, numbers: NDArray) -> tuple[NDArray, NDArray]:
+        if not self.steps.lows.size:
+            everywhere = np.full(len(numbers), np.inf)
+            return -everywhere, everywhere
+        return self.steps.lows[numbers], self.steps.highs[numbers]

@@ -1,0 +1,215 @@
+"""From a caller's question to arrays: f, x and options in; derivatives by column out."""
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._kernels.differences import LOST, NAMES_OF_STATUS
+from .._protocols import NDArray
+from .columns import Columns
+from .ladders import Ladders
+from .problem import IMAGINARY, WIRTINGER, Problem, reals
+from .run import run
+from .stencils import ADAPTIVE, NAMES
+from .steps import Steps, modes_of, plan_steps
+
+STATUS = np.array(NAMES_OF_STATUS)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller said beside f, x and the arguments of f."""
+
+    method: str = "3-point"
+    step: Any = None
+    scale: Any = None
+    bounds: Any = None
+    sparsity: Any = None
+    kwargs: Any = None
+    out_like: Any = None
+    rowwise: bool = False
+    batched: bool = False
+    holomorphic: bool = False
+    workers: Any = None
+    progress: Any = False
+    memory_limit: Any = None
+    target: Any = None
+
+    def __post_init__(self) -> None:
+        if self.method not in NAMES:
+            msg = f"method must be one of {', '.join(map(repr, NAMES))}, got {self.method!r}"
+            raise ValueError(msg)
+        if self.target not in (None, "cpu"):
+            msg = f"target must be None or 'cpu', got {self.target!r}: no other is supported yet"
+            raise ValueError(msg)
+        if self.rowwise and self.out_like is None:
+            msg = "rowwise=True needs out_like=, the shape of f's results or an array like them"
+            raise ValueError(msg)
+        if self.batched and (self.rowwise or self.out_like is not None):
+            msg = "batched=True is for y = f(x): leave out rowwise and out_like"
+            raise ValueError(msg)
+
+    @property
+    def adaptive(self) -> bool:
+        return self.method == ADAPTIVE
+
+
+@dataclass(frozen=True)
+class Found:
+    """A dense derivative by rows of its transpose, and what is known of each."""
+
+    rows: NDArray
+    errors: NDArray | None
+    status: NDArray
+    step: NDArray
+    nfev: int
+    seconds: float
+
+
+def as_point(x: Any) -> tuple[NDArray, bool]:
+    """Return x as a new floating array in C order, and whether it is a number."""
+    array = as_array(x, "x")
+    if array.dtype.kind in "biu":
+        array = array.astype(float)
+    if array.dtype.kind not in "fc" or array.dtype.isbuiltin != 1:
+        msg = f"x must be real or complex numbers, got dtype {array.dtype}"
+        raise TypeError(msg)
+    native = array.dtype.newbyteorder("=")
+    return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
+
+
+def pose(
+    f: Any,
+    x: Any,
+    args: tuple[Any, ...],
+    position: int,
+    options: Options,
+    kwargs: dict[str, Any] | None = None,
+) -> Problem:
+    """Return the problem of differentiating f by the argument at `position`."""
+    if not callable(f):
+        msg = f"f must be callable, got {type(f).__name__}"
+        raise TypeError(msg)
+    if not 0 <= position <= len(args):
+        msg = f"argnums is {position}, and f is given {len(args) + 1} positional arguments"
+        raise ValueError(msg)
+    point, scalar = as_point(x)
+    if options.adaptive and point.dtype.char in "gG":
+        msg = "method='adaptive' computes in binary64; for longdouble x take '5-point'"
+        raise ValueError(msg)
+    mode = modes_of(point, options.method, options.holomorphic)
+    if mode == IMAGINARY:
+        point = point.astype(np.result_type(point.dtype, np.complex64))
+    return Problem(
+        f,
+        args[:position],
+        point,
+        args[position:],
+        {**(options.kwargs or {}), **(kwargs or {})},
+        mode,
+        scalar,
+        options.out_like,
+        options.rowwise,
+        options.batched,
+    )
+
+
+def steps_of(problem: Problem, options: Options) -> Steps:
+    return plan_steps(problem, options.method, options.step, options.scale, options.bounds)
+
+
+def free_memory() -> float:
+    """Return the bytes of memory that the machine has left, or infinity if it does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            sizes = dict(line.split(":") for line in lines)
+        return 1024.0 * int(sizes["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) -> None:
+    """Refuse a dense result that does not fit."""
+    needed = rows * columns * itemsize
+    if needed <= (1 << 20):
+        return
+    allowed = free_memory() if limit is None else limit
+    if needed > allowed:
+        msg = (
+            f"the dense derivative of {rows} values by {columns} coordinates takes "
+            f"{needed / 1e9:.3g} GB, and the limit is {allowed / 1e9:.3g} GB; give sparsity=, or "
+            f"take jvp, vjp, linear_operator or jacobian_blocks, or raise memory_limit="
+        )
+        raise MemoryError(msg)
+
+
+def find(problem: Problem, steps: Steps, options: Options) -> Found:
+    """Differentiate along every coordinate."""
+    started = time.perf_counter()
+    count = problem.coordinates
+    if options.adaptive:
+        values, errors, states = run(
+            Ladders(problem, steps), count, options.workers, options.progress
+        )
+        nfev = int(states["calls"].sum()) + 1
+        status, step = states["status"].astype(np.int8), states["step"]
+        rows = values.astype(problem.base.dtype, copy=False)
+        return Found(rows, errors, status, step, nfev, time.perf_counter() - started)
+    rows, status = run(Columns(problem, steps), count, options.workers, options.progress)
+    require_steps(problem, status)
+    seconds = time.perf_counter() - started
+    return Found(rows, None, status, *_spent(problem, steps, count), seconds)
+
+
+def require_steps(problem: Problem, status: NDArray) -> None:
+    if (status == LOST).any():
+        j = int(np.argmax(status == LOST))
+        x = reals(problem.x)[problem.stride * j]
+        msg = f"the step of coordinate {j} is lost in rounding beside x = {x!r}: give a larger one"
+        raise ValueError(msg)
+
+
+def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
+    """Return the steps that were taken, and how often f was called."""
+    if problem.imaginary:
+        lengths = np.broadcast_to(steps.lengths, (count,))
+        return lengths, 1 + int(np.count_nonzero(lengths))
+    table, _ = steps.tables(problem, 0, count)
+    x = reals(problem.x)[:: problem.stride][:count]
+    calls = np.count_nonzero(table[0] != x) + np.count_nonzero(table[1] != x)
+    return np.abs(table[0, 0] - x), 1 + int(calls)
+
+
+def arranged(problem: Problem, rows: NDArray) -> Any:
+    """Return rows of real numbers as an array of shape f(x).shape + x.shape: a view, or a pair."""
+    if problem.dtype.kind == "c" and not problem.imaginary:
+        rows = rows.view(problem.dtype)
+    if problem.mode == WIRTINGER:
+        by_real, by_imaginary = rows[0::2], rows[1::2]
+        holomorphic = (by_real - 1j * by_imaginary) / 2
+        return tuple(_shaped(problem, r) for r in (holomorphic, (by_real + 1j * by_imaginary) / 2))
+    return _shaped(problem, rows)
+
+
+def arranged_errors(problem: Problem, errors: NDArray) -> Any:
+    """Return errors of real numbers as those of what `arranged` returns."""
+    if problem.dtype.kind == "c":
+        errors = np.hypot(errors[:, 0::2], errors[:, 1::2])
+    if problem.mode == WIRTINGER:
+        each = _shaped(problem, (errors[0::2] + errors[1::2]) / 2)
+        return each, each
+    return _shaped(problem, errors)
+
+
+def _shaped(problem: Problem, rows: NDArray) -> NDArray:
+    whole = rows.reshape(problem.x.shape + problem.shape)
+    inner, outer = problem.x.ndim, len(problem.shape)
+    return whole.transpose(*range(inner, inner + outer), *range(inner))

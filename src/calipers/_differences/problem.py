@@ -1,0 +1,176 @@
+"""What is differentiated: a function of real numbers with real values, whatever f looks like."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+from .native import Native, native_form
+
+REAL, HOLOMORPHIC, WIRTINGER, IMAGINARY = "real", "holomorphic", "wirtinger", "imaginary"
+
+
+def reals(x: NDArray) -> NDArray:
+    """View a contiguous array as the vector of its real numbers; a complex element has two."""
+    flat = x.reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+@dataclass
+class Problem:
+    """
+    A function f around a point x, seen as a map from coordinates to real values.
+
+    Coordinate j is number ``stride * j`` among the real numbers of `x`. `base` holds the real
+    values of f at x.
+    """
+
+    f: Callable[..., Any]
+    before: tuple[Any, ...]
+    x: NDArray
+    after: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    mode: str
+    scalar: bool
+    out_like: Any = None
+    rowwise: bool = False
+    batched: bool = False
+    base: NDArray = field(init=False)
+    shape: tuple[int, ...] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+    native: Native | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.out_like is not None:
+            like = _empty_like(self.out_like)
+            self.shape, self.dtype = like.shape, like.dtype
+            if self.mode == IMAGINARY and self.dtype.kind != "c":
+                self.dtype = np.result_type(self.dtype, np.complex64)
+        y = self._base()
+        self.shape, self.dtype = y.shape, y.dtype
+        self.base = reals(y)
+        self._find_native()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "native": None}  # an address is of one process
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._find_native()
+
+    def _find_native(self) -> None:
+        if not (self.batched or self.scalar):
+            self.native = native_form(self)
+
+    def same_kinds(self, others: tuple[Any, ...]) -> bool:
+        """Tell whether f's compiled form takes these other arguments as it took the first."""
+        own = (*self.before, *self.after)
+        if len(own) != len(others):
+            return False
+        if self.native is None:
+            return True
+        return all(
+            a is b or (type(a) is type(b) and _kind(a) == _kind(b))
+            for a, b in zip(own, others, strict=True)
+        )
+
+    def moved(
+        self, x: NDArray, before: tuple[Any, ...], after: tuple[Any, ...], ask: bool
+    ) -> "Problem":
+        """Return the same problem at another point; its base is asked of f only if `ask`."""
+        new = object.__new__(Problem)
+        new.__dict__.update(self.__dict__)
+        new.x = np.array(x, dtype=self.x.dtype, order="C")
+        new.before, new.after = before, after
+        if self.native is not None and (before or after):
+            new.native = self.native.given(before, after)
+        if ask:
+            new.base = new.values(new.x.copy())
+        return new
+
+    @property
+    def stride(self) -> int:
+        return 2 if self.mode in (HOLOMORPHIC, IMAGINARY) else 1
+
+    @property
+    def coordinates(self) -> int:
+        return reals(self.x).size // self.stride
+
+    @property
+    def imaginary(self) -> bool:
+        return self.mode == IMAGINARY
+
+    def _base(self) -> NDArray:
+        x = self.x.copy()
+        y = self.call_batch(x[None])[0] if self.batched else self.call(x)
+        if y.dtype.kind in "biu":
+            y = y.astype(float)
+        return np.array(y, order="C")
+
+    def call(self, x: NDArray) -> NDArray:
+        """Return f(x) as an array, which may share memory with anything."""
+        argument = x[()] if self.scalar else x
+        given = (*self.before, argument, *self.after)
+        if self.rowwise:
+            out = np.empty(self.shape, self.dtype)
+            flat = out.reshape(-1)
+            for i in range(flat.size):
+                flat[i] = self.f(i, *given, **self.kwargs)
+            return out
+        if self.out_like is not None:
+            out = np.empty(self.shape, self.dtype)
+            self.f(*given, out, **self.kwargs)
+            return out
+        return _numbers(self.f(*given, **self.kwargs))
+
+    def call_batch(self, x: NDArray) -> NDArray:
+        """Return f of a batch of arguments, one result for each."""
+        y = _numbers(self.f(*self.before, x, *self.after, **self.kwargs))
+        if y.ndim == 0 or y.shape[0] != x.shape[0]:
+            msg = (
+                f"f must return one result per row with batched=True: "
+                f"got shape {y.shape} for arguments of shape {x.shape}"
+            )
+            raise ValueError(msg)
+        return y
+
+    def values(self, x: NDArray) -> NDArray:
+        """Return the real values of f at x: new memory."""
+        y = self.call_batch(x[None])[0] if self.batched else self.call(x)
+        if y.shape != self.shape:
+            msg = f"f returned results of two shapes: {self.shape} and then {y.shape}"
+            raise ValueError(msg)
+        return reals(np.array(y, dtype=self.dtype, order="C"))
+
+    def at(self, coordinates: NDArray) -> NDArray:
+        """Return the real values of f where its real numbers are `coordinates`: new memory."""
+        x = np.empty_like(self.x)
+        reals(x)[:] = coordinates
+        return self.values(x)
+
+
+def _kind(x: Any) -> Any:
+    """Return what decides how compiled code takes an argument, beside its Python type."""
+    if isinstance(x, np.ndarray):
+        return x.dtype, x.ndim, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable
+    return None if isinstance(x, (int, float, complex, str)) else id(x)
+
+
+def _empty_like(out_like: Any) -> NDArray:
+    if isinstance(out_like, (int, np.integer)) or (
+        isinstance(out_like, tuple) and all(isinstance(n, (int, np.integer)) for n in out_like)
+    ):
+        return np.empty(out_like)
+    like = np.asarray(out_like)
+    return np.empty(like.shape, like.dtype if like.dtype.kind in "fc" else float)
+
+
+def _numbers(y: Any) -> NDArray:
+    array = np.asarray(y)
+    if array.dtype.kind not in "biufc":
+        hint = "; give out_like= for a function f(x, out)" if y is None else ""
+        msg = f"f must return numbers, got {type(y).__name__} of dtype {array.dtype}{hint}"
+        raise TypeError(msg)
+    return array

@@ -1,0 +1,172 @@
+"""How far each coordinate is displaced, as the caller asked for it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._kernels.differences import TABULATE, tabulate
+from .._protocols import NDArray
+from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER, Problem, reals
+from .stencils import ADAPTIVE, METHODS
+
+_NONE = np.empty(0)
+_TINY = 1e-20  # far below any length scale, far above the smallest number
+
+
+@dataclass(frozen=True)
+class Steps:
+    """
+    The steps of a method, for every coordinate.
+
+    `lengths` has an element for each coordinate, or one for all, or none: then it is max(1, |x|).
+    The step is `factor` times the length. `lows` and `highs` are the bounds, empty for none.
+    """
+
+    method: str
+    lengths: NDArray
+    factor: float
+    lows: NDArray
+    highs: NDArray
+    eps: float
+
+    @property
+    def central(self) -> NDArray:
+        return METHODS[self.method].central
+
+    @property
+    def sided(self) -> NDArray:
+        return METHODS[self.method].sided
+
+    @property
+    def rule(self) -> tuple[Any, ...]:
+        """The arguments by which kernels know the steps."""
+        return self.lengths, self.factor, self.lows, self.highs, self.central, self.sided
+
+    @property
+    def pairs(self) -> int:
+        return max(len(self.central), len(self.sided)) if self.lows.size else len(self.central)
+
+    def tables(self, problem: Problem, start: int, stop: int) -> tuple[NDArray, NDArray]:
+        """Return the table and status of coordinates; see `tabulate`."""
+        coords = reals(problem.x.copy())
+        wide = np.promote_types(coords.dtype, np.float64)
+        table = np.empty((3, self.pairs, stop - start), wide)
+        status = np.empty(stop - start, np.int8)
+        # What has no kernel is tabulated by the same rule, uncompiled.
+        compiled = coords.dtype.char in "fd"
+        call = TABULATE[coords.dtype] if compiled else tabulate
+        with np.errstate(all="ignore"):
+            call(coords, problem.stride, start, *self.rule, table, status)
+        return table, status
+
+
+def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any) -> Steps:
+    """Check what the caller says of steps, and spread it over the coordinates."""
+    x = problem.x
+    eps = float(max(np.finfo(x.dtype).eps, np.finfo(problem.dtype).eps))
+    lows, highs = _bounds(problem, bounds)
+    if step is not None and scale is not None:
+        msg = "step and scale were both given: step is absolute, so give one of them"
+        raise ValueError(msg)
+    if step is not None:
+        lengths, factor = _lengths(problem, step, "step"), 1.0
+        if method == ADAPTIVE:
+            lengths = 4 * lengths  # the first rung is a quarter of the length
+    elif scale is not None:
+        lengths, factor = _lengths(problem, scale, "scale"), _factor(method, eps)
+    elif problem.mode == REAL:
+        lengths, factor = _NONE, _factor(method, eps)
+    elif method == ADAPTIVE:
+        size = np.where(x == 0, 1.0, np.abs(x))
+        lengths, factor = _spread(problem, np.exp2(np.floor(np.log2(size)))), 1.0
+    else:
+        lengths = _spread(problem, np.maximum(1.0, np.abs(x)))
+        factor = _factor(method, eps)
+    if problem.mode == IMAGINARY:
+        if not lengths.size:
+            lengths = np.maximum(1.0, np.abs(reals(x)[::2]).astype(float))
+        lengths, factor = lengths * factor, 1.0
+    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps)
+
+
+def _factor(method: str, eps: float) -> float:
+    if method == ADAPTIVE:
+        return 1.0
+    return float(eps ** METHODS[method].power) if method in METHODS else _TINY
+
+
+def _spread(problem: Problem, values: NDArray) -> NDArray:
+    """Give each coordinate the value of its element of x."""
+    flat = np.broadcast_to(values, problem.x.shape).reshape(-1).astype(float)
+    return np.repeat(flat, 2) if problem.mode == WIRTINGER else flat
+
+
+def _lengths(problem: Problem, given: Any, name: str) -> NDArray:
+    values = _real_array(given, name)
+    zero_allowed = name == "step" and values.ndim > 0
+    good = np.isfinite(values) & ((values >= 0) if zero_allowed else (values > 0))
+    if not good.all():
+        bad = values[~good].flat[0] if values.ndim else values[()]
+        leave_out = "; a 0 inside an array leaves that element out" if name == "step" else ""
+        msg = f"{name} must be positive and finite, found {bad!r}{leave_out}"
+        raise ValueError(msg)
+    if values.ndim == 0:
+        return values.reshape(1)
+    return _spread(problem, _shaped(problem, values, name))
+
+
+def _shaped(problem: Problem, values: NDArray, name: str) -> NDArray:
+    try:
+        return np.broadcast_to(values, problem.x.shape)
+    except ValueError:
+        msg = f"{name} has shape {values.shape}, and x has {problem.x.shape}: give one of x's shape"
+        raise ValueError(msg) from None
+
+
+def _real_array(given: Any, name: str) -> NDArray:
+    values = np.asarray(given)
+    if values.dtype.kind not in "biuf":
+        msg = f"{name} must be a real number or an array of them, got {given!r:.60}"
+        raise TypeError(msg)
+    return values.astype(float)
+
+
+def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
+    if bounds is None:
+        return _NONE, _NONE
+    if problem.x.dtype.kind == "c":
+        way = "method='cs' leaves the real axis" if problem.mode == IMAGINARY else "x is complex"
+        msg = f"bounds are for real x, and {way}: leave them out"
+        raise ValueError(msg)
+    try:
+        low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
+    except (TypeError, ValueError):
+        msg = f"bounds must be a pair (lower, upper), got {bounds!r:.60}"
+        raise ValueError(msg) from None
+    shaped = [_shaped(problem, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
+    lows, highs = (np.ascontiguousarray(b, dtype=float) for b in shaped)
+    require_inside(problem, lows, highs)
+    return lows, highs
+
+
+def require_inside(problem: Problem, lows: NDArray, highs: NDArray) -> None:
+    """Refuse a point outside the bounds."""
+    x = reals(problem.x).astype(float)
+    outside = ~((lows <= x) & (x <= highs))
+    if outside.any():
+        j = int(np.argmax(outside))
+        msg = f"x[{j}] = {x[j]} is outside its bounds [{lows[j]}, {highs[j]}]"
+        raise ValueError(msg)
+
+
+def modes_of(x: NDArray, method: str, holomorphic: bool) -> str:
+    """Return how the numbers of x become coordinates."""
+    if method == "cs":
+        if x.dtype.kind == "c":
+            msg = "method='cs' perturbs real x along the imaginary axis, and x is complex"
+            raise ValueError(msg)
+        return IMAGINARY
+    if x.dtype.kind == "c":
+        return HOLOMORPHIC if holomorphic else WIRTINGER
+    return REAL

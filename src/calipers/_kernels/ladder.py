@@ -1,0 +1,417 @@
+"""A derivative that knows its error: extrapolation over a ladder of steps, one function of t.
+
+For phi(t) = f(x + t*s*d), an R^m-valued function of a real number, the ladder estimates phi'(0) and
+its error, output by output. Central differences at t, t/4, t/16, ... are extrapolated to step 0
+(Romberg; Ridders, Adv. Eng. Software 4, 1982); the noise that f's rounding leaves in a difference
+grows as 1/t, so that one of the estimates is best. Two tail probes at far smaller steps then say
+what extrapolation cannot know: they measure the noise that f really has, they show a length scale
+that the ladder stepped over, and a kink.
+
+The caller evaluates phi, and asks `advance` for the next t; there is no other loop over steps.
+"""
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import register_jitable
+
+from .._jit import Kernels
+from .calls import evaluate, reals
+from .differences import (
+    ALIASED,
+    BOUNDED,
+    CONVERGED,
+    EXCLUDED,
+    NOISY,
+    NONFINITE,
+    NONSMOOTH,
+    REACHED,
+    entry,
+    function_types,
+    move,
+    real,
+    restore,
+)
+from .formats import vector
+
+RUNGS = 28
+ROWS = RUNGS + 2  # the tails' come last
+ORDERS = 6  # of extrapolation, at most
+_ATTEMPTS = 6
+
+# An error below this share of the value needs no other ladder; where the first one did not find the
+# length scale, the second may be far from it, too, and a smaller error is asked for.
+_RESOLVED = 2.0**-24
+_REFINED = 2.0**-34
+# Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
+_NATURAL = 2.0**-30
+# Noise is f's own, and not rounding, from this multiple of eps*|f| on.
+_NOISY = 1024.0
+
+# Bounds that leave less than this share of the length on one side make the ladder one-sided.
+_NARROW = 2.0**-10
+
+# Where a direction stands.
+STATE = np.dtype(
+    [
+        ("length", "f8"),  # of t = 1, in units of x; what follows is in units of it
+        ("side", "i8"),  # 0 for central differences, else where the one side is
+        ("t", "f8"),
+        ("top", "f8"),  # t of the first rung
+        ("step", "f8"),  # of the last ladder's first rung, in units of x
+        ("limit", "f8"),  # t that bounds allow
+        ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have
+        ("eps", "f8"),  # of the numbers that f computes with
+        ("power", "i8"),  # noise in a difference grows as t**-power
+        ("order", "f8"),  # the error's powers: of t*t (2), or of t (1) for one-sided differences
+        ("rung", "i8"),
+        ("tail", "i8"),
+        ("attempt", "i8"),
+        ("calls", "i8"),
+        ("status", "i8"),
+    ],
+    align=True,
+)
+
+
+@register_jitable
+def begin(state: Any, values: Any, errors: Any) -> None:
+    """Start the ladder of a direction that has been measured."""
+    state.t = state.top = min(0.25, state.limit)
+    state.order = 2.0 if state.side == 0 else 1.0
+    state.rung = state.tail = state.attempt = state.calls = 0
+    values[:], errors[:] = math.nan, math.inf
+
+
+@register_jitable
+def row_of(state: Any) -> Any:
+    """Return the row in which the difference at state.t belongs."""
+    return state.rung if state.tail == 0 else RUNGS + state.tail - 1
+
+
+@register_jitable
+def note(
+    state: Any, above: Any, below: Any, base: Any, width: float, differences: Any, sizes: Any
+) -> None:
+    """
+    Note the difference quotients of one pair of evaluations, and how large the values are.
+
+    `width` is the realised distance in units of t. The last two rows of `sizes` are, for each tail,
+    (f(t) - 2*f(0) + f(-t)) / t: the jump from one one-sided derivative to the other.
+    """
+    row, tail, t = row_of(state), state.tail, state.t
+    state.calls += 2 if state.order == 2 else 1
+    for i in range(base.size):
+        up, down = float(above[i]), float(below[i])
+        differences[row, i] = (up - down) / width
+        sizes[row, i] = max(abs(up), abs(down))
+        if tail > 0:
+            sizes[row + 2, i] = (up - 2 * float(base[i]) + down) / t
+
+
+@register_jitable
+def _grown(noise: float, t: float, power: int) -> float:
+    """Return what noise of f leaves in a difference quotient at t."""
+    return noise / t if power == 1 else noise / (t * t)
+
+
+@register_jitable
+def amplification(order: float) -> float:
+    """Bound what extrapolation multiplies the noise of the smallest step's difference by."""
+    return 1.15 if order == 2 else 8.0
+
+
+@register_jitable
+def extrapolate(state: Any, differences: Any, sizes: Any, i: int, noise: float, table: Any) -> Any:
+    """
+    Return the best estimate of output i, its error, and the rounding in that and its step.
+
+    The error is the distance to the two estimates that it was made from, and what rounding of f, or
+    a larger `noise`, leaves in the smallest step's difference. What comes before a difference that
+    is not finite is not used. `table` is scratch, for the estimates of one rung.
+    """
+    ratio = 4.0**state.order
+    amplified = amplification(state.order)
+    best, error, rounding, step = math.nan, math.inf, 0.0, state.top
+    t = state.top
+    depth = 0
+    for k in range(state.rung + 1):
+        estimate = differences[k, i]
+        if abs(estimate) < math.inf:
+            left = _grown(amplified * max(noise, state.eps * sizes[k, i]), t, state.power)
+            old, table[0] = table[0], estimate
+            divisor = 1.0
+            for p in range(1, depth + 1):
+                divisor *= ratio
+                better = estimate + (estimate - old) / (divisor - 1)
+                apart = max(abs(better - estimate), abs(better - old)) + left
+                if apart < error:
+                    best, error, rounding, step = better, apart, left, t
+                old, table[p] = table[p], better
+                estimate = better
+            depth = min(depth + 1, table.size - 1)
+        else:
+            depth = 0
+        t /= 4
+    return best, error, rounding, step
+
+
+@register_jitable
+def _settled(state: Any, base: Any, differences: Any, sizes: Any, table: Any) -> bool:
+    """Tell whether no output has anything to gain from a smaller step."""
+    if state.rung < 2:
+        return False
+    for i in range(base.size):
+        _, error, rounding, step = extrapolate(state, differences, sizes, i, 0.0, table)
+        done = error < math.inf and (error <= 3 * rounding or step >= 16 * state.t)
+        if not (done or math.isnan(base[i])):
+            return False
+    return True
+
+
+@register_jitable
+def _poor(state: Any, value: float, error: float) -> bool:
+    share = _RESOLVED if state.attempt == 0 else _REFINED
+    return not error <= share * abs(value)
+
+
+@register_jitable
+def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
+    """
+    Return what the ladder and its tails say of output i: value, error, status, and noise.
+
+    A derivative that the two tails share, and the ladder does not, belongs to a length scale below
+    the ladder's. Otherwise their distance from the estimate is noise of f.
+    """
+    power, t_far = state.power, state.t
+    t_near = 16 * t_far
+    value, error, _, _ = extrapolate(state, differences, sizes, i, 0.0, table)
+    near, far = differences[RUNGS, i], differences[RUNGS + 1, i]
+    noise = state.eps * sizes[RUNGS + 1, i]
+    if not (error < math.inf and abs(near) < math.inf and abs(far) < math.inf):
+        return value, error, CONVERGED if error < math.inf else NONFINITE, noise
+    measured = max(abs(near - value) * t_near**power, abs(far - value) * t_far**power)
+    if near == 0 and far == 0:
+        if abs(value) > error:  # f is a staircase; its steps are below the smallest rung's
+            measured = abs(value) * (state.top * 0.25**state.rung) ** power
+    elif abs(near - far) <= 0.02 * abs(near) + 2 * _grown(noise, t_far, power) and abs(
+        near - value
+    ) > 8 * (error + _grown(noise, t_near, power)) + 0.05 * abs(near):
+        return value, math.inf, ALIASED, noise
+    status = CONVERGED
+    if measured > noise:
+        if measured > _NOISY * noise:
+            status = NOISY
+        noise = 3 * measured  # of two samples
+        value, error, _, _ = extrapolate(state, differences, sizes, i, noise, table)
+    jump = sizes[ROWS, i]
+    kinked = abs(jump - sizes[ROWS + 1, i]) <= 0.1 * abs(jump) and abs(jump) > 16 * noise / t_far
+    if power == 1 and state.side == 0 and kinked:
+        return value, error + abs(jump) / 2, NONSMOOTH, noise
+    return value, error, status, noise
+
+
+@register_jitable
+def _conclude(
+    state: Any, differences: Any, sizes: Any, table: Any, values: Any, errors: Any
+) -> Any:
+    """Keep what this ladder found out; return the top of the next one, or 0."""
+    first = state.attempt == 0
+    aliased = buried = straight = False
+    worst = CONVERGED
+    for i in range(values.size):
+        wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i])
+        if not wanted:
+            continue
+        value, error, status, noise = _judge(state, differences, sizes, i, table)
+        # A ladder with longer steps than the one before may improve on that, not contradict it.
+        unknown = first or errors[i] == math.inf
+        agrees = abs(value - values[i]) <= 4 * (error + errors[i])
+        if unknown or (error < errors[i] and agrees):
+            values[i], errors[i] = value, error
+            aliased |= status == ALIASED
+            worst = max(worst, status)
+        # Rounding hides a derivative that would show at f's supposed length scale.
+        poor = _poor(state, values[i], errors[i])
+        natural = _NATURAL * sizes[RUNGS + 1, i] / state.unit
+        buried |= poor and natural < errors[i] < math.inf
+        bend = abs(differences[0, i] - differences[1, i])
+        straight |= (
+            poor
+            and errors[i] < abs(values[i])
+            and bend <= _grown(16 * noise, state.top, state.power)
+        )
+    # An output that this ladder was not asked about keeps what an earlier one said of it.
+    kept = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
+    state.status = max(kept, worst)
+    state.attempt += 1
+    state.step = state.top * state.length
+    if state.attempt == _ATTEMPTS:
+        return 0.0
+    if aliased:
+        return 16 * state.t
+    if buried and 4 * state.top < min(state.unit, state.limit):
+        return min(state.unit / 4, state.limit)
+    if straight and 256 * state.top <= state.limit:
+        return 256 * state.top
+    return 0.0
+
+
+@register_jitable
+def advance(
+    state: Any, base: Any, differences: Any, sizes: Any, table: Any, values: Any, errors: Any
+) -> Any:
+    """Return the next t to evaluate f at, or 0 when `values` and `errors` are final."""
+    if state.tail == 0:
+        if state.rung + 1 < RUNGS and not _settled(state, base, differences, sizes, table):
+            state.rung += 1
+            state.t /= 4
+        else:
+            state.tail = 1
+            state.t = min(4 * state.top * state.eps ** (0.44 / state.power), state.t / 16)
+    elif state.tail == 1:
+        state.tail = 2
+        state.t /= 16
+    else:
+        state.t = state.top = _conclude(state, differences, sizes, table, values, errors)
+        state.rung = state.tail = 0
+    return state.t
+
+
+@register_jitable
+def measure(state: Any, x: float, given: float, low: float, high: float, eps: float) -> None:
+    """
+    Set the length, side and limits of the ladder along a coordinate.
+
+    The length is `given` if that is not negative, else a power of two near x, so that steps are
+    exact. The limit is 0 if there is no derivative to be had.
+    """
+    state.length = given
+    if given < 0:
+        finite = abs(x) < math.inf and x != 0
+        state.length = 2.0 ** math.floor(math.log2(abs(x))) if finite else 1.0
+    state.eps = eps
+    state.power = 1
+    state.side = 0
+    state.limit = state.t = 0.0
+    state.step = math.nan
+    state.status = EXCLUDED
+    if state.length > 0:
+        up, down = (high - x) / state.length, (x - low) / state.length
+        state.unit = max(1.0, abs(x)) / state.length
+        state.limit = min(up, down)
+        if state.limit < _NARROW:
+            state.side = 1 if up >= down else -1
+            state.limit = max(up, down)
+        state.status = CONVERGED if state.limit > 0 else BOUNDED
+
+
+def climb_columns(
+    f,
+    x,
+    coords,
+    origin,
+    stride,
+    start,
+    lengths,
+    eps,
+    lows,
+    highs,
+    base,
+    upper,
+    lower,
+    differences,
+    sizes,
+    table,
+    values,
+    errors,
+    states,
+    reached,
+):
+    """Run the ladder along ``values.shape[0]`` coordinates from `start`; see `columns`."""
+    coords[:] = origin
+    above, below = reals(upper), reals(lower)
+    for k in range(values.shape[0]):
+        state, row, error = states[k], values[k], errors[k]
+        j = start + k
+        reached[0] = j
+        c = stride * j
+        value = coords[c]
+        low, high = entry(lows, j, -math.inf), entry(highs, j, math.inf)
+        measure(state, value, entry(lengths, j, -1.0), low, high, eps)
+        begin(state, row, error)
+        length, side = state.length, state.side
+        t = state.t
+        while t > 0:
+            if side == 0:
+                width = move(coords, c, value, t * length, low, high)
+                evaluate(f, x, upper)
+                width -= move(coords, c, value, -t * length, low, high)
+                evaluate(f, x, lower)
+                note(state, above, below, base, width / length, differences, sizes)
+            else:
+                width = move(coords, c, value, side * t * length, low, high) - value
+                evaluate(f, x, upper)
+                note(state, above, base, base, width / length, differences, sizes)
+            coords[c] = value
+            t = advance(state, base, differences, sizes, table, row, error)
+        for i in range(row.size):
+            row[i] /= length
+            error[i] /= length
+    restore(coords, origin)
+
+
+def measure_all(states, coords, lengths, lows, highs, eps):
+    """Measure the ladders along all of `coords`; see `measure`."""
+    for j in range(coords.size):
+        low, high = entry(lows, j, -math.inf), entry(highs, j, math.inf)
+        measure(states[j], coords[j], entry(lengths, j, -1.0), low, high, eps)
+
+
+def start(states, k, values, errors):
+    """Begin a direction whose values of f a caller finds."""
+    begin(states[k], values, errors)
+
+
+def climb(states, k, above, below, base, width, differences, sizes, table, values, errors):
+    """Take values of f at both ends of the current t; return the next t, or 0."""
+    note(states[k], above, below, base, width, differences, sizes)
+    return advance(states[k], base, differences, sizes, table, values, errors)
+
+
+_DOUBLES = vector(types.float64)
+_MATRIX = types.Array(types.float64, 2, "C")
+_TABLE = vector(types.float64, readonly=False)
+_STATES = types.Array(numba.from_dtype(STATE), 1, "C")
+
+
+def _climb_columns_signature(key: Any) -> tuple[Any, ...]:
+    form, x, coords, out, base = function_types(key)
+    where = (form, x, coords, vector(coords.dtype), types.int64, types.int64)
+    steps = (_DOUBLES, types.float64, _DOUBLES, _DOUBLES)
+    scratch = (base, out, out, _MATRIX, _MATRIX, _TABLE)
+    return (*where, *steps, *scratch, _MATRIX, _MATRIX, _STATES, REACHED)
+
+
+def _measure_signature(dtype: Any) -> tuple[Any, ...]:
+    coords = vector(numba.from_dtype(dtype))
+    return (_STATES, coords, _DOUBLES, _DOUBLES, _DOUBLES, types.float64)
+
+
+def _start_signature(_: Any) -> tuple[Any, ...]:
+    return (_STATES, types.int64, _TABLE, _TABLE)
+
+
+def _climb_signature(dtype: Any) -> tuple[Any, ...]:
+    base = vector(real(dtype))
+    ends = (base, base, base, types.float64)
+    return (_STATES, types.int64, *ends, _MATRIX, _MATRIX, _TABLE, _TABLE, _TABLE)
+
+
+CLIMB_COLUMNS = Kernels(climb_columns, _climb_columns_signature)
+MEASURE_ALL = Kernels(measure_all, _measure_signature)
+START = Kernels(start, _start_signature)
+CLIMB = Kernels(climb, _climb_signature)

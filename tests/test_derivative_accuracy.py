@@ -1,0 +1,229 @@
+"""Derivatives against the exact ones of tests/derivative_cases.py."""
+
+import numpy as np
+import pytest
+
+import calipers
+from tests.derivative_cases import CASES
+
+SMOOTH = [case for case in CASES if case.kind == "smooth"]
+REAL = [case for case in CASES if case.kind != "holomorphic"]
+EPS = 2.0**-52
+
+
+def named(cases):
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
+def relative_errors(found, exact):
+    """Return the errors of all entries that are not 0, relative to each."""
+    known = exact != 0
+    return np.abs(found - exact)[known] / np.abs(exact)[known]
+
+
+def all_errors(case, differentiate):
+    with np.errstate(all="ignore"):
+        pairs = [(differentiate(case.f, x), np.asarray(case.jac(x))) for x in case.points]
+    return np.concatenate([relative_errors(found, exact) for found, exact in pairs])
+
+
+@named(SMOOTH)
+def test_central_differences_are_as_good_as_scipys(case):
+    numdiff = pytest.importorskip("scipy.optimize._numdiff")
+    own = np.median(all_errors(case, calipers.jacobian))
+    theirs = np.median(all_errors(case, lambda f, x: numdiff.approx_derivative(f, x)))
+    assert own <= max(3 * theirs, EPS)
+
+
+@named(SMOOTH)
+@pytest.mark.parametrize(
+    ("method", "expected"), [("2-point", 1e-6), ("3-point", 1e-8), ("5-point", 1e-10)]
+)
+def test_fixed_steps_have_their_order(case, method, expected):
+    found = all_errors(case, lambda f, x: calipers.jacobian(f, x, method=method))
+    assert np.median(found) <= expected
+
+
+@named([case for case in REAL if case.analytic])
+def test_complex_step_is_exact(case):
+    found = all_errors(case, lambda f, x: calipers.jacobian(f, x, method="cs"))
+    assert np.median(found) <= 4 * EPS
+    assert np.max(found) <= 1e-9  # rounding of f where its terms cancel
+
+
+@named(SMOOTH)
+def test_adaptive_is_accurate(case):
+    found = all_errors(case, lambda f, x: calipers.jacobian(f, x, method="adaptive"))
+    assert np.median(found) <= 1e-10
+
+
+def estimates(cases):
+    errors, estimated, exact = [], [], []
+    for case in cases:
+        for x in case.points:
+            with np.errstate(all="ignore"):
+                d = calipers.differentiate(case.f, x)
+            jac = np.asarray(case.jac(x))
+            errors.append(np.abs(d.value - jac).ravel())
+            estimated.append(d.error.ravel())
+            exact.append(np.abs(jac).ravel())
+    return map(np.concatenate, (errors, estimated, exact))
+
+
+def test_error_estimates_cover_the_error_and_are_not_far_above_it():
+    error, estimated, exact = estimates(SMOOTH)
+    assert len(error) > 4000
+    assert np.mean(error <= estimated) >= 0.99
+    assert np.mean(np.isinf(estimated)) <= 0.001
+    # An entry cannot be more exact than it is represented.
+    least = np.maximum(error, EPS * exact)
+    known = exact > 0
+    assert np.median(estimated[known] / least[known]) <= 100
+
+
+@named([case for case in REAL if case.kind != "smooth"])
+def test_hostile_functions_are_right_or_the_error_says_so(case):
+    error, estimated, exact = estimates([case])
+    assert np.mean(error <= estimated + EPS * exact) >= 0.85
+    assert np.all(error <= 4 * estimated + EPS * exact)
+
+
+HOSTILE_ACCURACY = {
+    "badly_scaled": 1e-10,
+    "powell_badly_scaled": 1e-10,
+    "exp_of_tiny": 1e-10,
+    "domain_edge": 1e-10,
+    "one_minus_cosine": 1e-10,
+    "absolute_value": 1e-10,
+    "leaky_relu": 1e-10,
+    "offset_exp": 1e-7,
+    "fast_sine": 1e-6,
+    "noisy": 1e-6,
+    "float32_inside": 1e-4,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_ACCURACY)
+def test_hostile_functions_are_not_evaded(name):
+    (case,) = (case for case in CASES if case.name == name)
+    found = all_errors(case, lambda f, x: calipers.differentiate(f, x).value)
+    assert np.median(found) <= HOSTILE_ACCURACY[name]
+
+
+@named([case for case in CASES if case.kind == "holomorphic"])
+@pytest.mark.parametrize("method", ["3-point", "adaptive"])
+def test_holomorphic_functions(case, method):
+    bar = {"3-point": 1e-8, "adaptive": 1e-11}[method]
+    for x in case.points:
+        found = calipers.jacobian(case.f, x, method=method, holomorphic=True)
+        assert np.all(np.abs(found - case.jac(x)) <= bar * np.abs(case.jac(x)).max())
+        # The pair of a holomorphic function: its derivative, and nothing.
+        by_z, by_conjugate = calipers.jacobian(case.f, x, method=method)
+        assert np.all(np.abs(by_z - case.jac(x)) <= bar * np.abs(case.jac(x)).max())
+        assert np.all(np.abs(by_conjugate) <= bar * np.abs(case.jac(x)).max())
+
+
+def one(f, x, **options):
+    """Differentiate a function of one number."""
+    d = calipers.differentiate(f, np.array([x]), **options)
+    return d.value.item(), d.error.item(), d.status.item()
+
+
+def test_statuses_say_what_was_met():
+    assert one(np.sin, 0.3)[2] == "CONVERGED"
+    assert one(np.abs, 0.0)[2] == "NONSMOOTH"
+    assert one(lambda x: np.float32(np.exp(np.float32(x))), 0.3)[2] == "CONVERGED"
+    noisy = lambda x: np.exp(x.astype(np.float32)).astype(float)  # noqa: E731
+    assert one(noisy, 0.3)[2] == "NOISY"
+    assert one(lambda x: x * np.nan, 0.3)[2] == "NONFINITE"
+    assert one(np.sin, 0.3, step=np.zeros(1))[2] == "EXCLUDED"
+    assert one(np.sin, 0.3, bounds=(0.3, 0.3))[2] == "BOUNDED"
+    assert one(np.sin, 0.3, method="3-point")[2] == "FIXED"
+
+
+def test_at_a_kink_the_error_covers_both_sides():
+    value, error, _ = one(lambda x: np.maximum(x, 0.1 * x), 0.0)
+    assert value - error <= 0.1
+    assert value + error >= 1
+
+
+def test_a_short_length_scale_is_found():
+    for frequency in (1e3, 1e5, 1e6):
+        value, error, _ = one(lambda x: np.sin(frequency * x), 0.7)  # noqa: B023
+        exact = frequency * np.cos(frequency * 0.7)
+        assert abs(value - exact) <= error <= 1e-4 * frequency
+
+
+def test_what_cannot_be_known_is_said():
+    # Several waves in every step that binary64 leaves: nothing but noise.
+    assert one(lambda x: np.sin(1e16 * x), 0.7)[2] == "NOISY"
+    # A staircase: flat wherever one looks closely.
+    value, error, _ = one(lambda x: np.round(x * 1e3) / 1e3, 0.73)
+    assert abs(value - 1) <= error
+
+
+def test_large_and_small_length_scales():
+    value, error, _ = one(lambda x: np.exp(x / 1e-10), 1e-20)
+    assert abs(value - 1e10) <= error <= 1e2
+    value, error, _ = one(lambda x: 3 + 1e-9 * x, 1.0)
+    assert abs(value - 1e-9) <= error <= 1e-15
+    value, error, _ = one(np.log, 1e-300)
+    assert abs(value - 1e300) <= error <= 1e288
+
+
+def test_an_infinite_neighbour_does_not_spoil_the_estimate():
+    value, error, status = one(lambda x: np.where(x < 1.1, np.sin(x), np.nan), 1.0)
+    assert abs(value - np.cos(1)) <= error <= 1e-8
+    assert status == "CONVERGED"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_linear_functions_are_exact_to_rounding(dtype):
+    a = np.arange(12, dtype=dtype).reshape(3, 4)
+    d = calipers.differentiate(lambda x: a @ x, np.ones(4, dtype))
+    assert d.value.dtype == dtype
+    assert np.abs(d.value - a).max() <= 40 * np.finfo(dtype).eps * 11
+    assert np.all(np.abs(d.value.astype(float) - a) <= d.error + np.finfo(dtype).eps * a)
+
+
+def test_float32_has_steps_and_results_of_float32():
+    x = np.linspace(0.5, 2, 20, dtype=np.float32)
+    for method, bar in (("2-point", 2e-3), ("3-point", 2e-4), ("5-point", 1e-4)):
+        j = calipers.jacobian(np.sin, x, method=method)
+        assert j.dtype == np.float32
+        assert np.abs(j.diagonal() - np.cos(x)).max() <= bar
+    d = calipers.differentiate(np.sin, x)
+    assert d.value.dtype == np.float32
+    assert np.all(np.abs(d.value.diagonal() - np.cos(x.astype(float))) <= d.error.diagonal() + 1e-7)
+    # A float64 x does not help a function that computes in float32.
+    j = calipers.jacobian(lambda x: np.sin(x.astype(np.float32)), x.astype(float))
+    assert np.abs(j.diagonal() - np.cos(x)).max() <= 2e-4
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point"])
+def test_other_float_formats(method):
+    wide = calipers.jacobian(np.sin, np.longdouble([0.7]), method=method)
+    assert wide.dtype == np.longdouble
+    bar = {"2-point": 1e-9, "3-point": 1e-12, "5-point": 1e-14}[method]
+    assert abs(wide.item() - np.cos(np.longdouble(0.7))) <= bar
+    narrow = calipers.jacobian(np.sin, np.float16([0.7]), method=method)
+    assert narrow.dtype == np.float16
+    assert abs(float(narrow.item()) - np.cos(0.7)) <= 0.1
+
+
+def test_hessians():
+    optimize = pytest.importorskip("scipy.optimize")
+    x = np.array([1.3, 0.7, 0.8, 1.9, 1.2])
+    exact = optimize.rosen_hess(x)
+    for h, bar in (
+        (calipers.hessian(optimize.rosen, x), 1e-6),
+        (calipers.hessian(None, x, gradient=optimize.rosen_der), 1e-9),
+    ):
+        assert np.array_equal(h.value, h.value.T)
+        assert np.abs(h.value - exact).max() <= bar
+        assert np.mean(np.abs(h.value - exact) <= h.error) >= 0.99
+        assert h.error.max() <= 100 * bar
+    h = calipers.hessian(lambda x: np.exp(x[0, 0] * x[1, 1]) + x[0, 1] ** 3, np.full((2, 2), 0.5))
+    assert h.value.shape == (2, 2, 2, 2)
+    assert abs(h.value[0, 0, 1, 1] - np.exp(0.25) * 1.25) <= h.error[0, 0, 1, 1] <= 1e-8
+    assert abs(h.value[0, 1, 0, 1] - 3) <= h.error[0, 1, 0, 1] <= 1e-8
