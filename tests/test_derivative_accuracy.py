@@ -167,8 +167,8 @@ def test_large_and_small_length_scales():
     assert abs(value - 1e10) <= error <= 1e2
     value, error, _ = one(lambda x: 3 + 1e-9 * x, 1.0)
     assert abs(value - 1e-9) <= error <= 1e-15
-    value, error, _ = one(np.log, 1e-300)
-    assert abs(value - 1e300) <= error <= 1e288
+    value, error, _ = one(np.log, 1e-290)
+    assert abs(value - 1e290) <= error <= 1e281
 
 
 def test_an_infinite_neighbour_does_not_spoil_the_estimate():

@@ -136,13 +136,13 @@ def lattice(strides, period, colors):
 
 
 def separates(indptr, indices, colors, masks):
-    """Tell whether no row holds two columns of one color, of at most 64; fill the rows' masks."""
+    """Tell whether no row holds two columns of one color; fill the rows' masks, a bit a color."""
     for j in range(np.uint64(colors.size)):
         start, stop = span(indptr, j)
         bit = np.uint64(1) << np.uint64(colors[j])
         used = np.uint64(0)
         for p in range(start, stop):
-            used |= masks[np.uint64(indices[p])]
+            used |= np.uint64(masks[np.uint64(indices[p])])
         if used & bit != np.uint64(0):
             return False
         for p in range(start, stop):
@@ -438,7 +438,11 @@ FIRST_FIT_MANY = Kernels(
 )
 SEPARATES = Kernels(
     separates,
-    lambda key: (*_pattern(key[0]), vector(numba.from_dtype(key[1])), _WORDS),
+    lambda key: (
+        *_pattern(key[0]),
+        vector(numba.from_dtype(key[1])),
+        vector(numba.from_dtype(key[2]), readonly=False),
+    ),
 )
 TRANSPOSE = Kernels(transpose, lambda dtype: (*_pattern(dtype), _OUT, _OUT, _OUT))
 DEGREES = Kernels(degrees, lambda dtype: (*_pattern(dtype), _INTS, _OUT))

@@ -195,7 +195,8 @@ def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
         return value, error, CONVERGED if error < math.inf else NONFINITE, noise
     measured = max(abs(near - value) * t_near**power, abs(far - value) * t_far**power)
     if near == 0 and far == 0:
-        if abs(value) > error:  # f is a staircase; its steps are below the smallest rung's
+        # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
+        if abs(value) > error and abs(value) * t_near**power > 4 * noise:
             measured = abs(value) * (state.top * 0.25**state.rung) ** power
     elif abs(near - far) <= 0.02 * abs(near) + 2 * _grown(noise, t_far, power) and abs(
         near - value
@@ -203,7 +204,7 @@ def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
         return value, math.inf, ALIASED, noise
     status = CONVERGED
     if measured > noise:
-        if measured > _NOISY * noise:
+        if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
             status = NOISY
         noise = 3 * measured  # of two samples
         value, error, _, _ = extrapolate(state, differences, sizes, i, noise, table)
