@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import as_array
 from ._differences import hessians, sparse
-from ._differences.columns import Columns
+from ._differences.columns import Columns, Scratch
 from ._differences.directions import against, along, blocks
 from ._differences.plan import (
     STATUS,
@@ -17,10 +18,9 @@ from ._differences.plan import (
     find,
     pose,
     require_memory,
-    require_steps,
     steps_of,
 )
-from ._differences.problem import WIRTINGER, Problem
+from ._differences.problem import REAL, WIRTINGER, Problem
 from ._differences.run import Pace, run
 from ._differences.steps import require_inside
 from ._protocols import NDArray
@@ -53,7 +53,8 @@ class Derivative:
         An estimate, for each entry, of how far `value` is from the derivative. It is inf where
         that is not known: always with a fixed step, which estimates nothing.
     step : ndarray
-        The step along each element of x: the longest one, if there were several.
+        The step along each element of x; the adaptive method's is the one that it began with, or
+        began anew with at a smaller scale.
     status : ndarray of str
         What became of each element of x: CONVERGED; FIXED (a fixed step: nothing is known of the
         error); NOISY (f has far more noise than rounding, the error says how much it matters);
@@ -97,7 +98,7 @@ class Derivative:
         value = self.value[0] if isinstance(self.value, tuple) else self.value
         lines = [f"Derivative of shape {value.shape}: {columns or 'no columns'}"]
         error = self.error[0] if isinstance(self.error, tuple) else self.error
-        errors = np.asarray(getattr(error, "data", error) if self.colors else error)
+        errors = np.asarray(error if self.colors is None else error.data)
         known = errors[np.isfinite(errors)]
         if known.size:
             lines.append(f"error: at most {known.max():.2g}, median {np.median(known):.2g}")
@@ -330,7 +331,8 @@ def _by_argument(
     """Answer for one argument of f, or for each of several."""
     args = tuple(args)
     if not isinstance(argnums, tuple):
-        return answer(pose(f, x, args, argnums, options), options)
+        dense = options.sparsity is None
+        return answer(pose(f, x, args, argnums, options, dense=dense), options)
     if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
         msg = f"x must be a tuple of {len(argnums)} arrays, one for each of argnums {argnums}"
         raise ValueError(msg)
@@ -357,7 +359,7 @@ def _derivative(problem: Problem, options: Options) -> Derivative:
         return Derivative(
             found.value,
             found.error,
-            found.step.reshape(problem.x.shape),
+            np.abs(found.points.reshape(problem.x.shape) - problem.x),
             STATUS[found.status].reshape(problem.x.shape),
             found.nfev,
             found.colors,
@@ -449,7 +451,8 @@ class JacobianFunction:
         self._options = Options(**options)
         self._plan: _Plan | None = None
         if x0 is not None:
-            self._plan = self._planned(x0, self._args, {})
+            self._plan = self._planned(as_array(x0, "x0"), self._args, {})
+            self._plan.check()
 
     def _planned(self, x: Any, others: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Plan":
         problem = pose(self._f, x, others, self._position, self._options, kwargs)
@@ -461,12 +464,14 @@ class JacobianFunction:
         if len(args) <= k:
             msg = f"the derivative is by positional argument {k} of f, and {len(args)} were given"
             raise TypeError(msg)
-        x = args[k]
+        x = args[k] if type(args[k]) is np.ndarray else as_array(args[k], "x")
         others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._args
         plan = self._plan
-        if plan is None or not plan.serves(x, others, kwargs):
+        if kwargs:  # they are part of a plan, and of this call only
+            plan = self._planned(x, others, kwargs)
+        elif plan is None or not plan.serves(x, others):
             plan = self._plan = self._planned(x, others, kwargs)
-        return plan(x, others, k, kwargs)
+        return plan(x, others, k)
 
 
 class _Plan:
@@ -477,7 +482,7 @@ class _Plan:
         self._steps = steps_of(problem, options)
         self._sparse = None
         if options.sparsity is not None:
-            self._sparse = sparse.plan(problem, self._steps, options)
+            self._sparse = sparse.plan(problem, self._steps, options, lasting=True)
         else:
             _require_memory(problem, options)
         # What needs f(x) itself, beside displaced values.
@@ -487,30 +492,36 @@ class _Plan:
             or options.bounds is not None
             or problem.native is None
         )
+        self._general = options.adaptive or options.workers is not None or options.progress
+        self._count = problem.coordinates
+        self._shape = problem.x.shape
+        self._dtype = problem.x.real.dtype if problem.imaginary else problem.x.dtype
         self._pace = Pace()
+        self._spare: list[Scratch] = []
 
-    def serves(self, x: Any, others: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        problem = self._problem
-        if type(x) is not np.ndarray or x.shape != problem.x.shape:
-            return False
-        if x.dtype != problem.x.dtype and not problem.imaginary:
-            return False
-        return kwargs == {} and problem.same_kinds(others)
+    def serves(self, x: NDArray, others: tuple[Any, ...]) -> bool:
+        return (
+            x.shape == self._shape and x.dtype == self._dtype and self._problem.same_kinds(others)
+        )
 
-    def __call__(
-        self, x: NDArray, others: tuple[Any, ...], position: int, kwargs: dict[str, Any]
-    ) -> Any:
-        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base)
+    def check(self) -> None:
+        """Check a sparsity pattern at the point that was planned with."""
         if self._sparse is not None:
-            return self._sparse(problem).value
-        options, steps = self._options, self._steps
+            self._sparse(self._problem)
+
+    def __call__(self, x: NDArray, others: tuple[Any, ...], position: int) -> Any:
+        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base)
+        steps = self._steps
+        if problem.mode != REAL:  # their lengths are those of x
+            steps = steps_of(problem, self._options)
         if steps.lows.size:
             require_inside(problem, steps.lows, steps.highs)
-        if options.adaptive or options.workers is not None or options.progress:
-            return arranged(problem, find(problem, steps, options).rows)
-        work = Columns(problem, steps)
-        rows, status = run(work, problem.coordinates, pace=self._pace)
-        require_steps(problem, status)
+        if self._sparse is not None:
+            return self._sparse(problem).value
+        if self._general:
+            return arranged(problem, find(problem, steps, self._options).rows)
+        work = Columns(problem, steps, self._spare if steps is self._steps else None)
+        rows, _ = run(work, self._count, pace=self._pace)
         return arranged(problem, rows)
 
 
@@ -567,9 +578,9 @@ def _like_x(problem: Problem, v: Any) -> NDArray:
         msg = f"v has shape {direction.shape}, and x has {problem.x.shape}: give one of x's shape"
         raise ValueError(msg)
     if direction.dtype.kind not in "biufc" or (
-        direction.dtype.kind == "c" and problem.x.dtype.kind != "c"
+        direction.dtype.kind == "c" and not problem.has_complex_x
     ):
-        msg = f"v must be of x's kind, {problem.x.dtype}, got {direction.dtype}"
+        msg = f"v must be of x's kind, got {direction.dtype}"
         raise TypeError(msg)
     return direction
 
@@ -675,7 +686,7 @@ def linear_operator(
 
     def matvec(v: NDArray) -> NDArray:
         direction = v.reshape(problem.x.shape)
-        if direction.dtype.kind == "c" and problem.x.dtype.kind != "c":
+        if direction.dtype.kind == "c" and not problem.has_complex_x:
             return matvec(direction.real) + 1j * matvec(direction.imag)
         value, _ = along(problem, direction, chosen)
         if problem.imaginary:

@@ -374,6 +374,7 @@ def decompress(
     weight: NDArray,
     data: NDArray,
     accumulate: bool = False,
+    below: NDArray | None = None,
 ) -> None:
     """
     Store or add ``differences[colors[j], i]*weight[j]`` for each entry (i, j) of a matrix.
@@ -392,12 +393,16 @@ def decompress(
         The entries, of the dtype of `differences`.
     accumulate : bool
         Whether to add to what `data` holds.
+    below : ndarray of the dtype of `differences`, shape (m,), optional
+        What is subtracted from each row of `differences` first; not together with `accumulate`.
     """
     indptr, indices = _in_one_dtype(indptr, indices)
+    below = np.empty(0, differences.dtype) if below is None else below
     kernel = DECOMPRESS[indptr.dtype, colors.dtype, differences.dtype]
+    given = indptr, indices, colors, differences, weight, data
 
     def fill(start: int, stop: int) -> None:
-        kernel(indptr, indices, colors, differences, weight, data, start, stop, accumulate)
+        kernel(*given, start, stop, accumulate, below)
 
     _by_columns(fill, indptr)
 

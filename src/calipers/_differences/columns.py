@@ -1,10 +1,11 @@
 """Derivatives along a range of coordinates by fixed steps: a task for any worker."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS
+from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
 from .._protocols import NDArray
 from .evaluate import Evaluator, blame
 from .native import Native
@@ -14,12 +15,50 @@ from .steps import Steps
 Outs = tuple[NDArray, ...]
 
 
-@dataclass(frozen=True)
+def _lost_step(problem: Problem, coordinate: int) -> ValueError:
+    x = reals(problem.x)[problem.stride * coordinate]
+    return ValueError(
+        f"the step of element {coordinate} is lost in rounding beside x = {x}: give a larger one"
+    )
+
+
+def require_steps(problem: Problem, start: int, status: NDArray) -> None:
+    """Refuse steps that vanish beside x."""
+    lost = np.flatnonzero(status == LOST)
+    if len(lost):
+        raise _lost_step(problem, start + int(lost[0]))
+
+
+class Scratch:
+    """The kernel for some columns, and its arguments that do not change with the point."""
+
+    def __init__(self, problem: Problem, native: Native, steps: Steps, count: int) -> None:
+        self.count = count
+        self.base = problem.base
+        self.stride = problem.stride
+        self.x = np.empty(problem.x.shape, problem.x.dtype)
+        self.reached = np.empty(1, np.int64)
+        upper = np.empty(problem.native_shape, problem.dtype)
+        if problem.imaginary:
+            self.kernel = native.entry(IMAGINARY_COLUMNS)
+            self.fixed: tuple[Any, ...] = (steps.lengths, upper)
+        else:
+            self.kernel = native.entry(COLUMNS)
+            table = np.empty((3, steps.pairs, count))
+            self.fixed = (*steps.rule, table, problem.base, upper, np.empty_like(upper))
+
+
+@dataclass
 class Columns:
-    """Rows of the transposed Jacobian, in real numbers, and what became of each."""
+    """
+    Rows of the transposed Jacobian, in real numbers, and what became of each.
+
+    `spare` keeps scratch from one call to the next: for small problems, making it takes as long.
+    """
 
     problem: Problem
     steps: Steps
+    spare: list[Scratch] | None = None
 
     def results(self, count: int) -> Outs:
         values = self.problem.base.size // (2 if self.problem.imaginary else 1)
@@ -36,26 +75,34 @@ class Columns:
             self._real(start, outs)
 
     def _compiled(self, native: Native, start: int, outs: Outs) -> None:
-        problem, steps = self.problem, self.steps
-        x = np.empty(problem.x.shape, problem.x.dtype)
-        where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
-        upper = np.empty(native.out_shape, problem.dtype)
-        reached = np.empty(1, np.int64)
+        problem, count = self.problem, len(outs[1])
+        spare = self.spare
+        scratch = spare.pop() if spare else Scratch(problem, native, self.steps, count)
+        if scratch.count != count or scratch.base is not problem.base:
+            scratch = Scratch(problem, native, self.steps, count)
         try:
-            if problem.imaginary:
-                native.entry(IMAGINARY_COLUMNS)(*where, steps.lengths, upper, *outs, reached)
-                return
-            lower = np.empty(native.out_shape, problem.dtype)
-            table = np.empty((3, steps.pairs, len(outs[1])))
-            scratch = (table, problem.base, upper, lower)
-            native.entry(COLUMNS)(*where, *steps.rule, *scratch, *outs, reached)
+            lost = scratch.kernel(
+                native.form,
+                scratch.x,
+                reals(problem.x),
+                scratch.stride,
+                start,
+                *scratch.fixed,
+                *outs,
+                scratch.reached,
+            )
         except Exception as error:
-            blame(error, problem, reached[0])
+            blame(error, problem, scratch.reached[0])
             raise
+        if lost >= 0:
+            raise _lost_step(problem, lost)
+        if spare is not None:
+            spare.append(scratch)
 
     def _real(self, start: int, outs: Outs) -> None:
         result, status = outs
         table, status[:] = self.steps.tables(self.problem, start, start + len(status))
+        require_steps(self.problem, start, status)
         evaluate = Evaluator(self.problem)
         for block in evaluate.blocks(len(status)):
             numbers = self.problem.stride * (start + np.arange(block.start, block.stop))

@@ -9,7 +9,7 @@ from .._kernels.ladder import STATE
 from .._protocols import NDArray
 from .columns import Columns, Outs
 from .ladders import Ladders, climb, measured
-from .plan import Options, require_steps, steps_of
+from .plan import Options, steps_of
 from .problem import WIRTINGER, Problem, reals
 from .run import run
 from .steps import Steps
@@ -128,8 +128,6 @@ class Contracted:
             errors[part] = np.inf
             if isinstance(self.work, Ladders):
                 errors[part] = found[1] @ np.abs(self.weights).max(axis=-1, initial=0)
-            else:
-                require_steps(self.problem, found[1])
 
 
 def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, NDArray]:
@@ -163,6 +161,4 @@ def blocks(problem: Problem, options: Options, size: int) -> Iterator[tuple[slic
     for start in range(0, problem.coordinates, size):
         stop = min(start + size, problem.coordinates)
         outs = run(work, stop - start, options.workers, start=start)
-        if not options.adaptive:
-            require_steps(problem, outs[1])
         yield slice(start, stop), outs[0].astype(problem.base.dtype, copy=False)

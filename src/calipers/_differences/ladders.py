@@ -89,7 +89,7 @@ class Ladders:
         x = np.empty_like(problem.x)
         where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
         given = (steps.lengths, steps.eps, steps.lows, steps.highs, problem.base)
-        upper, m = np.empty(native.out_shape, problem.dtype), problem.base.size
+        upper, m = np.empty(problem.native_shape, problem.dtype), problem.base.size
         ladder = (np.empty((ROWS, m)), np.empty((ROWS + 2, m)), np.empty(ORDERS))
         reached = np.empty(1, np.int64)
         try:

@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
@@ -24,23 +25,27 @@ class Native:
 
     form: Form
     key: tuple[Any, ...]
-    out_shape: tuple[int, ...]
     parallel: bool
     keep: Any
-    _entries: dict[int, Any] = field(default_factory=dict)
+    _entries: dict[Any, Any] = field(default_factory=dict)
 
     def entry(self, kernels: Kernels, *more: Any) -> Any:
         """Return the kernel for f's types; hashing them takes longer than a small Jacobian."""
-        found = self._entries.get(id(kernels))
+        name = (id(kernels), *more)
+        found = self._entries.get(name)
         if found is None:
             key = (self.key, *more) if more else self.key
-            found = self._entries[id(kernels)] = kernels[key]
+            found = self._entries[name] = kernels[key]
         return found
 
     def given(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Native":
         """Return the same for other arguments of the same kinds."""
         defaults = self.form.after[len(after) :]
         return replace(self, form=self.form._replace(before=before, after=(*after, *defaults)))
+
+
+# What was found of a function, by what it was asked with. The values do not hold the function.
+_known: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
 
 
 def native_form(problem: "Problem") -> Native | None:
@@ -50,6 +55,42 @@ def native_form(problem: "Problem") -> Native | None:
         return None
     if problem.dtype.char not in "fdFD":
         return None
+    question = _question(problem)
+    if question is None:
+        return _sought(problem)
+    answers = _known.setdefault(f, {})
+    if question not in answers:
+        answers[question] = _sought(problem)
+    native = answers[question]
+    if native is not None and (problem.before or problem.after):
+        return native.given(problem.before, problem.after)
+    return native
+
+
+def _question(problem: "Problem") -> Any:
+    """Return what decides the form, or None if it is not worth remembering."""
+    others = (*problem.before, *problem.after)
+    kinds = tuple(kind_of(a) for a in others)
+    if problem.kwargs or None in kinds:
+        return None
+    form = (problem.rowwise, problem.out_like is not None, len(problem.before))
+    x = problem.x
+    return (*form, x.dtype, x.ndim, problem.dtype, len(problem.shape), kinds)
+
+
+def kind_of(x: Any) -> Any:
+    """Return what decides how compiled code takes an argument, or None if that takes a closer look.
+
+    Two arguments of the same kind are taken the same way.
+    """
+    if type(x) is np.ndarray:
+        return x.dtype, x.ndim, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable
+    return type(x) if type(x) in (int, float, complex, bool) else None
+
+
+def _sought(problem: "Problem") -> Native | None:
+    f: Any = problem.f
+    x = problem.x
     others = _positional(problem)
     if others is None:
         return None
@@ -72,13 +113,8 @@ def native_form(problem: "Problem") -> Native | None:
         return None
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     form = make(address, example, before, after)
-    out_shape = problem.shape if make is Fills else (problem.base.size // _parts(problem.dtype),)
-    key = (numba.typeof(form), x.dtype, x.ndim, problem.dtype, len(out_shape))
-    return Native(form, key, out_shape, bool(f.targetoptions.get("parallel")), (f, compiled))
-
-
-def _parts(dtype: np.dtype[Any]) -> int:
-    return 2 if dtype.kind == "c" else 1
+    key = (numba.typeof(form), x.dtype, x.ndim, problem.dtype, len(problem.native_shape))
+    return Native(form, key, bool(f.targetoptions.get("parallel")), compiled)
 
 
 def _positional(problem: "Problem") -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from .._arrays import as_array
-from .._kernels.differences import LOST, NAMES_OF_STATUS
+from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .columns import Columns
 from .ladders import Ladders
-from .problem import IMAGINARY, WIRTINGER, Problem, reals
+from .problem import IMAGINARY, WIRTINGER, Problem, empty_like, reals
 from .run import run
 from .stencils import ADAPTIVE, NAMES
 from .steps import Steps, modes_of, plan_steps
@@ -75,10 +75,10 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
     array = as_array(x, "x")
     if array.dtype.kind in "biu":
         array = array.astype(float)
-    if array.dtype.kind not in "fc" or array.dtype.isbuiltin != 1:
+    native = np.dtype(array.dtype.type)  # in the machine's byte order
+    if native.kind not in "fc" or native.isbuiltin != 1:
         msg = f"x must be real or complex numbers, got dtype {array.dtype}"
         raise TypeError(msg)
-    native = array.dtype.newbyteorder("=")
     return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
 
 
@@ -89,6 +89,7 @@ def pose(
     position: int,
     options: Options,
     kwargs: dict[str, Any] | None = None,
+    dense: bool = False,
 ) -> Problem:
     """Return the problem of differentiating f by the argument at `position`."""
     if not callable(f):
@@ -104,6 +105,9 @@ def pose(
     mode = modes_of(point, options.method, options.holomorphic)
     if mode == IMAGINARY:
         point = point.astype(np.result_type(point.dtype, np.complex64))
+    if dense and options.out_like is not None:  # else f has to be asked for its size
+        size = empty_like(options.out_like).size
+        require_memory(size, point.size, point.itemsize, options.memory_limit)
     return Problem(
         f,
         args[:position],
@@ -164,17 +168,8 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
         rows = values.astype(problem.base.dtype, copy=False)
         return Found(rows, errors, status, step, nfev, time.perf_counter() - started)
     rows, status = run(Columns(problem, steps), count, options.workers, options.progress)
-    require_steps(problem, status)
     seconds = time.perf_counter() - started
     return Found(rows, None, status, *_spent(problem, steps, count), seconds)
-
-
-def require_steps(problem: Problem, status: NDArray) -> None:
-    if (status == LOST).any():
-        j = int(np.argmax(status == LOST))
-        x = reals(problem.x)[problem.stride * j]
-        msg = f"the step of coordinate {j} is lost in rounding beside x = {x!r}: give a larger one"
-        raise ValueError(msg)
 
 
 def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
@@ -210,6 +205,8 @@ def arranged_errors(problem: Problem, errors: NDArray) -> Any:
 
 
 def _shaped(problem: Problem, rows: NDArray) -> NDArray:
+    if problem.x.ndim == 1 and len(problem.shape) == 1:
+        return rows.T
     whole = rows.reshape(problem.x.shape + problem.shape)
     inner, outer = problem.x.ndim, len(problem.shape)
     return whole.transpose(*range(inner, inner + outer), *range(inner))

@@ -1,5 +1,6 @@
 """What is differentiated: a function of real numbers with real values, whatever f looks like."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from .native import Native, native_form
+from .native import Native, kind_of, native_form
 
 REAL, HOLOMORPHIC, WIRTINGER, IMAGINARY = "real", "holomorphic", "wirtinger", "imaginary"
 
@@ -40,15 +41,18 @@ class Problem:
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
+    seconds: float = field(init=False)  # that the call for `base` took
     native: Native | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.out_like is not None:
-            like = _empty_like(self.out_like)
+            like = empty_like(self.out_like)
             self.shape, self.dtype = like.shape, like.dtype
             if self.mode == IMAGINARY and self.dtype.kind != "c":
                 self.dtype = np.result_type(self.dtype, np.complex64)
+        started = time.perf_counter()
         y = self._base()
+        self.seconds = time.perf_counter() - started
         self.shape, self.dtype = y.shape, y.dtype
         self.base = reals(y)
         self._find_native()
@@ -67,12 +71,14 @@ class Problem:
     def same_kinds(self, others: tuple[Any, ...]) -> bool:
         """Tell whether f's compiled form takes these other arguments as it took the first."""
         own = (*self.before, *self.after)
+        if not own:
+            return not others
         if len(own) != len(others):
             return False
         if self.native is None:
             return True
         return all(
-            a is b or (type(a) is type(b) and _kind(a) == _kind(b))
+            a is b or (kind_of(a) is not None and kind_of(a) == kind_of(b))
             for a, b in zip(own, others, strict=True)
         )
 
@@ -82,13 +88,21 @@ class Problem:
         """Return the same problem at another point; its base is asked of f only if `ask`."""
         new = object.__new__(Problem)
         new.__dict__.update(self.__dict__)
-        new.x = np.array(x, dtype=self.x.dtype, order="C")
+        same = x.dtype == self.x.dtype and x.flags.c_contiguous
+        new.x = x if same else np.array(x, dtype=self.x.dtype, order="C")
         new.before, new.after = before, after
         if self.native is not None and (before or after):
             new.native = self.native.given(before, after)
         if ask:
             new.base = new.values(new.x.copy())
         return new
+
+    @property
+    def native_shape(self) -> tuple[int, ...]:
+        """The shape in which compiled code hands over f's values: flat, unless f fills them in."""
+        if self.out_like is not None and not self.rowwise:
+            return self.shape
+        return (self.base.size // (2 if self.dtype.kind == "c" else 1),)
 
     @property
     def stride(self) -> int:
@@ -99,6 +113,11 @@ class Problem:
         return reals(self.x).size // self.stride
 
     @property
+    def has_complex_x(self) -> bool:
+        """Whether the caller's x is complex, and not only the argument of f."""
+        return self.mode in (HOLOMORPHIC, WIRTINGER)
+
+    @property
     def imaginary(self) -> bool:
         return self.mode == IMAGINARY
 
@@ -107,6 +126,12 @@ class Problem:
         y = self.call_batch(x[None])[0] if self.batched else self.call(x)
         if y.dtype.kind in "biu":
             y = y.astype(float)
+        if self.imaginary and y.dtype.kind != "c":
+            msg = (
+                f"method='cs' needs an f that returns complex numbers for complex x, "
+                f"and it returned {y.dtype}: take another method"
+            )
+            raise ValueError(msg)
         return np.array(y, order="C")
 
     def call(self, x: NDArray) -> NDArray:
@@ -142,7 +167,9 @@ class Problem:
         if y.shape != self.shape:
             msg = f"f returned results of two shapes: {self.shape} and then {y.shape}"
             raise ValueError(msg)
-        return reals(np.array(y, dtype=self.dtype, order="C"))
+        # What f filled is new; what it returned may be x, or a buffer that the next call fills.
+        filled = self.out_like is not None
+        return reals(y if filled else np.array(y, dtype=self.dtype, order="C"))
 
     def at(self, coordinates: NDArray) -> NDArray:
         """Return the real values of f where its real numbers are `coordinates`: new memory."""
@@ -151,14 +178,8 @@ class Problem:
         return self.values(x)
 
 
-def _kind(x: Any) -> Any:
-    """Return what decides how compiled code takes an argument, beside its Python type."""
-    if isinstance(x, np.ndarray):
-        return x.dtype, x.ndim, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable
-    return None if isinstance(x, (int, float, complex, str)) else id(x)
-
-
-def _empty_like(out_like: Any) -> NDArray:
+def empty_like(out_like: Any) -> NDArray:
+    """Return an array of the shape and dtype that the caller gave for f's values."""
     if isinstance(out_like, (int, np.integer)) or (
         isinstance(out_like, tuple) and all(isinstance(n, (int, np.integer)) for n in out_like)
     ):

@@ -18,7 +18,8 @@ from .sending import Work, sent_once
 # Below this, waking another thread costs more than it saves.
 _WORTH_SHARING = 150e-6
 _TASKS_PER_WORKER = 4
-_PACED_RUNS = 4
+_PACED_RUNS = 3
+_LONG = 2e-3
 _TIMED = 50e-6  # what is shorter is mostly the cost of a call
 
 
@@ -34,6 +35,10 @@ class Progress:
             self._report = wanted
         elif wanted:
             self._report, self._close = _shown(total)
+
+    @property
+    def wanted(self) -> bool:
+        return self._report is not None
 
     def add(self, count: int) -> None:
         with self._one_at_a_time:
@@ -60,14 +65,17 @@ def _shown(total: int) -> tuple[Callable[[int, int], Any], Callable[[], Any]]:
 
 @dataclass
 class Pace:
-    """What a coordinate costs, remembered from one run to the next."""
+    """The least that a coordinate ever cost, remembered from one run to the next."""
 
-    seconds: float = math.inf  # the least of the first runs: one may compile, one may be disturbed
+    seconds: float = math.inf
     runs: int = 0
 
-    def known(self, count: int) -> float:
-        """Return what so many coordinates cost, or infinity while it is being measured."""
-        return self.seconds * count if self.runs >= _PACED_RUNS else math.inf
+    def is_slow(self, count: int) -> bool:
+        """Tell whether so many coordinates are surely worth two threads.
+
+        A run may compile, and one more may be disturbed.
+        """
+        return self.runs >= _PACED_RUNS and self.seconds * count > 10 * _WORTH_SHARING
 
 
 def run(
@@ -78,17 +86,24 @@ def run(
     pace: Pace | None = None,
     start: int = 0,
 ) -> Outs:
-    """Return the results of `work` along `count` coordinates from `start`."""
+    """
+    Return the results of `work` along `count` coordinates from `start`.
+
+    `progress` is what the caller asked for, or a Progress that this run is only a part of.
+    """
+    part = isinstance(progress, Progress)
+    if part and not progress.wanted:
+        progress = False
     if workers is None and not progress:
         outs = work.results(count)
         native = work.problem.native
-        if native is None or (pace is not None and pace.known(count) < _WORTH_SHARING):
+        if native is None or (pace is not None and pace.seconds * count < _WORTH_SHARING):
             work(start, outs)
         else:
             threads = 1 if native.parallel else get_num_threads()
             _by_threads(work, start, outs, threads, None, pace or Pace())
         return outs
-    report = Progress(progress, count)
+    report = progress if part and progress else Progress(progress, count)
     try:
         if workers is not None:
             return _by_workers(work, start, count, workers, report)
@@ -98,7 +113,8 @@ def run(
         _by_threads(work, start, outs, threads, report, pace or Pace())
         return outs
     finally:
-        report.close()
+        if not part:
+            report.close()
 
 
 def _part(count: int, workers: int) -> int:
@@ -117,25 +133,27 @@ def _by_threads(
     work: Work, origin: int, outs: Outs, threads: int, report: Progress | None, pace: Pace
 ) -> None:
     """Time more and more columns, and wake other threads if the rest is worth it."""
-    count, done, size = len(outs[0]), 0, 1
-    while threads > 1 and done < count and pace.runs < _PACED_RUNS:
+    count, done, size, estimate = len(outs[0]), 0, 1, pace.seconds
+    while threads > 1 and done < count and not pace.is_slow(count):
         started = time.perf_counter()
         last = min(done + size, count)
         _one(work, origin, done, last, outs, report)
         spent = time.perf_counter() - started
         estimate = spent / (last - done)
         done, size = last, 4 * size
+        pace.seconds = min(pace.seconds, estimate)
+        pace.runs += 1
         if spent > _TIMED or estimate * (count - done) < _WORTH_SHARING:
-            pace.seconds = min(pace.seconds, estimate)
-            pace.runs += 1
             break
     left = count - done
-    if threads == 1 or left < 2 or pace.seconds * left < _WORTH_SHARING:
+    if threads == 1 or left < 2 or estimate * left < _WORTH_SHARING:
         step = left if report is None else _part(left, 1)
         for first in range(done, count, max(1, step)):
             _one(work, origin, first, min(first + step, count), outs, report)
         return
-    step = _part(left, threads)
+    # A thread that comes back for more waits for the interpreter: one task each, if they are short.
+    parts = min(max(1, int(estimate * left / (threads * _LONG))), _TASKS_PER_WORKER)
+    step = -(-left // (threads * parts))
 
     def task(number: int) -> int:
         first = done + number * step

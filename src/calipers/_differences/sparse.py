@@ -6,25 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from .._kernels.differences import COLORED
+from .._kernels.differences import COLORED, NONFINITE
 from .._kernels.ladder import STATE
 from .._protocols import NDArray
 from ..interop import scipy_sparse
 from .coloring import (
     Coloring,
+    StarColoring,
     as_pattern,
     color_columns,
     color_groups,
     decompress,
     first_clash,
     product,
+    recover,
+    star_coloring,
 )
-from .columns import Columns, Outs
+from .columns import Columns, Outs, require_steps
 from .ladders import climb, measured
 from .native import Native
-from .plan import Options, require_steps, steps_of
+from .plan import Options, steps_of
 from .problem import REAL, Problem, reals
-from .run import run
+from .run import Progress, run
+from .stencils import METHODS
 from .steps import Steps
 
 _DETECTED = 3  # points at which a pattern is looked for
@@ -40,10 +44,33 @@ class Pattern:
     shape: tuple[int, int]
     coloring: Coloring
 
-    @property
-    def columns(self) -> NDArray:
-        """The column of each entry."""
-        return np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
+    def sources(self) -> tuple[NDArray, NDArray, NDArray]:
+        """Return where each entry is read: row, color, and column that was displaced."""
+        columns = np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
+        rows = self.indices
+        if isinstance(self.coloring, StarColoring):
+            mirrored = self.coloring.mirrored
+            rows, columns = np.where(mirrored, columns, rows), np.where(mirrored, rows, columns)
+        return rows, self.coloring.colors[columns].astype(np.intp), columns
+
+    def recover(
+        self,
+        differences: NDArray,
+        weight: NDArray,
+        data: NDArray,
+        accumulate: bool,
+        below: NDArray | None,
+    ) -> None:
+        """Store the entries, or add to them, from differences by color; see `decompress`."""
+        if isinstance(self.coloring, StarColoring):
+            if below is not None:
+                differences -= below
+            given = (self.indptr, self.indices, self.coloring, differences, weight, data)
+            recover(*given, accumulate)
+        else:
+            colors = self.coloring.colors
+            given = (self.indptr, self.indices, colors, differences, weight, data)  # type: ignore[assignment]
+            decompress(*given, accumulate, below)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -52,7 +79,7 @@ class SparseFound:
 
     value: Any
     error: Any
-    step: NDArray
+    points: NDArray  # the farthest to which each coordinate was displaced
     status: NDArray
     nfev: int
     colors: int
@@ -61,28 +88,39 @@ class SparseFound:
 
 def find(problem: Problem, options: Options) -> SparseFound:
     """Differentiate a function whose Jacobian is sparse."""
-    return plan(problem, steps_of(problem, options), options)(problem)
+    return plan(problem, steps_of(problem, options), options)(problem, detail=True)
 
 
-def plan(problem: Problem, steps: Steps, options: Options) -> "Plan":
-    """Find or check the pattern, and color it."""
+def plan(
+    problem: Problem, steps: Steps, options: Options, lasting: bool = False, symmetric: bool = False
+) -> "Plan":
+    """
+    Find or check the pattern, and color it.
+
+    The results of a lasting plan share its pattern, which can then not be written to.
+    """
     if problem.mode != REAL or problem.dtype.kind == "c":
         msg = (
             "sparsity is for real x, real f and real steps: leave out sparsity, holomorphic and "
             "method='cs'"
         )
         raise ValueError(msg)
-    sparsity = options.sparsity
+    sparsity, calls, groups = options.sparsity, 0, None
     shape = (problem.base.size, problem.coordinates)
-    groups = None
     given = not (isinstance(sparsity, str) and sparsity == "detect")
     if given:
         if isinstance(sparsity, tuple) and len(sparsity) == 2:
             sparsity, groups = sparsity
         indptr, indices = as_pattern(*scipy_sparse.pattern(sparsity, shape), shape)
+        indptr, indices = indptr.copy(), indices.copy()
     else:
-        indptr, indices = _detect(problem, options)
-    if groups is not None:
+        indptr, indices, calls = _detect(problem, options)
+    if lasting:
+        indptr.flags.writeable = indices.flags.writeable = False
+    coloring: Coloring
+    if symmetric:
+        coloring = star_coloring(indptr, indices, shape[1])
+    elif groups is not None:
         coloring = color_groups(groups, shape[1])
         if (clash := first_clash(indptr, indices, shape, coloring)) is not None:
             row, one, other = clash
@@ -90,26 +128,41 @@ def plan(problem: Problem, steps: Steps, options: Options) -> "Plan":
             raise ValueError(msg)
     else:
         coloring = color_columns(indptr, indices, shape, _cost(problem, steps))
-    return Plan(Pattern(indptr, indices, shape, coloring), steps, options, given)
+    return Plan(Pattern(indptr, indices, shape, coloring), steps, options, given, calls)
 
 
 def _cost(problem: Problem, steps: Steps) -> float:
     """Return the seconds that a color costs: the calls of f."""
-    started = time.perf_counter()
-    problem.values(problem.x.copy())
-    return 2 * steps.pairs * (time.perf_counter() - started) if steps.method != "adaptive" else 0.0
+    return 2 * steps.pairs * problem.seconds if steps.method in METHODS else 10 * problem.seconds
 
 
-@dataclass(frozen=True)
+@dataclass
+class Space:
+    """Memory that one call after the other may use: fresh memory costs more than what fills it."""
+
+    table: NDArray
+    status: NDArray
+    rows: NDArray
+    points: list[tuple[NDArray, NDArray]]  # an argument and a value of f, for each thread
+
+
+@dataclass
 class Differences:
-    """Differences of f between two points of all coordinates of a color: a row for each color."""
+    """
+    Differences of f between two points of all coordinates of a color: a row for each color.
+
+    `bottoms` is empty if they are x itself; then nothing is subtracted.
+    """
 
     problem: Problem
     colors: NDArray
     tops: NDArray
     bottoms: NDArray
+    space: Space | None = None
 
     def results(self, count: int) -> Outs:
+        if self.space is not None:
+            return (self.space.rows,)
         return (np.empty((count, self.problem.base.size), self.problem.base.dtype),)
 
     def __call__(self, start: int, outs: Outs) -> None:
@@ -121,109 +174,168 @@ class Differences:
         origin = reals(self.problem.x)
         for color, row in enumerate(outs[0], start):
             chosen = self.colors == color
-            ends = [np.where(chosen, points, origin) for points in (self.tops, self.bottoms)]
-            below = self.problem.base if np.array_equal(ends[1], origin) else self._at(ends[1])
-            row[:] = self._at(ends[0]) - below
-
-    def _at(self, coords: NDArray) -> NDArray:
-        return self.problem.at(coords)
+            row[:] = self.problem.at(np.where(chosen, self.tops, origin))
+            if self.bottoms.size:
+                with np.errstate(all="ignore"):
+                    row -= self.problem.at(np.where(chosen, self.bottoms, origin))
 
     def _compiled(self, native: Native, start: int, rows: NDArray) -> None:
         problem = self.problem
-        x = np.empty_like(problem.x)
-        upper, reached = np.empty(native.out_shape, problem.dtype), np.empty(1, np.int64)
-        where = (native.form, x, reals(x), reals(problem.x), start)
-        points = (self.colors, self.tops, self.bottoms)
-        scratch = (problem.base, upper, np.empty_like(upper))
-        native.entry(COLORED, self.colors.dtype)(*where, *points, *scratch, rows, reached)
+        points = [] if self.space is None else self.space.points
+        if points:
+            x, lower = points.pop()
+        else:
+            x = np.empty(problem.x.shape, problem.x.dtype)
+            lower = np.empty(problem.native_shape, problem.dtype)
+        reached = np.empty(1, np.int64)
+        native.entry(COLORED, self.colors.dtype)(
+            native.form,
+            x,
+            reals(problem.x),
+            start,
+            self.colors,
+            self.tops,
+            self.bottoms,
+            lower,
+            rows,
+            reached,
+        )
+        points.append((x, lower))
+
+
+@dataclass
+class ColorLadders:
+    """Ladders on which all coordinates of a color climb together, each in steps of its own."""
+
+    problem: Problem
+    colors: NDArray
+    directions: NDArray  # how far each coordinate goes where t is 1
+    states: NDArray
+
+    def results(self, count: int) -> Outs:
+        shape = count, self.problem.base.size
+        return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill the values, errors and states of colors from `start`."""
+        states = outs[-1]
+        states[:] = self.states[start : start + len(states)]
+        x = reals(self.problem.x)
+
+        def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)
+            for row, color, far in zip(rows, start + active, t, strict=True):
+                shift = np.where(self.colors == color, far * self.directions, 0.0)
+                row[:] = self.problem.at((x + shift).astype(x.dtype))
+            return rows, t
+
+        climb(self.problem.base, displaced, outs)
 
 
 class Plan:
     """A colored pattern and steps; its first result is checked against f, if it was given."""
 
-    def __init__(self, pattern: Pattern, steps: Steps, options: Options, check: bool) -> None:
+    def __init__(
+        self, pattern: Pattern, steps: Steps, options: Options, check: bool, calls: int
+    ) -> None:
         self.pattern, self.steps, self.options = pattern, steps, options
-        self._check = check
+        self._check, self._calls = check, calls
+        self._spare: list[Space] = []
 
-    def __call__(self, problem: Problem) -> SparseFound:
-        """Differentiate at the problem's point."""
+    def __call__(self, problem: Problem, detail: bool = False) -> SparseFound:
+        """Differentiate at the problem's point; `points` are only there with `detail`."""
         started = time.perf_counter()
-        found = self._ladders(problem) if self.options.adaptive else self._fixed(problem)
-        data, errors, step, status, calls = found
+        count = self.pattern.coloring.count
+        pairs = 1 if self.options.adaptive else self.steps.pairs
+        report = Progress(self.options.progress, count * pairs)
+        try:
+            compute = self._ladders if self.options.adaptive else self._fixed
+            data, errors, points, status, calls = compute(problem, detail, report)
+        finally:
+            report.close()
         if self._check:
-            calls += 2
-            verify(problem, self.steps, self.pattern, data)
+            calls += verify(problem, self.steps, self.pattern, data, errors, points, status)
             self._check = False
+        calls, self._calls = calls + self._calls, 0
         value, error = (self._matrix(entries) for entries in (data, errors))
-        colors = self.pattern.coloring.count
         seconds = time.perf_counter() - started
-        return SparseFound(value, error, step, status, calls + 1, colors, seconds)
+        return SparseFound(value, error, points, status, calls + 1, count, seconds)
 
     def _matrix(self, data: NDArray) -> Any:
         p = self.pattern
         return scipy_sparse.by_columns(data, p.indices, p.indptr, p.shape)
 
-    def _fixed(self, problem: Problem) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        pattern, coloring = self.pattern, self.pattern.coloring
-        table, status = self.steps.tables(problem, 0, problem.coordinates)
-        require_steps(problem, status)
+    def _space(self, problem: Problem) -> Space:
+        if self._spare:
+            return self._spare.pop()
+        table, status = self.steps.room(problem, problem.coordinates)
+        shape = (self.pattern.coloring.count, problem.base.size)
+        return Space(table, status, np.empty(shape, problem.base.dtype), [])
+
+    def _fixed(
+        self, problem: Problem, detail: bool, report: Progress
+    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+        pattern, coloring, workers = self.pattern, self.pattern.coloring, self.options.workers
+        space = self._space(problem)
+        table, status = space.table, space.status
+        self.steps.tabulate(problem, 0, table, status)
+        require_steps(problem, 0, status)
         data = np.empty(pattern.indices.size, problem.base.dtype)
         calls = 0
-        x = reals(problem.x)
+        shared = space if workers is None else None
         for p in range(table.shape[1]):
-            work = Differences(problem, coloring.colors, table[0, p], table[1, p])
-            options = self.options
-            (differences,) = run(work, coloring.count, options.workers, options.progress)
-            given = (pattern.indptr, pattern.indices, coloring.colors, differences)
-            decompress(*given, table[2, p], data, accumulate=p > 0)
-            one_sided = np.array_equal(table[1, p], x)
-            calls += coloring.count * (1 if one_sided else 2)
+            bottoms = table[1, p, :0] if self.steps.one_sided else table[1, p]
+            work = Differences(problem, coloring.colors, table[0, p], bottoms, shared)
+            (differences,) = run(work, coloring.count, workers, report)
+            below = None if bottoms.size else problem.base
+            pattern.recover(differences, table[2, p], data, p > 0, below)
+            calls += coloring.count * (2 if bottoms.size else 1)
         unknown = np.broadcast_to(np.inf, data.shape)
-        return data, unknown, np.abs(table[0, 0] - x), status, calls
+        points = table[0, 0].copy() if detail else table[0, 0, :0]
+        status = status.copy() if detail or self._check else status
+        if not detail:
+            self._spare.append(space)
+        return data, unknown, points, status, calls
 
-    def _ladders(self, problem: Problem) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        """Climb one ladder for each color, on which each coordinate has a length of its own."""
-        pattern, coloring = self.pattern, self.pattern.coloring
+    def _ladders(
+        self, problem: Problem, detail: bool, report: Progress
+    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+        coloring = self.pattern.coloring
         by_column = measured(problem, self.steps)
         usable = by_column["limit"] > 0
         lengths = np.where(usable, by_column["length"], 0.0)
         directions = np.where(by_column["side"] < 0, -lengths, lengths)
         states = np.zeros(coloring.count, STATE)
         states["length"], states["eps"], states["power"] = 1.0, self.steps.eps, 1
-        states["limit"] = states["unit"] = np.inf
-        for name, merge in (("limit", np.minimum), ("unit", np.minimum)):
-            merge.at(states[name], coloring.colors[usable], by_column[name][usable])
-        sided = coloring.colors[usable & (by_column["side"] != 0)]
-        states["side"][sided] = 1
+        for name in ("limit", "unit"):
+            states[name] = np.inf
+            np.minimum.at(states[name], coloring.colors[usable], by_column[name][usable])
+        states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
-        values = np.empty((coloring.count, problem.base.size))
-        errors = np.empty_like(values)
+        work = ColorLadders(problem, coloring.colors, directions, states)
+        values, errors, states = run(work, coloring.count, self.options.workers, report)
+        row, color, column = self.pattern.sources()
         x = reals(problem.x)
-
-        def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-            rows = np.empty((len(active), problem.base.size), problem.base.dtype)
-            for row, color, far in zip(rows, active, t, strict=True):
-                shift = np.where(coloring.colors == color, far * directions, 0.0)
-                row[:] = problem.at((x + shift).astype(x.dtype))
-            return rows, t
-
-        climb(problem.base, displaced, (values, errors, states))
-        column = pattern.columns
-        color = coloring.colors[column].astype(np.intp)
         with np.errstate(all="ignore"):
-            data = (values[color, pattern.indices] / directions[column]).astype(x.dtype)
-            error = errors[color, pattern.indices] / lengths[column]
+            data = (values[color, row] / directions[column]).astype(x.dtype)
+            error = errors[color, row] / lengths[column]
         status = by_column["status"].astype(np.int8)
         status[usable] = states["status"][coloring.colors[usable]]
-        return data, error, 0.25 * lengths, status, int(states["calls"].sum())
+        points = x + states["step"][coloring.colors] * lengths
+        return data, error, points, status, int(states["calls"].sum())
 
 
-def _detect(problem: Problem, options: Options) -> tuple[NDArray, NDArray]:
-    """Return the pattern of what changes when a coordinate does, at x and at points near it."""
+def _detect(problem: Problem, options: Options) -> tuple[NDArray, NDArray, int]:
+    """
+    Return the pattern of what changes when a coordinate does, at x and at points near it.
+
+    And how often f was called for it.
+    """
     random = np.random.default_rng(0)
     m, n = problem.base.size, problem.coordinates
     bounds = options.bounds
     found = [np.empty(0, np.int64)]
+    calls = 0
     for k in range(_DETECTED):
         x = problem.x
         if k and bounds is None:
@@ -236,11 +348,13 @@ def _detect(problem: Problem, options: Options) -> tuple[NDArray, NDArray]:
         wide = Options(method="2-point", scale=None, bounds=bounds)
         steps = steps_of(near, wide)
         work = Columns(near, steps)
+        calls += 1
         step = max(1, _BLOCK_BYTES // max(1, m * problem.base.itemsize))
         for start in range(0, n, step):
             count = min(step, n - start)
             outs = work.results(count)
             work(start, outs)
+            calls += count
             column, row = np.nonzero(outs[0])  # NaN is not zero
             found.append((start + column) * m + row)
     entries = np.unique(np.concatenate(found))
@@ -248,28 +362,60 @@ def _detect(problem: Problem, options: Options) -> tuple[NDArray, NDArray]:
     index = np.int32 if max(m, entries.size) < 2**31 else np.int64
     indptr = np.zeros(n + 1, index)
     np.cumsum(np.bincount(column, minlength=n), out=indptr[1:])
-    return indptr, row.astype(index)
+    return indptr, row.astype(index), calls
 
 
-def verify(problem: Problem, steps: Steps, pattern: Pattern, data: NDArray) -> None:
-    """Raise ValueError if f has derivatives along a random direction that the pattern lacks."""
+def verify(
+    problem: Problem,
+    steps: Steps,
+    pattern: Pattern,
+    data: NDArray,
+    errors: NDArray,
+    points: NDArray,
+    status: NDArray,
+) -> int:
+    """
+    Raise ValueError if f changes along a random direction by more than its pattern allows.
+
+    What the derivatives predict is not exact. By how much it may be wrong is seen from their
+    estimated errors, if there are any, and from f itself: the even part of its change, and what
+    halving the displacement does to the odd part.
+    Return how often f was called.
+    """
+    m, n = pattern.shape
+    length = np.bincount(pattern.indices, minlength=m)
+    if np.all(length == n):
+        return 0
     random = np.random.default_rng(0)
-    n, m = problem.coordinates, problem.base.size
     coords = reals(problem.x)
     x = coords.astype(float)
-    size = np.where(x == 0, 1.0, np.abs(x)) * float(steps.eps) ** (1 / 3)
-    shift = size * random.uniform(0.5, 1, n) * random.choice([-1.0, 1.0], n)
-    shift[pattern.columns[np.isnan(data)]] = 0.0  # left out, or of no use
-    ends = [x + shift, x - shift]
-    if steps.lows.size:
-        ends = [np.clip(end, steps.lows, steps.highs) for end in ends]
-    top, bottom = (end.astype(coords.dtype) for end in ends)
-    above, below = problem.at(top).astype(float), problem.at(bottom).astype(float)
-    moved = top.astype(float) - bottom.astype(float)
-    known = np.nan_to_num(data)
-    predicted, scale = product(pattern.indptr, pattern.indices, known, moved, m)
-    noise = 64 * steps.eps * (np.abs(above) + np.abs(below))
-    missing = np.abs(above - below - predicted) > 1e-3 * scale + noise
+    shift = _displacements(problem, steps, points)
+    shift *= random.uniform(1, 1.5, n) * random.choice([-1.0, 1.0], n)
+    shift[status > NONFINITE] = 0.0
+
+    def odd(far: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        ends = [x + far, x - far]
+        if steps.lows.size:
+            ends = [np.clip(end, steps.lows, steps.highs) for end in ends]
+        top, bottom = (end.astype(coords.dtype) for end in ends)
+        above, below = (problem.at(end).astype(float) for end in (top, bottom))
+        return above - below, above, below, top.astype(float) - bottom.astype(float)
+
+    with np.errstate(all="ignore"):
+        change, above, below, moved = odd(shift)
+        half = odd(shift / 2)[0]
+        known = np.where(np.isfinite(data), data, 0)
+        predicted, scale = product(pattern.indptr, pattern.indices, known, moved, m)
+        base = problem.base.astype(float)
+        bent = np.abs(above + below - 2 * base) + np.abs(change - 2 * half)
+        size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
+        noise = 64 * steps.eps * size * (2 + length)
+        unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
+        doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(moved), m)[0]
+        allowed = 1e-3 * scale + 4 * (bent + doubt) + noise
+        missing = np.abs(change - predicted) > allowed
+        missing &= np.abs(2 * half - predicted) > allowed
+    missing &= length < n
     if missing.any():
         rows = np.flatnonzero(missing)
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
@@ -279,3 +425,17 @@ def verify(problem: Problem, steps: Steps, pattern: Pattern, data: NDArray) -> N
             f"more than the pattern allows; add them, or take sparsity='detect'"
         )
         raise ValueError(msg)
+    return 4
+
+
+def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
+    """Return how far each coordinate goes for its derivative; the check goes a little farther."""
+    lengths: NDArray
+    if steps.method in METHODS:
+        table, _ = steps.tables(problem, 0, problem.coordinates)
+        lengths = np.abs(table[0] - reals(problem.x).astype(float)).max(axis=0)
+    else:
+        lengths = measured(problem, steps)["length"] * float(steps.eps) ** (1 / 4)
+        # A ladder that went to smaller steps found that f varies there.
+        lengths = np.fmin(lengths, np.abs(points - reals(problem.x).astype(float)) / 16)
+    return lengths

@@ -1,6 +1,7 @@
 """How far each coordinate is displaced, as the caller asked for it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,27 +39,40 @@ class Steps:
     def sided(self) -> NDArray:
         return METHODS[self.method].sided
 
-    @property
+    @cached_property
     def rule(self) -> tuple[Any, ...]:
         """The arguments by which kernels know the steps."""
         return self.lengths, self.factor, self.lows, self.highs, self.central, self.sided
 
     @property
+    def one_sided(self) -> bool:
+        """Whether all differences are from x itself."""
+        return not (self.central[:, 1].any() or self.sided[:, 1].any())
+
+    @cached_property
     def pairs(self) -> int:
         return max(len(self.central), len(self.sided)) if self.lows.size else len(self.central)
 
     def tables(self, problem: Problem, start: int, stop: int) -> tuple[NDArray, NDArray]:
-        """Return the table and status of coordinates; see `tabulate`."""
-        coords = reals(problem.x.copy())
-        wide = np.promote_types(coords.dtype, np.float64)
-        table = np.empty((3, self.pairs, stop - start), wide)
-        status = np.empty(stop - start, np.int8)
+        """Return the table and status of coordinates; see the kernel `tabulate`."""
+        table, status = self.room(problem, stop - start)
+        self.tabulate(problem, start, table, status)
+        return table, status
+
+    def room(self, problem: Problem, count: int) -> tuple[NDArray, NDArray]:
+        """Return arrays for the table and status of so many coordinates."""
+        wide = np.promote_types(problem.x.real.dtype, np.float64)
+        return np.empty((3, self.pairs, count), wide), np.empty(count, np.int8)
+
+    def tabulate(self, problem: Problem, start: int, table: NDArray, status: NDArray) -> None:
+        """Fill the table and status of coordinates from `start`."""
+        coords = reals(problem.x)
         # What has no kernel is tabulated by the same rule, uncompiled.
         compiled = coords.dtype.char in "fd"
         call = TABULATE[coords.dtype] if compiled else tabulate
         with np.errstate(all="ignore"):
-            call(coords, problem.stride, start, *self.rule, table, status)
-        return table, status
+            cell = np.empty(1, coords.dtype)
+            call(coords, problem.stride, start, *self.rule, cell, table, status)
 
 
 def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any) -> Steps:
@@ -145,9 +159,20 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         msg = f"bounds must be a pair (lower, upper), got {bounds!r:.60}"
         raise ValueError(msg) from None
     shaped = [_shaped(problem, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
-    lows, highs = (np.ascontiguousarray(b, dtype=float) for b in shaped)
+    kind = problem.x.dtype.type
+    lows, highs = (
+        _rounded(b, kind, inward) for b, inward in zip(shaped, (np.inf, -np.inf), strict=True)
+    )
     require_inside(problem, lows, highs)
     return lows, highs
+
+
+def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
+    """Round bounds to x's format, to the inner side: what is clipped to them stays within."""
+    rounded = bound.astype(kind)
+    outside = rounded < bound if inward > 0 else rounded > bound
+    inner = np.where(outside, np.nextafter(rounded, kind(inward)), rounded)
+    return np.ascontiguousarray(inner, dtype=float)
 
 
 def require_inside(problem: Problem, lows: NDArray, highs: NDArray) -> None:

@@ -42,21 +42,52 @@ class Rows(NamedTuple):
 Form = Returns | Fills | Rows
 
 
-@intrinsic
-def _call(typingctx: Any, address: Any, example: Any, arguments: Any) -> Any:
-    """Call the function at an address, which takes these arguments and returns such a result."""
+def _calling(f: Any, *given: Any) -> Any:
+    """
+    Return the typing and code of a call of f with `given`: what comes before x, x, and after.
+
+    Arguments are borrowed, which spares counting references in each call.
+    """
+    first, x, last = given
+    types_of = dict(zip(f.fields, f.types, strict=True))
+    result = types_of["example"]
+    before, after = types_of["before"].types, types_of["after"].types
+    kinds = (*first, *before, x, *after, *last)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kinds = tuple(arguments.types)
-        function = context.call_conv.get_function_type(example, kinds)
-        pointer = builder.inttoptr(args[0], ir.PointerType(function))
-        values = cgutils.unpack_tuple(builder, args[2], len(kinds))
-        status, result = context.call_conv.call_function(builder, pointer, example, kinds, values)
+        form, values = args[0], list(args[1:])
+        part = {name: builder.extract_value(form, i) for i, name in enumerate(f.fields)}
+        middle = len(first)
+        values = [
+            *values[:middle],
+            *cgutils.unpack_tuple(builder, part["before"], len(before)),
+            values[middle],
+            *cgutils.unpack_tuple(builder, part["after"], len(after)),
+            *values[middle + 1 :],
+        ]
+        function = context.call_conv.get_function_type(result, kinds)
+        pointer = builder.inttoptr(part["address"], ir.PointerType(function))
+        status, value = context.call_conv.call_function(builder, pointer, result, kinds, values)
         with cgutils.if_unlikely(builder, status.is_error):
             context.call_conv.return_status_propagate(builder, status)
-        return imputils.impl_ret_new_ref(context, builder, example, result)
+        return imputils.impl_ret_new_ref(context, builder, result, value)
 
-    return example(address, example, arguments), codegen
+    return result(f, *first, x, *last), codegen
+
+
+@intrinsic
+def _call(typingctx: Any, f: Any, x: Any) -> Any:
+    return _calling(f, (), x, ())
+
+
+@intrinsic
+def _call_filling(typingctx: Any, f: Any, x: Any, out: Any) -> Any:
+    return _calling(f, (), x, (out,))
+
+
+@intrinsic
+def _call_row(typingctx: Any, f: Any, i: Any, x: Any) -> Any:
+    return _calling(f, (i,), x, ())
 
 
 @register_jitable
@@ -74,14 +105,14 @@ def evaluate(f: Form, x: Any, out: Any) -> None:
 @overload(evaluate)
 def _evaluate(f, x, out):
     if f.instance_class is Fills:
-        return lambda f, x, out: _call(f.address, f.example, f.before + (x,) + f.after + (out,))
+        return lambda f, x, out: _call_filling(f, x, out)
 
     if f.instance_class is Rows:
 
         def rows(f, x, out):
             flat = out.reshape(-1)
             for i in range(flat.size):
-                flat[i] = _call(f.address, f.example, (i,) + f.before + (x,) + f.after)
+                flat[i] = _call_row(f, i, x)
 
         return rows
 
@@ -89,14 +120,14 @@ def _evaluate(f, x, out):
     if not isinstance(example, types.Array):
 
         def number(f, x, out):
-            out.reshape(-1)[0] = _call(f.address, f.example, f.before + (x,) + f.after)
+            out.reshape(-1)[0] = _call(f, x)
 
         return number
 
     if example.layout == "C":
 
         def contiguous(f, x, out):
-            y = _call(f.address, f.example, f.before + (x,) + f.after).reshape(-1)
+            y = _call(f, x).reshape(-1)
             flat = out.reshape(-1)
             _require(y.size, flat.size)
             for i in range(flat.size):
@@ -105,7 +136,7 @@ def _evaluate(f, x, out):
         return contiguous
 
     def strided(f, x, out):
-        y = _call(f.address, f.example, f.before + (x,) + f.after)
+        y = _call(f, x)
         flat = out.reshape(-1)
         _require(y.size, flat.size)
         for i, element in enumerate(y.flat):
@@ -125,3 +156,18 @@ def _reals(out):
         real = out.dtype.underlying_float
         return lambda out: out.reshape(-1).view(real)
     return lambda out: out.reshape(-1)
+
+
+def shaped(row: Any, like: Any) -> Any:
+    """View a vector of real numbers as an array of the shape and dtype of another."""
+    raise NotImplementedError
+
+
+@overload(shaped)
+def _shaped(row, like):
+    if isinstance(like.dtype, types.Complex):
+        kind = like.dtype
+        return lambda row, like: row.view(kind).reshape(like.shape)
+    if like.ndim == 1:
+        return lambda row, like: row
+    return lambda row, like: row.reshape(like.shape)

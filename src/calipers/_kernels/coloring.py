@@ -360,10 +360,24 @@ def choose_sources(indptr, indices, starts, columns, positions, colors, holder, 
 # Recovery
 
 
-def decompress(indptr, indices, colors, differences, weight, data, start, stop, accumulate):
-    """Store or add ``differences[colors[j], i]*weight[j]`` for entries of columns start to stop."""
+def decompress(indptr, indices, colors, differences, weight, data, start, stop, accumulate, below):
+    """
+    Store or add ``differences[colors[j], i]*weight[j]`` for entries of columns start to stop.
+
+    If `below` is not empty, its element i is subtracted from the difference first.
+    """
     flat = differences.reshape(-1)
     rows = np.uint64(differences.shape[1])
+    # A test inside the loop over columns takes as long as their few entries.
+    if below.size > 0:
+        for j in range(np.uint64(start), np.uint64(stop)):
+            base = np.uint64(colors[j]) * rows
+            factor = weight[j]
+            begin, end = span(indptr, j)
+            for p in range(begin, end):
+                i = np.uint64(indices[p])
+                data[p] = (flat[base + i] - below[i]) * factor
+        return
     for j in range(np.uint64(start), np.uint64(stop)):
         base = np.uint64(colors[j]) * rows
         factor = weight[j]
@@ -457,7 +471,9 @@ CHOOSE_SOURCES = Kernels(
         *(_INTS, _INTS, _INTS, _INTS, _OUT, vector(types.boolean, readonly=False)),
     ),
 )
-DECOMPRESS = Kernels(decompress, _recovery_signature)
+DECOMPRESS = Kernels(
+    decompress, lambda key: (*_recovery_signature(key), vector(numba.from_dtype(key[2])))
+)
 RECOVER = Kernels(recover, lambda key: _recovery_signature(key, _FLAGS))
 MULTIPLY = Kernels(
     multiply,

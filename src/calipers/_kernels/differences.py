@@ -14,7 +14,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import evaluate, reals
+from .calls import evaluate, reals, shaped
 from .formats import vector
 
 # What became of a column, the worse the later.
@@ -51,19 +51,27 @@ def _fits(x: float, h: float, stencil: Any, low: float, high: float) -> bool:
 
 
 @register_jitable
-def place(
-    coords: Any, c: int, length: float, low: float, high: float, central: Any, sided: Any
-) -> Any:
-    """
-    Return the step along one coordinate, and whether the central stencil fits the bounds.
+def rounded(cell: Any, value: float) -> Any:
+    """Return a number as the format of `cell` holds it."""
+    cell[0] = value
+    return cell[0]
 
-    The step is what the coordinate's format realises (Numerical Recipes, section 5.7), away from
-    zero; where the bounds leave no room for it, into the larger room, and no longer than that.
+
+@register_jitable
+def _step(cell: Any, x: float, length: float) -> Any:
+    """Return the step, away from zero, that a coordinate's format realises.
+
+    Numerical Recipes, section 5.7.
     """
-    x = coords[c]
-    coords[c] = x + math.copysign(length, x)
-    h = coords[c] - x
-    coords[c] = x
+    return rounded(cell, x + math.copysign(length, x)) - x
+
+
+@register_jitable
+def _within(h: float, x: float, low: float, high: float, central: Any, sided: Any) -> Any:
+    """Return a step within bounds, and whether the central stencil fits them.
+
+    Where it does not, the step goes into the larger room, and no farther than that.
+    """
     if _fits(x, h, central, low, high):
         return h, True
     up, down = high - x, x - low
@@ -72,10 +80,12 @@ def place(
 
 
 @register_jitable
-def move(coords: Any, c: int, x: float, shift: float, low: float, high: float) -> Any:
-    """Displace a coordinate from x, within bounds, to a number of its format, and return that."""
-    coords[c] = min(max(x + shift, low), high)
-    return coords[c]
+def _fate(length: float, h: float, x: float) -> int:
+    if h != 0:
+        return FIXED
+    if length == 0:
+        return EXCLUDED
+    return LOST if x + length == x else BOUNDED
 
 
 @register_jitable
@@ -89,6 +99,7 @@ def tabulate(
     highs: Any,
     central: Any,
     sided: Any,
+    cell: Any,
     table: Any,
     status: Any,
 ) -> None:
@@ -99,27 +110,42 @@ def tabulate(
     multiplied by. A pair whose ends are the same is not evaluated: its weight is 0, or NaN where
     there is no derivative.
     """
+    tops, bottoms, weights = table[0], table[1], table[2]
+    if lows.size == 0:  # as below, without branches
+        for p in range(table.shape[1]):
+            up, down, weight = central[p, 0], central[p, 1], central[p, 2]
+            for k in range(status.size):
+                x = coords[stride * (start + k)]
+                length = factor * entry(lengths, start + k, max(1.0, abs(x)))
+                h = _step(cell, x, length)
+                tops[p, k] = rounded(cell, x + up * h)
+                bottoms[p, k] = rounded(cell, x + down * h)
+                missing = math.nan if h == 0 else 0.0
+                weights[p, k] = weight / (tops[p, k] - bottoms[p, k]) + missing
+                status[k] = _fate(length, h, x)
+        return
     for k in range(status.size):
-        j = start + k
-        c = stride * j
-        x = coords[c]
-        length = factor * entry(lengths, j, max(1.0, abs(x)))
-        low, high = entry(lows, j, -math.inf), entry(highs, j, math.inf)
-        h, centered = place(coords, c, length, low, high, central, sided)
-        status[k] = FIXED
-        if length == 0:
-            status[k] = EXCLUDED
-        elif h == 0:
-            status[k] = LOST if x + length == x else BOUNDED
+        x = coords[stride * (start + k)]
+        length = factor * entry(lengths, start + k, max(1.0, abs(x)))
+        low, high = entry(lows, start + k, -math.inf), entry(highs, start + k, math.inf)
+        h = _step(cell, x, length)
+        h, centered = _within(h, x, low, high, central, sided)
+        status[k] = _fate(length, h, x)
         stencil = central if centered else sided
         for p in range(table.shape[1]):
-            table[0, p, k] = table[1, p, k] = x
-            table[2, p, k] = 0.0 if status[k] == FIXED else math.nan
-            if status[k] == FIXED and p < stencil.shape[0]:
-                table[0, p, k] = move(coords, c, x, stencil[p, 0] * h, low, high)
-                table[1, p, k] = move(coords, c, x, stencil[p, 1] * h, low, high)
-                coords[c] = x
-                table[2, p, k] = stencil[p, 2] / (table[0, p, k] - table[1, p, k])
+            tops[p, k] = bottoms[p, k] = x
+            weights[p, k] = math.nan if h == 0 else 0.0
+            if h != 0 and p < stencil.shape[0]:
+                tops[p, k] = rounded(cell, min(max(x + stencil[p, 0] * h, low), high))
+                bottoms[p, k] = rounded(cell, min(max(x + stencil[p, 1] * h, low), high))
+                weights[p, k] = stencil[p, 2] / (tops[p, k] - bottoms[p, k])
+
+
+@register_jitable
+def move(coords: Any, c: int, x: float, shift: float, low: float, high: float) -> Any:
+    """Displace a coordinate from x, within bounds, to a number of its format, and return that."""
+    coords[c] = min(max(x + shift, low), high)
+    return coords[c]
 
 
 @register_jitable
@@ -134,7 +160,6 @@ def restore(coords: Any, origin: Any) -> None:
 def columns(
     f,
     x,
-    coords,
     origin,
     stride,
     start,
@@ -155,45 +180,61 @@ def columns(
     """
     Store derivatives of f at `origin` along ``status.size`` coordinates from `start`.
 
-    `x` is the argument of f, and `coords` the real numbers in its memory; coordinate j is every
-    stride-th of them. `reached` tells the last coordinate begun, should f raise.
+    `x` is the argument of f; coordinate j is every stride-th of the real numbers in its memory.
+    `reached` tells the last coordinate begun, should f raise. Return the first
+    coordinate whose step is lost, or -1.
     """
+    coords = reals(x)
+    tabulate(
+        origin, stride, start, lengths, factor, lows, highs, central, sided, coords, table, status
+    )
     coords[:] = origin
-    tabulate(coords, stride, start, lengths, factor, lows, highs, central, sided, table, status)
+    lost = -1
     above, below = reals(upper), reals(lower)
+    at_base = False
     for k in range(status.size):
+        if status[k] == LOST and lost < 0:
+            lost = start + k
         reached[0] = start + k
         c = stride * (start + k)
-        value = coords[c]
         row = result[k]
+        if math.isnan(table[2, 0, k]):
+            row[:] = math.nan
+            continue
         for p in range(table.shape[1]):
             top, bottom, weight = table[0, p, k], table[1, p, k], table[2, p, k]
-            other = base
-            if top != bottom:
-                coords[c] = top
-                evaluate(f, x, upper)
-                if bottom != value:
-                    coords[c] = bottom
-                    evaluate(f, x, lower)
-                    other = below
-                coords[c] = value
-            if p == 0 and top == bottom:
-                row[:] = weight
-            elif p == 0:
+            if top == bottom:
+                continue
+            coords[c] = top
+            # What f writes to memory goes there while it computes, and not after.
+            evaluate(f, x, shaped(row, upper) if p == 0 else upper)
+            if bottom != origin[c]:
+                coords[c] = bottom
+                evaluate(f, x, lower)
+                at_base = False
+            elif not at_base:
+                below[:] = base
+                at_base = True
+            coords[c] = origin[c]
+            if p == 0:
                 for i in range(row.size):
-                    row[i] = (above[i] - other[i]) * weight
-            elif top != bottom:
+                    row[i] = (row[i] - below[i]) * weight
+            else:
                 for i in range(row.size):
-                    row[i] += (above[i] - other[i]) * weight
+                    row[i] += (above[i] - below[i]) * weight
     restore(coords, origin)
+    return lost
 
 
-def imaginary_columns(f, x, coords, origin, stride, start, lengths, upper, result, status, reached):
+def imaginary_columns(f, x, origin, stride, start, lengths, upper, result, status, reached):
     """
     Store imaginary parts of f(x + i*h) / h along real coordinates (Squire and Trapp, 1998).
 
-    `coords` holds the imaginary part of coordinate j at ``stride*j + 1``.
+    Return -1, as no step is lost.
+
+    Number ``stride*j + 1`` is the imaginary part of coordinate j.
     """
+    coords = reals(x)
     coords[:] = origin
     values = reals(upper)
     for k in range(result.shape[0]):
@@ -208,37 +249,34 @@ def imaginary_columns(f, x, coords, origin, stride, start, lengths, upper, resul
         for i in range(row.size):
             row[i] = values[2 * i + 1] / h
     restore(coords, origin)
+    return -1
 
 
 @register_jitable
-def _displace(coords: Any, origin: Any, colors: Any, color: int, points: Any) -> bool:
+def _displace(coords: Any, origin: Any, colors: Any, color: int, points: Any) -> None:
     """Move the coordinates of a color to their points, all others to the origin."""
-    moved = False
     for j in range(coords.size):
-        there = colors[j] == color
-        coords[j] = points[j] if there else origin[j]
-        moved |= there & (points[j] != origin[j])
-    return moved
+        point, home = points[j], origin[j]
+        coords[j] = point if colors[j] == color else home
 
 
-def colored(
-    f, x, coords, origin, start, colors, tops, bottoms, base, upper, lower, result, reached
-):
-    """Store differences of f between the two points of all coordinates of a color, a row each."""
-    above, below = reals(upper), reals(lower)
+def colored(f, x, origin, start, colors, tops, bottoms, lower, result, reached):
+    """
+    Store differences of f between the two points of all coordinates of a color, a row each.
+
+    `bottoms` is empty if all of them are the origin; then nothing is subtracted.
+    """
+    coords, below = reals(x), reals(lower)
     for k in range(result.shape[0]):
         reached[0] = start + k
         row = result[k]
-        other = base
-        if _displace(coords, origin, colors, start + k, bottoms):
+        _displace(coords, origin, colors, start + k, tops)
+        evaluate(f, x, shaped(row, lower))
+        if bottoms.size > 0:
+            _displace(coords, origin, colors, start + k, bottoms)
             evaluate(f, x, lower)
-            other = below
-        if _displace(coords, origin, colors, start + k, tops):
-            evaluate(f, x, upper)
             for i in range(row.size):
-                row[i] = above[i] - other[i]
-        else:
-            row[:] = 0
+                row[i] -= below[i]
 
 
 def real(dtype: np.dtype[Any]) -> Any:
@@ -272,28 +310,29 @@ _TABLE = types.Array(types.float64, 3, "C")
 def _columns_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
     jacobian = types.Array(base.dtype, 2, "C")
-    where = (form, x, coords, vector(coords.dtype), types.int64, types.int64)
-    return (*where, *_STEPS, _TABLE, base, out, out, jacobian, STATUS, REACHED)
+    where = (form, x, vector(coords.dtype), types.int64, types.int64)
+    scratch = (_TABLE, base, out, out)
+    return (*where, *_STEPS, *scratch, jacobian, STATUS, REACHED)
 
 
 def _imaginary_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
     jacobian = types.Array(base.dtype, 2, "C")
-    where = (form, x, coords, vector(coords.dtype), types.int64, types.int64)
+    where = (form, x, vector(coords.dtype), types.int64, types.int64)
     return (*where, _DOUBLES, out, jacobian, STATUS, REACHED)
 
 
 def _tabulate_signature(dtype: Any) -> tuple[Any, ...]:
-    coords = vector(numba.from_dtype(dtype), readonly=False)
-    return (coords, types.int64, types.int64, *_STEPS, _TABLE, STATUS)
+    coords, cell = (vector(numba.from_dtype(dtype), readonly) for readonly in (True, False))
+    return (coords, types.int64, types.int64, *_STEPS, cell, _TABLE, STATUS)
 
 
 def _colored_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key[0])
     color = vector(numba.from_dtype(key[1]))
     differences = types.Array(base.dtype, 2, "C")
-    where = (form, x, coords, vector(coords.dtype), types.int64, color, _DOUBLES, _DOUBLES)
-    return (*where, base, out, out, differences, REACHED)
+    where = (form, x, vector(coords.dtype), types.int64, color, _DOUBLES, _DOUBLES)
+    return (*where, out, differences, REACHED)
 
 
 COLUMNS = Kernels(columns, _columns_signature)

@@ -61,7 +61,7 @@ STATE = np.dtype(
         ("side", "i8"),  # 0 for central differences, else where the one side is
         ("t", "f8"),
         ("top", "f8"),  # t of the first rung
-        ("step", "f8"),  # of the last ladder's first rung, in units of x
+        ("step", "f8"),  # of the first rung of the lowest ladder, in units of x
         ("limit", "f8"),  # t that bounds allow
         ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have
         ("eps", "f8"),  # of the numbers that f computes with
@@ -181,18 +181,20 @@ def _poor(state: Any, value: float, error: float) -> bool:
 @register_jitable
 def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
     """
-    Return what the ladder and its tails say of output i: value, error, status, and noise.
+    Return what the ladder and its tails say of output i: value, error, status.
+
+    And whether longer steps promise more: noise limits what the first rungs gave.
 
     A derivative that the two tails share, and the ladder does not, belongs to a length scale below
     the ladder's. Otherwise their distance from the estimate is noise of f.
     """
     power, t_far = state.power, state.t
     t_near = 16 * t_far
-    value, error, _, _ = extrapolate(state, differences, sizes, i, 0.0, table)
+    value, error, rounding, step = extrapolate(state, differences, sizes, i, 0.0, table)
     near, far = differences[RUNGS, i], differences[RUNGS + 1, i]
     noise = state.eps * sizes[RUNGS + 1, i]
     if not (error < math.inf and abs(near) < math.inf and abs(far) < math.inf):
-        return value, error, CONVERGED if error < math.inf else NONFINITE, noise
+        return value, error, CONVERGED if error < math.inf else NONFINITE, False
     measured = max(abs(near - value) * t_near**power, abs(far - value) * t_far**power)
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
@@ -201,18 +203,19 @@ def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
     elif abs(near - far) <= 0.02 * abs(near) + 2 * _grown(noise, t_far, power) and abs(
         near - value
     ) > 8 * (error + _grown(noise, t_near, power)) + 0.05 * abs(near):
-        return value, math.inf, ALIASED, noise
+        return value, math.inf, ALIASED, False
     status = CONVERGED
     if measured > noise:
         if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
             status = NOISY
         noise = 3 * measured  # of two samples
-        value, error, _, _ = extrapolate(state, differences, sizes, i, noise, table)
+        value, error, rounding, step = extrapolate(state, differences, sizes, i, noise, table)
     jump = sizes[ROWS, i]
     kinked = abs(jump - sizes[ROWS + 1, i]) <= 0.1 * abs(jump) and abs(jump) > 16 * noise / t_far
     if power == 1 and state.side == 0 and kinked:
-        return value, error + abs(jump) / 2, NONSMOOTH, noise
-    return value, error, status, noise
+        return value, error + abs(jump) / 2, NONSMOOTH, False
+    limited = error <= 3 * rounding and step >= state.top / 4
+    return value, error, status, limited
 
 
 @register_jitable
@@ -227,7 +230,7 @@ def _conclude(
         wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i])
         if not wanted:
             continue
-        value, error, status, noise = _judge(state, differences, sizes, i, table)
+        value, error, status, limited = _judge(state, differences, sizes, i, table)
         # A ladder with longer steps than the one before may improve on that, not contradict it.
         unknown = first or errors[i] == math.inf
         agrees = abs(value - values[i]) <= 4 * (error + errors[i])
@@ -239,17 +242,13 @@ def _conclude(
         poor = _poor(state, values[i], errors[i])
         natural = _NATURAL * sizes[RUNGS + 1, i] / state.unit
         buried |= poor and natural < errors[i] < math.inf
-        bend = abs(differences[0, i] - differences[1, i])
-        straight |= (
-            poor
-            and errors[i] < abs(values[i])
-            and bend <= _grown(16 * noise, state.top, state.power)
-        )
+        straight |= limited and poor and errors[i] < abs(values[i])
     # An output that this ladder was not asked about keeps what an earlier one said of it.
     kept = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
     state.status = max(kept, worst)
+    longest = state.top * state.length
+    state.step = longest if first else min(state.step, longest)
     state.attempt += 1
-    state.step = state.top * state.length
     if state.attempt == _ATTEMPTS:
         return 0.0
     if aliased:
