@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import calipers
 
-from . import common, peers
+from . import bench_coloring, bench_derivatives, common, peers
 from .bench_startup import FIRST_CALL, NO_CACHE, NUMBA_LOADED
 from .peers import NUMPY
 
@@ -162,6 +162,64 @@ def assertions() -> Iterator[Bar]:
         yield Bar(name, torch, bar, "x torch.testing")
 
 
+def derivatives() -> Iterator[Bar]:
+    x = bench_derivatives.point(10)
+    own = partial(calipers.jacobian_function(bench_derivatives.broyden, x, out_like=x), x)
+    common.medians(own)
+    (seconds,) = common.medians(own, repeat=21)
+    yield Bar("jacobian_function, 10 x 10", 1e6 * seconds, 6, "us", False)
+    for n, bars in ((100, {1: 80}), (1000, {1: 25, 2: 45})):
+        for count, bar in bars.items():
+            case = bench_derivatives.Dense()
+            case.setup(n, count)
+            name = f"jacobian_function, {n} x {n}, {count} thread{'s' * (count > 1)}"
+            yield Bar(name, _measured(case.track_over_scipy, n, count), bar, "x scipy")
+    name = "jacobian_function, 1000 x 1000, 1 thread"
+    yield Bar(name, case.track_of_bare_calls(1000, 1), 1.5, "of 2n bare calls", False)
+    yield Bar("jacobian, slow f, 2 threads", _two_threads(), 1.6, "x 1 thread")
+    case = bench_derivatives.Batched()
+    case.setup()
+    yield Bar("jacobian, batched f, 1000 x 1000", _measured(case.track_over_scipy), 5, "x scipy")
+    case = bench_derivatives.Adaptive()
+    case.setup()
+    name = "differentiate, 100 x 100"
+    yield Bar(name, _measured(case.track_over_numdifftools), 50, "x numdifftools")
+    yield Bar(name, _measured(case.track_over_jacobi), 20, "x jacobi")
+
+
+def _measured(track: Callable[..., float], *given: Any) -> float | None:
+    with suppress(NotImplementedError):
+        return track(*given)
+    return None
+
+
+def _two_threads() -> float:
+    x = bench_derivatives.point(200)
+    own = partial(calipers.jacobian, bench_derivatives.slow, x, out_like=x)
+
+    def use_threads(side: int) -> None:
+        calipers.set_num_threads(side + 1)
+        own()
+
+    with calipers.num_threads(calipers.get_num_threads()):
+        one, two = common.medians(own, own, before=use_threads)
+    return one / two
+
+
+def sparse_derivatives() -> Iterator[Bar]:
+    with suppress(NotImplementedError):
+        case = bench_derivatives.Sparse()
+        case.setup("2-point")
+        value = case.track_over_scipy("2-point")
+        yield Bar("jacobian_function, tridiagonal, n = 1e6", value, 35, "x scipy")
+        for name in ("tridiagonal", "5-point"):
+            colors = bench_coloring.Columns()
+            colors.setup(name)
+            natural = colors.track_over_scipy_in_natural_order(name)
+            yield Bar(f"coloring, {name}, n = 1e6", colors.track_over_scipy(name), 10, "x scipy")
+            yield Bar(f"coloring, {name}, n = 1e6", natural, 3, "x scipy, natural order")
+
+
 def startup() -> Iterator[Bar]:
     calipers.allclose(common.values("float64", 10), common.values("float64", 10))  # fills the cache
     codes = [
@@ -210,6 +268,8 @@ GROUPS: Sequence[Group] = (
     others,
     reports,
     assertions,
+    derivatives,
+    sparse_derivatives,
     threads,
 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,31 @@ def torch_assert_close(a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
 
 def numpy_assert_allclose(a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
     return partial(np.testing.assert_allclose, a, b)
+
+
+def _module(name: str) -> Any:
+    """Raise NotImplementedError, which asv takes for a skip, if a module is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise NotImplementedError(f"{name} is not installed") from None
+
+
+def scipy_derivative(f: Callable[..., Any], x: np.ndarray, **options: Any) -> Callable[[], Any]:
+    """Differentiate as SciPy's solvers do by default."""
+    numdiff = _module("scipy.optimize._numdiff")
+    return partial(numdiff.approx_derivative, f, x, **options)
+
+
+def tridiagonal(n: int) -> Any:
+    sparse = _module("scipy.sparse")
+    diagonals = [np.ones(n - 1), np.ones(n), np.ones(n - 1)]
+    return sparse.diags_array(diagonals, offsets=[-1, 0, 1]).tocsc()
+
+
+def numdifftools(f: Callable[..., Any], x: np.ndarray) -> Callable[[], Any]:
+    return partial(_module("numdifftools").Jacobian(f), x)
+
+
+def jacobi(f: Callable[..., Any], x: np.ndarray) -> Callable[[], Any]:
+    return partial(_module("jacobi").jacobi, f, x)
