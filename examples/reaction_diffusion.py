@@ -46,36 +46,30 @@ y, x = np.mgrid[:SIDE, :SIDE] / SIDE
 start = np.concatenate([22 * (y * (1 - y)) ** 1.5, 27 * (x * (1 - x)) ** 1.5], axis=None)
 
 
-def prepare():
-    """Return a Jacobian for the solver: by y, which is argument 1 of rates."""
-    return calipers.jacobian_function(rates, argnums=1, sparsity=pattern)
-
-
 def measured(action):
     begun = time.perf_counter()
     return action(), time.perf_counter() - begun
 
 
-ways = {
-    "SciPy": lambda: {"jac_sparsity": pattern},
-    "calipers": lambda: {"jac": prepare()},
-}
-print(f"Brusselator on {SIDE} x {SIDE} points: {start.size} unknowns, {pattern.nnz} entries")
-solutions = []
-for name, how in ways.items():
-    # A new solver finds its first Jacobian; before it, the columns are grouped. The first compiles.
-    _, *times = (measured(lambda: BDF(rates, 0, start, 10, **how()))[1] for _ in range(4))
-    solution, seconds = measured(
-        lambda: solve_ivp(rates, (0, 10), start, method="BDF", rtol=1e-4, atol=1e-6, **how())
+def solved(name, options):
+    """Return the end of a solution; print how long it took, with options for its Jacobian."""
+    # A new solver finds its first Jacobian, and groups columns for it. The first one compiles.
+    _, *times = (measured(lambda: BDF(rates, 0, start, 10, **options()))[1] for _ in range(4))
+    found, seconds = measured(
+        lambda: solve_ivp(rates, (0, 10), start, "BDF", rtol=1e-4, atol=1e-6, **options())
     )
-    assert solution.success, solution.message
-    print(
-        f"Jacobian by {name:<8}  plan and first one {min(times) * 1e3:5.1f} ms, solve {seconds:.2f} s:"
-        f" {solution.t.size - 1} steps, {solution.njev} Jacobians, {solution.nlu} LU"
-    )
-    solutions.append(solution.y[:, -1])
+    assert found.success, found.message
+    print(f"Jacobians by {name:<8}  set up, with the first: {1e3 * min(times):6.2f} ms,", end="")
+    print(f"  solve: {seconds:.2f} s, {found.njev} Jacobians, {found.nlu} LU factorizations")
+    return found.y[:, -1]
 
-report = calipers.compare(*solutions, rtol=1e-4, atol=1e-6)
+
+print(f"Brusselator on {SIDE} x {SIDE} points: {start.size} unknowns, {pattern.nnz} entries")
+by_scipy = solved("SciPy", lambda: {"jac_sparsity": pattern})
+by_calipers = solved(
+    "calipers",
+    lambda: {"jac": calipers.jacobian_function(rates, argnums=1, sparsity=pattern)},
+)
+report = calipers.compare(by_calipers, by_scipy, rtol=1e-4, atol=1e-6)
 assert report, report
 print(f"largest difference at the end: {report.worst('absolute').absolute:.2g}")
-print("Most of a solve is the LU: a faster Jacobian saves no more than its share.")

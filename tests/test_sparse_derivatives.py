@@ -780,3 +780,44 @@ def test_the_pattern_limits_no_memory(method):
     )
     assert found.shape == (n, n)
     assert np.abs(found.data - 2).max() <= BARS[method]
+
+
+def arrow(x):
+    """Return the gradient of sum of x[0]*x[i]**2 and cosines of neighbours."""
+    gradient = 2 * x[0] * x
+    gradient[0] = (x[1:] ** 2).sum() + 3 * x[0] ** 2
+    return gradient
+
+
+def arrow_hessian(x):
+    exact = np.diag(np.full(x.size, 2 * x[0]))
+    exact[0, :] = exact[:, 0] = 2 * x
+    exact[0, 0] = 6 * x[0]
+    return exact
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("pattern", ["given", "detect"])
+def test_sparse_hessians_are_symmetric_and_take_few_colors(method, pattern):
+    x = np.linspace(0.5, 2, 12)
+    sparsity = arrow_hessian(x) != 0 if pattern == "given" else "detect"
+    h = calipers.hessian(None, x, gradient=arrow, method=method, sparsity=sparsity)
+    assert h.colors == 2  # a column coloring takes 12: the first row is full
+    dense = h.value.toarray()
+    assert np.array_equal(dense, dense.T)
+    bar = {"2-point": 1e-6, "3-point": 1e-9, "5-point": 1e-10, "adaptive": 1e-11}[method]
+    assert np.abs(dense - arrow_hessian(x)).max() <= bar
+    if method == "adaptive":
+        assert np.all(np.abs(dense - arrow_hessian(x)) <= h.error.toarray() + 1e-15)
+
+
+def test_sparse_hessians_refuse_what_makes_no_sense():
+    x = np.linspace(0.5, 2, 4)
+    with pytest.raises(ValueError, match="sparsity= with gradient="):
+        calipers.hessian(lambda x: (x**2).sum(), x, sparsity=np.eye(4))
+    with pytest.raises(ValueError, match="must be symmetric"):
+        calipers.hessian(None, x, gradient=arrow, sparsity=np.triu(np.ones((4, 4))))
+    with pytest.raises(ValueError, match="a pattern alone"):
+        calipers.hessian(None, x, gradient=arrow, sparsity=(np.eye(4), np.zeros(4, int)))
+    with pytest.raises(ValueError, match="misses entries"):
+        calipers.hessian(None, x, gradient=arrow, sparsity=np.eye(4))

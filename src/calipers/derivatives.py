@@ -355,16 +355,7 @@ def _value(problem: Problem, options: Options) -> Any:
 
 def _derivative(problem: Problem, options: Options) -> Derivative:
     if options.sparsity is not None:
-        found = sparse.find(problem, options)
-        return Derivative(
-            found.value,
-            found.error,
-            np.abs(found.points.reshape(problem.x.shape) - problem.x),
-            STATUS[found.status].reshape(problem.x.shape),
-            found.nfev,
-            found.colors,
-            found.seconds,
-        )
+        return _sparse_derivative(problem, options)
     _require_memory(problem, options)
     error: Any
     dense = find(problem, steps_of(problem, options), options)
@@ -383,6 +374,19 @@ def _derivative(problem: Problem, options: Options) -> Derivative:
         dense.nfev,
         None,
         dense.seconds,
+    )
+
+
+def _sparse_derivative(problem: Problem, options: Options, symmetric: bool = False) -> Derivative:
+    found = sparse.find(problem, options, symmetric)
+    return Derivative(
+        found.value,
+        found.error,
+        np.abs(found.points.reshape(problem.x.shape) - problem.x),
+        STATUS[found.status].reshape(problem.x.shape),
+        found.nfev,
+        found.colors,
+        found.seconds,
     )
 
 
@@ -783,7 +787,8 @@ def hessian(
     method : str, default "adaptive"
         As for `jacobian`; f alone takes "adaptive" only.
     args, argnums, **options
-        See `jacobian`.
+        See `jacobian`. `sparsity` goes with a gradient; it is a symmetric pattern, or "detect", and
+        gets a star coloring (Gebremedhin, Manne and Pothen, SIAM Rev. 47, 2005).
 
     Returns
     -------
@@ -811,7 +816,10 @@ def hessian(
         msg = "hessian needs f or gradient=, got neither"
         raise TypeError(msg)
     problem = pose(function, x, tuple(args), argnums, chosen)
-    hessians.require_real(problem, chosen)
+    hessians.require_real(problem, chosen, gradient is not None)
+    if chosen.sparsity is not None:
+        hessians.require_gradient(problem)
+        return _sparse_derivative(problem, chosen, symmetric=True)
     n = problem.coordinates
     require_memory(n, n, problem.base.itemsize + 8, chosen.memory_limit)
     compute = hessians.of_values if gradient is None else hessians.of_gradient

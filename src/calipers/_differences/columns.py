@@ -107,10 +107,15 @@ class Columns:
         for block in evaluate.blocks(len(status)):
             numbers = self.problem.stride * (start + np.arange(block.start, block.stop))
             for p, (tops, bottoms, weights) in enumerate(table[:, :, block].swapaxes(0, 1)):
-                above, below = evaluate(numbers, tops), evaluate(numbers, bottoms)
+                change = evaluate(numbers, tops)
+                below = evaluate(numbers, bottoms)
+                rows = result[block]
                 with np.errstate(all="ignore"):
-                    quotient = (above - below) * weights[:, None]
-                    result[block] = quotient if p == 0 else result[block] + quotient
+                    change -= below
+                    if p == 0:
+                        np.multiply(change, weights[:, None], out=rows, casting="same_kind")
+                    else:
+                        rows += (change * weights[:, None]).astype(rows.dtype, copy=False)
 
     def _imaginary(self, start: int, outs: Outs) -> None:
         result, status = outs

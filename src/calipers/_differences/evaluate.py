@@ -7,7 +7,7 @@ import numpy as np
 from .._protocols import NDArray
 from .problem import Problem, reals
 
-_BATCH_BYTES = 1 << 20  # arguments and results of one call: near the caches
+_BATCH_BYTES = 1 << 18  # arguments and results of one call: near the caches
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 
 
@@ -40,8 +40,10 @@ class Evaluator:
 
     def __call__(self, numbers: NDArray, points: NDArray) -> NDArray:
         """Return a row of values for each point of the real number it replaces."""
-        values = np.empty((len(numbers), self.problem.base.size), self.problem.base.dtype)
         moved = np.flatnonzero(points != self._origin[numbers])
+        if self.problem.batched and len(moved) == len(numbers) > 0:
+            return self._batch(numbers, points)
+        values = np.empty((len(numbers), self.problem.base.size), self.problem.base.dtype)
         if len(moved) < len(values):
             values[:] = self.problem.base
         if self.problem.batched and len(moved):

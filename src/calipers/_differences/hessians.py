@@ -16,23 +16,28 @@ from .run import Progress
 _BLOCK = 64  # pairs of coordinates that climb together
 
 
-def require_real(problem: Problem, options: Options) -> None:
+def require_real(problem: Problem, options: Options, from_gradient: bool) -> None:
     """Refuse what has no Hessian here."""
     if problem.mode != REAL or problem.dtype.kind == "c":
         msg = (
             "hessian is of real functions of real x: give real x and f, and no holomorphic or 'cs'"
         )
         raise ValueError(msg)
-    if options.sparsity is not None:
-        msg = "hessian has no sparsity= yet: take jacobian of the gradient with it"
+    if options.sparsity is not None and not from_gradient:
+        msg = "hessian takes sparsity= with gradient=: f alone is asked about each pair of elements"
+        raise ValueError(msg)
+
+
+def require_gradient(problem: Problem) -> None:
+    """Refuse what cannot be a gradient."""
+    if problem.shape != problem.x.shape:
+        msg = f"gradient must return x's shape {problem.x.shape}, got {problem.shape}"
         raise ValueError(msg)
 
 
 def of_gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Found]:
     """Differentiate a gradient; what is not symmetric in the result is error."""
-    if problem.shape != problem.x.shape:
-        msg = f"gradient must return x's shape {problem.x.shape}, got {problem.shape}"
-        raise ValueError(msg)
+    require_gradient(problem)
     found = find(problem, steps_of(problem, options), options)
     rows = found.rows
     value = (rows + rows.T) / 2

@@ -86,9 +86,10 @@ class SparseFound:
     seconds: float
 
 
-def find(problem: Problem, options: Options) -> SparseFound:
-    """Differentiate a function whose Jacobian is sparse."""
-    return plan(problem, steps_of(problem, options), options)(problem, detail=True)
+def find(problem: Problem, options: Options, symmetric: bool = False) -> SparseFound:
+    """Differentiate a function whose Jacobian is sparse, and symmetric if it is a gradient."""
+    steps = steps_of(problem, options)
+    return plan(problem, steps, options, symmetric=symmetric)(problem, detail=True)
 
 
 def plan(
@@ -114,11 +115,14 @@ def plan(
         indptr, indices = as_pattern(*scipy_sparse.pattern(sparsity, shape), shape)
         indptr, indices = indptr.copy(), indices.copy()
     else:
-        indptr, indices, calls = _detect(problem, options)
+        indptr, indices, calls = _detect(problem, options, symmetric)
     if lasting:
         indptr.flags.writeable = indices.flags.writeable = False
     coloring: Coloring
     if symmetric:
+        if groups is not None:
+            msg = "sparsity of a Hessian is a pattern alone: its groups are found by star coloring"
+            raise ValueError(msg)
         coloring = star_coloring(indptr, indices, shape[1])
     elif groups is not None:
         coloring = color_groups(groups, shape[1])
@@ -325,7 +329,7 @@ class Plan:
         return data, error, points, status, int(states["calls"].sum())
 
 
-def _detect(problem: Problem, options: Options) -> tuple[NDArray, NDArray, int]:
+def _detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray, NDArray, int]:
     """
     Return the pattern of what changes when a coordinate does, at x and at points near it.
 
@@ -357,6 +361,8 @@ def _detect(problem: Problem, options: Options) -> tuple[NDArray, NDArray, int]:
             calls += count
             column, row = np.nonzero(outs[0])  # NaN is not zero
             found.append((start + column) * m + row)
+            if symmetric:  # what one side has shown, the other has
+                found.append(row * m + start + column)
     entries = np.unique(np.concatenate(found))
     column, row = np.divmod(entries, max(m, 1))
     index = np.int32 if max(m, entries.size) < 2**31 else np.int64

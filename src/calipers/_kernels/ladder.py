@@ -54,6 +54,11 @@ _NOISY = 1024.0
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
 
+# What multiplies the difference of two estimates to eliminate power p of their error:
+# 1 / (r**p - 1), for errors in powers of r = 4 (one-sided differences) and of r = 16.
+_POWERS = np.arange(ORDERS)
+_ELIMINATE = np.array([[0.0, *(1 / (r ** _POWERS[1:] - 1.0))] for r in (4.0, 16.0)])
+
 # Where a direction stands.
 STATE = np.dtype(
     [
@@ -133,30 +138,28 @@ def extrapolate(state: Any, differences: Any, sizes: Any, i: int, noise: float, 
     a larger `noise`, leaves in the smallest step's difference. What comes before a difference that
     is not finite is not used. `table` is scratch, for the estimates of one rung.
     """
-    ratio = 4.0**state.order
-    amplified = amplification(state.order)
-    best, error, rounding, step = math.nan, math.inf, 0.0, state.top
-    t = state.top
+    order, eps = int(state.order), state.eps
+    growth = 4.0 if state.power == 1 else 16.0  # of noise, from rung to rung
+    per_noise = _grown(amplification(state.order), state.top, state.power)
+    best, error, rounding, at = math.nan, math.inf, 0.0, 0
     depth = 0
     for k in range(state.rung + 1):
         estimate = differences[k, i]
         if abs(estimate) < math.inf:
-            left = _grown(amplified * max(noise, state.eps * sizes[k, i]), t, state.power)
+            left = per_noise * max(noise, eps * sizes[k, i])
             old, table[0] = table[0], estimate
-            divisor = 1.0
             for p in range(1, depth + 1):
-                divisor *= ratio
-                better = estimate + (estimate - old) / (divisor - 1)
+                better = estimate + (estimate - old) * _ELIMINATE[order - 1, p]
                 apart = max(abs(better - estimate), abs(better - old)) + left
                 if apart < error:
-                    best, error, rounding, step = better, apart, left, t
+                    best, error, rounding, at = better, apart, left, k
                 old, table[p] = table[p], better
                 estimate = better
-            depth = min(depth + 1, table.size - 1)
+            depth = min(depth + 1, ORDERS - 1)
         else:
             depth = 0
-        t /= 4
-    return best, error, rounding, step
+        per_noise *= growth
+    return best, error, rounding, state.top * 0.25**at
 
 
 @register_jitable

@@ -1,0 +1,70 @@
+"""Two decays fitted to noisy counts: least_squares with calipers' Jacobian, and with its own."""
+
+import sys
+import time
+
+import numpy as np
+from numba import njit
+
+import calipers
+
+try:
+    from scipy.optimize import least_squares, minimize, root
+except ImportError:
+    sys.exit("This example needs SciPy: pip install scipy.")
+
+
+@njit
+def residuals(p, times, counts):
+    """Return model - counts: two decays and a background."""
+    out = np.empty(times.size)
+    for i in range(times.size):
+        out[i] = p[0] * np.exp(-times[i] / p[1]) + p[2] * np.exp(-times[i] / p[3]) + p[4]
+        out[i] -= counts[i]
+    return out
+
+
+random = np.random.default_rng(0)
+truth = np.array([900.0, 0.7, 300.0, 4.0, 20.0])
+times = np.linspace(0, 20, 100_000)
+exact = residuals(truth, times, np.zeros_like(times))
+data = times, random.poisson(exact).astype(float)
+guess = np.array([500.0, 0.3, 500.0, 8.0, 0.0])
+jacobian = calipers.jacobian_function(residuals, guess, args=data)
+
+
+def fitted(name, jac):
+    begun = time.perf_counter()
+    fit = least_squares(residuals, guess, jac, x_scale="jac", args=data)
+    seconds = time.perf_counter() - begun
+    print(f"{name:<10} {seconds:6.3f} s, {fit.nfev} steps, sum of squares {2 * fit.cost:.9g}")
+    return fit
+
+
+fitted("warm-up", "3-point")
+by_scipy, by_calipers = fitted("3-point", "3-point"), fitted("calipers", jacobian)
+assert calipers.allclose(by_calipers.x, by_scipy.x, rtol=1e-5)
+
+# How far the derivative may be off at the solution, and the errors of the parameters.
+derivative = calipers.differentiate(residuals, by_calipers.x, args=data)
+print(f"Jacobian: {', '.join(np.unique(derivative.status))}, off by {derivative.error.max():.1g}")
+spread = 2 * by_calipers.cost / (times.size - truth.size)
+deviations = np.sqrt(np.diag(np.linalg.inv(derivative.value.T @ derivative.value)) * spread)
+for value, deviation, true in zip(by_calipers.x, deviations, truth, strict=True):
+    print(f"  {value:9.4f} +- {deviation:.4f}, was made with {true:g}")
+
+
+# The same for root and minimize
+@njit
+def circle_and_cubic(p):
+    return np.array([p[0] ** 2 + p[1] ** 2 - 4, p[1] - p[0] ** 3])
+
+
+@njit
+def rosenbrock(p):
+    return np.sum(100 * (p[1:] - p[:-1] ** 2) ** 2 + (1 - p[:-1]) ** 2)
+
+
+crossing = root(circle_and_cubic, [1.0, 1.0], jac=calipers.jacobian_function(circle_and_cubic))
+lowest = minimize(rosenbrock, np.zeros(8), jac=calipers.jacobian_function(rosenbrock))
+print(f"root: {crossing.x.round(6)}; minimize: {lowest.nit} iterations to {lowest.x.round(4)}")
