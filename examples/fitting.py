@@ -26,7 +26,7 @@ def residuals(p, times, counts):
 
 random = np.random.default_rng(0)
 truth = np.array([900.0, 0.7, 300.0, 4.0, 20.0])
-times = np.linspace(0, 20, 100_000)
+times = np.linspace(0, 20, 500)
 exact = residuals(truth, times, np.zeros_like(times))
 data = times, random.poisson(exact).astype(float)
 guess = np.array([500.0, 0.3, 500.0, 8.0, 0.0])
@@ -34,27 +34,30 @@ jacobian = calipers.jacobian_function(residuals, guess, args=data)
 
 
 def fitted(name, jac):
-    begun = time.perf_counter()
-    fit = least_squares(residuals, guess, jac, x_scale="jac", args=data)
-    seconds = time.perf_counter() - begun
-    print(f"{name:<10} {seconds:6.3f} s, {fit.nfev} steps, sum of squares {2 * fit.cost:.9g}")
+    seconds = []
+    for _ in range(20):
+        begun = time.perf_counter()
+        fit = least_squares(residuals, guess, jac, x_scale="jac", args=data)
+        seconds.append(time.perf_counter() - begun)
+    best = 1e3 * min(seconds)
+    print(f"{name:<9} {best:6.2f} ms, {fit.nfev} steps, sum of squares {2 * fit.cost:.9g}")
     return fit
 
 
-fitted("warm-up", "3-point")
 by_scipy, by_calipers = fitted("3-point", "3-point"), fitted("calipers", jacobian)
 assert calipers.allclose(by_calipers.x, by_scipy.x, rtol=1e-5)
 
-# How far the derivative may be off at the solution, and the errors of the parameters.
-derivative = calipers.differentiate(residuals, by_calipers.x, args=data)
-print(f"Jacobian: {', '.join(np.unique(derivative.status))}, off by {derivative.error.max():.1g}")
+# How far the derivative may be off at the solution, and from it the errors of the parameters.
+# NOISY columns: a residual near 0 has the rounding of the counts it is the difference of.
+found = calipers.differentiate(residuals, by_calipers.x, args=data)
+print(found)
 spread = 2 * by_calipers.cost / (times.size - truth.size)
-deviations = np.sqrt(np.diag(np.linalg.inv(derivative.value.T @ derivative.value)) * spread)
+deviations = np.sqrt(np.diag(np.linalg.inv(found.value.T @ found.value)) * spread)
 for value, deviation, true in zip(by_calipers.x, deviations, truth, strict=True):
-    print(f"  {value:9.4f} +- {deviation:.4f}, was made with {true:g}")
+    print(f"  {value:8.3f} +- {deviation:.3f}, was made with {true:g}")
 
 
-# The same for root and minimize
+# The same for root and minimize and minimize
 @njit
 def circle_and_cubic(p):
     return np.array([p[0] ** 2 + p[1] ** 2 - 4, p[1] - p[0] ** 3])

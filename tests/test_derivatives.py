@@ -1907,7 +1907,7 @@ def test_hessians_of_what_has_none_are_refused():
     with pytest.raises(ValueError, match="adaptive"):
         calipers.hessian(cubic, X, method="3-point")
     with pytest.raises(ValueError, match="sparsity"):
-        calipers.hessian(None, X, gradient=square, sparsity="detect")
+        calipers.hessian(cubic, X, sparsity="detect")
 
 
 # Functions that give Jacobians.

@@ -89,6 +89,9 @@ def _ladder(problem: Problem, direction: NDArray, steps: Steps) -> tuple[NDArray
     states = np.zeros(1, STATE)
     states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
     states["limit"], states["power"] = min(up, down), 1
+    with np.errstate(divide="ignore"):
+        spacing = steps.eps * np.abs(x)[moved] / np.abs(direction)[moved]
+    states["grain"] = spacing.min() / length
     if min(up, down) < 2.0**-10:
         states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))

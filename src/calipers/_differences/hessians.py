@@ -79,6 +79,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         states["eps"], states["power"] = steps.eps, 2
         states["length"] = one["length"][i] * one["length"][j]
         states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
+        states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
         states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
 
         def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:

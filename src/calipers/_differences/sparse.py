@@ -314,6 +314,7 @@ class Plan:
         for name in ("limit", "unit"):
             states[name] = np.inf
             np.minimum.at(states[name], coloring.colors[usable], by_column[name][usable])
+        np.maximum.at(states["grain"], coloring.colors[usable], by_column["grain"][usable])
         states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
         work = ColorLadders(problem, coloring.colors, directions, states)

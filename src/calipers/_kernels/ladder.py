@@ -40,7 +40,7 @@ from .formats import vector
 RUNGS = 28
 ROWS = RUNGS + 2  # the tails' come last
 ORDERS = 6  # of extrapolation, at most
-_ATTEMPTS = 6
+_ATTEMPTS = 8
 
 # An error below this share of the value needs no other ladder; where the first one did not find the
 # length scale, the second may be far from it, too, and a smaller error is asked for.
@@ -50,6 +50,10 @@ _REFINED = 2.0**-34
 _NATURAL = 2.0**-30
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
 _NOISY = 1024.0
+_ALL_OF_F = 2.0**-6
+# How far below a ladder that missed the length scale the next one begins: near enough to find it
+# before steps are lost beside x.
+_DOWN = 2.0**-10
 
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
@@ -69,6 +73,7 @@ STATE = np.dtype(
         ("step", "f8"),  # of the first rung of the lowest ladder, in units of x
         ("limit", "f8"),  # t that bounds allow
         ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have
+        ("grain", "f8"),  # the spacing of numbers at x
         ("eps", "f8"),  # of the numbers that f computes with
         ("power", "i8"),  # noise in a difference grows as t**-power
         ("order", "f8"),  # the error's powers: of t*t (2), or of t (1) for one-sided differences
@@ -109,6 +114,10 @@ def note(
     """
     row, tail, t = row_of(state), state.tail, state.t
     state.calls += 2 if state.order == 2 else 1
+    # Where rounding of x displaces the two ends differently, their difference is of no use.
+    ends = 2.0 if state.order == 2 else 1.0
+    if state.power == 1 and not abs(abs(width) - ends * t) <= 2.0**-10 * t:
+        width = math.nan
     for i in range(base.size):
         up, down = float(above[i]), float(below[i])
         differences[row, i] = (up - down) / width
@@ -196,8 +205,14 @@ def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
     value, error, rounding, step = extrapolate(state, differences, sizes, i, 0.0, table)
     near, far = differences[RUNGS, i], differences[RUNGS + 1, i]
     noise = state.eps * sizes[RUNGS + 1, i]
-    if not (error < math.inf and abs(near) < math.inf and abs(far) < math.inf):
-        return value, error, CONVERGED if error < math.inf else NONFINITE, False
+    if not error < math.inf:
+        return value, error, NONFINITE, False
+    if not (abs(near) < math.inf and abs(far) < math.inf):
+        # Lost beside x, as it may be in the bounds' little room; a ladder that was led down here
+        # by a short length scale has not found it.
+        if state.attempt == 0:
+            return value, error, CONVERGED, False
+        return value, math.inf, ALIASED, False
     measured = max(abs(near - value) * t_near**power, abs(far - value) * t_far**power)
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
@@ -207,6 +222,8 @@ def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
         near - value
     ) > 8 * (error + _grown(noise, t_near, power)) + 0.05 * abs(near):
         return value, math.inf, ALIASED, False
+    elif measured > _ALL_OF_F * sizes[0, i]:
+        return value, math.inf, ALIASED, False  # as large as f: more likely many waves than noise
     status = CONVERGED
     if measured > noise:
         if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
@@ -239,7 +256,7 @@ def _conclude(
         agrees = abs(value - values[i]) <= 4 * (error + errors[i])
         if unknown or (error < errors[i] and agrees):
             values[i], errors[i] = value, error
-            aliased |= status == ALIASED
+            aliased |= status == ALIASED and not math.isnan(differences[RUNGS, i])
             worst = max(worst, status)
         # Rounding hides a derivative that would show at f's supposed length scale.
         poor = _poor(state, values[i], errors[i])
@@ -255,7 +272,8 @@ def _conclude(
     if state.attempt == _ATTEMPTS:
         return 0.0
     if aliased:
-        return 16 * state.t
+        lower = max(_DOWN * state.top, 4096 * state.grain)
+        return lower if 2 * lower <= state.top else 0.0
     if buried and 4 * state.top < min(state.unit, state.limit):
         return min(state.unit / 4, state.limit)
     if straight and 256 * state.top <= state.limit:
@@ -269,12 +287,15 @@ def advance(
 ) -> Any:
     """Return the next t to evaluate f at, or 0 when `values` and `errors` are final."""
     if state.tail == 0:
-        if state.rung + 1 < RUNGS and not _settled(state, base, differences, sizes, table):
+        more = state.rung + 1 < RUNGS and state.t >= 4 * state.grain
+        if more and not _settled(state, base, differences, sizes, table):
             state.rung += 1
             state.t /= 4
         else:
             state.tail = 1
-            state.t = min(4 * state.top * state.eps ** (0.44 / state.power), state.t / 16)
+            # A power of two, so that the steps stay exact.
+            tiny = 2.0 ** math.floor(0.44 / state.power * math.log2(state.eps))
+            state.t = min(max(4 * state.top * tiny, 256 * state.grain), state.t / 16)
     elif state.tail == 1:
         state.tail = 2
         state.t /= 16
@@ -300,6 +321,7 @@ def measure(state: Any, x: float, given: float, low: float, high: float, eps: fl
     state.power = 1
     state.side = 0
     state.limit = state.t = 0.0
+    state.grain = eps * abs(x) / given if given > 0 else eps
     state.step = math.nan
     state.status = EXCLUDED
     if state.length > 0:
