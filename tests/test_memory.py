@@ -56,3 +56,30 @@ def test_peak(layout):
     growth = dict(zip(CALLS, map(int, done.stdout.split()), strict=True))
     for name, (_, per_element) in CALLS.items():
         assert growth[name] <= per_element * N + SLACK, (name, growth)
+
+
+DERIVATIVES = {
+    "compiled": "calipers.jacobian(compiled, x, out_like=x)",
+    "python": "calipers.jacobian(python, x)",
+    "batched": "calipers.jacobian(python, x, batched=True)",
+    "vjp": "calipers.vjp(compiled, x, x, out_like=x)",
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_a_derivative_takes_no_more_than_its_result(name):
+    size = 3000
+    code = SETUP + (
+        "import numba\n"
+        "@numba.njit\n"
+        "def compiled(x, out):\n"
+        "    out[:] = 2 * x\n"
+        "    out[0] = x.sum()\n"
+        "python = np.sin\n"
+        f"x = np.ones(50)\n{DERIVATIVES[name]}\n"
+        f"x = np.ones({size})\nbefore = peak()\nresult = {DERIVATIVES[name]}\n"
+        "print(peak() - before, result.nbytes)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    growth, nbytes = map(int, done.stdout.split())
+    assert growth <= 1.2 * nbytes + SLACK

@@ -30,6 +30,7 @@ class Progress:
         self._report: Callable[[int, int], Any] | None = None
         self._close: Callable[[], Any] = lambda: None
         self._total, self._done = total, 0
+        self.stopped = False
         self._one_at_a_time = threading.Lock()
         if callable(wanted):
             self._report = wanted
@@ -124,9 +125,16 @@ def _part(count: int, workers: int) -> int:
 def _one(
     work: Work, origin: int, first: int, last: int, outs: Outs, report: Progress | None
 ) -> None:
-    work(origin + first, tuple(out[first:last] for out in outs))
-    if report is not None:
-        report.add(last - first)
+    parts = tuple(out[first:last] for out in outs)
+    if report is None:
+        work(origin + first, parts)
+    elif not report.stopped:
+        try:
+            work(origin + first, parts)
+            report.add(last - first)
+        except BaseException:
+            report.stopped = True  # what other threads have not begun is not wanted any more
+            raise
 
 
 def _by_threads(
