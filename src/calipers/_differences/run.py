@@ -76,7 +76,7 @@ class Pace:
 
         A run may compile, and one more may be disturbed.
         """
-        return self.runs >= _PACED_RUNS and self.seconds * count > 10 * _WORTH_SHARING
+        return self.runs >= _PACED_RUNS and self.seconds * count > 3 * _WORTH_SHARING
 
 
 def run(
