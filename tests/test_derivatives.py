@@ -2141,3 +2141,17 @@ def test_an_unknown_target_is_refused():
     assert_near(calipers.jacobian(square, X, target="cpu"), np.diag(2 * X))
     with pytest.raises(ValueError, match="target must be None or 'cpu'"):
         calipers.jacobian(square, X, target="tpu")
+
+
+@pytest.mark.parametrize("kind", [float, np.float64])
+def test_numbers_that_change_do_not_change_the_plan(kind):
+    @numba.njit
+    def scaled(t, y):
+        return t * y
+
+    jac = calipers.jacobian_function(scaled, argnums=1)
+    plans = set()
+    for t in (0.5, 2.0, 3.0):
+        assert_near(jac(kind(t), np.ones(3)), t * np.eye(3), 1e-9)
+        plans.add(id(jac._plan))
+    assert len(plans) == 1

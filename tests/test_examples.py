@@ -8,14 +8,19 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted(Path(__file__).parents[1].glob("examples/*.py"))
+NEEDS = {
+    "derivative_error": ("scipy",),
+    "fitting": ("scipy",),
+    "reaction_diffusion": ("scipy",),
+    "three_libraries": ("torch", "jax"),
+}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, tmp_path):
-    if path.stem == "three_libraries":
-        for library in ("torch", "jax"):
-            if importlib.util.find_spec(library) is None:
-                pytest.skip(f"{library} is not installed")
+    for library in NEEDS.get(path.stem, ()):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
     done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()

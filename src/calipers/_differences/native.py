@@ -85,7 +85,9 @@ def kind_of(x: Any) -> Any:
     """
     if type(x) is np.ndarray:
         return x.dtype, x.ndim, x.flags.c_contiguous, x.flags.f_contiguous, x.flags.writeable
-    return type(x) if type(x) in (int, float, complex, bool) else None
+    if type(x) in (int, float, complex, bool) or isinstance(x, np.number):
+        return np.dtype(type(x))
+    return None
 
 
 def _sought(problem: "Problem") -> Native | None:
