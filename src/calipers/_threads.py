@@ -3,10 +3,12 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["get_num_threads", "num_threads", "set_num_threads"]
 
@@ -48,9 +50,12 @@ class _Pool:
         """Threads do not survive a fork; the child starts its own."""
         self._executor = None
 
-    def submit(self, work: Callable[[], None]) -> Future[None]:
+    def submit(self, work: Callable[[], None]) -> "Future[None]":
         executor = self._executor
         if executor is None:
+            # Here, since a small question needs no thread, and the import takes 10 ms.
+            from concurrent.futures import ThreadPoolExecutor
+
             executor = self._executor = ThreadPoolExecutor(
                 max(1, get_num_threads() - 1), thread_name_prefix="calipers"
             )
