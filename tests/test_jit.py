@@ -209,3 +209,17 @@ assert calipers.compare(np.ones(3, "f4"), np.ones(3, "f4"))
 """
     pytest.importorskip("ml_dtypes")
     run_python(code, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=tmp_path)
+
+
+def test_building_leaves_the_garbage_collector_as_it_was():
+    code = """
+import gc
+import numpy as np
+import calipers
+calipers.allclose(np.ones(3), np.ones(3))
+print(gc.isenabled())
+gc.disable()
+calipers.isclose(np.ones(3), np.ones(3))
+print(gc.isenabled())
+"""
+    assert run_python(code, CALIPERS_CACHE="0") == "True\nFalse\n"
