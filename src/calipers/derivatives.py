@@ -11,11 +11,13 @@ from ._differences import hessians, sparse
 from ._differences.columns import Columns, Scratch
 from ._differences.directions import against, along, blocks
 from ._differences.plan import (
+    DENSE_ONLY,
     STATUS,
     Options,
     arranged,
     arranged_errors,
     find,
+    options_of,
     pose,
     require_memory,
     steps_of,
@@ -329,6 +331,9 @@ def _by_argument(
     answer: Callable[[Problem, Options], Any],
 ) -> Any:
     """Answer for one argument of f, or for each of several."""
+    if not isinstance(args, (tuple, list)):
+        msg = f"args must be a tuple of the other arguments of f, got {args!r:.60}: write (..., )"
+        raise TypeError(msg)
     args = tuple(args)
     if not isinstance(argnums, tuple):
         dense = options.sparsity is None
@@ -452,7 +457,7 @@ class JacobianFunction:
             raise TypeError(msg)
         self._f = f
         self._args, self._position = tuple(args), argnums
-        self._options = Options(**options)
+        self._options = options_of("jacobian_function", options)
         self._plan: _Plan | None = None
         if x0 is not None:
             self._plan = self._planned(as_array(x0, "x0"), self._args, {})
@@ -568,7 +573,7 @@ def jvp(
     >>> calipers.jvp(lambda x: x**2, np.array([1.0, 3.0]), np.array([1.0, -1.0])).round(6)
     array([ 2., -6.])
     """
-    chosen = Options(**options)
+    chosen = options_of("jvp", options, DENSE_ONLY)
     problem = pose(f, x, tuple(args), argnums, chosen)
     value, _ = along(problem, _like_x(problem, v), chosen)
     if problem.imaginary:
@@ -629,7 +634,7 @@ def vjp(
     >>> calipers.vjp(lambda x: x**2, np.array([1.0, 3.0]), np.array([1.0, -1.0])).round(6)
     array([ 2., -6.])
     """
-    chosen = Options(**options)
+    chosen = options_of("vjp", options, DENSE_ONLY)
     problem = pose(f, x, tuple(args), argnums, chosen)
     return against(problem, _like_f(problem, w), chosen)[0]
 
@@ -679,7 +684,7 @@ def linear_operator(
     >>> J.matvec(np.ones(2)).round(6), J.rmatvec(np.ones(2)).round(6)
     (array([2., 6.]), array([2., 6.]))
     """
-    chosen = Options(**options)
+    chosen = options_of("linear_operator", options, DENSE_ONLY)
     problem = pose(f, x, tuple(args), argnums, chosen)
     if problem.mode == WIRTINGER:
         msg = "linear_operator of a complex function needs holomorphic=True"
@@ -745,7 +750,7 @@ def jacobian_blocks(
     2 4 (5, 2)
     4 5 (5, 1)
     """
-    chosen = Options(**options)
+    chosen = options_of("jacobian_blocks", options, DENSE_ONLY)
     problem = pose(f, x, tuple(args), argnums, chosen)
     if problem.mode == WIRTINGER:
         msg = "jacobian_blocks of a complex function needs holomorphic=True"
@@ -810,7 +815,7 @@ def hessian(
     array([[6., 2.],
            [2., 0.]])
     """
-    chosen = Options(method=method, **options)
+    chosen = options_of("hessian", {"method": method, **options})
     function = f if gradient is None else gradient
     if function is None:
         msg = "hessian needs f or gradient=, got neither"

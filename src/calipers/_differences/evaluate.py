@@ -29,7 +29,7 @@ class Evaluator:
         rows = max(1, _BATCH_BYTES // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
         if problem.batched:
-            self._buffer = np.repeat(problem.x[None], self.block, axis=0)
+            self._buffer = np.repeat(problem.x[None], self.block + 1, axis=0)
         else:
             self.block = min(self.block, _LARGEST_BLOCK)
 
@@ -65,8 +65,10 @@ class Evaluator:
 
     def _batch(self, numbers: NDArray, points: NDArray) -> NDArray:
         problem, count = self.problem, len(numbers)
-        x = self._buffer[:count]
-        flat = reals(x).reshape(count, -1)
+        # The first batch has a row more, x itself: its values must not depend on the others.
+        extra = 0 if problem.rows_are_apart else 1
+        x = self._buffer[: count + extra]
+        flat = reals(x).reshape(count + extra, -1)
         rows = np.arange(count)
         flat[rows, numbers] = points
         y = problem.call_batch(x)
@@ -78,4 +80,19 @@ class Evaluator:
         if (flat.view(np.uint8) != self._origin.view(np.uint8)).any():
             msg = "f changes its argument; let it work on a copy"
             raise ValueError(msg)
-        return reals(values).reshape(count, -1)
+        result = reals(values).reshape(count + extra, -1)
+        if extra:
+            self._require_rows_apart(result[-1])
+        return result[:count]
+
+    def _require_rows_apart(self, values: NDArray) -> None:
+        base = self.problem.base
+        known = np.isfinite(base)
+        size = np.abs(base[known]).max(initial=0)
+        if not np.all(np.abs(values - base)[known] <= 1e-3 * size):
+            msg = (
+                "f mixes the arguments of a batch: beside others x gets other values than alone; "
+                "with batched=True each row is a point of its own"
+            )
+            raise ValueError(msg)
+        self.problem.rows_are_apart = True

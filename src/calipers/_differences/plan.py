@@ -2,7 +2,7 @@
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,23 @@ class Found:
     seconds: float
 
 
+# What is for Jacobians that are formed.
+DENSE_ONLY = ("sparsity", "memory_limit")
+
+
+def options_of(function: str, given: dict[str, Any], without: tuple[str, ...] = ()) -> Options:
+    """Return the options that a public function was given, and refuse what it does not take."""
+    names = [field.name for field in fields(Options) if field.name not in without]
+    for name in given:
+        if name not in names:
+            msg = (
+                f"{function}() got an unexpected keyword argument {name!r}: "
+                f"it takes {', '.join(names)}"
+            )
+            raise TypeError(msg)
+    return Options(**given)
+
+
 def as_point(x: Any) -> tuple[NDArray, bool]:
     """Return x as a new floating array in C order, and whether it is a number."""
     array = as_array(x, "x")
@@ -95,8 +112,11 @@ def pose(
     if not callable(f):
         msg = f"f must be callable, got {type(f).__name__}"
         raise TypeError(msg)
-    if not 0 <= position <= len(args):
-        msg = f"argnums is {position}, and f is given {len(args) + 1} positional arguments"
+    if not isinstance(position, int) or not 0 <= position <= len(args):
+        msg = (
+            f"argnums is {position!r}: it must be from 0 to {len(args)}, "
+            f"the places of f's positional arguments"
+        )
         raise ValueError(msg)
     point, scalar = as_point(x)
     if options.adaptive and point.dtype.char in "gG":
@@ -163,7 +183,7 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
         values, errors, states = run(
             Ladders(problem, steps), count, options.workers, options.progress
         )
-        nfev = int(states["calls"].sum()) + 1
+        nfev = int(states["calls"].sum()) + 1 + problem.batched
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
         return Found(rows, errors, status, step, nfev, time.perf_counter() - started)
@@ -176,11 +196,11 @@ def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
     """Return the steps that were taken, and how often f was called."""
     if problem.imaginary:
         lengths = np.broadcast_to(steps.lengths, (count,))
-        return lengths, 1 + int(np.count_nonzero(lengths))
+        return lengths, 1 + problem.batched + int(np.count_nonzero(lengths))
     table, _ = steps.tables(problem, 0, count)
     x = reals(problem.x)[:: problem.stride][:count]
     calls = np.count_nonzero(table[0] != x) + np.count_nonzero(table[1] != x)
-    return np.abs(table[0, 0] - x), 1 + int(calls)
+    return np.abs(table[0, 0] - x), 1 + problem.batched + int(calls)
 
 
 def arranged(problem: Problem, rows: NDArray) -> Any:

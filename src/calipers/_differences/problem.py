@@ -41,6 +41,7 @@ class Problem:
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
+    rows_are_apart: bool = field(init=False, default=False)  # as a batch has shown
     seconds: float = field(init=False)  # that the call for `base` took
     native: Native | None = field(init=False, default=None)
 

@@ -121,7 +121,7 @@ def _lengths(problem: Problem, given: Any, name: str) -> NDArray:
     zero_allowed = name == "step" and values.ndim > 0
     good = np.isfinite(values) & ((values >= 0) if zero_allowed else (values > 0))
     if not good.all():
-        bad = values[~good].flat[0] if values.ndim else values[()]
+        bad = float(values[~good].flat[0] if values.ndim else values[()])
         leave_out = "; a 0 inside an array leaves that element out" if name == "step" else ""
         msg = f"{name} must be positive and finite, found {bad!r}{leave_out}"
         raise ValueError(msg)
@@ -159,6 +159,11 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         msg = f"bounds must be a pair (lower, upper), got {bounds!r:.60}"
         raise ValueError(msg) from None
     shaped = [_shaped(problem, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
+    crossed = shaped[0] > shaped[1]
+    if crossed.any():
+        j = int(np.argmax(crossed))
+        msg = f"bounds must be (lower, upper), and the lower one of x[{j}] is above the upper one"
+        raise ValueError(msg)
     kind = problem.x.dtype.type
     lows, highs = (
         _rounded(b, kind, inward) for b, inward in zip(shaped, (np.inf, -np.inf), strict=True)
