@@ -159,11 +159,6 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         msg = f"bounds must be a pair (lower, upper), got {bounds!r:.60}"
         raise ValueError(msg) from None
     shaped = [_shaped(problem, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
-    crossed = shaped[0] > shaped[1]
-    if crossed.any():
-        j = int(np.argmax(crossed))
-        msg = f"bounds must be (lower, upper), and the lower one of x[{j}] is above the upper one"
-        raise ValueError(msg)
     kind = problem.x.dtype.type
     lows, highs = (
         _rounded(b, kind, inward) for b, inward in zip(shaped, (np.inf, -np.inf), strict=True)
@@ -186,7 +181,8 @@ def require_inside(problem: Problem, lows: NDArray, highs: NDArray) -> None:
     outside = ~((lows <= x) & (x <= highs))
     if outside.any():
         j = int(np.argmax(outside))
-        msg = f"x[{j}] = {x[j]} is outside its bounds [{lows[j]}, {highs[j]}]"
+        crossed = ": the lower one is above the upper one" if lows[j] > highs[j] else ""
+        msg = f"x[{j}] = {x[j]} is outside its bounds [{lows[j]}, {highs[j]}]{crossed}"
         raise ValueError(msg)
 
 
