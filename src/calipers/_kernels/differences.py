@@ -14,7 +14,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import evaluate, reals, shaped
+from .calls import borrowed, evaluate, reals, shaped
 from .formats import vector
 
 # What became of a column, the worse the later.
@@ -184,6 +184,12 @@ def columns(
     `reached` tells the last coordinate begun, should f raise. Return the first
     coordinate whose step is lost, or -1.
     """
+    x, origin, lengths, lows, highs, central, sided = borrowed(
+        (x, origin, lengths, lows, highs, central, sided)
+    )
+    table, base, upper, lower, result, status, reached = borrowed(
+        (table, base, upper, lower, result, status, reached)
+    )
     coords = reals(x)
     tabulate(
         origin, stride, start, lengths, factor, lows, highs, central, sided, coords, table, status
@@ -234,6 +240,7 @@ def imaginary_columns(f, x, origin, stride, start, lengths, upper, result, statu
 
     Number ``stride*j + 1`` is the imaginary part of coordinate j.
     """
+    x, origin, upper, result = borrowed((x, origin, upper, result))
     coords = reals(x)
     coords[:] = origin
     values = reals(upper)
@@ -266,6 +273,7 @@ def colored(f, x, origin, start, colors, tops, bottoms, lower, result, reached):
 
     `bottoms` is empty if all of them are the origin; then nothing is subtracted.
     """
+    x, lower, result = borrowed((x, lower, result))
     coords, below = reals(x), reals(lower)
     for k in range(result.shape[0]):
         reached[0] = start + k

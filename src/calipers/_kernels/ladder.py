@@ -19,7 +19,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import evaluate, reals
+from .calls import borrowed, evaluate, reals
 from .differences import (
     ALIASED,
     BOUNDED,
@@ -357,6 +357,9 @@ def climb_columns(
     reached,
 ):
     """Run the ladder along ``values.shape[0]`` coordinates from `start`; see `columns`."""
+    x, coords, origin, lows, highs, base = borrowed((x, coords, origin, lows, highs, base))
+    upper, lower, differences, sizes, table = borrowed((upper, lower, differences, sizes, table))
+    values, errors, states = borrowed((values, errors, states))
     coords[:] = origin
     above, below = reals(upper), reals(lower)
     for k in range(values.shape[0]):
