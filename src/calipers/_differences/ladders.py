@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, ORDERS, ROWS, START, STATE
+from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, KEPT, MEASURE_ALL, ROWS, START, STATE
 from .._protocols import NDArray
 from .columns import Outs
 from .evaluate import Evaluator, blame
@@ -34,12 +34,12 @@ def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
     values, errors, states = outs
     count, m = values.shape
     differences, sizes = np.empty((count, ROWS, m)), np.empty((count, ROWS + 2, m))
-    table = np.empty(ORDERS)
+    kept = np.empty((count, KEPT, m))
     for k in range(count):
-        START[None](states, k, values[k], errors[k])
+        START[None](states, k, kept[k], values[k], errors[k])
     # Steps that are far too large are part of the search; f need not warn of them.
     with np.errstate(all="ignore"):
-        _climb(base, evaluate, outs, (differences, sizes, table))
+        _climb(base, evaluate, outs, (differences, sizes, kept))
         length = states["length"][:, None]
         values /= length
         errors /= length
@@ -47,7 +47,7 @@ def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
 
 def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, scratch: Outs) -> None:
     values, errors, states = outs
-    differences, sizes, table = scratch
+    differences, sizes, kept = scratch
     advance = CLIMB[base.dtype]
     while len(active := np.flatnonzero(states["t"] > 0)):
         t = states["t"][active]
@@ -62,7 +62,7 @@ def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, scratch: Outs) -> None
             below[central], back[central] = evaluate(active[central], -t[central])
         for i, k in enumerate(active.tolist()):
             ends = (above[i], np.ascontiguousarray(below[i]), base, float(there[i] - back[i]))
-            advance(states, k, *ends, differences[k], sizes[k], table, values[k], errors[k])
+            advance(states, k, *ends, differences[k], sizes[k], kept[k], values[k], errors[k])
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Ladders:
         where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
         given = (steps.lengths, steps.eps, steps.lows, steps.highs, problem.base)
         upper, m = np.empty(problem.native_shape, problem.dtype), problem.base.size
-        ladder = (np.empty((ROWS, m)), np.empty((ROWS + 2, m)), np.empty(ORDERS))
+        ladder = (np.empty((ROWS, m)), np.empty((ROWS + 2, m)), np.empty((KEPT, m)))
         reached = np.empty(1, np.int64)
         try:
             native.entry(CLIMB_COLUMNS)(
@@ -105,7 +105,7 @@ class Ladders:
         states = outs[-1]
         states[:] = measured(problem, self.steps)[start : start + len(states)]
         evaluate = Evaluator(problem)
-        scratch = 2 * problem.base.size * ROWS * 8
+        scratch = (2 * ROWS + 2 + KEPT) * problem.base.size * 8
         evaluate.block = max(1, min(evaluate.block, _SCRATCH_BYTES // max(1, scratch)))
         for block in evaluate.blocks(len(states)):
             numbers = problem.stride * (start + np.arange(block.start, block.stop))

@@ -16,7 +16,7 @@ from .columns import Outs
 from .sending import Work, sent_once
 
 # Below this, waking another thread costs more than it saves.
-_WORTH_SHARING = 150e-6
+_WORTH_SHARING = 500e-6
 _TASKS_PER_WORKER = 4
 _PACED_RUNS = 3
 _LONG = 2e-3
@@ -76,7 +76,7 @@ class Pace:
 
         A run may compile, and one more may be disturbed.
         """
-        return self.runs >= _PACED_RUNS and self.seconds * count > 3 * _WORTH_SHARING
+        return self.runs >= _PACED_RUNS and self.seconds * count > _WORTH_SHARING
 
 
 def run(

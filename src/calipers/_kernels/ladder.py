@@ -42,6 +42,11 @@ ROWS = RUNGS + 2  # the tails' come last
 ORDERS = 6  # of extrapolation, at most
 _ATTEMPTS = 8
 
+# What is kept of the estimates that were made so far: those of the last rung, one for each order;
+# then the best one, its error, and the rung it was found at; and scratch.
+BEST, ERROR, RUNG, CURRENT, APART = range(ORDERS, ORDERS + 5)
+KEPT = ORDERS + 5
+
 # An error below this share of the value needs no other ladder; where the first one did not find the
 # length scale, the second may be far from it, too, and a smaller error is asked for.
 _RESOLVED = 2.0**-24
@@ -62,6 +67,8 @@ _NARROW = 2.0**-10
 # 1 / (r**p - 1), for errors in powers of r = 4 (one-sided differences) and of r = 16.
 _POWERS = np.arange(ORDERS)
 _ELIMINATE = np.array([[0.0, *(1 / (r ** _POWERS[1:] - 1.0))] for r in (4.0, 16.0)])
+
+_QUARTERS = 0.25 ** np.arange(RUNGS)
 
 # Where a direction stands.
 STATE = np.dtype(
@@ -88,12 +95,13 @@ STATE = np.dtype(
 
 
 @register_jitable
-def begin(state: Any, values: Any, errors: Any) -> None:
+def begin(state: Any, kept: Any, values: Any, errors: Any) -> None:
     """Start the ladder of a direction that has been measured."""
     state.t = state.top = min(0.25, state.limit)
     state.order = 2.0 if state.side == 0 else 1.0
     state.rung = state.tail = state.attempt = state.calls = 0
     values[:], errors[:] = math.nan, math.inf
+    _forget(kept, 0, values.size)
 
 
 @register_jitable
@@ -127,9 +135,9 @@ def note(
 
 
 @register_jitable
-def _grown(noise: float, t: float, power: int) -> float:
-    """Return what noise of f leaves in a difference quotient at t."""
-    return noise / t if power == 1 else noise / (t * t)
+def _raised(t: float, power: int) -> float:
+    """Return what noise of f is divided by in a difference quotient at t."""
+    return t if power == 1 else t * t
 
 
 @register_jitable
@@ -139,46 +147,69 @@ def amplification(order: float) -> float:
 
 
 @register_jitable
-def extrapolate(state: Any, differences: Any, sizes: Any, i: int, noise: float, table: Any) -> Any:
-    """
-    Return the best estimate of output i, its error, and the rounding in that and its step.
-
-    The error is the distance to the two estimates that it was made from, and what rounding of f, or
-    a larger `noise`, leaves in the smallest step's difference. What comes before a difference that
-    is not finite is not used. `table` is scratch, for the estimates of one rung.
-    """
-    order, eps = int(state.order), state.eps
-    growth = 4.0 if state.power == 1 else 16.0  # of noise, from rung to rung
-    per_noise = _grown(amplification(state.order), state.top, state.power)
-    best, error, rounding, at = math.nan, math.inf, 0.0, 0
-    depth = 0
-    for k in range(state.rung + 1):
-        estimate = differences[k, i]
-        if abs(estimate) < math.inf:
-            left = per_noise * max(noise, eps * sizes[k, i])
-            old, table[0] = table[0], estimate
-            for p in range(1, depth + 1):
-                better = estimate + (estimate - old) * _ELIMINATE[order - 1, p]
-                apart = max(abs(better - estimate), abs(better - old)) + left
-                if apart < error:
-                    best, error, rounding, at = better, apart, left, k
-                old, table[p] = table[p], better
-                estimate = better
-            depth = min(depth + 1, ORDERS - 1)
-        else:
-            depth = 0
-        per_noise *= growth
-    return best, error, rounding, state.top * 0.25**at
+def _left(state: Any, k: int, noise: float, size: float) -> Any:
+    """Return what rounding of f, or a larger noise, leaves in the estimates of rung k."""
+    divisor = _raised(state.top * _QUARTERS[k], state.power)
+    return amplification(state.order) / divisor * max(noise, state.eps * size)
 
 
 @register_jitable
-def _settled(state: Any, base: Any, differences: Any, sizes: Any, table: Any) -> bool:
+def _forget(kept: Any, first: int, last: int) -> None:
+    """Let some outputs have no estimates yet."""
+    kept[:, first:last] = math.nan
+    kept[ERROR, first:last] = math.inf
+    kept[RUNG, first:last] = 0.0
+
+
+@register_jitable
+def extrapolate(
+    state: Any, k: int, noise: float, differences: Any, sizes: Any, kept: Any, first: int, last: int
+) -> None:
+    """
+    Improve the estimates of some outputs by the difference of rung k, the next one.
+
+    The error is the distance to the two estimates that one was made from, and what is left of
+    rounding. What comes before a difference that is not finite is not used: it makes no estimate
+    finite. Each loop writes few arrays, as compilers vectorize no other.
+    """
+    order = int(state.order)
+    per_noise = _left(state, k, 1.0, 0.0)
+    size, current = sizes[k, first:last], kept[CURRENT, first:last]
+    best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
+    apart = kept[APART, first:last]
+    current[:] = differences[k, first:last]
+    depth = min(k, ORDERS - 1)
+    for p in range(1, depth + 1):
+        eliminate = _ELIMINATE[order - 1, p]
+        previous = kept[p - 1, first:last]
+        for i in range(apart.size):
+            estimate, old = current[i], previous[i]
+            better = estimate + (estimate - old) * eliminate
+            one, other = abs(better - estimate), abs(better - old)
+            previous[i], current[i] = estimate, better
+            apart[i] = one if one > other else other
+        for i in range(apart.size):
+            left = state.eps * size[i]
+            apart[i] += per_noise * (left if left > noise else noise)
+        for i in range(apart.size):
+            closer = apart[i] < error[i]
+            best[i] = current[i] if closer else best[i]
+            rung[i] = k if closer else rung[i]
+        for i in range(apart.size):
+            error[i] = apart[i] if apart[i] < error[i] else error[i]
+    kept[depth, first:last] = current
+
+
+@register_jitable
+def _settled(state: Any, base: Any, sizes: Any, kept: Any) -> bool:
     """Tell whether no output has anything to gain from a smaller step."""
     if state.rung < 2:
         return False
     for i in range(base.size):
-        _, error, rounding, step = extrapolate(state, differences, sizes, i, 0.0, table)
-        done = error < math.inf and (error <= 3 * rounding or step >= 16 * state.t)
+        error, k = kept[ERROR, i], int(kept[RUNG, i])
+        if error < math.inf and k + 2 <= state.rung:
+            continue
+        done = error < math.inf and error <= 3 * _left(state, k, 0.0, sizes[k, i])
         if not (done or math.isnan(base[i])):
             return False
     return True
@@ -191,66 +222,92 @@ def _poor(state: Any, value: float, error: float) -> bool:
 
 
 @register_jitable
-def _judge(state: Any, differences: Any, sizes: Any, i: int, table: Any) -> Any:
+def _compare_tails(state: Any, differences: Any, sizes: Any, kept: Any) -> None:
+    """Store in `kept` where the tails differ from the estimates by more than f's rounding."""
+    per_far, per_near = _raised(state.t, state.power), _raised(16 * state.t, state.power)
+    value, differs = kept[BEST], kept[APART]
+    near, far = differences[RUNGS], differences[RUNGS + 1]
+    for i in range(value.size):
+        one, other = abs(near[i] - value[i]) * per_near, abs(far[i] - value[i]) * per_far
+        differs[i] = one if one > other else other
+    noise, jump = sizes[RUNGS + 1], sizes[ROWS]
+    for i in range(value.size):
+        allowed = state.eps * noise[i]
+        same = differs[i] <= allowed and abs(jump[i]) * state.t <= 16 * allowed
+        differs[i] = 0.0 if same else 1.0
+
+
+@register_jitable
+def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
     """
     Return what the ladder and its tails say of output i: value, error, status.
 
-    And whether longer steps promise more: noise limits what the first rungs gave.
+    And the noise in f.
 
     A derivative that the two tails share, and the ladder does not, belongs to a length scale below
     the ladder's. Otherwise their distance from the estimate is noise of f.
     """
-    power, t_far = state.power, state.t
-    t_near = 16 * t_far
-    value, error, rounding, step = extrapolate(state, differences, sizes, i, 0.0, table)
-    near, far = differences[RUNGS, i], differences[RUNGS + 1, i]
+    value, error = kept[BEST, i], kept[ERROR, i]
     noise = state.eps * sizes[RUNGS + 1, i]
+    if kept[APART, i] == 0:
+        return value, error, CONVERGED, noise
     if not error < math.inf:
-        return value, error, NONFINITE, False
+        return value, error, NONFINITE, noise
+    near, far = differences[RUNGS, i], differences[RUNGS + 1, i]
     if not (abs(near) < math.inf and abs(far) < math.inf):
         # Lost beside x, as it may be in the bounds' little room; a ladder that was led down here
         # by a short length scale has not found it.
         if state.attempt == 0:
-            return value, error, CONVERGED, False
-        return value, math.inf, ALIASED, False
-    measured = max(abs(near - value) * t_near**power, abs(far - value) * t_far**power)
+            return value, error, CONVERGED, noise
+        return value, math.inf, ALIASED, noise
+    per_far, per_near = _raised(state.t, state.power), _raised(16 * state.t, state.power)
+    measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
-        if abs(value) > error and abs(value) * t_near**power > 4 * noise:
-            measured = abs(value) * (state.top * 0.25**state.rung) ** power
-    elif abs(near - far) <= 0.02 * abs(near) + 2 * _grown(noise, t_far, power) and abs(
-        near - value
-    ) > 8 * (error + _grown(noise, t_near, power)) + 0.05 * abs(near):
-        return value, math.inf, ALIASED, False
+        if abs(value) > error and abs(value) * per_near > 4 * noise:
+            measured = abs(value) * _raised(state.top * _QUARTERS[state.rung], state.power)
+    elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(near - value) > 8 * (
+        error + noise / per_near
+    ) + 0.05 * abs(near):
+        return value, math.inf, ALIASED, noise
     elif measured > _ALL_OF_F * sizes[0, i]:
-        return value, math.inf, ALIASED, False  # as large as f: more likely many waves than noise
+        return value, math.inf, ALIASED, noise  # as large as f: more likely many waves than noise
     status = CONVERGED
     if measured > noise:
         if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
             status = NOISY
         noise = 3 * measured  # of two samples
-        value, error, rounding, step = extrapolate(state, differences, sizes, i, noise, table)
+        _forget(kept, i, i + 1)
+        for k in range(state.rung + 1):
+            extrapolate(state, k, noise, differences, sizes, kept, i, i + 1)
+        value, error = kept[BEST, i], kept[ERROR, i]
     jump = sizes[ROWS, i]
-    kinked = abs(jump - sizes[ROWS + 1, i]) <= 0.1 * abs(jump) and abs(jump) > 16 * noise / t_far
-    if power == 1 and state.side == 0 and kinked:
-        return value, error + abs(jump) / 2, NONSMOOTH, False
-    limited = error <= 3 * rounding and step >= state.top / 4
-    return value, error, status, limited
+    kinked = abs(jump - sizes[ROWS + 1, i]) <= 0.1 * abs(jump) and abs(jump) > 16 * noise / state.t
+    if state.power == 1 and state.side == 0 and kinked:
+        return value, error + abs(jump) / 2, NONSMOOTH, noise
+    return value, error, status, noise
 
 
 @register_jitable
-def _conclude(
-    state: Any, differences: Any, sizes: Any, table: Any, values: Any, errors: Any
-) -> Any:
+def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
+    """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
+    rung = int(kept[RUNG, i])
+    return rung <= 1 and error <= 3 * _left(state, rung, noise, sizes[rung, i])
+
+
+@register_jitable
+def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     first = state.attempt == 0
     aliased = buried = straight = False
     worst = CONVERGED
+    _compare_tails(state, differences, sizes, kept)
+    natural = _NATURAL / state.unit
     for i in range(values.size):
         wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i])
         if not wanted:
             continue
-        value, error, status, limited = _judge(state, differences, sizes, i, table)
+        value, error, status, noise = _judge(state, differences, sizes, kept, i)
         # A ladder with longer steps than the one before may improve on that, not contradict it.
         unknown = first or errors[i] == math.inf
         agrees = abs(value - values[i]) <= 4 * (error + errors[i])
@@ -258,14 +315,15 @@ def _conclude(
             values[i], errors[i] = value, error
             aliased |= status == ALIASED and not math.isnan(differences[RUNGS, i])
             worst = max(worst, status)
-        # Rounding hides a derivative that would show at f's supposed length scale.
-        poor = _poor(state, values[i], errors[i])
-        natural = _NATURAL * sizes[RUNGS + 1, i] / state.unit
-        buried |= poor and natural < errors[i] < math.inf
-        straight |= limited and poor and errors[i] < abs(values[i])
+        if _poor(state, values[i], errors[i]):
+            # Rounding hides a derivative that would show at f's supposed length scale.
+            buried |= natural * sizes[RUNGS + 1, i] < errors[i] < math.inf
+            judged = status in (CONVERGED, NOISY)
+            if judged and errors[i] < abs(values[i]):
+                straight |= _limited(state, sizes, kept, i, error, noise)
     # An output that this ladder was not asked about keeps what an earlier one said of it.
-    kept = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
-    state.status = max(kept, worst)
+    before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
+    state.status = max(before, worst)
     longest = state.top * state.length
     state.step = longest if first else min(state.step, longest)
     state.attempt += 1
@@ -283,12 +341,13 @@ def _conclude(
 
 @register_jitable
 def advance(
-    state: Any, base: Any, differences: Any, sizes: Any, table: Any, values: Any, errors: Any
+    state: Any, base: Any, differences: Any, sizes: Any, kept: Any, values: Any, errors: Any
 ) -> Any:
     """Return the next t to evaluate f at, or 0 when `values` and `errors` are final."""
     if state.tail == 0:
+        extrapolate(state, state.rung, 0.0, differences, sizes, kept, 0, base.size)
         more = state.rung + 1 < RUNGS and state.t >= 4 * state.grain
-        if more and not _settled(state, base, differences, sizes, table):
+        if more and not _settled(state, base, sizes, kept):
             state.rung += 1
             state.t /= 4
         else:
@@ -300,8 +359,9 @@ def advance(
         state.tail = 2
         state.t /= 16
     else:
-        state.t = state.top = _conclude(state, differences, sizes, table, values, errors)
+        state.t = state.top = _conclude(state, differences, sizes, kept, values, errors)
         state.rung = state.tail = 0
+        _forget(kept, 0, base.size)
     return state.t
 
 
@@ -350,7 +410,7 @@ def climb_columns(
     lower,
     differences,
     sizes,
-    table,
+    kept,
     values,
     errors,
     states,
@@ -358,7 +418,7 @@ def climb_columns(
 ):
     """Run the ladder along ``values.shape[0]`` coordinates from `start`; see `columns`."""
     x, coords, origin, lows, highs, base = borrowed((x, coords, origin, lows, highs, base))
-    upper, lower, differences, sizes, table = borrowed((upper, lower, differences, sizes, table))
+    upper, lower, differences, sizes, kept = borrowed((upper, lower, differences, sizes, kept))
     values, errors, states = borrowed((values, errors, states))
     coords[:] = origin
     above, below = reals(upper), reals(lower)
@@ -370,7 +430,7 @@ def climb_columns(
         value = coords[c]
         low, high = entry(lows, j, -math.inf), entry(highs, j, math.inf)
         measure(state, value, entry(lengths, j, -1.0), low, high, eps)
-        begin(state, row, error)
+        begin(state, kept, row, error)
         length, side = state.length, state.side
         t = state.t
         while t > 0:
@@ -385,7 +445,7 @@ def climb_columns(
                 evaluate(f, x, upper)
                 note(state, above, base, base, width / length, differences, sizes)
             coords[c] = value
-            t = advance(state, base, differences, sizes, table, row, error)
+            t = advance(state, base, differences, sizes, kept, row, error)
         for i in range(row.size):
             row[i] /= length
             error[i] /= length
@@ -399,20 +459,20 @@ def measure_all(states, coords, lengths, lows, highs, eps):
         measure(states[j], coords[j], entry(lengths, j, -1.0), low, high, eps)
 
 
-def start(states, k, values, errors):
+def start(states, k, kept, values, errors):
     """Begin a direction whose values of f a caller finds."""
-    begin(states[k], values, errors)
+    begin(states[k], kept, values, errors)
 
 
-def climb(states, k, above, below, base, width, differences, sizes, table, values, errors):
+def climb(states, k, above, below, base, width, differences, sizes, kept, values, errors):
     """Take values of f at both ends of the current t; return the next t, or 0."""
     note(states[k], above, below, base, width, differences, sizes)
-    return advance(states[k], base, differences, sizes, table, values, errors)
+    return advance(states[k], base, differences, sizes, kept, values, errors)
 
 
 _DOUBLES = vector(types.float64)
 _MATRIX = types.Array(types.float64, 2, "C")
-_TABLE = vector(types.float64, readonly=False)
+_VECTOR = vector(types.float64, readonly=False)
 _STATES = types.Array(numba.from_dtype(STATE), 1, "C")
 
 
@@ -420,7 +480,7 @@ def _climb_columns_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
     where = (form, x, coords, vector(coords.dtype), types.int64, types.int64)
     steps = (_DOUBLES, types.float64, _DOUBLES, _DOUBLES)
-    scratch = (base, out, out, _MATRIX, _MATRIX, _TABLE)
+    scratch = (base, out, out, _MATRIX, _MATRIX, _MATRIX)
     return (*where, *steps, *scratch, _MATRIX, _MATRIX, _STATES, REACHED)
 
 
@@ -430,13 +490,13 @@ def _measure_signature(dtype: Any) -> tuple[Any, ...]:
 
 
 def _start_signature(_: Any) -> tuple[Any, ...]:
-    return (_STATES, types.int64, _TABLE, _TABLE)
+    return (_STATES, types.int64, _MATRIX, _VECTOR, _VECTOR)
 
 
 def _climb_signature(dtype: Any) -> tuple[Any, ...]:
     base = vector(real(dtype))
     ends = (base, base, base, types.float64)
-    return (_STATES, types.int64, *ends, _MATRIX, _MATRIX, _TABLE, _TABLE, _TABLE)
+    return (_STATES, types.int64, *ends, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR)
 
 
 CLIMB_COLUMNS = Kernels(climb_columns, _climb_columns_signature)
