@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -187,3 +187,14 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
         found[-1] = -1  # an interrupt while waiting stops the helpers, too
         raise
     return found[min(found)] if found else -1
+
+
+def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int) -> None:
+    """Call ``work(start, next start)`` for all parts of a range, on all threads."""
+    ends = [*starts[1:], stop]
+
+    def part(task: int) -> int:
+        work(starts[task], ends[task])
+        return -1
+
+    first_found(part, len(ends), get_num_threads())

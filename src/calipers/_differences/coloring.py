@@ -26,7 +26,7 @@ from .._kernels.coloring import (
     TRANSPOSE,
 )
 from .._protocols import NDArray
-from .._threads import first_found, get_num_threads
+from .._threads import in_parts
 
 # Entries of a matrix that one thread recovers as soon as two.
 _SERIAL = 2_000_000
@@ -433,13 +433,8 @@ def _by_columns(fill: Callable[[int, int], None], indptr: NDArray) -> None:
     if entries <= _SERIAL:
         fill(0, n)
         return
-    borders = [0, *np.searchsorted(indptr, np.arange(_TASK, entries, _TASK)).tolist(), n]
-
-    def work(task: int) -> int:
-        fill(borders[task], borders[task + 1])
-        return -1
-
-    first_found(work, len(borders) - 1, get_num_threads())
+    starts = np.searchsorted(indptr, np.arange(0, entries, _TASK, dtype=indptr.dtype))
+    in_parts(fill, starts.tolist(), n)
 
 
 def product(

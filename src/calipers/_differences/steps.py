@@ -8,10 +8,12 @@ import numpy as np
 
 from .._kernels.differences import TABULATE, tabulate
 from .._protocols import NDArray
+from .._threads import in_parts
 from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER, Problem, reals
 from .stencils import ADAPTIVE, METHODS
 
 _NONE = np.empty(0)
+_TASK = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _TINY = 1e-20  # far below any length scale, far above the smallest number
 
 
@@ -70,9 +72,17 @@ class Steps:
         # What has no kernel is tabulated by the same rule, uncompiled.
         compiled = coords.dtype.char in "fd"
         call = TABULATE[coords.dtype] if compiled else tabulate
-        with np.errstate(all="ignore"):
+        count = len(status)
+
+        def fill(first: int, last: int) -> None:
             cell = np.empty(1, coords.dtype)
-            call(coords, problem.stride, start, *self.rule, cell, table, status)
+            call(coords, problem.stride, start, *self.rule, cell, table, status, first, last)
+
+        with np.errstate(all="ignore"):
+            if not compiled or count <= _TASK:
+                fill(0, count)
+            else:
+                in_parts(fill, range(0, count, _TASK), count)
 
 
 def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any) -> Steps:

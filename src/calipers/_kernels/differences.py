@@ -102,43 +102,47 @@ def tabulate(
     cell: Any,
     table: Any,
     status: Any,
+    first: int,
+    last: int,
 ) -> None:
     """
-    Store where f is evaluated along ``status.size`` coordinates from `start`, and the weights.
+    Store where f is evaluated along coordinates from `start`, and the weights, first to last.
 
     ``table[:, p, k]`` is both ends of pair p of coordinate k, and what the difference of f is
     multiplied by. A pair whose ends are the same is not evaluated: its weight is 0, or NaN where
     there is no derivative.
     """
-    tops, bottoms, weights = table[0], table[1], table[2]
-    if lows.size == 0:  # as below, without branches
-        for p in range(table.shape[1]):
+    start += first
+    fates = status[first:last]
+    for p in range(table.shape[1]):
+        tops, bottoms = table[0, p, first:last], table[1, p, first:last]
+        weights = table[2, p, first:last]
+        if lows.size == 0:  # as below, without branches
             up, down, weight = central[p, 0], central[p, 1], central[p, 2]
-            for k in range(status.size):
+            for k in range(fates.size):
                 x = coords[stride * (start + k)]
                 length = factor * entry(lengths, start + k, max(1.0, abs(x)))
                 h = _step(cell, x, length)
-                tops[p, k] = rounded(cell, x + up * h)
-                bottoms[p, k] = rounded(cell, x + down * h)
+                tops[k] = rounded(cell, x + up * h)
+                bottoms[k] = rounded(cell, x + down * h)
                 missing = math.nan if h == 0 else 0.0
-                weights[p, k] = weight / (tops[p, k] - bottoms[p, k]) + missing
-                status[k] = _fate(length, h, x)
-        return
-    for k in range(status.size):
-        x = coords[stride * (start + k)]
-        length = factor * entry(lengths, start + k, max(1.0, abs(x)))
-        low, high = entry(lows, start + k, -math.inf), entry(highs, start + k, math.inf)
-        h = _step(cell, x, length)
-        h, centered = _within(h, x, low, high, central, sided)
-        status[k] = _fate(length, h, x)
-        stencil = central if centered else sided
-        for p in range(table.shape[1]):
-            tops[p, k] = bottoms[p, k] = x
-            weights[p, k] = math.nan if h == 0 else 0.0
+                weights[k] = weight / (tops[k] - bottoms[k]) + missing
+                fates[k] = _fate(length, h, x)
+            continue
+        for k in range(fates.size):
+            x = coords[stride * (start + k)]
+            length = factor * entry(lengths, start + k, max(1.0, abs(x)))
+            low, high = entry(lows, start + k, -math.inf), entry(highs, start + k, math.inf)
+            h = _step(cell, x, length)
+            h, centered = _within(h, x, low, high, central, sided)
+            fates[k] = _fate(length, h, x)
+            stencil = central if centered else sided
+            tops[k] = bottoms[k] = x
+            weights[k] = math.nan if h == 0 else 0.0
             if h != 0 and p < stencil.shape[0]:
-                tops[p, k] = rounded(cell, min(max(x + stencil[p, 0] * h, low), high))
-                bottoms[p, k] = rounded(cell, min(max(x + stencil[p, 1] * h, low), high))
-                weights[p, k] = stencil[p, 2] / (tops[p, k] - bottoms[p, k])
+                tops[k] = rounded(cell, min(max(x + stencil[p, 0] * h, low), high))
+                bottoms[k] = rounded(cell, min(max(x + stencil[p, 1] * h, low), high))
+                weights[k] = stencil[p, 2] / (tops[k] - bottoms[k])
 
 
 @register_jitable
@@ -191,9 +195,8 @@ def columns(
         (table, base, upper, lower, result, status, reached)
     )
     coords = reals(x)
-    tabulate(
-        origin, stride, start, lengths, factor, lows, highs, central, sided, coords, table, status
-    )
+    given = lengths, factor, lows, highs, central, sided
+    tabulate(origin, stride, start, *given, coords, table, status, 0, status.size)
     coords[:] = origin
     lost = -1
     above, below = reals(upper), reals(lower)
@@ -332,7 +335,17 @@ def _imaginary_signature(key: Any) -> tuple[Any, ...]:
 
 def _tabulate_signature(dtype: Any) -> tuple[Any, ...]:
     coords, cell = (vector(numba.from_dtype(dtype), readonly) for readonly in (True, False))
-    return (coords, types.int64, types.int64, *_STEPS, cell, _TABLE, STATUS)
+    return (
+        coords,
+        types.int64,
+        types.int64,
+        *_STEPS,
+        cell,
+        _TABLE,
+        STATUS,
+        types.int64,
+        types.int64,
+    )
 
 
 def _colored_signature(key: Any) -> tuple[Any, ...]:
