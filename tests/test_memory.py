@@ -62,6 +62,8 @@ DERIVATIVES = {
     "compiled": "calipers.jacobian(compiled, x, out_like=x)",
     "python": "calipers.jacobian(python, x)",
     "batched": "calipers.jacobian(python, x, batched=True)",
+    "adaptive": "calipers.jacobian(compiled, x, method='adaptive', out_like=x)",
+    "adaptive, batched": "calipers.jacobian(python, x, method='adaptive', batched=True)",
     "vjp": "calipers.vjp(compiled, x, x, out_like=x)",
 }
 

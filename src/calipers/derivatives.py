@@ -20,6 +20,7 @@ from ._differences.plan import (
     options_of,
     pose,
     require_memory,
+    rows_of,
     steps_of,
 )
 from ._differences.problem import REAL, WIRTINGER, Problem
@@ -355,13 +356,15 @@ def _value(problem: Problem, options: Options) -> Any:
     if options.sparsity is not None:
         return sparse.find(problem, options).value
     _require_memory(problem, options)
-    return arranged(problem, find(problem, steps_of(problem, options), options).rows)
+    steps = steps_of(problem, options)
+    rows = rows_of(problem, steps, options, problem.coordinates, report=options.progress)
+    return arranged(problem, rows)
 
 
 def _derivative(problem: Problem, options: Options) -> Derivative:
     if options.sparsity is not None:
         return _sparse_derivative(problem, options)
-    _require_memory(problem, options)
+    _require_memory(problem, options, errors=options.adaptive)
     error: Any
     dense = find(problem, steps_of(problem, options), options)
     value = arranged(problem, dense.rows)
@@ -395,8 +398,8 @@ def _sparse_derivative(problem: Problem, options: Options, symmetric: bool = Fal
     )
 
 
-def _require_memory(problem: Problem, options: Options) -> None:
-    itemsize = problem.base.itemsize + (8 if options.adaptive else 0)
+def _require_memory(problem: Problem, options: Options, errors: bool = False) -> None:
+    itemsize = 16 if errors else problem.base.itemsize  # values and errors in binary64
     require_memory(problem.base.size, problem.coordinates, itemsize, options.memory_limit)
 
 
@@ -528,7 +531,9 @@ class _Plan:
         if self._sparse is not None:
             return self._sparse(problem).value
         if self._general:
-            return arranged(problem, find(problem, steps, self._options).rows)
+            options = self._options
+            rows = rows_of(problem, steps, options, self._count, report=options.progress)
+            return arranged(problem, rows)
         work = Columns(problem, steps, self._spare if steps is self._steps else None)
         rows, _ = run(work, self._count, pace=self._pace)
         return arranged(problem, rows)

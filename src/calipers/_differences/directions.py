@@ -9,7 +9,7 @@ from .._kernels.ladder import STATE
 from .._protocols import NDArray
 from .columns import Columns, Outs
 from .ladders import Ladders, climb, measured
-from .plan import Options, steps_of
+from .plan import Options, rows_of, steps_of
 from .problem import WIRTINGER, Problem, reals
 from .run import run
 from .steps import Steps
@@ -160,8 +160,6 @@ def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, ND
 def blocks(problem: Problem, options: Options, size: int) -> Iterator[tuple[slice, NDArray]]:
     """Give the rows of the transposed Jacobian in blocks of coordinates."""
     steps = steps_of(problem, options)
-    work = Ladders(problem, steps) if options.adaptive else Columns(problem, steps)
     for start in range(0, problem.coordinates, size):
         stop = min(start + size, problem.coordinates)
-        outs = run(work, stop - start, options.workers, start=start)
-        yield slice(start, stop), outs[0].astype(problem.base.dtype, copy=False)
+        yield slice(start, stop), rows_of(problem, steps, options, stop - start, start)

@@ -14,6 +14,7 @@ from .problem import Problem, reals
 from .steps import Steps
 
 _SCRATCH_BYTES = 1 << 25
+_BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 
 # Given numbers of directions and how far to go along each, in units of their lengths, returns the
 # values of f there and how far that was after rounding.
@@ -129,3 +130,28 @@ class Ladders:
             everywhere = np.full(len(numbers), np.inf)
             return -everywhere, everywhere
         return self.steps.lows[numbers], self.steps.highs[numbers]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Rows of the transposed Jacobian alone: ladders whose errors are dropped block by block."""
+
+    ladders: Ladders
+
+    @property
+    def problem(self) -> Problem:
+        return self.ladders.problem
+
+    def results(self, count: int) -> Outs:
+        base = self.problem.base
+        return (np.empty((count, base.size), base.dtype),)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        (rows,) = outs
+        step = max(1, _BLOCK_BYTES // max(1, rows[:1].nbytes))
+        for first in range(0, len(rows), step):
+            part = rows[first : first + step]
+            found = self.ladders.results(len(part))
+            self.ladders(start + first, found)
+            part[:] = found[0]

@@ -11,7 +11,7 @@ from .._arrays import as_array
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .columns import Columns
-from .ladders import Ladders
+from .ladders import Ladders, Values
 from .problem import IMAGINARY, WIRTINGER, Problem, empty_like, reals
 from .run import run
 from .stencils import ADAPTIVE, NAMES
@@ -173,6 +173,19 @@ def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) 
             f"take jvp, vjp, linear_operator or jacobian_blocks, or raise memory_limit="
         )
         raise MemoryError(msg)
+
+
+def rows_of(
+    problem: Problem,
+    steps: Steps,
+    options: Options,
+    count: int,
+    start: int = 0,
+    report: Any = False,
+) -> NDArray:
+    """Return rows of the transposed Jacobian, in real numbers, and nothing about them."""
+    work = Values(Ladders(problem, steps)) if options.adaptive else Columns(problem, steps)
+    return run(work, count, options.workers, report, start=start)[0]
 
 
 def find(problem: Problem, steps: Steps, options: Options) -> Found:
