@@ -91,6 +91,11 @@ class Dense:
     track_of_bare_calls.unit = "of 2n bare calls"
 
 
+def _five_times(call):
+    for _ in range(5):
+        call()
+
+
 class Sparse:
     params = (["2-point", "3-point"],)
     param_names = ("method",)
@@ -108,10 +113,17 @@ class Sparse:
         self.own()
 
     def track_over_scipy(self, method):
-        options = {"method": self.method, "sparsity": self.sparsity}
-        return common.speedup(self.own, peers.scipy_derivative(broyden_returned, self.x, **options))
+        return common.speedup(self.own, self._scipy())
 
-    track_over_scipy.unit = "times scipy"
+    def track_over_scipy_in_a_row(self, method):
+        """Repeated calls get the memory of the results before; after SciPy's it is fresh."""
+        return common.speedup(partial(_five_times, self.own), self._scipy()) * 5
+
+    def _scipy(self):
+        options = {"method": self.method, "sparsity": self.sparsity}
+        return peers.scipy_derivative(broyden_returned, self.x, **options)
+
+    track_over_scipy.unit = track_over_scipy_in_a_row.unit = "times scipy"
 
 
 class Batched:

@@ -497,8 +497,7 @@ class _Plan:
             self._sparse = sparse.plan(problem, self._steps, options, lasting=True)
         else:
             _require_memory(problem, options)
-        # What needs f(x) itself, beside displaced values.
-        self._asks_base = (
+        self._dense_asks = (
             options.adaptive
             or options.method == "2-point"
             or options.bounds is not None
@@ -521,8 +520,14 @@ class _Plan:
         if self._sparse is not None:
             self._sparse(self._problem)
 
+    def _asks_base(self) -> bool:
+        """Whether f(x) itself is needed, beside displaced values."""
+        if self._sparse is not None:
+            return self._sparse.asks_base(self._problem)
+        return self._dense_asks
+
     def __call__(self, x: NDArray, others: tuple[Any, ...], position: int) -> Any:
-        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base)
+        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base())
         steps = self._steps
         if problem.mode != REAL:  # their lengths are those of x
             steps = steps_of(problem, self._options)

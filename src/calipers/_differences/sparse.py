@@ -132,7 +132,7 @@ def plan(
             raise ValueError(msg)
     else:
         coloring = color_columns(indptr, indices, shape, _cost(problem, steps))
-    return Plan(Pattern(indptr, indices, shape, coloring), steps, options, given, calls)
+    return Plan(Pattern(indptr, indices, shape, coloring), steps, options, lasting, given, calls)
 
 
 def _cost(problem: Problem, steps: Steps) -> float:
@@ -240,18 +240,37 @@ class Plan:
     """A colored pattern and steps; its first result is checked against f, if it was given."""
 
     def __init__(
-        self, pattern: Pattern, steps: Steps, options: Options, check: bool, calls: int
+        self,
+        pattern: Pattern,
+        steps: Steps,
+        options: Options,
+        lasting: bool,
+        check: bool,
+        calls: int,
     ) -> None:
         self.pattern, self.steps, self.options = pattern, steps, options
         self._check, self._calls = check, calls
+        self._lasting = lasting
         self._spare: list[Space] = []
+
+    def asks_base(self, problem: Problem) -> bool:
+        """Whether f(x) has to be known beforehand."""
+        return self._check or not self._fills_base(problem)
+
+    def _fills_base(self, problem: Problem) -> bool:
+        """Whether f(x), where it is needed, is one color more, whose work threads share, too."""
+        return self._lasting and problem.native is not None and not self.options.adaptive
+
+    def _rows(self, problem: Problem) -> int:
+        fills = self._fills_base(problem) and self.steps.one_sided
+        return self.pattern.coloring.count + fills
 
     def __call__(self, problem: Problem, detail: bool = False) -> SparseFound:
         """Differentiate at the problem's point; `points` are only there with `detail`."""
         started = time.perf_counter()
         count = self.pattern.coloring.count
         pairs = 1 if self.options.adaptive else self.steps.pairs
-        report = Progress(self.options.progress, count * pairs)
+        report = Progress(self.options.progress, self._rows(problem) * pairs)
         try:
             compute = self._ladders if self.options.adaptive else self._fixed
             data, errors, points, status, calls = compute(problem, detail, report)
@@ -273,7 +292,7 @@ class Plan:
         if self._spare:
             return self._spare.pop()
         table, status = self.steps.room(problem, problem.coordinates)
-        shape = (self.pattern.coloring.count, problem.base.size)
+        shape = (self._rows(problem), problem.base.size)
         return Space(table, status, np.empty(shape, problem.base.dtype), [])
 
     def _fixed(
@@ -290,8 +309,11 @@ class Plan:
         for p in range(table.shape[1]):
             bottoms = table[1, p, :0] if self.steps.one_sided else table[1, p]
             work = Differences(problem, coloring.colors, table[0, p], bottoms, shared)
-            (differences,) = run(work, coloring.count, workers, report)
+            (rows,) = run(work, self._rows(problem), workers, report)
+            differences, base = rows[: coloring.count], rows[coloring.count :]
             below = None if bottoms.size else problem.base
+            if len(base):
+                below = base[0]
             pattern.recover(differences, table[2, p], data, p > 0, below)
             calls += coloring.count * (2 if bottoms.size else 1)
         unknown = np.broadcast_to(np.inf, data.shape)
