@@ -18,6 +18,13 @@ from .derivatives import jacobian_function as jacobian_function
 from .derivatives import jvp as jvp
 from .derivatives import linear_operator as linear_operator
 from .derivatives import vjp as vjp
+from .gradients import CalipersWarning as CalipersWarning
+from .gradients import GradcheckError as GradcheckError
+from .gradients import GradcheckReport as GradcheckReport
+from .gradients import InconclusiveError as InconclusiveError
+from .gradients import NonsmoothError as NonsmoothError
+from .gradients import WrongDerivativeError as WrongDerivativeError
+from .gradients import gradcheck as gradcheck
 from .reports import ClosenessError as ClosenessError
 from .reports import Comparison as Comparison
 from .reports import Difference as Difference

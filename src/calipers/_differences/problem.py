@@ -38,6 +38,7 @@ class Problem:
     out_like: Any = None
     rowwise: bool = False
     batched: bool = False
+    known: Any = None  # f(x), where the caller has it
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
@@ -52,7 +53,7 @@ class Problem:
             if self.mode == IMAGINARY and self.dtype.kind != "c":
                 self.dtype = np.result_type(self.dtype, np.complex64)
         started = time.perf_counter()
-        y = self._base()
+        y = self._base() if self.known is None else np.array(self.known, order="C")
         self.seconds = time.perf_counter() - started
         self.shape, self.dtype = y.shape, y.dtype
         self.base = reals(y)

@@ -1,0 +1,1 @@
+"""The parts of gradcheck, one rule a file."""

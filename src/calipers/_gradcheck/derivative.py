@@ -1,0 +1,204 @@
+"""The caller's derivative, whatever its form, as a map between the same real numbers as f.
+
+With torch's convention the gradient of complex numbers pairs with them as real ones do:
+``Re(conj(w)*dF) == Re(conj(g)*dz)``; vjp is then the transposed real Jacobian. jax and others leave
+out both conjugates.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._protocols import NDArray
+from .subject import Part, Subject, real_vector
+
+CONVENTIONS = ("torch", "jax")
+
+
+class WrongFormError(Exception):
+    """A derivative whose result has the wrong count, shape or kind: a finding, not a crash."""
+
+
+@dataclass
+class Derivative:
+    """One of jac, vjp and jvp."""
+
+    name: str
+    call: Callable[..., Any]
+    subject: Subject
+    conjugate: bool  # jax's convention
+    strict: bool = False  # about dtypes
+    calls: int = 0
+    touched: list[str] = field(default_factory=list)  # by the first call
+
+    def __call__(self, *last: Any) -> Any:
+        """Call the caller's function with private arguments."""
+        self.calls += 1
+        given = self.subject.arguments()
+        if self.calls > 1:
+            return self.call(*given, *last, **self.subject.kwargs)
+        flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
+        before = [np.array(x) for x in flat]
+        result = self.call(*given, *last, **self.subject.kwargs)
+        self.touched = self.subject.changed(given)
+        what = "cotangent" if self.name == "vjp" else "tangent"
+        pairs = zip(before, flat, strict=True)
+        if any(old.tobytes() != np.asarray(new).tobytes() for old, new in pairs):
+            self.touched.append(f"its {what}")
+        return result
+
+    def transposed_rows(self) -> NDArray:
+        """Return the real Jacobian, transposed: a row for each real number of the inputs."""
+        subject = self.subject
+        if self.name == "jac":
+            return self._from_blocks(self())
+        if self.name == "vjp":
+            rows = np.empty((subject.rows, subject.columns))
+            for i in range(subject.rows):
+                rows[i] = self.pull(_unit(subject.rows, i))
+            return rows.T
+        columns = np.empty((subject.columns, subject.rows))
+        for j in range(subject.columns):
+            columns[j] = self.push(_unit(subject.columns, j))
+        return columns
+
+    def pull(self, w: NDArray) -> NDArray:
+        """Return the real Jacobian's transpose times w."""
+        subject = self.subject
+        cotangents = [p.shaped(w) for p in subject.kept]
+        if self.conjugate:
+            cotangents = [np.conj(c) for c in cotangents]
+        return self.gradient(tuple(cotangents) if subject.several else cotangents[0])
+
+    def gradient(self, w: Any) -> NDArray:
+        """Return what vjp gives for a cotangent in the caller's form, in real numbers."""
+        subject = self.subject
+        found = self._fitted(self(w), subject.active, len(subject.values), "gradient", "input")
+        if self.conjugate:
+            found = [np.conj(g) for g in found]
+        return real_vector(found).astype(float)
+
+    def push(self, v: NDArray) -> NDArray:
+        """Return the real Jacobian times v."""
+        subject = self.subject
+        tangents = tuple(p.shaped(v) for p in subject.active)
+        result = self(tangents if len(tangents) > 1 else tangents[0])
+        found = self._fitted(result, subject.kept, len(subject.outputs), "tangent", "output")
+        return real_vector(found).astype(float)
+
+    def _fitted(
+        self, result: Any, parts: tuple[Part, ...], every: int, what: str, whose: str
+    ) -> list[NDArray]:
+        """Return one array for each part; None stands for zeros."""
+        several = isinstance(result, (tuple, list))
+        given = list(result) if several else [result]
+        if several and len(given) == every and every != len(parts):
+            given = [given[p.position] for p in parts]
+        if len(given) != len(parts):
+            wanted = f"{len(parts)}" if every == len(parts) else f"{len(parts)} (or {every})"
+            count = len(given)
+            msg = (
+                f"{self.name} returned {count} {what}{'s' * (count != 1)}, expected {wanted}: "
+                f"one for each differentiable {whose}"
+            )
+            raise WrongFormError(msg)
+        return [self._one(g, p, what, whose) for g, p in zip(given, parts, strict=True)]
+
+    def _one(self, value: Any, part: Part, what: str, whose: str) -> NDArray:
+        like = part.example
+        if value is None:
+            return np.zeros_like(like)
+        array = np.asarray(as_array(value, self.name))
+        if array.shape != like.shape:
+            msg = (
+                f"the {what} that {self.name} returned for {whose} {part.position} has a wrong "
+                f"shape: expected {like.shape}, got {array.shape}"
+            )
+            raise WrongFormError(msg)
+        if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and like.dtype.kind != "c"):
+            msg = (
+                f"the {what} that {self.name} returned for {whose} {part.position} is of dtype "
+                f"{array.dtype}, and the {whose} of {like.dtype}"
+            )
+            raise WrongFormError(msg)
+        if self.strict and array.dtype != like.dtype:
+            msg = (
+                f"the {what} that {self.name} returned for {whose} {part.position} has dtype "
+                f"{array.dtype}, expected {like.dtype} (check_grad_dtypes)"
+            )
+            raise WrongFormError(msg)
+        wide = np.complex128 if like.dtype.kind == "c" else np.float64
+        return array.astype(wide)
+
+    def _from_blocks(self, result: Any) -> NDArray:
+        subject = self.subject
+        rows = np.empty((subject.columns, subject.rows))
+        outputs = self._chosen(result, subject.kept, len(subject.outputs), subject.several)
+        for out, by_input in zip(subject.kept, outputs, strict=True):
+            several = len(subject.active) > 1
+            for part, block in zip(
+                subject.active,
+                self._chosen(by_input, subject.active, len(subject.values), several),
+                strict=True,
+            ):
+                rows[part.start : part.stop, out.start : out.stop] = self._block(block, out, part)
+        return rows
+
+    def _chosen(self, given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:
+        """Return what is for the parts, from one item for each of them, or for each of all."""
+        if not several:
+            return [given]
+        if not isinstance(given, (tuple, list)) or len(given) not in (len(parts), every):
+            found = len(given) if isinstance(given, (tuple, list)) else type(given).__name__
+            msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {found}"
+            raise WrongFormError(msg)
+        return list(given) if len(given) == len(parts) else [given[p.position] for p in parts]
+
+    def _block(self, block: Any, out: Part, part: Part) -> NDArray:
+        """Return one block as real numbers, transposed."""
+        shape = out.example.shape + part.example.shape
+        wirtinger = isinstance(block, tuple) and len(block) == 2
+        pair = block if wirtinger else (block, None)
+        arrays = []
+        for item in pair:
+            array = np.zeros(shape) if item is None else _dense(item)
+            if array.shape != shape:
+                flat = (out.example.size, part.example.size)
+                if array.shape != flat:
+                    msg = (
+                        f"the Jacobian of output {out.position} with respect to input "
+                        f"{part.position} has a wrong shape: expected {shape}, got {array.shape}"
+                    )
+                    raise WrongFormError(msg)
+            arrays.append(array.reshape(out.example.size, part.example.size))
+        p, q = arrays
+        complex_in, complex_out = part.example.dtype.kind == "c", out.example.dtype.kind == "c"
+        if not complex_in:
+            if not complex_out and np.iscomplexobj(p):
+                msg = f"the Jacobian of real output {out.position} by real input is complex"
+                raise WrongFormError(msg)
+            columns = [p]
+        elif complex_out or wirtinger:
+            columns = [p + q, 1j * (p - q)]
+        else:  # the gradient of a real number: d/d(real) + i d/d(imaginary)
+            columns = [p.real, -p.imag if self.conjugate else p.imag]
+        parts = [
+            np.stack([c.real, c.imag], axis=1).reshape(-1, c.shape[1]) if complex_out else c.real
+            for c in columns
+        ]
+        return np.stack(parts, axis=2).reshape(len(parts[0]), -1).T
+
+
+def _dense(block: Any) -> NDArray:
+    if hasattr(block, "toarray"):  # scipy.sparse
+        block = block.toarray()
+    return np.asarray(as_array(block, "jac"))
+
+
+def _unit(size: int, k: int) -> NDArray:
+    unit = np.zeros(size)
+    unit[k] = 1
+    return unit

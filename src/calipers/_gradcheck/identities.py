@@ -1,0 +1,177 @@
+"""Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+from .derivative import Derivative, WrongFormError
+from .subject import Part, Subject, real_vector
+
+# Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
+_ROUNDING = 256.0
+
+
+def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
+    """Call f once more; say if it gives something else."""
+    again = subject.reals_of(subject.call())
+    worst = _largest_difference(again, subject.base)
+    if worst > tolerance:
+        yield (
+            f"f is not deterministic: two calls with the same inputs differ by {worst:.3g} "
+            f"(nondet_tol={tolerance:g})"
+        )
+
+
+def mutation(name: str, touched: list[str]) -> Iterator[str]:
+    """Say what a function has written into."""
+    if touched:
+        yield f"{name} changes its arguments: {', '.join(touched)}; let it work on a copy"
+
+
+def reentrance(d: Derivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+    """Ask a derivative the same twice."""
+    if d.name == "jac":
+        one, two = d.transposed_rows(), d.transposed_rows()
+    else:
+        v = _direction(d, random)
+        one, two = _applied(d, v), _applied(d, v)
+    worst = _largest_difference(one, two)
+    if worst > tolerance:
+        yield (
+            f"{d.name} is not reentrant: two calls with the same arguments differ by {worst:.3g} "
+            f"(nondet_tol={tolerance:g})"
+        )
+
+
+def linearity(d: Derivative, random: np.random.Generator, matrix: NDArray | None) -> Iterator[str]:
+    """
+    Test that vjp or jvp gives 0 for 0, and is linear.
+
+    `matrix`, the transposed Jacobian if it is at hand, tells how large the terms of a sum are.
+    """
+    if d.name == "jac":
+        return
+    v, w = _direction(d, random), _direction(d, random)
+    zero = _applied(d, np.zeros_like(v))
+    what = "cotangent" if d.name == "vjp" else "tangent"
+    if np.any(zero != 0):
+        cause = "grad_output" if d.name == "vjp" else "the tangent"
+        yield (
+            f"{d.name} does not give zeros for a zero {what}, but {_worst(zero):.3g}: "
+            f"something in it is not multiplied by {cause}"
+        )
+        return
+    of_v, of_w = _applied(d, v), _applied(d, w)
+    both = _applied(d, 2 * v + w)
+    terms: Any = _worst(of_v) + _worst(of_w)
+    if matrix is not None:
+        sizes = 2 * np.abs(v) + np.abs(w)
+        terms = np.abs(matrix) @ sizes if d.name == "vjp" else sizes @ np.abs(matrix)
+    allowed = _rounding(d, terms)
+    if np.any(np.abs(both - (2 * of_v + of_w)) > allowed):
+        worst = _worst(both - (2 * of_v + of_w))
+        yield f"{d.name} is not linear in its {what}: {d.name}(2v + w) is off by {worst:.3g}"
+
+
+def none_cotangents(vjp: Derivative) -> Iterator[str]:
+    """Test that None stands for a cotangent of zeros, for all outputs and for each."""
+    subject = vjp.subject
+    count = len(subject.kept)
+    patterns: list[Any] = [tuple([None] * count) if subject.several else None]
+    if count > 1:
+        for k in range(count):
+            w = [np.ones_like(p.example) for p in subject.kept]
+            patterns.append(tuple(None if i == k else x for i, x in enumerate(w)))
+    for k, pattern in enumerate(patterns):
+        try:
+            found = vjp.gradient(pattern)
+        except WrongFormError:
+            raise
+        except Exception as error:
+            msg = "vjp raises where a cotangent is None; it stands for zeros"
+            raise WrongFormError(msg) from error
+        expected = np.zeros(subject.columns)
+        if k > 0:
+            parts = [
+                np.zeros_like(p.example) if x is None else x
+                for p, x in zip(subject.kept, pattern, strict=True)
+            ]
+            expected = vjp.gradient(tuple(parts))
+        if np.any(found != expected):
+            yield "vjp gives something else for a cotangent of None than for one of zeros"
+            return
+
+
+def adjoint(pushes: Derivative, pulls: Derivative, random: np.random.Generator) -> Iterator[str]:
+    """Test <w, Jv> = <J'w, v> for random v and w."""
+    v, w = _direction(pushes, random), _direction(pulls, random)
+    forward, backward = pushes.push(v), pulls.pull(w)
+    one, other = w @ forward, backward @ v
+    terms = np.abs(w) @ np.abs(forward) + np.abs(backward) @ np.abs(v)
+    if not abs(one - other) <= _rounding(pushes, terms) * np.sqrt(len(v) + len(w)):
+        yield (
+            f"{pushes.name} and {pulls.name} are not of one matrix: <w, Jv> is {one:.15g} and "
+            f"<J'w, v> is {other:.15g}"
+        )
+
+
+def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
+    """Compare a call with a batch of two directions, along a leading axis, with two calls."""
+    subject = d.subject
+    parts = subject.kept if d.name == "vjp" else subject.active
+    several = subject.several if d.name == "vjp" else len(parts) > 1
+    directions = [_direction(d, random) for _ in range(2)]
+    batch = tuple(np.stack([p.shaped(x) for x in directions]) for p in parts)
+    try:
+        result = d(batch if several else batch[0])
+    except Exception as error:
+        error.add_note(f"raised by {d.name} with a batch of two directions along a leading axis")
+        raise
+    found = result if isinstance(result, (tuple, list)) else (result,)
+    targets = subject.active if d.name == "vjp" else subject.kept
+    for k, direction in enumerate(directions):
+        alone = _applied(d, direction)
+        for array, part in zip(found, targets, strict=True):
+            if array is None:
+                continue
+            row = np.asarray(array)[k]
+            own = alone[part.start : part.stop]
+            if row.shape != part.example.shape or np.any(
+                np.abs(_numbers(row, part, d) - own) > _rounding(d, np.abs(own) + _worst(own))
+            ):
+                yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
+                return
+
+
+def _numbers(array: NDArray, part: Part, d: Derivative) -> NDArray:
+    wide = np.complex128 if part.example.dtype.kind == "c" else np.float64
+    array = array.astype(wide)
+    return real_vector([np.conj(array) if d.conjugate and d.name == "vjp" else array])
+
+
+def _applied(d: Derivative, v: NDArray) -> NDArray:
+    return d.pull(v) if d.name == "vjp" else d.push(v)
+
+
+def _direction(d: Derivative, random: np.random.Generator) -> NDArray:
+    """Draw numbers that the inputs' and outputs' formats hold exactly, also twice and summed."""
+    size = d.subject.rows if d.name == "vjp" else d.subject.columns
+    numbers: NDArray = random.integers(1, 8, size) * random.choice([-0.125, 0.125], size)
+    return numbers
+
+
+def _rounding(d: Derivative, terms: Any) -> Any:
+    return _ROUNDING * d.subject.eps * terms
+
+
+def _worst(values: NDArray) -> float:
+    return float(np.max(np.abs(values), initial=0.0))
+
+
+def _largest_difference(one: NDArray, other: NDArray) -> float:
+    with np.errstate(invalid="ignore"):
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        apart = np.where(same, 0.0, np.abs(one - other))
+    return _worst(np.where(np.isnan(apart), np.inf, apart))

@@ -1,0 +1,44 @@
+"""The picture of a check: where in the Jacobian entries are wrong, and by how much."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .rule import VERDICTS
+
+if TYPE_CHECKING:
+    from .report import GradcheckReport
+
+_MARKERS = {"FAIL": ("s", "#c1272d"), "NONSMOOTH": ("^", "#b8860b"), "INCONCLUSIVE": ("o", "0.5")}
+
+
+def report_figure(report: "GradcheckReport") -> Any:
+    """Draw a point for each entry that is not right; its size tells by how much."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 5.5), layout="constrained")
+    figure.suptitle(f"{report.verdict}: {sum(report.counts.values())} entries", fontsize=11)
+    axes = figure.subplots()
+    rows, columns = report.shape
+    axes.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5))
+    axes.set_xlabel("numbers of the inputs")
+    axes.set_ylabel("numbers of the outputs")
+    for verdict in VERDICTS[:-1]:
+        chosen = [e for e in report.failures if e.verdict == verdict]
+        if not chosen:
+            continue
+        marker, color = _MARKERS[verdict]
+        excess = np.array([min(e.excess, 1e12) for e in chosen])
+        axes.scatter(
+            [e.column for e in chosen],
+            [e.row for e in chosen],
+            s=12 + 6 * np.log10(np.maximum(excess, 1)),
+            marker=marker,
+            color=color,
+            label=f"{verdict}: {report.counts[verdict]}",
+        )
+    if report.failures:
+        axes.legend(loc="upper right", fontsize=8)
+    else:
+        axes.text(0.5, 0.5, "all right", transform=axes.transAxes, ha="center")
+    return figure

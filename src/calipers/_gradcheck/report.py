@@ -1,0 +1,176 @@
+"""What a check of derivatives found, and the errors that carry it."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .._report import jsonable
+from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
+from .text import report_text
+
+
+class CalipersWarning(UserWarning):
+    """What calipers warns of."""
+
+
+class GradcheckError(AssertionError, RuntimeError):
+    """
+    A derivative that could not be confirmed; `report` says why.
+
+    It is a RuntimeError, too, as torch's is.
+    """
+
+    def __init__(self, report: "GradcheckReport") -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+class WrongDerivativeError(GradcheckError):
+    """The verdict is FAIL."""
+
+
+class NonsmoothError(GradcheckError):
+    """The verdict is NONSMOOTH."""
+
+
+class InconclusiveError(GradcheckError):
+    """The verdict is INCONCLUSIVE."""
+
+
+ERRORS = {FAIL: WrongDerivativeError, NONSMOOTH: NonsmoothError, INCONCLUSIVE: InconclusiveError}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    One entry of a Jacobian that is not right.
+
+    Attributes
+    ----------
+    verdict : str
+    form : str
+        "jac", "vjp" or "jvp".
+    output, input : int
+        Positions in what f returns and takes.
+    output_index, input_index : tuple of int
+        The elements in them.
+    output_part, input_part : str
+        "real" or "imaginary" for a complex element, else "".
+    analytic, numerical, error : float
+        The caller's value, that of differences, and the estimated error of the latter.
+    excess : float
+        ``|analytic - numerical|`` in units of what was allowed.
+    row, column : int
+        Where in the Jacobian of all outputs by all inputs, in real numbers.
+    """
+
+    verdict: str
+    form: str
+    output: int
+    output_index: tuple[int, ...]
+    output_part: str
+    input: int
+    input_index: tuple[int, ...]
+    input_part: str
+    analytic: float
+    numerical: float
+    error: float
+    excess: float
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class GradcheckReport:
+    """
+    What a check of derivatives found; true if they are right, and ``str()`` tells what is wrong.
+
+    Attributes
+    ----------
+    verdict : str
+        "PASS", "FAIL", "NONSMOOTH" or "INCONCLUSIVE".
+    reason : str
+        One sentence.
+    findings : tuple of str
+        What the tests without differences found.
+    failures : tuple of Entry
+        Entries that are not right, the worst first, at most 100 000.
+    counts : dict of str to int
+        How many entries have each verdict.
+    blocks : tuple of str
+        What wrong blocks look like as a whole.
+    fd_error : float
+        The largest estimated error among the numerical values that were extrapolated.
+    resolution, atol, rtol : float
+        The relative error that counts as one by default, and the tolerances in force.
+    vacuous : bool
+        Whether there was nothing to compare.
+    calls : dict of str to int
+        How often f and the derivatives were called.
+    seed : int
+    forms : tuple of str
+        Which derivatives were given.
+    shape : tuple of int
+        Of the Jacobian in real numbers, rows and columns.
+    fast_mode : bool
+    allowed : tuple of str
+        Verdicts besides PASS that count as true.
+    """
+
+    verdict: str
+    reason: str
+    findings: tuple[str, ...]
+    failures: tuple[Entry, ...]
+    counts: dict[str, int]
+    blocks: tuple[str, ...]
+    fd_error: float
+    resolution: float
+    atol: float
+    rtol: float
+    vacuous: bool
+    calls: dict[str, int]
+    seed: int
+    forms: tuple[str, ...]
+    shape: tuple[int, int]
+    fast_mode: bool
+    allowed: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Whether the verdict is PASS, or allowed."""
+        return self.verdict == PASS or self.verdict in self.allowed
+
+    def __str__(self) -> str:
+        """Tell the verdict, and what it rests on."""
+        return report_text(self)
+
+    def plot(self) -> Any:
+        """
+        Draw where in the Jacobian the entries that are not right stand, and how far they are off.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .plots import report_figure
+
+        return report_figure(self)
+
+    @property
+    def worst(self) -> Entry | None:
+        """The entry with the largest excess."""
+        return self.failures[0] if self.failures else None
+
+    @property
+    def unresolved(self) -> float:
+        """The share of entries that differences could not decide."""
+        total = sum(self.counts.values())
+        return self.counts[INCONCLUSIVE] / total if total else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it in types that JSON has."""
+        found: dict[str, Any] = jsonable(asdict(self))
+        return found

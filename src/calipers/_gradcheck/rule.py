@@ -1,0 +1,97 @@
+"""When an entry of a derivative is right, wrong, or cannot be told."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._protocols import NDArray
+
+# The order is that of weight: the verdict of a check is the first that any entry has.
+FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")
+
+# What an error is relative to, unless the caller says: far above what differences can resolve.
+_RESOLUTIONS = {4: 1e-2, 8: 1e-6}
+
+
+def default_resolution(eps: float) -> float:
+    """Return the relative error that counts as one, for numbers of a spacing."""
+    return _RESOLUTIONS[4 if eps > 2.0**-40 else 8]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """
+    What an entry may be off by: ``atol + rtol*|numerical|``, and the numerical value's own error.
+
+    An entry that is nothing beside the largest of its row and of its column is measured by the
+    smaller of those two. `share` of the tolerance is what a first look without an error allows;
+    `bend` is the relative change of slope across x that calls for a second one.
+    """
+
+    atol: float
+    rtol: float
+    share: float
+    bend: float
+    equal_nan: bool
+
+    def allowed(self, analytic: NDArray, numerical: NDArray, floor: NDArray) -> NDArray:
+        """Return the tolerance of each entry, without the error."""
+        size = np.fmax(np.abs(analytic), np.abs(numerical))
+        scale = np.where(size <= self.rtol * floor, floor, np.abs(numerical))
+        return np.asarray(self.atol + self.rtol * scale)
+
+    def judge(
+        self, analytic: NDArray, numerical: NDArray, errors: NDArray, floor: NDArray
+    ) -> NDArray:
+        """Return the number of each entry's verdict in `VERDICTS`."""
+        at = VERDICTS.index
+        with np.errstate(invalid="ignore"):
+            allowed = self.allowed(analytic, numerical, floor)
+            apart = np.abs(analytic - numerical)
+            verdict = np.full(apart.shape, at(INCONCLUSIVE))
+            known = errors <= allowed
+            verdict[(apart <= allowed) | (known & (apart <= allowed + errors))] = at(PASS)
+            verdict[apart > allowed + errors] = at(FAIL)
+        unlike = ~np.isfinite(analytic) & np.isfinite(numerical)
+        verdict[unlike] = at(FAIL)
+        nan = np.isnan(analytic) & np.isnan(numerical)
+        verdict[nan] = at(PASS if self.equal_nan else FAIL)
+        same = np.isinf(analytic) & (analytic == numerical)
+        verdict[same] = at(PASS)
+        return verdict
+
+
+_POSITIONS = np.linspace(-2, 2, 9)
+# Where f is asked for more, in units of the step; f(x) is known.
+PROBES = _POSITIONS[_POSITIONS != 0]
+_LINEAR = 0.05  # of a kink, which the slopes on either side may differ among themselves
+_CLEAR = 64.0  # rounding errors of f that a kink has to stand out from
+
+
+def kinks(values: NDArray, step: float, noise: NDArray) -> NDArray:
+    """
+    Tell which outputs have a kink or a jump within a step of x, from a row of values per position.
+
+    A function with one is linear on both sides of it, up to the curvature that is left at such a
+    step: the slopes before and those after one segment agree. A smooth function whose length scale
+    is below the step bends in all of them.
+    """
+    apart = step * (_POSITIONS[1] - _POSITIONS[0])
+    with np.errstate(all="ignore"):
+        slopes = np.diff(values, axis=0) / apart
+        found = np.zeros(values.shape[1], bool)
+        for k in range(2, len(slopes) - 2):
+            sides = slopes[:k], slopes[k + 1 :]
+            spread = np.max([np.ptp(side, axis=0) for side in sides], axis=0)
+            ends = np.array([side.mean(axis=0) for side in sides])
+            low, high = ends.min(axis=0), ends.max(axis=0)
+            beyond = np.maximum(slopes[k] - high, low - slopes[k])
+            strength = np.maximum(high - low, beyond)
+            found |= (spread <= _LINEAR * strength) & (strength > _CLEAR * noise / apart)
+    return found
+
+
+def breaks(values: NDArray) -> NDArray:
+    """Tell which outputs are finite at some of the positions and not at others."""
+    finite = np.isfinite(values)
+    return np.asarray(finite.any(axis=0) & ~finite.all(axis=0))

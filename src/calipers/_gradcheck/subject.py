@@ -1,0 +1,240 @@
+"""What is checked: a function of several arrays, seen as a map of real numbers to real numbers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._differences.problem import REAL, WIRTINGER, Problem
+from .._protocols import NDArray
+
+_KERNEL_DTYPES = "fdFD"
+
+
+def real_vector(arrays: Sequence[NDArray]) -> NDArray:
+    """Return the real numbers of arrays, one after the other; a complex element is two."""
+    parts = []
+    for array in arrays:
+        flat = np.ascontiguousarray(array).reshape(-1)
+        parts.append(flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat)
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def reals_in(array: NDArray) -> int:
+    """Count the real numbers of an array."""
+    return array.size * (2 if array.dtype.kind == "c" else 1)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where one input or output stands among the real numbers of all."""
+
+    position: int  # in the caller's order
+    example: NDArray
+    start: int
+    stop: int
+
+    def index(self, number: int) -> tuple[tuple[int, ...], str]:
+        """Return the element a real number belongs to, and "" or which part of it that is."""
+        k = number - self.start
+        part = ""
+        if self.example.dtype.kind == "c":
+            k, imaginary = divmod(k, 2)
+            part = "imaginary" if imaginary else "real"
+        return tuple(int(i) for i in np.unravel_index(k, self.example.shape)), part
+
+    def shaped(self, numbers: NDArray) -> NDArray:
+        """Return real numbers of this part as an array of its shape and dtype."""
+        kind = self.example.dtype
+        real = np.ascontiguousarray(numbers[self.start : self.stop], dtype=self.example.real.dtype)
+        return real.view(kind).reshape(self.example.shape)
+
+
+def parts_of(arrays: Sequence[NDArray], positions: Sequence[int]) -> tuple[Part, ...]:
+    """Lay arrays out one after the other."""
+    parts, start = [], 0
+    for position, array in zip(positions, arrays, strict=True):
+        parts.append(Part(position, array, start, start + reals_in(array)))
+        start += reals_in(array)
+    return tuple(parts)
+
+
+def _is_differentiable(value: Any) -> bool:
+    if isinstance(value, (bool, int, str, bytes)) or value is None or callable(value):
+        return False
+    try:
+        return np.asarray(value).dtype.kind in "fc"
+    except (TypeError, ValueError):
+        return False
+
+
+def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
+    """Return what f returned as arrays, and whether they were several."""
+    several = isinstance(y, (tuple, list)) and not (y and isinstance(y[0], (int, float, complex)))
+    arrays = tuple(np.asarray(as_array(o, "an output of f")) for o in (y if several else (y,)))
+    for k, array in enumerate(arrays):
+        if array.dtype.kind not in "biufc":
+            msg = f"output {k} of f must be an array of numbers, got {array.dtype}"
+            raise TypeError(msg)
+    return arrays, several
+
+
+@dataclass
+class Subject:
+    """
+    A function at a point, with private copies of what it is called with.
+
+    `active` are the differentiable inputs and `kept` the differentiable outputs, in real numbers.
+    """
+
+    f: Callable[..., Any]
+    values: list[Any]
+    kwargs: dict[str, Any]
+    scalars: frozenset[int]
+    active: tuple[Part, ...]
+    nondifferentiable: frozenset[int]
+    kept: tuple[Part, ...] = field(init=False)
+    outputs: tuple[NDArray, ...] = field(init=False)
+    several: bool = field(init=False)
+    base: NDArray = field(init=False)
+    calls: int = 0
+    touched: list[str] = field(default_factory=list)  # by the first call
+
+    def __post_init__(self) -> None:
+        self.outputs, self.several = as_outputs(self.call())
+        positions = [
+            k
+            for k, o in enumerate(self.outputs)
+            if o.dtype.kind in "fc" and k not in self.nondifferentiable
+        ]
+        self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
+        self.kept = parts_of([self.outputs[k] for k in positions], positions)
+        self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
+
+    @property
+    def columns(self) -> int:
+        return self.active[-1].stop if self.active else 0
+
+    @property
+    def rows(self) -> int:
+        return self.kept[-1].stop if self.kept else 0
+
+    @property
+    def eps(self) -> float:
+        """The coarsest spacing among what f takes and gives."""
+        dtypes = [p.example.dtype for p in (*self.active, *self.kept)]
+        return max((float(np.finfo(d).eps) for d in dtypes), default=2.0**-52)
+
+    def arguments(self) -> list[Any]:
+        """Return private arguments for one call."""
+        return [self._argument(k, v) for k, v in enumerate(self.values)]
+
+    def _argument(self, position: int, value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        return value[()] if position in self.scalars else value.copy(order="K")
+
+    def call(self) -> Any:
+        """Call f at the point."""
+        self.calls += 1
+        given = self.arguments()
+        y = self.f(*given, **self.kwargs)
+        if self.calls == 1:
+            self.touched = self.changed(given)
+        return y
+
+    def changed(self, given: list[Any]) -> list[str]:
+        """Name the arguments that are not bitwise what they were."""
+        return [
+            f"input {k}"
+            for k, (new, old) in enumerate(zip(given, self.values, strict=True))
+            if isinstance(old, np.ndarray) and np.asarray(new).tobytes() != old.tobytes()
+        ]
+
+    def reals_of(self, y: Any) -> NDArray:
+        """Return the real numbers of the differentiable outputs."""
+        arrays, _ = as_outputs(y)
+        first, shapes = [o.shape for o in self.outputs], [a.shape for a in arrays]
+        if shapes != first:
+            msg = (
+                f"f returned outputs of shapes {first} and then {shapes}; they must "
+                f"not depend on the values of its inputs"
+            )
+            raise ValueError(msg)
+        return real_vector([arrays[p.position] for p in self.kept])
+
+    def problem(self, part: Part) -> Problem:
+        """Return the problem of differentiating f by one input, all else fixed."""
+        x = np.array(part.example, order="C")
+        before = tuple(self.arguments()[: part.position])
+        after = tuple(self.arguments()[part.position + 1 :])
+        mode = WIRTINGER if x.dtype.kind == "c" else REAL
+        alone = not self.several and self.kept[0].example.dtype.char in _KERNEL_DTYPES
+        if alone:
+            y: Any = self.kept[0].example
+            f = self.f
+        else:
+            y = np.asarray(self.base)
+            f = lambda *args, **kwargs: self.reals_of(self.f(*args, **kwargs)).copy()  # noqa: E731
+        scalar = part.position in self.scalars
+        return Problem(f, before, x, after, self.kwargs, mode, scalar, known=y)
+
+
+def pose(
+    f: Any,
+    inputs: Any,
+    args: Any,
+    kwargs: Any,
+    argnums: Any,
+    nondifferentiable_outputs: Any,
+) -> Subject:
+    """Check what the caller gave, and copy it."""
+    if not callable(f):
+        msg = f"f must be callable, got {type(f).__name__}"
+        raise TypeError(msg)
+    given = [*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)), *args]
+    if argnums is None:
+        count = len(given) - len(args)
+        chosen = [k for k in range(count) if _is_differentiable(given[k])]
+    else:
+        chosen = [argnums] if isinstance(argnums, int) else list(argnums)
+        for k in chosen:
+            if not isinstance(k, int) or not 0 <= k < len(given):
+                msg = f"argnums names input {k!r}: there are {len(given)}, from 0"
+                raise ValueError(msg)
+    if not chosen:
+        msg = (
+            "gradcheck needs an input of real or complex floating-point numbers: there is none "
+            "among the inputs, so nothing can be differentiated"
+        )
+        raise ValueError(msg)
+    values: list[Any] = []
+    scalars = set()
+    for k, value in enumerate(given):
+        copied: Any = value
+        if k in chosen or isinstance(value, np.ndarray):
+            array = np.asarray(as_array(value, f"input {k}"))
+            if array.ndim == 0 and not isinstance(value, np.ndarray):
+                scalars.add(k)
+            copied = array.copy(order="K")
+        if k in chosen and (copied.dtype.kind not in "fc" or copied.dtype.char not in "fdFD"):
+            kind = copied.dtype
+            advice = (
+                "leave it out of argnums" if kind.kind not in "fc" else "pass it in float32 or 64"
+            )
+            msg = f"input {k} has dtype {kind}, which is not differentiated numerically: {advice}"
+            raise TypeError(msg)
+        values.append(copied)
+    active = parts_of([values[k] for k in chosen], chosen)
+    return Subject(
+        f,
+        values,
+        dict(kwargs or {}),
+        frozenset(scalars),
+        active,
+        frozenset(nondifferentiable_outputs),
+    )

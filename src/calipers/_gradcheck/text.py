@@ -1,0 +1,73 @@
+"""The text of a gradcheck report: the verdict in a sentence, and what it rests on."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .report import Entry, GradcheckReport
+
+_WIDTH = 100
+_SHOWN = 5
+
+
+def place(entry: "Entry") -> str:
+    """Name an output and input, and the column in it."""
+    return (
+        f"the derivative of output {entry.output} with respect to input {entry.input} is "
+        f"{{}} in column {_index(entry.input_index, entry.input_part)}"
+    )
+
+
+def values(entry: "Entry") -> str:
+    where = _index(entry.output_index, entry.output_part)
+    row = "" if where == "()" else f" in row {where}"
+    return f"{row}: analytic {_pair(entry)} ± {entry.error:.2g}"
+
+
+def _pair(entry: "Entry") -> str:
+    for digits in range(6, 17):
+        own, right = f"{entry.analytic:.{digits}g}", f"{entry.numerical:.{digits}g}"
+        if own != right:
+            break
+    return f"{own}, numerical {right}"
+
+
+def _index(index: tuple[int, ...], part: str) -> str:
+    text = f"({', '.join(map(str, index))})" if len(index) != 1 else str(index[0])
+    return f"{text} ({part} part)" if part else text
+
+
+def report_text(report: "GradcheckReport") -> str:
+    """Write a report within about 25 lines."""
+    lines = [f"{report.verdict}: {report.reason}"]
+    rows, columns = report.shape
+    how = "random products" if report.fast_mode else "every entry"
+    lines.append(f"  checked     {', '.join(report.forms)}: {rows} x {columns} numbers, {how}")
+    lines.append(
+        f"  allowed     |analytic - numerical| <= {report.atol:g} + {report.rtol:g}*|numerical| "
+        f"+ its error"
+    )
+    counts = report.counts
+    total = sum(counts.values())
+    if total:
+        told = ", ".join(f"{n} {name}" for name, n in counts.items() if n and name != "PASS")
+        share = f"{100 * report.unresolved:.3g} %"
+        lines.append(f"  entries     {total}; {told or 'all right'}; unresolved {share}")
+    for text in report.findings[:_SHOWN]:
+        if text != report.reason:
+            lines.append(f"  also        {text}")
+    if report.blocks:
+        lines += [f"  block       {text}" for text in report.blocks[:_SHOWN]]
+    worst = sorted(report.failures, key=lambda entry: -entry.excess)[:_SHOWN]
+    if worst:
+        lines.append("  worst       output      input       analytic      numerical     error")
+        for entry in worst:
+            out = f"{entry.output}{list(entry.output_index)}{entry.output_part[:1]}"
+            own = f"{entry.input}{list(entry.input_index)}{entry.input_part[:1]}"
+            lines.append(
+                f"    {entry.form:<9} {out:<11} {own:<11} {entry.analytic:<13.6g} "
+                f"{entry.numerical:<13.6g} {entry.error:.2g}"
+            )
+    calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
+    lines.append(f"  calls       {calls}")
+    lines.append(f"  again       calipers.gradcheck(..., seed={report.seed})")
+    return "\n".join(line[:_WIDTH].rstrip() if k else line for k, line in enumerate(lines))

@@ -1,0 +1,230 @@
+"""Is a derivative right? gradcheck against differences that know their error."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ._gradcheck.check import Check
+from ._gradcheck.derivative import CONVENTIONS, Derivative
+from ._gradcheck.report import (
+    ERRORS,
+    CalipersWarning,
+    GradcheckError,
+    GradcheckReport,
+    InconclusiveError,
+    NonsmoothError,
+    WrongDerivativeError,
+)
+from ._gradcheck.rule import INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
+from ._gradcheck.subject import pose
+
+__all__ = [
+    "CalipersWarning",
+    "GradcheckError",
+    "GradcheckReport",
+    "InconclusiveError",
+    "NonsmoothError",
+    "WrongDerivativeError",
+    "gradcheck",
+]
+
+_BEND = 1e-3  # relative change of slope across x that calls for a second look
+_TORCH = {"atol": 1e-5, "rtol": 1e-3}
+
+
+def gradcheck(
+    f: Callable[..., Any],
+    inputs: Any,
+    *,
+    jac: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = False,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool | None = None,
+    check_backward_ad: bool | None = None,
+    fast_mode: bool = False,
+    step: Any = None,
+    scale: Any = None,
+    bounds: Any = None,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    argnums: Any = None,
+    workers: Any = None,
+    nondifferentiable_outputs: Sequence[int] = (),
+    convention: str = "torch",
+    equal_nan: bool = False,
+    allow: Sequence[str] = (),
+    seed: int = 0,
+) -> GradcheckReport:
+    """
+    Check the derivatives of a function against differences of the function.
+
+    The caller's arrays are not changed. Differences are taken with steps of each input's own size;
+    where two of them do not confirm an entry, an extrapolation that knows its error decides. A
+    difference that rounding or a kink may explain is not called an error.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of them.
+    inputs : array_like or tuple of them
+        Where to check. Real and complex floating-point inputs are differentiated, all others are
+        handed on as they are.
+    jac : callable, optional
+        ``jac(*inputs)`` returns ``jac[output][input]``, unnested where there is one output or one
+        input, of shape ``output.shape + input.shape``.
+    vjp : callable, optional
+        ``vjp(*inputs, w)`` returns a gradient for each differentiable input; w is the cotangent, a
+        tuple where f returns one.
+    jvp : callable, optional
+        ``jvp(*inputs, v)`` returns a tangent for each differentiable output; v is the tangent, a
+        tuple where there are several differentiable inputs.
+    eps : float, optional
+        The absolute step, as torch's. Then, or with atol or rtol, an entry that one difference
+        confirms within the whole tolerance is accepted.
+    atol, rtol : float, optional
+        What an entry may be off by: ``atol + rtol*|numerical|``, and the error of the numerical
+        value. By default 0 and 1e-6, with float32 anywhere 1e-2.
+    raise_exception : bool
+        Whether to raise an error if the verdict is neither PASS nor in `allow`.
+    nondet_tol : float
+        What two calls with the same arguments may differ by.
+    check_undefined_grad : bool
+        Whether `vjp` is tested with cotangents of None, which stand for zeros.
+    check_grad_dtypes : bool
+        Whether gradients and tangents must have the dtypes of inputs and outputs.
+    check_batched_grad, check_batched_forward_grad : bool
+        Whether `vjp` or `jvp` is tested with two directions along a leading axis.
+    check_forward_ad, check_backward_ad : bool, optional
+        Whether `jvp`, and whether `vjp` and `jac`, are checked: all that are given, by default.
+    fast_mode : bool
+        Whether to compare products with random directions: some 30 calls of f for each input of any
+        size. An error is traced to an entry before it is called one.
+    step, scale, bounds
+        See `jacobian`; for a single differentiable input.
+    args, kwargs
+        Other arguments of f and of the derivatives.
+    argnums : int or sequence of int, optional
+        Which inputs are differentiated.
+    workers
+        See `jacobian`.
+    nondifferentiable_outputs : sequence of int
+        Positions of outputs that are left out, as integer ones are.
+    convention : {"torch", "jax"}
+        How gradients of complex numbers are meant: torch's pair with the numbers as real ones do,
+        ``Re(conj(w)*dF) == Re(conj(g)*dz)``; jax's do so without the conjugates.
+    equal_nan : bool
+        Whether NaN in both derivatives is right.
+    allow : sequence of str
+        Verdicts that count as true: "NONSMOOTH", "INCONCLUSIVE".
+    seed : int
+        Of random directions.
+
+    Returns
+    -------
+    GradcheckReport
+        True if all is right.
+
+    Raises
+    ------
+    GradcheckError
+        If the derivative is wrong, or cannot be confirmed: a subclass for each verdict.
+    ValueError, TypeError
+        If an argument is not what it should be, or nothing can be differentiated.
+    Exception
+        What f or a derivative raises.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> x = np.array([0.5, 1.0])
+    >>> bool(calipers.gradcheck(np.sin, x, vjp=lambda x, w: w * np.cos(x)))
+    True
+    >>> report = calipers.gradcheck(
+    ...     np.sin, x, vjp=lambda x, w: 2 * w * np.cos(x), raise_exception=False
+    ... )
+    >>> print(report.reason)  # doctest: +ELLIPSIS
+    the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
+    """
+    if convention not in CONVENTIONS:
+        msg = f"convention must be one of {CONVENTIONS}, got {convention!r}"
+        raise ValueError(msg)
+    wrong = [name for name in allow if name not in (NONSMOOTH, INCONCLUSIVE)]
+    if isinstance(allow, str) or wrong:
+        msg = f"allow must name NONSMOOTH or INCONCLUSIVE, got {allow!r}"
+        raise ValueError(msg)
+    if eps is not None:
+        if step is not None:
+            msg = "eps and step were both given: they are the same, so give one of them"
+            raise ValueError(msg)
+        if not eps > 0:
+            msg = f"eps must be positive, got {eps!r}"
+            raise ValueError(msg)
+        step = eps
+    subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs)
+    wanted = {
+        "jac": (jac, check_backward_ad),
+        "vjp": (vjp, check_backward_ad),
+        "jvp": (jvp, check_forward_ad),
+    }
+    derivatives = [
+        Derivative(name, call, subject, convention == "jax", check_grad_dtypes)
+        for name, (call, chosen) in wanted.items()
+        if call is not None and chosen is not False
+    ]
+    _require(wanted, derivatives)
+    if len(subject.active) > 1 and ((step is not None and np.ndim(step)) or bounds is not None):
+        msg = "step arrays and bounds are for one differentiable input: choose it by argnums"
+        raise ValueError(msg)
+    resolution = default_resolution(subject.eps)
+    own = eps is not None or atol is not None or rtol is not None
+    tolerances = {"atol": 0.0, "rtol": resolution} if eps is None else dict(_TORCH)
+    for name, given in (("atol", atol), ("rtol", rtol)):
+        if given is not None:
+            if not (given >= 0 and np.isfinite(given)):
+                msg = f"{name} must be a finite number, at least 0, got {given!r}"
+                raise ValueError(msg)
+            tolerances[name] = float(given)
+    rule = Rule(
+        **tolerances,
+        share=1.0 if own else 0.1,
+        bend=np.inf if own else _BEND,
+        equal_nan=equal_nan,
+    )
+    check = Check(subject, derivatives, rule, resolution, fast_mode, seed, tuple(allow))
+    report = check.run(
+        {"step": step, "scale": scale, "bounds": bounds, "workers": workers},
+        nondet_tol,
+        check_undefined_grad,
+        {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
+    )
+    if report.vacuous:
+        message = f"gradcheck compared nothing: {report.reason}"
+        warnings.warn(message, CalipersWarning, stacklevel=2)
+    if raise_exception and not report:
+        raise ERRORS[report.verdict](report)
+    return report
+
+
+def _require(wanted: dict[str, Any], derivatives: list[Derivative]) -> None:
+    for name, (call, chosen) in wanted.items():
+        if call is not None and not callable(call):
+            msg = f"{name} must be callable, got {type(call).__name__}"
+            raise TypeError(msg)
+        if call is None and chosen and (name == "jvp" or wanted["jac"][0] is None):
+            msg = f"check_{'forward' if name == 'jvp' else 'backward'}_ad=True needs {name}="
+            raise ValueError(msg)
+    if not derivatives:
+        msg = "gradcheck needs at least one of jac=, vjp= and jvp= to check"
+        raise ValueError(msg)
