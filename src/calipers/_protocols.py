@@ -1,5 +1,7 @@
-"""What calipers asks of an array library; `interop` holds one answer per library."""
+"""What calipers asks of libraries of arrays and functions; `interop` has an answer for each."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,4 +30,29 @@ class ArrayLibrary(Protocol):
 
     def from_numpy(self, x: Any) -> Any:
         """Hand a result over as the library's array."""
+        ...
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A library's function at a point as a function of NumPy arrays, and its own derivatives."""
+
+    f: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    argnums: tuple[int, ...]
+    nondifferentiable_outputs: tuple[int, ...]
+    vjp: Callable[..., Any]
+    jvp: Callable[..., Any]
+    convention: str
+
+
+class FunctionLibrary(Protocol):
+    """A library that differentiates functions of its arrays by itself."""
+
+    def owns(self, x: Any) -> bool:
+        """Tell whether x is one of the library's arrays, without importing the library."""
+        ...
+
+    def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
+        """Return f and its derivatives as functions of NumPy arrays."""
         ...

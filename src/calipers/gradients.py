@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ._gradcheck.report import (
 )
 from ._gradcheck.rule import INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
 from ._gradcheck.subject import pose
+from .interop.functions import function_library
 
 __all__ = [
     "CalipersWarning",
@@ -46,7 +48,7 @@ def gradcheck(
     rtol: float | None = None,
     raise_exception: bool = True,
     nondet_tol: float = 0.0,
-    check_undefined_grad: bool = False,
+    check_undefined_grad: bool | None = None,
     check_grad_dtypes: bool = False,
     check_batched_grad: bool = False,
     check_batched_forward_grad: bool = False,
@@ -99,8 +101,9 @@ def gradcheck(
         Whether to raise an error if the verdict is neither PASS nor in `allow`.
     nondet_tol : float
         What two calls with the same arguments may differ by.
-    check_undefined_grad : bool
-        Whether `vjp` is tested with cotangents of None, which stand for zeros.
+    check_undefined_grad : bool, optional
+        Whether `vjp` is tested with cotangents of None, which stand for zeros: by default for torch
+        functions.
     check_grad_dtypes : bool
         Whether gradients and tangents must have the dtypes of inputs and outputs.
     check_batched_grad, check_batched_forward_grad : bool
@@ -172,6 +175,23 @@ def gradcheck(
             msg = f"eps must be positive, got {eps!r}"
             raise ValueError(msg)
         step = eps
+    if jac is None and vjp is None and jvp is None:
+        several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+        own_library = function_library(several)
+        if own_library is not None:
+            call = partial(f, **kwargs) if kwargs else f
+            found = own_library.differentiated(call, (*several, *args))
+            f, inputs, args, kwargs = found.f, found.inputs, (), None
+            argnums = found.argnums if argnums is None else argnums
+            nondifferentiable_outputs = (
+                *found.nondifferentiable_outputs,
+                *nondifferentiable_outputs,
+            )
+            vjp = found.vjp if check_backward_ad is not False else None
+            jvp = found.jvp if check_forward_ad else None
+            convention = found.convention
+            if check_undefined_grad is None:
+                check_undefined_grad = convention == "torch" and check_backward_ad is not False
     subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs)
     wanted = {
         "jac": (jac, check_backward_ad),
@@ -206,7 +226,7 @@ def gradcheck(
     report = check.run(
         {"step": step, "scale": scale, "bounds": bounds, "workers": workers},
         nondet_tol,
-        check_undefined_grad,
+        bool(check_undefined_grad),
         {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
     )
     if report.vacuous:

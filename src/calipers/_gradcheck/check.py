@@ -50,12 +50,17 @@ class Check:
         if not subject.rows or not subject.columns:
             return self._reported(findings, "there is no number to differentiate", {}, vacuous=True)
         matrices: dict[str, NDArray] = {}
+        sizes = None
         try:
             if not self.fast_mode:
-                matrices = {d.name: d.transposed_rows() for d in self.derivatives}
+                matrices = {d.name: d.matrix() for d in self.derivatives}
+                sizes = Sizes.of(matrices, subject.rows, subject.columns)
             for d in self.derivatives:
-                findings += identities.reentrance(d, random, nondet_tol)
-                findings += identities.linearity(d, random, matrices.get(d.name))
+                findings += identities.reentrance(d, random, nondet_tol, matrices.get(d.name))
+                of = None
+                if sizes is not None:
+                    of = sizes.columns if d.name == "vjp" else sizes.rows
+                findings += identities.linearity(d, random, of)
                 if d.name == "vjp" and undefined:
                     findings += identities.none_cotangents(d)
                 if batched.get(d.name):
@@ -71,10 +76,9 @@ class Check:
             return self._reported(findings, "", {})
         with np.errstate(all="ignore"):
             looked = [looks(subject, part, **steps) for part in subject.active]
-            if self.fast_mode:
+            if sizes is None:
                 self._project(looked, steps, random)
             else:
-                sizes = Sizes.of(matrices, subject.rows, subject.columns)
                 for look in looked:
                     examine(look, matrices, sizes, self.rule, self._entries, vouched)
         subject.calls += sum(look.calls for look in looked)
@@ -183,7 +187,7 @@ class Check:
             out = next(p for p in self.subject.kept if p.position == entry.output)
             part = next(p for p in self.subject.active if p.position == entry.input)
             rows = slice(out.start, out.stop)
-            own = matrices[entry.form][part.start : part.stop, rows]
+            own = matrices[entry.form][rows, part.start : part.stop].T
             if own.size > _DIAGNOSED:
                 continue
             right = own.copy()
@@ -203,7 +207,7 @@ class Check:
         for other in self.subject.kept:
             if other.position != entry.output and other.stop - other.start == own.shape[1]:
                 rows = slice(other.start, other.stop)
-                theirs = matrices[entry.form][part.start : part.stop, rows]
+                theirs = matrices[entry.form][rows, part.start : part.stop].T
                 if np.allclose(theirs, right, rtol=1e-3, atol=0) and right.any():
                     return f"it is the derivative of output {other.position}: they are swapped"
         return None
@@ -235,7 +239,7 @@ class Check:
             if right is not None:
                 out = next(p for p in self.subject.kept if p.position == worst.output)
                 rows = slice(out.start, out.stop)
-                told = diagnosis.column_text(matrices[worst.form][column][rows], right[rows])
+                told = diagnosis.column_text(matrices[worst.form][rows, column], right[rows])
                 if told is not None:
                     return f"{text}; {told}"
         return text

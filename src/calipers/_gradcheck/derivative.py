@@ -15,6 +15,7 @@ from .._arrays import as_array
 from .._protocols import NDArray
 from .subject import Part, Subject, real_vector
 
+_TOGETHER = 64  # columns that are stored together: a column alone is spread over the memory
 CONVENTIONS = ("torch", "jax")
 
 
@@ -50,20 +51,21 @@ class Derivative:
             self.touched.append(f"its {what}")
         return result
 
-    def transposed_rows(self) -> NDArray:
-        """Return the real Jacobian, transposed: a row for each real number of the inputs."""
+    def matrix(self) -> NDArray:
+        """Return the real Jacobian."""
         subject = self.subject
         if self.name == "jac":
             return self._from_blocks(self())
+        found = np.empty((subject.rows, subject.columns))
         if self.name == "vjp":
-            rows = np.empty((subject.rows, subject.columns))
             for i in range(subject.rows):
-                rows[i] = self.pull(_unit(subject.rows, i))
-            return rows.T
-        columns = np.empty((subject.columns, subject.rows))
-        for j in range(subject.columns):
-            columns[j] = self.push(_unit(subject.columns, j))
-        return columns
+                found[i] = self.pull(_unit(subject.rows, i))
+            return found
+        for start in range(0, subject.columns, _TOGETHER):
+            stop = min(start + _TOGETHER, subject.columns)
+            columns = [self.push(_unit(subject.columns, j)) for j in range(start, stop)]
+            found[:, start:stop] = np.array(columns).T
+        return found
 
     def pull(self, w: NDArray) -> NDArray:
         """Return the real Jacobian's transpose times w."""
@@ -135,17 +137,16 @@ class Derivative:
 
     def _from_blocks(self, result: Any) -> NDArray:
         subject = self.subject
-        rows = np.empty((subject.columns, subject.rows))
         outputs = self._chosen(result, subject.kept, len(subject.outputs), subject.several)
+        several = len(subject.active) > 1
+        lines = []
         for out, by_input in zip(subject.kept, outputs, strict=True):
-            several = len(subject.active) > 1
-            for part, block in zip(
-                subject.active,
-                self._chosen(by_input, subject.active, len(subject.values), several),
-                strict=True,
-            ):
-                rows[part.start : part.stop, out.start : out.stop] = self._block(block, out, part)
-        return rows
+            blocks = self._chosen(by_input, subject.active, len(subject.values), several)
+            pairs = zip(subject.active, blocks, strict=True)
+            lines.append([self._block(block, out, part) for part, block in pairs])
+        if len(lines) == len(lines[0]) == 1:
+            return np.ascontiguousarray(lines[0][0], dtype=float)
+        return np.block(lines).astype(float, copy=False)
 
     def _chosen(self, given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:
         """Return what is for the parts, from one item for each of them, or for each of all."""
@@ -158,7 +159,7 @@ class Derivative:
         return list(given) if len(given) == len(parts) else [given[p.position] for p in parts]
 
     def _block(self, block: Any, out: Part, part: Part) -> NDArray:
-        """Return one block as real numbers, transposed."""
+        """Return one block as real numbers."""
         shape = out.example.shape + part.example.shape
         wirtinger = isinstance(block, tuple) and len(block) == 2
         pair = block if wirtinger else (block, None)
@@ -185,11 +186,14 @@ class Derivative:
             columns = [p + q, 1j * (p - q)]
         else:  # the gradient of a real number: d/d(real) + i d/d(imaginary)
             columns = [p.real, -p.imag if self.conjugate else p.imag]
-        parts = [
-            np.stack([c.real, c.imag], axis=1).reshape(-1, c.shape[1]) if complex_out else c.real
-            for c in columns
-        ]
-        return np.stack(parts, axis=2).reshape(len(parts[0]), -1).T
+        if not complex_in and not complex_out:
+            return p
+        found = np.empty((len(p) * (1 + complex_out), p.shape[1] * len(columns)))
+        for k, column in enumerate(columns):
+            found[:: 1 + complex_out, k :: len(columns)] = column.real
+            if complex_out:
+                found[1::2, k :: len(columns)] = column.imag
+        return found
 
 
 def _dense(block: Any) -> NDArray:

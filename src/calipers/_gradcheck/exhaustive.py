@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._kernels.gradcheck import SCREEN
+from .._kernels.gradcheck import ENLARGE, SCREEN, TURN
 from .._protocols import NDArray
 from .numerical import Looks
 from .rule import INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, breaks, kinks
@@ -52,16 +52,11 @@ class Sizes:
 
     @classmethod
     def of(cls, matrices: dict[str, NDArray], rows: int, columns: int) -> "Sizes":
-        """Measure transposed Jacobians; what is not finite does not count."""
-        by_row, by_column = np.zeros(rows), np.zeros(columns)
+        """Measure Jacobians; what is not finite does not count."""
+        sizes = cls(np.zeros(rows), np.zeros(columns))
         for matrix in matrices.values():
-            for j, line in enumerate(matrix):
-                size = np.abs(line)
-                if not np.isfinite(size).all():
-                    size = np.where(np.isfinite(size), size, 0.0)
-                np.maximum(by_row, size, out=by_row)
-                by_column[j] = max(by_column[j], size.max(initial=0.0))
-        return cls(by_row, by_column)
+            ENLARGE[None](matrix, sizes.rows, sizes.columns)
+        return sizes
 
 
 def examine(
@@ -75,14 +70,16 @@ def examine(
     """Judge the entries of one input, in every form in which its derivative was given."""
     offset = looks.part.start
     noise = _NOISE * looks.subject.eps * np.abs(looks.problem.base.astype(float))
+    turned = np.empty((looks.block, len(noise)))
     for block in looks.blocks():
         right, left, steps, excluded = looks.slopes(block)
         columns = slice(offset + block.start, offset + block.stop)
         suspects = np.zeros(len(right), np.int8)
         for matrix in matrices.values():
-            suspect = np.empty_like(suspects)
+            suspect, own = np.empty_like(suspects), turned[: len(right)]
+            TURN[None](matrix, columns.start, columns.stop, own)
             SCREEN[right.dtype](
-                np.ascontiguousarray(matrix[columns]),
+                own,
                 right,
                 left,
                 sizes.rows,
@@ -122,7 +119,7 @@ def _look_again(
     floor = np.minimum(sizes.rows, sizes.columns[number])
     at = VERDICTS.index
     for form, matrix in matrices.items():
-        own = matrix[number]
+        own = matrix[:, number]
         verdict = rule.judge(own, value, error, floor)
         with np.errstate(invalid="ignore"):
             near = np.abs(own - slope) <= rule.share * rule.allowed(own, slope, floor)
@@ -161,7 +158,7 @@ def _with_kinks(
 
 def _agree(matrices: dict[str, NDArray], column: int, rule: Rule, floor: NDArray) -> NDArray:
     """Tell where all forms of the derivative are the same."""
-    first, *others = (matrix[column] for matrix in matrices.values())
+    first, *others = (matrix[:, column] for matrix in matrices.values())
     same = np.ones(len(first), bool)
     for other in others:
         same &= np.abs(first - other) <= rule.allowed(other, first, floor)

@@ -22,7 +22,7 @@ class Probe:
     ) -> None:
         self._looks, self._derivative, self._options = looks, derivative, options
         self._random = seed
-        self._matrix = derivative.transposed_rows() if derivative.name == "jac" else None
+        self._matrix = derivative.matrix() if derivative.name == "jac" else None
         rows = looks.subject.rows
         self.weights = seed.standard_normal(rows)
 
@@ -90,8 +90,8 @@ class Probe:
         whole = np.zeros(subject.columns)
         whole[own] = direction
         if self._matrix is not None:
-            block = self._matrix[own]
-            return direction @ block, np.sqrt((direction**2) @ (block**2))
+            block = self._matrix[:, own]
+            return block @ direction, np.sqrt((block**2) @ (direction**2))
         product = self._derivative.push(whole)
         return product, np.abs(product) + np.abs(product).max(initial=0.0)
 
@@ -113,7 +113,7 @@ def column_of(derivative: Derivative, column: int, numerical: NDArray) -> tuple[
         unit = np.zeros(subject.columns)
         unit[column] = 1
         if derivative.name == "jac":
-            return np.arange(subject.rows), derivative.transposed_rows()[column]
+            return np.arange(subject.rows), derivative.matrix()[:, column]
         return np.arange(subject.rows), derivative.push(unit)
     where = np.arange(subject.rows)
     known = np.where(np.isfinite(numerical), numerical, 0.0)

@@ -1,5 +1,6 @@
-"""The first look of gradcheck at many columns: which of them need a second one."""
+"""The first look of gradcheck at many columns, and what it needs to know of a large matrix."""
 
+import math
 from typing import Any
 
 import numba
@@ -36,6 +37,33 @@ def screen(
         suspect[k] = 1 if doubts > 0 else 0
 
 
+_TILE = 32
+
+
+def turn(matrix, first, last, target):
+    """Store columns first to last of a matrix as the rows of `target`, tile by tile."""
+    rows = matrix.shape[0]
+    for i in range(0, rows, _TILE):
+        end = min(i + _TILE, rows)
+        for j in range(first, last, _TILE):
+            for c in range(j, min(j + _TILE, last)):
+                line = target[c - first]
+                for r in range(i, end):
+                    line[r] = matrix[r, c]
+
+
+def enlarge(matrix, by_row, by_column):
+    """Raise the largest magnitudes of rows and columns to those of a matrix, where it is finite."""
+    for r in range(matrix.shape[0]):
+        line, most = matrix[r], by_row[r]
+        for c in range(by_column.size):
+            size = abs(line[c])
+            size = size if size < math.inf else 0.0
+            most = max(most, size)
+            by_column[c] = max(by_column[c], size)
+        by_row[r] = most
+
+
 _DOUBLES = vector(types.float64)
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 
@@ -46,4 +74,9 @@ def _signature(dtype: Any) -> tuple[Any, ...]:
     return (_ROWS, slopes, slopes, _DOUBLES, _DOUBLES, *numbers, _DOUBLES, _DOUBLES, STATUS)
 
 
+_MATRIX = types.Array(types.float64, 2, "C")
+_SIZES = vector(types.float64, readonly=False)
+
 SCREEN = Kernels(screen, _signature)
+TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
+ENLARGE = Kernels(enlarge, lambda _: (_ROWS, _SIZES, _SIZES))

@@ -1,0 +1,70 @@
+"""jax functions, whose derivatives come from jax itself."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._protocols import Differentiated
+from .jax import Jax
+
+_library = Jax()
+
+
+class JaxFunctions:
+    """See `FunctionLibrary`."""
+
+    def owns(self, x: Any) -> bool:
+        return _library.owns(x)
+
+    def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
+        jax: Any = sys.modules["jax"]
+        arrays = tuple(_library.as_numpy(x) if _library.owns(x) else x for x in inputs)
+        argnums = tuple(
+            k
+            for k, x in enumerate(inputs)
+            if _library.owns(x) and np.issubdtype(arrays[k].dtype, np.inexact)
+        )
+
+        def placed(given: tuple[Any, ...]) -> list[Any]:
+            return [
+                jax.numpy.asarray(x) if _library.owns(like) else x
+                for x, like in zip(given, inputs, strict=True)
+            ]
+
+        def value(*given: Any) -> Any:
+            y = f(*placed(given))
+            return tuple(map(np.asarray, y)) if isinstance(y, (tuple, list)) else np.asarray(y)
+
+        def of_active(given: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any]]:
+            every = placed(given)
+
+            def inner(*active: Any) -> Any:
+                whole = list(every)
+                for k, x in zip(argnums, active, strict=True):
+                    whole[k] = x
+                y = f(*whole)
+                outputs = tuple(y) if isinstance(y, (tuple, list)) else (y,)
+                return tuple(o for o in outputs if jax.numpy.issubdtype(o.dtype, np.inexact))
+
+            return inner, [every[k] for k in argnums]
+
+        pulled: list[Any] = []
+
+        def vjp(*given: Any) -> Any:
+            *point, w = given
+            if not pulled:  # the linearization is at one point
+                inner, active = of_active(tuple(point))
+                pulled.append(jax.vjp(inner, *active)[1])
+            cotangents = w if isinstance(w, tuple) else (w,)
+            return tuple(map(np.asarray, pulled[0](tuple(map(jax.numpy.asarray, cotangents)))))
+
+        def jvp(*given: Any) -> Any:
+            *point, v = given
+            inner, active = of_active(tuple(point))
+            tangents = v if isinstance(v, tuple) else (v,)
+            _, found = jax.jvp(inner, tuple(active), tuple(map(jax.numpy.asarray, tangents)))
+            return tuple(map(np.asarray, found))
+
+        return Differentiated(value, arrays, argnums, (), vjp, jvp, "jax")

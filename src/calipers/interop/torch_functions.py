@@ -1,0 +1,151 @@
+"""PyTorch functions, whose derivatives come from autograd."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._protocols import Differentiated, NDArray
+from .torch import Torch
+
+_library = Torch()
+
+
+class TorchFunctions:
+    """See `FunctionLibrary`."""
+
+    def owns(self, x: Any) -> bool:
+        return _library.owns(x)
+
+    def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
+        torch = sys.modules["torch"]
+        argnums = tuple(
+            k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
+        )
+        if not argnums:
+            msg = (
+                "gradcheck expects at least one input tensor to require gradient: "
+                "call .requires_grad_() on those that f is differentiated by"
+            )
+            raise ValueError(msg)
+        for k in argnums:
+            if inputs[k].layout is not torch.strided:
+                msg = (
+                    f"input {k} is a {inputs[k].layout} tensor, which calipers does not "
+                    f"differentiate by: check a function of its values"
+                )
+                raise TypeError(msg)
+        function = _Function(f, inputs, argnums)
+        arrays = tuple(
+            _to_numpy(x.detach()).copy() if isinstance(x, torch.Tensor) else x for x in inputs
+        )
+        outputs = function.outputs(function.tensors(arrays))
+        plain = tuple(
+            k
+            for k, y in enumerate(outputs)
+            if not (isinstance(y, torch.Tensor) and y.requires_grad)
+        )
+        if len(plain) == len(outputs):  # then the derivative is claimed to be 0
+            plain = ()
+        return Differentiated(function, arrays, argnums, plain, function.vjp, function.jvp, "torch")
+
+
+def _to_numpy(x: Any) -> NDArray:
+    return _library.as_numpy(x.cpu())
+
+
+class _Function:
+    """A function of tensors, called with arrays at one point, or near it for its values."""
+
+    def __init__(
+        self, f: Callable[..., Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
+    ) -> None:
+        self._f, self._inputs, self._argnums = f, inputs, argnums
+        self._torch = sys.modules["torch"]
+        self._graph: tuple[list[Any], tuple[Any, ...]] | None = None
+
+    def tensors(self, arrays: tuple[Any, ...]) -> list[Any]:
+        """Return tensors like the caller's, with the values of arrays."""
+        result = []
+        for k, (array, like) in enumerate(zip(arrays, self._inputs, strict=True)):
+            if not isinstance(like, self._torch.Tensor):
+                result.append(array)
+                continue
+            values = self._torch.from_numpy(np.array(array)).to(like.device)
+            fresh = self._torch.empty_like(like, requires_grad=False).copy_(values)
+            result.append(fresh.requires_grad_(k in self._argnums))
+        return result
+
+    def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
+        with self._torch.enable_grad():
+            # A view lets f work in place, which autograd refuses on what it differentiates by.
+            y = self._f(*(self._viewed(x) for x in tensors))
+        return tuple(y) if isinstance(y, (tuple, list)) else (y,)
+
+    def _viewed(self, x: Any) -> Any:
+        return x.view_as(x) if isinstance(x, self._torch.Tensor) and x.requires_grad else x
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Return what f gives, as arrays."""
+        tensors = self.tensors(arrays)
+        with self._torch.enable_grad():
+            y = self._f(*(self._viewed(x) for x in tensors))
+        if isinstance(y, (tuple, list)):
+            return tuple(self._array(o) for o in y)
+        return self._array(y)
+
+    def _array(self, y: Any) -> Any:
+        if not isinstance(y, self._torch.Tensor):
+            return y
+        if y.layout is not self._torch.strided:
+            msg = f"f returns a {y.layout} tensor; let it return .to_dense() of that"
+            raise ValueError(msg)
+        return _to_numpy(y.detach())
+
+    def vjp(self, *given: Any) -> tuple[Any, ...]:
+        """Return the gradients by backward mode; the graph is made once."""
+        *arrays, cotangents = given
+        torch = self._torch
+        if self._graph is None:
+            tensors = self.tensors(tuple(arrays))
+            self._graph = tensors, self.outputs(tensors)
+        tensors, outputs = self._graph
+        sources = [tensors[k] for k in self._argnums]
+        w = cotangents if isinstance(cotangents, tuple) else (cotangents,)
+        kept = [y for y in outputs if isinstance(y, torch.Tensor) and y.requires_grad]
+        if not kept:
+            return tuple(np.zeros(self._inputs[k].shape) for k in self._argnums)
+        pairs = list(zip(kept, w, strict=True))
+        batched = any(c is not None and np.ndim(c) > y.ndim for y, c in pairs)
+        ends = [torch._C._functions.UndefinedGrad()(y) if c is None else y for y, c in pairs]
+        weights = [
+            torch.ones_like(y)
+            if c is None
+            else torch.from_numpy(np.array(c)).to(device=y.device, dtype=y.dtype)
+            for y, c in pairs
+        ]
+        found = torch.autograd.grad(
+            ends, sources, weights, retain_graph=True, allow_unused=True, is_grads_batched=batched
+        )
+        return tuple(None if g is None else _to_numpy(self._dense(g)) for g in found)
+
+    def _dense(self, gradient: Any) -> Any:
+        strided = gradient.layout is self._torch.strided
+        return (gradient if strided else gradient.to_dense()).detach()
+
+    def jvp(self, *given: Any) -> tuple[Any, ...]:
+        """Return the tangents by forward mode."""
+        *arrays, tangents = given
+        forward = self._torch.autograd.forward_ad
+        v = tangents if isinstance(tangents, tuple) else (tangents,)
+        tensors = self.tensors(tuple(arrays))
+        with forward.dual_level():
+            for k, tangent in zip(self._argnums, v, strict=True):
+                values = self._torch.from_numpy(np.array(tangent)).to(tensors[k].device)
+                tensors[k] = forward.make_dual(tensors[k].detach(), values)
+            with self._torch.enable_grad():
+                y = self._f(*tensors)
+            several = y if isinstance(y, (tuple, list)) else (y,)
+            found = [forward.unpack_dual(o).tangent for o in several]
+            return tuple(None if t is None else _to_numpy(t.detach()) for t in found)
