@@ -25,6 +25,7 @@ from .gradients import InconclusiveError as InconclusiveError
 from .gradients import NonsmoothError as NonsmoothError
 from .gradients import WrongDerivativeError as WrongDerivativeError
 from .gradients import gradcheck as gradcheck
+from .gradients import gradgradcheck as gradgradcheck
 from .reports import ClosenessError as ClosenessError
 from .reports import Comparison as Comparison
 from .reports import Difference as Difference

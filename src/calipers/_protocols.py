@@ -56,3 +56,13 @@ class FunctionLibrary(Protocol):
     def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
         """Return f and its derivatives as functions of NumPy arrays."""
         ...
+
+    def gradient(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        cotangents: tuple[NDArray, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return the gradient of ``<w, f>`` as a function of the inputs and w, and its inputs."""
+        ...

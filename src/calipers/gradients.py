@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,10 @@ from ._gradcheck.report import (
     NonsmoothError,
     WrongDerivativeError,
 )
-from ._gradcheck.rule import INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
+from ._gradcheck.rule import FAIL, INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
+from ._gradcheck.second import Gradient, asymmetry, cotangents
 from ._gradcheck.subject import pose
+from .derivatives import differentiate
 from .interop.functions import function_library
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "NonsmoothError",
     "WrongDerivativeError",
     "gradcheck",
+    "gradgradcheck",
 ]
 
 _BEND = 1e-3  # relative change of slope across x that calls for a second look
@@ -232,19 +236,213 @@ def gradcheck(
     if report.vacuous:
         message = f"gradcheck compared nothing: {report.reason}"
         warnings.warn(message, CalipersWarning, stacklevel=2)
-    if raise_exception and not report:
-        raise ERRORS[report.verdict](report)
-    return report
+    return _answer(report, raise_exception)
 
 
 def _require(wanted: dict[str, Any], derivatives: list[Derivative]) -> None:
-    for name, (call, chosen) in wanted.items():
+    for name, (call, _) in wanted.items():
         if call is not None and not callable(call):
             msg = f"{name} must be callable, got {type(call).__name__}"
             raise TypeError(msg)
-        if call is None and chosen and (name == "jvp" or wanted["jac"][0] is None):
-            msg = f"check_{'forward' if name == 'jvp' else 'backward'}_ad=True needs {name}="
-            raise ValueError(msg)
-    if not derivatives:
-        msg = "gradcheck needs at least one of jac=, vjp= and jvp= to check"
+    given = [name for name, (call, _) in wanted.items() if call is not None]
+    if wanted["jvp"][1] and "jvp" not in given:
+        msg = "check_forward_ad=True needs jvp="
         raise ValueError(msg)
+    if wanted["vjp"][1] and given == ["jvp"]:
+        msg = "check_backward_ad=True needs vjp= or jac="
+        raise ValueError(msg)
+    if not derivatives:
+        msg = (
+            "gradcheck needs at least one of jac=, vjp= and jvp= to check, and at least one of "
+            "check_forward_ad and check_backward_ad must not be False"
+        )
+        raise ValueError(msg)
+
+
+def gradgradcheck(
+    f: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    vjp: Callable[..., Any] | None = None,
+    vjp_vjp: Callable[..., Any] | None = None,
+    vjp_jvp: Callable[..., Any] | None = None,
+    hess: Callable[..., Any] | None = None,
+    hvp: Callable[..., Any] | None = None,
+    first_order: bool = True,
+    gen_non_contig_grad_outputs: bool = False,
+    check_fwd_over_rev: bool | None = None,
+    check_rev_over_rev: bool | None = None,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    argnums: Any = None,
+    nondifferentiable_outputs: Sequence[int] = (),
+    raise_exception: bool = True,
+    seed: int = 0,
+    **options: Any,
+) -> GradcheckReport:
+    """
+    Check second derivatives: those of the gradient, against differences of the gradient.
+
+    Differences of a wrong gradient confirm a second derivative that is wrong in the same way; the
+    first derivative is therefore checked, too.
+
+    Parameters
+    ----------
+    f, inputs
+        See `gradcheck`.
+    grad_outputs : array_like or tuple of them, optional
+        Cotangents of the differentiable outputs; by default drawn from [-1, 1).
+    vjp : callable, optional
+        The first derivative, as for `gradcheck`. A torch or jax function needs none of these.
+    vjp_vjp : callable, optional
+        ``vjp_vjp(*inputs, w, u)`` returns the gradients of ``<u, vjp(*inputs, w)>`` by each
+        differentiable input, and by w.
+    vjp_jvp : callable, optional
+        ``vjp_jvp(*inputs, w, v)`` returns the derivative of ``vjp(*inputs, w)`` along v, which has
+        a tangent for each differentiable input, and for w.
+    hess : callable, optional
+        ``hess(*inputs)`` returns the second derivatives of a real number f by one input, of shape
+        ``x.shape + x.shape``.
+    hvp : callable, optional
+        ``hvp(*inputs, v)`` returns the product of those with v.
+    first_order : bool
+        Whether to check `vjp` itself, first.
+    gen_non_contig_grad_outputs : bool
+        Whether the cotangents that are drawn are not contiguous.
+    check_fwd_over_rev, check_rev_over_rev : bool, optional
+        Whether `vjp_jvp`, and whether `vjp_vjp`, are checked: all that are given, by default; of
+        torch and jax functions only the latter.
+    args, kwargs, argnums, nondifferentiable_outputs, raise_exception, seed, **options
+        See `gradcheck`.
+
+    Returns
+    -------
+    GradcheckReport
+        Of the first derivative if that is not right, else of the second.
+
+    Raises
+    ------
+    GradcheckError, ValueError, TypeError, Exception
+        See `gradcheck`.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> report = calipers.gradgradcheck(
+    ...     np.sin,
+    ...     np.array([0.5, 1.0]),
+    ...     vjp=lambda x, w: w * np.cos(x),
+    ...     vjp_vjp=lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+    ... )
+    >>> bool(report)
+    True
+    """
+    several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    whole = (*several, *args)
+    common = {**options, "kwargs": kwargs, "seed": seed, "raise_exception": raise_exception}
+    here = {"argnums": argnums, "nondifferentiable_outputs": nondifferentiable_outputs}
+    library = (
+        None
+        if vjp is not None or hess is not None or hvp is not None
+        else (function_library(several))
+    )
+    if library is not None:
+        found = library.differentiated(partial(f, **kwargs) if kwargs else f, whole)
+        first = pose(
+            found.f, found.inputs, (), None, found.argnums, found.nondifferentiable_outputs
+        )
+        w = cotangents(first, grad_outputs, seed, gen_non_contig_grad_outputs)
+        if first_order:
+            report = gradcheck(f, inputs, args=args, **common, **here)
+            if not report:
+                return report
+        gradient, point = library.gradient(f, whole, w, kwargs or {})
+        second = {**common, "kwargs": None, "raise_exception": False}
+        report = gradcheck(
+            gradient,
+            point,
+            check_forward_ad=bool(check_fwd_over_rev),
+            check_backward_ad=check_rev_over_rev is not False,
+            **second,
+        )
+        return _answer(_second(report), raise_exception)
+    if hess is not None or hvp is not None:
+        own = {**options, **here, "args": args, "kwargs": kwargs, "seed": seed}
+        return _of_number(f, inputs, vjp, hess, hvp, first_order, raise_exception, own)
+    if vjp is None or (vjp_vjp is None and vjp_jvp is None):
+        msg = "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp="
+        raise ValueError(msg)
+    if first_order:
+        report = gradcheck(f, inputs, vjp=vjp, args=args, **common, **here)
+        if not report:
+            return report
+    subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs)
+    gradient = Gradient(subject, vjp, vjp_vjp, vjp_jvp)
+    w = cotangents(subject, grad_outputs, seed, gen_non_contig_grad_outputs)
+    active = [p.position for p in subject.active]
+    chosen = [*active, *range(len(whole), len(whole) + len(w))]
+    report = gradcheck(
+        gradient,
+        (*whole, *w),
+        vjp=gradient.pull if vjp_vjp is not None and check_rev_over_rev is not False else None,
+        jvp=gradient.push if vjp_jvp is not None and check_fwd_over_rev is not False else None,
+        argnums=chosen,
+        **{**common, "raise_exception": False},
+    )
+    return _answer(_second(report), raise_exception)
+
+
+def _of_number(
+    f: Callable[..., Any],
+    inputs: Any,
+    vjp: Callable[..., Any] | None,
+    hess: Callable[..., Any] | None,
+    hvp: Callable[..., Any] | None,
+    first_order: bool,
+    raise_exception: bool,
+    common: dict[str, Any],
+) -> GradcheckReport:
+    """Check the Hessian of a real number, or products with it, by one input."""
+    names = ("args", "kwargs", "argnums", "nondifferentiable_outputs")
+    subject = pose(f, inputs, *(common[name] for name in names))
+    if subject.rows != 1 or len(subject.active) != 1:
+        msg = (
+            f"hess= and hvp= are for one real number by one input, and f gives {subject.rows} "
+            f"numbers by {len(subject.active)} inputs: take vjp_vjp= or vjp_jvp="
+        )
+        raise ValueError(msg)
+    if vjp is not None and first_order:
+        report = gradcheck(f, inputs, vjp=vjp, raise_exception=raise_exception, **common)
+        if not report:
+            return report
+    part = subject.active[0]
+    others = (*subject.values[: part.position], *subject.values[part.position + 1 :])
+
+    def slope(*given: Any, **kwargs: Any) -> Any:
+        if vjp is not None:
+            return vjp(*given, np.ones_like(subject.kept[0].example)[()], **kwargs)
+        # Of f alone: a wrong first derivative cannot hide in it.
+        x = given[part.position]
+        return differentiate(f, x, args=others, argnums=part.position, kwargs=kwargs).value
+
+    second = {**common, "argnums": part.position, "nondifferentiable_outputs": ()}
+    report = gradcheck(slope, inputs, jac=hess, jvp=hvp, raise_exception=False, **second)
+    if hess is not None:
+        size = part.example.size
+        matrix = np.asarray(hess(*subject.arguments(), **subject.kwargs))
+        told = asymmetry(matrix.reshape(size, size), subject.eps) if report.shape[0] else None
+        if told is not None:
+            report = replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
+    return _answer(_second(report), raise_exception)
+
+
+def _second(report: GradcheckReport) -> GradcheckReport:
+    return replace(report, reason=f"second order: {report.reason}")
+
+
+def _answer(report: GradcheckReport, raise_exception: bool) -> GradcheckReport:
+    if raise_exception and not report:
+        raise ERRORS[report.verdict](report)
+    return report

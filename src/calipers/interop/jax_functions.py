@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._protocols import Differentiated
+from .._protocols import Differentiated, NDArray
 from .jax import Jax
 
 _library = Jax()
@@ -21,11 +21,7 @@ class JaxFunctions:
     def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
         jax: Any = sys.modules["jax"]
         arrays = tuple(_library.as_numpy(x) if _library.owns(x) else x for x in inputs)
-        argnums = tuple(
-            k
-            for k, x in enumerate(inputs)
-            if _library.owns(x) and np.issubdtype(arrays[k].dtype, np.inexact)
-        )
+        argnums = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))
 
         def placed(given: tuple[Any, ...]) -> list[Any]:
             return [
@@ -46,7 +42,7 @@ class JaxFunctions:
                     whole[k] = x
                 y = f(*whole)
                 outputs = tuple(y) if isinstance(y, (tuple, list)) else (y,)
-                return tuple(o for o in outputs if jax.numpy.issubdtype(o.dtype, np.inexact))
+                return tuple(o for o in outputs if _is_differentiable(jax, o))
 
             return inner, [every[k] for k in argnums]
 
@@ -68,3 +64,33 @@ class JaxFunctions:
             return tuple(map(np.asarray, found))
 
         return Differentiated(value, arrays, argnums, (), vjp, jvp, "jax")
+
+    def gradient(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        cotangents: tuple[NDArray, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        jax: Any = sys.modules["jax"]
+        active = [k for k, x in enumerate(inputs) if _is_differentiable(jax, x)]
+
+        def gradient(*given: Any) -> tuple[Any, ...]:
+            point, w = given[: len(inputs)], given[len(inputs) :]
+
+            def inner(*chosen: Any) -> Any:
+                whole = list(point)
+                for k, x in zip(active, chosen, strict=True):
+                    whole[k] = x
+                y = f(*whole, **kwargs)
+                outputs = tuple(y) if isinstance(y, (tuple, list)) else (y,)
+                return tuple(o for o in outputs if _is_differentiable(jax, o))
+
+            pull = jax.vjp(inner, *(point[k] for k in active))[1]
+            return tuple(pull(tuple(w)))
+
+        return gradient, (*inputs, *map(jax.numpy.asarray, cotangents))
+
+
+def _is_differentiable(jax: Any, x: Any) -> bool:
+    return isinstance(x, jax.Array) and jax.numpy.issubdtype(x.dtype, np.inexact)

@@ -50,6 +50,31 @@ class TorchFunctions:
             plain = ()
         return Differentiated(function, arrays, argnums, plain, function.vjp, function.jvp, "torch")
 
+    def gradient(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        cotangents: tuple[NDArray, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        torch = sys.modules["torch"]
+
+        def gradient(*given: Any) -> tuple[Any, ...]:
+            point, w = given[: len(inputs)], given[len(inputs) :]
+            y = f(*point, **kwargs)
+            several = y if isinstance(y, (tuple, list)) else (y,)
+            kept = [o for o in several if isinstance(o, torch.Tensor) and o.requires_grad]
+            active = [
+                x
+                for x, like in zip(point, inputs, strict=True)
+                if isinstance(like, torch.Tensor) and like.requires_grad
+            ]
+            found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)
+            return tuple(g for g in found if g is not None)
+
+        weights = tuple(torch.from_numpy(w).requires_grad_() for w in cotangents)
+        return gradient, (*inputs, *weights)
+
 
 def _to_numpy(x: Any) -> NDArray:
     return _library.as_numpy(x.cpu())
@@ -143,7 +168,7 @@ class _Function:
         with forward.dual_level():
             for k, tangent in zip(self._argnums, v, strict=True):
                 values = self._torch.from_numpy(np.array(tangent)).to(tensors[k].device)
-                tensors[k] = forward.make_dual(tensors[k].detach(), values)
+                tensors[k] = forward.make_dual(self._viewed(tensors[k]), values)
             with self._torch.enable_grad():
                 y = self._f(*tensors)
             several = y if isinstance(y, (tuple, list)) else (y,)

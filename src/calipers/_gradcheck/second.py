@@ -1,0 +1,105 @@
+"""Second derivatives as first ones: of the function that gives the gradient."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._protocols import NDArray
+from .subject import Subject
+
+_ROUNDING = 256.0
+
+
+def cotangents(
+    subject: Subject, given: Any, seed: int, non_contiguous: bool
+) -> tuple[NDArray, ...]:
+    """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
+    examples = [p.example for p in subject.kept]
+    if given is not None:
+        arrays = given if isinstance(given, (tuple, list)) else (given,)
+        result = tuple(np.array(as_array(w, "grad_outputs"), copy=True) for w in arrays)
+        shapes, expected = [w.shape for w in result], [e.shape for e in examples]
+        if shapes != expected:
+            msg = f"grad_outputs have shapes {shapes}, and the outputs {expected}"
+            raise ValueError(msg)
+        return result
+    random = np.random.default_rng(seed)
+    return tuple(_drawn(random, e, non_contiguous) for e in examples)
+
+
+def _drawn(random: np.random.Generator, like: NDArray, non_contiguous: bool) -> NDArray:
+    drawn: NDArray = np.asarray(random.uniform(-1, 1, like.shape))
+    if like.dtype.kind == "c":
+        drawn = drawn + 1j * random.uniform(-1, 1, like.shape)
+    values: NDArray = np.asarray(drawn, like.dtype)
+    if not non_contiguous or not values.ndim:
+        return values
+    wide: NDArray = np.repeat(values, 2, axis=-1)[..., ::2]
+    return wide
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The gradient of <w, f> as a function of the inputs and of w, and its derivatives."""
+
+    subject: Subject
+    vjp: Callable[..., Any]
+    vjp_vjp: Callable[..., Any] | None
+    vjp_jvp: Callable[..., Any] | None
+
+    def _split(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+        count = len(self.subject.values)
+        inputs, w = given[:count], given[count:]
+        return inputs, tuple(w) if self.subject.several else w[0]
+
+    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+        """Return the gradients by the differentiable inputs."""
+        inputs, w = self._split(given)
+        found = self.vjp(*inputs, w, **kwargs)
+        if not isinstance(found, (tuple, list)):
+            return found
+        active = [p.position for p in self.subject.active]
+        if len(found) == len(inputs) != len(active):
+            found = [found[k] for k in active]
+        parts = zip(found, self.subject.active, strict=True)
+        return tuple(np.zeros_like(p.example) if g is None else g for g, p in parts)
+
+    def pull(self, *given: Any, **kwargs: Any) -> Any:
+        """Return ``vjp_vjp(*inputs, w, u)``."""
+        assert self.vjp_vjp is not None
+        *point, u = given
+        inputs, w = self._split(tuple(point))
+        found = self.vjp_vjp(*inputs, w, u, **kwargs)
+        return _flat(found)
+
+    def push(self, *given: Any, **kwargs: Any) -> Any:
+        """Return ``vjp_jvp(*inputs, w, v)``."""
+        assert self.vjp_jvp is not None
+        *point, v = given
+        inputs, w = self._split(tuple(point))
+        return self.vjp_jvp(*inputs, w, v, **kwargs)
+
+
+def _flat(found: Any) -> Any:
+    """Return gradients by the inputs and by w in one tuple, wherever w's are a tuple themselves."""
+    if isinstance(found, (tuple, list)) and found and isinstance(found[-1], (tuple, list)):
+        return (*found[:-1], *found[-1])
+    return found
+
+
+def asymmetry(hessian: NDArray, eps: float) -> str | None:
+    """Say where a matrix of second derivatives is not symmetric."""
+    size = np.abs(hessian)
+    apart = np.abs(hessian - hessian.T)
+    with np.errstate(invalid="ignore"):
+        wrong = apart > _ROUNDING * eps * (size + size.T)
+    if not wrong.any():
+        return None
+    i, j = (int(k) for k in np.unravel_index(np.argmax(apart), apart.shape))
+    return (
+        f"the Hessian is not symmetric: entry ({i}, {j}) is {hessian[i, j]:.6g} and "
+        f"({j}, {i}) is {hessian[j, i]:.6g}"
+    )
