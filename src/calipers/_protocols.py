@@ -44,6 +44,8 @@ class Differentiated:
     vjp: Callable[..., Any]
     jvp: Callable[..., Any]
     convention: str
+    batched: Callable[[int], Callable[..., Any] | None]
+    """Of an input, f with a leading axis there and on its one output, if it can be had."""
 
 
 class FunctionLibrary(Protocol):

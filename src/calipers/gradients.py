@@ -21,7 +21,7 @@ from ._gradcheck.report import (
 )
 from ._gradcheck.rule import FAIL, INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
 from ._gradcheck.second import Gradient, asymmetry, cotangents
-from ._gradcheck.subject import pose
+from ._gradcheck.subject import no_batches, pose
 from .derivatives import differentiate
 from .interop.functions import function_library
 
@@ -179,12 +179,15 @@ def gradcheck(
             msg = f"eps must be positive, got {eps!r}"
             raise ValueError(msg)
         step = eps
+    batched: Callable[[int], Callable[..., Any] | None] = no_batches
+    from_library = False
     if jac is None and vjp is None and jvp is None:
         several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
         own_library = function_library(several)
         if own_library is not None:
             call = partial(f, **kwargs) if kwargs else f
             found = own_library.differentiated(call, (*several, *args))
+            from_library = True
             f, inputs, args, kwargs = found.f, found.inputs, (), None
             argnums = found.argnums if argnums is None else argnums
             nondifferentiable_outputs = (
@@ -193,17 +196,17 @@ def gradcheck(
             )
             vjp = found.vjp if check_backward_ad is not False else None
             jvp = found.jvp if check_forward_ad else None
-            convention = found.convention
+            convention, batched = found.convention, found.batched
             if check_undefined_grad is None:
                 check_undefined_grad = convention == "torch" and check_backward_ad is not False
-    subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs)
+    subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs, batched)
     wanted = {
         "jac": (jac, check_backward_ad),
         "vjp": (vjp, check_backward_ad),
         "jvp": (jvp, check_forward_ad),
     }
     derivatives = [
-        Derivative(name, call, subject, convention == "jax", check_grad_dtypes)
+        Derivative(name, call, subject, convention == "jax", check_grad_dtypes, from_library)
         for name, (call, chosen) in wanted.items()
         if call is not None and chosen is not False
     ]

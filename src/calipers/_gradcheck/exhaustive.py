@@ -55,7 +55,8 @@ class Sizes:
         """Measure Jacobians; what is not finite does not count."""
         sizes = cls(np.zeros(rows), np.zeros(columns))
         for matrix in matrices.values():
-            ENLARGE[None](matrix, sizes.rows, sizes.columns)
+            bits = (array.view(np.int64) for array in (matrix, sizes.rows, sizes.columns))
+            ENLARGE[None](*bits)
         return sizes
 
 

@@ -97,7 +97,7 @@ class Probe:
 
     def _gradient(self) -> NDArray:
         if not hasattr(self, "_pulled"):
-            self._pulled = self._derivative.pull(self.weights)
+            self._pulled = self._derivative.pull(self.weights).copy()
         return self._pulled
 
 

@@ -97,6 +97,7 @@ class Subject:
     scalars: frozenset[int]
     active: tuple[Part, ...]
     nondifferentiable: frozenset[int]
+    batched: Callable[[int], Callable[..., Any] | None]
     kept: tuple[Part, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
@@ -181,7 +182,15 @@ class Subject:
             y = np.asarray(self.base)
             f = lambda *args, **kwargs: self.reals_of(self.f(*args, **kwargs)).copy()  # noqa: E731
         scalar = part.position in self.scalars
+        together = self.batched(part.position) if alone else None
+        if together is not None:
+            rest = (self.kwargs, mode, False)
+            return Problem(together, before, x, after, *rest, batched=True, known=y)
         return Problem(f, before, x, after, self.kwargs, mode, scalar, known=y)
+
+
+def no_batches(position: int) -> None:
+    """Return no function of a batch: what is not known to be one is called point by point."""
 
 
 def pose(
@@ -191,8 +200,9 @@ def pose(
     kwargs: Any,
     argnums: Any,
     nondifferentiable_outputs: Any,
+    batched: Callable[[int], Callable[..., Any] | None] = no_batches,
 ) -> Subject:
-    """Check what the caller gave, and copy it."""
+    """Check what the caller gave, and copy it; `batched` may give f of a batch of an input."""
     if not callable(f):
         msg = f"f must be callable, got {type(f).__name__}"
         raise TypeError(msg)
@@ -237,4 +247,5 @@ def pose(
         frozenset(scalars),
         active,
         frozenset(nondifferentiable_outputs),
+        batched,
     )

@@ -1,6 +1,5 @@
 """The first look of gradcheck at many columns, and what it needs to know of a large matrix."""
 
-import math
 from typing import Any
 
 import numba
@@ -38,6 +37,8 @@ def screen(
 
 
 _TILE = 32
+_MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF
+_INFINITY = 0x7FF0_0000_0000_0000
 
 
 def turn(matrix, first, last, target):
@@ -52,13 +53,17 @@ def turn(matrix, first, last, target):
                     line[r] = matrix[r, c]
 
 
-def enlarge(matrix, by_row, by_column):
-    """Raise the largest magnitudes of rows and columns to those of a matrix, where it is finite."""
-    for r in range(matrix.shape[0]):
-        line, most = matrix[r], by_row[r]
+def enlarge(bits, by_row, by_column):
+    """
+    Raise the largest magnitudes of rows and columns to those of a matrix, where it is finite.
+
+    All are binary64 seen as integers: the order of magnitudes is that of the bits without the sign.
+    """
+    for r in range(bits.shape[0]):
+        line, most = bits[r], by_row[r]
         for c in range(by_column.size):
-            size = abs(line[c])
-            size = size if size < math.inf else 0.0
+            size = line[c] & _MAGNITUDE
+            size = size if size < _INFINITY else 0
             most = max(most, size)
             by_column[c] = max(by_column[c], size)
         by_row[r] = most
@@ -75,8 +80,9 @@ def _signature(dtype: Any) -> tuple[Any, ...]:
 
 
 _MATRIX = types.Array(types.float64, 2, "C")
-_SIZES = vector(types.float64, readonly=False)
+_BITS = types.Array(types.int64, 2, "C", readonly=True)
+_SIZES = vector(types.int64, readonly=False)
 
 SCREEN = Kernels(screen, _signature)
 TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
-ENLARGE = Kernels(enlarge, lambda _: (_ROWS, _SIZES, _SIZES))
+ENLARGE = Kernels(enlarge, lambda _: (_BITS, _SIZES, _SIZES))

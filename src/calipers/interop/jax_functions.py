@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._protocols import Differentiated, NDArray
+from .batches import allows_batches
 from .jax import Jax
 
 _library = Jax()
@@ -52,9 +53,13 @@ class JaxFunctions:
             *point, w = given
             if not pulled:  # the linearization is at one point
                 inner, active = of_active(tuple(point))
-                pulled.append(jax.vjp(inner, *active)[1])
-            cotangents = w if isinstance(w, tuple) else (w,)
-            return tuple(map(np.asarray, pulled[0](tuple(map(jax.numpy.asarray, cotangents)))))
+                outputs, pull = jax.vjp(inner, *active)
+                pulled.extend([pull, outputs[0].ndim])
+            pull, ndim = pulled
+            cotangents = tuple(map(jax.numpy.asarray, w if isinstance(w, tuple) else (w,)))
+            if cotangents[0].ndim > ndim:
+                pull = jax.vmap(pull)
+            return tuple(map(np.asarray, pull(cotangents)))
 
         def jvp(*given: Any) -> Any:
             *point, v = given
@@ -63,7 +68,15 @@ class JaxFunctions:
             _, found = jax.jvp(inner, tuple(active), tuple(map(jax.numpy.asarray, tangents)))
             return tuple(map(np.asarray, found))
 
-        return Differentiated(value, arrays, argnums, (), vjp, jvp, "jax")
+        def batched(position: int) -> Callable[..., Any] | None:
+            axes = [0 if k == position else None for k in range(len(inputs))]
+
+            def of_batch(*given: Any) -> Any:
+                return np.asarray(jax.vmap(f, in_axes=axes)(*given))
+
+            return of_batch if allows_batches(of_batch, value, arrays, position) else None
+
+        return Differentiated(value, arrays, argnums, (), vjp, jvp, "jax", batched)
 
     def gradient(
         self,

@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._protocols import Differentiated, NDArray
+from .batches import allows_batches
 from .torch import Torch
 
 _library = Torch()
@@ -48,7 +50,16 @@ class TorchFunctions:
         )
         if len(plain) == len(outputs):  # then the derivative is claimed to be 0
             plain = ()
-        return Differentiated(function, arrays, argnums, plain, function.vjp, function.jvp, "torch")
+        return Differentiated(
+            function,
+            arrays,
+            argnums,
+            plain,
+            function.vjp,
+            function.jvp,
+            "torch",
+            partial(function.batched, arrays),
+        )
 
     def gradient(
         self,
@@ -127,6 +138,23 @@ class _Function:
             msg = f"f returns a {y.layout} tensor; let it return .to_dense() of that"
             raise ValueError(msg)
         return _to_numpy(y.detach())
+
+    def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
+        """Return f by vmap over one input, if it allows that and gives the same."""
+        torch = self._torch
+
+        def of_batch(*given: Any) -> Any:
+            points = torch.from_numpy(np.array(given[position])).to(self._inputs[position].device)
+            others = self.tensors((*given[:position], arrays[position], *given[position + 1 :]))
+            others = [x.detach() if isinstance(x, torch.Tensor) else x for x in others]
+
+            def at(x: Any) -> Any:
+                return self._f(*others[:position], x, *others[position + 1 :])
+
+            with torch.no_grad():
+                return self._array(torch.func.vmap(at)(points))
+
+        return of_batch if allows_batches(of_batch, self, arrays, position) else None
 
     def vjp(self, *given: Any) -> tuple[Any, ...]:
         """Return the gradients by backward mode; the graph is made once."""
