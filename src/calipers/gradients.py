@@ -36,7 +36,8 @@ __all__ = [
     "gradgradcheck",
 ]
 
-_BEND = 1e-3  # relative change of slope across x that calls for a second look
+# Relative change of slope across x that calls for a second look: more than curvature explains.
+_BEND, _CURVATURE = 1e-3, 16.0
 _TORCH = {"atol": 1e-5, "rtol": 1e-3}
 
 
@@ -226,7 +227,7 @@ def gradcheck(
     rule = Rule(
         **tolerances,
         share=1.0 if own else 0.1,
-        bend=np.inf if own else _BEND,
+        bend=np.inf if own else max(_BEND, _CURVATURE * subject.eps ** (1 / 3)),
         equal_nan=equal_nan,
     )
     check = Check(subject, derivatives, rule, resolution, fast_mode, seed, tuple(allow))
