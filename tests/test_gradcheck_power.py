@@ -1,0 +1,104 @@
+"""Wrong derivatives that have to fail, and right ones that must not."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import calipers
+
+from .derivative_cases import CASES
+from .derivative_mutants import KINDS
+
+SMOOTH = [c for c in CASES if c.kind == "smooth" and c.points[0].dtype.kind == "f"]
+HOSTILE = [c for c in CASES if c.kind != "smooth" and c.points[0].dtype.kind == "f"]
+FOUND = [kind for kind in KINDS if kind not in ("1e-06", "1e-07")]
+
+
+def verdict(case, x, jac, **options):
+    report = calipers.gradcheck(case.f, x, jac=lambda x: jac, raise_exception=False, **options)
+    return report.verdict
+
+
+def right(case, x):
+    jac = np.asarray(case.jac(x), float)
+    return jac.reshape(np.shape(case.f(x)) + x.shape)
+
+
+def names(cases):
+    return [case.name for case in cases]
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=names(SMOOTH))
+def test_right_derivatives_of_smooth_functions_pass(case):
+    random = np.random.default_rng(3)
+    for x in case.points:
+        for _ in range(3):
+            near = x * (1 + 0.05 * random.uniform(-1, 1, x.shape))
+            assert verdict(case, near, right(case, near)) == "PASS"
+
+
+@pytest.mark.parametrize("case", HOSTILE, ids=names(HOSTILE))
+def test_right_derivatives_of_hostile_functions_are_not_accused(case):
+    for x in case.points:
+        with np.errstate(all="ignore"):
+            assert verdict(case, x, right(case, x)) != "FAIL"
+
+
+def told(cases, kind):
+    count = Counter()
+    for number, case in enumerate(cases):
+        for x in case.points:
+            jac = right(case, x)
+            wrong = KINDS[kind](jac.reshape(-1, x.size), np.random.default_rng(number))
+            if wrong is not None:
+                with np.errstate(all="ignore"):
+                    count[verdict(case, x, wrong.reshape(jac.shape))] += 1
+    return count
+
+
+@pytest.mark.parametrize("kind", FOUND)
+def test_mutants_of_smooth_functions_fail(kind):
+    count = told(SMOOTH, kind)
+    assert count["FAIL"] >= 0.98 * count.total()
+    assert count["PASS"] <= 0.005 * count.total()
+
+
+@pytest.mark.parametrize("kind", ["1e-02", "1e-04", "sign", "dropped"])
+def test_mutants_of_hostile_functions_do_not_pass(kind):
+    assert told(HOSTILE, kind)["PASS"] == 0
+
+
+def test_errors_below_the_resolution_pass():
+    assert set(told(SMOOTH, "1e-07")) == {"PASS"}
+
+
+def in_float32(case, count):
+    """Give points in float32, f there as float32 rounds it, and the Jacobian."""
+    random = np.random.default_rng(0)
+    for point in case.points:
+        for k in range(count):
+            x = (point * (1 + 0.05 * (k > 0) * random.uniform(-1, 1, point.shape))).astype("f4")
+            yield x, lambda x: np.float32(case.f(x)), right(case, x.astype(float))
+
+
+def test_float32_accuses_no_right_derivative_and_finds_errors_of_3_percent():
+    checked, alarms, mutants, found = 0, 0, 0, 0
+    random = np.random.default_rng(0)
+    for case in SMOOTH:
+        for x, f, jac in in_float32(case, 7):
+            report = calipers.gradcheck(f, x, jac=lambda x, jac=jac: jac, raise_exception=False)
+            checked += jac.size
+            alarms += report.counts["FAIL"]
+            flat = jac.reshape(-1, x.size)
+            rows, columns = np.nonzero(flat)
+            pick = random.integers(len(rows))
+            wrong = flat.copy()
+            wrong[rows[pick], columns[pick]] *= 1.03
+            wrong = wrong.reshape(jac.shape)
+            report = calipers.gradcheck(f, x, jac=lambda x, jac=wrong: jac, raise_exception=False)
+            mutants += 1
+            found += report.verdict == "FAIL"
+    assert checked >= 30_000
+    assert alarms == 0
+    assert found >= 0.9 * mutants, (found, mutants)
