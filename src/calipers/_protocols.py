@@ -55,8 +55,14 @@ class FunctionLibrary(Protocol):
         """Tell whether x is one of the library's arrays, without importing the library."""
         ...
 
-    def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
-        """Return f and its derivatives as functions of NumPy arrays."""
+    def differentiated(
+        self, f: Callable[..., Any], inputs: tuple[Any, ...], masked: bool
+    ) -> Differentiated:
+        """
+        Return f and its derivatives as functions of NumPy arrays.
+
+        Of a sparse input the array is that of its values: of the specified ones alone if `masked`.
+        """
         ...
 
     def gradient(

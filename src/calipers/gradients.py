@@ -21,6 +21,7 @@ from ._gradcheck.report import (
 )
 from ._gradcheck.rule import FAIL, INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
 from ._gradcheck.second import Gradient, asymmetry, cotangents
+from ._gradcheck.sparse import DenseView
 from ._gradcheck.subject import no_batches, pose
 from .derivatives import differentiate
 from .interop.functions import function_library
@@ -60,6 +61,8 @@ def gradcheck(
     check_forward_ad: bool | None = None,
     check_backward_ad: bool | None = None,
     fast_mode: bool = False,
+    masked: bool | None = None,
+    check_sparse_nnz: bool | None = None,
     step: Any = None,
     scale: Any = None,
     bounds: Any = None,
@@ -118,6 +121,11 @@ def gradcheck(
     fast_mode : bool
         Whether to compare products with random directions: some 30 calls of f for each input of any
         size. An error is traced to an entry before it is called one.
+    masked : bool, optional
+        Whether only the specified elements of sparse inputs, SciPy's or torch's, are differentiated
+        by; by default all are. `jac` is then by the array of the specified values.
+    check_sparse_nnz : bool, optional
+        The deprecated name of `masked`.
     step, scale, bounds
         See `jacobian`; for a single differentiable input.
     args, kwargs
@@ -180,6 +188,12 @@ def gradcheck(
             msg = f"eps must be positive, got {eps!r}"
             raise ValueError(msg)
         step = eps
+    if check_sparse_nnz is not None:
+        warnings.warn("check_sparse_nnz is deprecated: masked=", CalipersWarning, stacklevel=2)
+        if masked is not None:
+            msg = "masked and check_sparse_nnz are the same: give masked alone"
+            raise ValueError(msg)
+        masked = check_sparse_nnz
     batched: Callable[[int], Callable[..., Any] | None] = no_batches
     from_library = False
     if jac is None and vjp is None and jvp is None:
@@ -187,7 +201,7 @@ def gradcheck(
         own_library = function_library(several)
         if own_library is not None:
             call = partial(f, **kwargs) if kwargs else f
-            found = own_library.differentiated(call, (*several, *args))
+            found = own_library.differentiated(call, (*several, *args), bool(masked))
             from_library = True
             f, inputs, args, kwargs = found.f, found.inputs, (), None
             argnums = found.argnums if argnums is None else argnums
@@ -200,6 +214,15 @@ def gradcheck(
             convention, batched = found.convention, found.batched
             if check_undefined_grad is None:
                 check_undefined_grad = convention == "torch" and check_backward_ad is not False
+    else:
+        dense = DenseView(
+            tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), bool(masked)
+        )
+        if dense:
+            f, inputs = dense.function(f), dense.inputs
+            jac = None if jac is None else dense.jac(jac)
+            vjp = None if vjp is None else dense.vjp(vjp)
+            jvp = None if jvp is None else dense.jvp(jvp)
     subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs, batched)
     wanted = {
         "jac": (jac, check_backward_ad),
@@ -353,7 +376,7 @@ def gradgradcheck(
         else (function_library(several))
     )
     if library is not None:
-        found = library.differentiated(partial(f, **kwargs) if kwargs else f, whole)
+        found = library.differentiated(partial(f, **kwargs) if kwargs else f, whole, False)
         first = pose(
             found.f, found.inputs, (), None, found.argnums, found.nondifferentiable_outputs
         )

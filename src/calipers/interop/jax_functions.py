@@ -19,7 +19,9 @@ class JaxFunctions:
     def owns(self, x: Any) -> bool:
         return _library.owns(x)
 
-    def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
+    def differentiated(
+        self, f: Callable[..., Any], inputs: tuple[Any, ...], masked: bool
+    ) -> Differentiated:
         jax: Any = sys.modules["jax"]
         arrays = tuple(_library.as_numpy(x) if _library.owns(x) else x for x in inputs)
         argnums = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))

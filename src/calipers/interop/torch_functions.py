@@ -9,6 +9,7 @@ import numpy as np
 
 from .._protocols import Differentiated, NDArray
 from .batches import allows_batches
+from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
 
 _library = Torch()
@@ -20,7 +21,9 @@ class TorchFunctions:
     def owns(self, x: Any) -> bool:
         return _library.owns(x)
 
-    def differentiated(self, f: Callable[..., Any], inputs: tuple[Any, ...]) -> Differentiated:
+    def differentiated(
+        self, f: Callable[..., Any], inputs: tuple[Any, ...], masked: bool
+    ) -> Differentiated:
         torch = sys.modules["torch"]
         argnums = tuple(
             k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
@@ -31,16 +34,19 @@ class TorchFunctions:
                 "call .requires_grad_() on those that f is differentiated by"
             )
             raise ValueError(msg)
-        for k in argnums:
-            if inputs[k].layout is not torch.strided:
-                msg = (
-                    f"input {k} is a {inputs[k].layout} tensor, which calipers does not "
-                    f"differentiate by: check a function of its values"
-                )
-                raise TypeError(msg)
-        function = _Function(f, inputs, argnums)
+        sparse = {
+            k: torch_input(x, masked)
+            for k, x in enumerate(inputs)
+            if isinstance(x, torch.Tensor) and x.layout is not torch.strided
+        }
+        function = _Function(f, inputs, argnums, sparse)
         arrays = tuple(
-            _to_numpy(x.detach()).copy() if isinstance(x, torch.Tensor) else x for x in inputs
+            sparse[k].values
+            if k in sparse
+            else _to_numpy(x.detach()).copy()
+            if isinstance(x, torch.Tensor)
+            else x
+            for k, x in enumerate(inputs)
         )
         outputs = function.outputs(function.tensors(arrays))
         plain = tuple(
@@ -95,9 +101,13 @@ class _Function:
     """A function of tensors, called with arrays at one point, or near it for its values."""
 
     def __init__(
-        self, f: Callable[..., Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        argnums: tuple[int, ...],
+        sparse: dict[int, SparseInput],
     ) -> None:
-        self._f, self._inputs, self._argnums = f, inputs, argnums
+        self._f, self._inputs, self._argnums, self._sparse = f, inputs, argnums, sparse
         self._torch = sys.modules["torch"]
         self._graph: tuple[list[Any], tuple[Any, ...]] | None = None
 
@@ -107,6 +117,9 @@ class _Function:
         for k, (array, like) in enumerate(zip(arrays, self._inputs, strict=True)):
             if not isinstance(like, self._torch.Tensor):
                 result.append(array)
+                continue
+            if k in self._sparse:
+                result.append(self._sparse[k].build(array).requires_grad_(k in self._argnums))
                 continue
             values = self._torch.from_numpy(np.array(array)).to(like.device)
             fresh = self._torch.empty_like(like, requires_grad=False).copy_(values)
@@ -120,7 +133,9 @@ class _Function:
         return tuple(y) if isinstance(y, (tuple, list)) else (y,)
 
     def _viewed(self, x: Any) -> Any:
-        return x.view_as(x) if isinstance(x, self._torch.Tensor) and x.requires_grad else x
+        torch = self._torch
+        dense = isinstance(x, torch.Tensor) and x.layout is torch.strided
+        return x.view_as(x) if dense and x.requires_grad else x
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
@@ -142,6 +157,8 @@ class _Function:
     def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
         """Return f by vmap over one input, if it allows that and gives the same."""
         torch = self._torch
+        if self._sparse:
+            return None
 
         def of_batch(*given: Any) -> Any:
             points = torch.from_numpy(np.array(given[position])).to(self._inputs[position].device)
@@ -162,6 +179,8 @@ class _Function:
         torch = self._torch
         if self._graph is None:
             tensors = self.tensors(tuple(arrays))
+            for k, own in self._sparse.items():
+                tensors[k] = own.original().requires_grad_(k in self._argnums)
             self._graph = tensors, self.outputs(tensors)
         tensors, outputs = self._graph
         sources = [tensors[k] for k in self._argnums]
@@ -171,6 +190,9 @@ class _Function:
             return tuple(np.zeros(self._inputs[k].shape) for k in self._argnums)
         pairs = list(zip(kept, w, strict=True))
         batched = any(c is not None and np.ndim(c) > y.ndim for y, c in pairs)
+        if batched and self._sparse:
+            msg = "gradients by sparse tensors are not taken in batches"
+            raise NotImplementedError(msg)
         ends = [torch._C._functions.UndefinedGrad()(y) if c is None else y for y, c in pairs]
         weights = [
             torch.ones_like(y)
@@ -181,11 +203,15 @@ class _Function:
         found = torch.autograd.grad(
             ends, sources, weights, retain_graph=True, allow_unused=True, is_grads_batched=batched
         )
-        return tuple(None if g is None else _to_numpy(self._dense(g)) for g in found)
+        return tuple(map(self._gradient, self._argnums, found))
 
-    def _dense(self, gradient: Any) -> Any:
+    def _gradient(self, position: int, gradient: Any) -> Any:
+        if gradient is None:
+            return None
+        if position in self._sparse:
+            return self._sparse[position].read(gradient)
         strided = gradient.layout is self._torch.strided
-        return (gradient if strided else gradient.to_dense()).detach()
+        return _to_numpy((gradient if strided else gradient.to_dense()).detach())
 
     def jvp(self, *given: Any) -> tuple[Any, ...]:
         """Return the tangents by forward mode."""
@@ -195,7 +221,10 @@ class _Function:
         tensors = self.tensors(tuple(arrays))
         with forward.dual_level():
             for k, tangent in zip(self._argnums, v, strict=True):
-                values = self._torch.from_numpy(np.array(tangent)).to(tensors[k].device)
+                if k in self._sparse:
+                    values = self._sparse[k].build(np.array(tangent))
+                else:
+                    values = self._torch.from_numpy(np.array(tangent)).to(tensors[k].device)
                 tensors[k] = forward.make_dual(self._viewed(tensors[k]), values)
             with self._torch.enable_grad():
                 y = self._f(*tensors)

@@ -1,0 +1,106 @@
+"""Sparse matrices as inputs that are differentiated: arrays of their values, and the way back."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+
+
+@dataclass(frozen=True)
+class SparseInput:
+    """
+    A sparse input seen as an array: of the specified values if masked, else of all.
+
+    `build` makes the library's matrix of such an array, and `read` such an array of a gradient.
+    `original` copies the caller's: without masks `build` specifies all elements, and derivatives
+    are asked about those that the caller has.
+    """
+
+    values: NDArray
+    build: Callable[[NDArray], Any]
+    read: Callable[[Any], NDArray]
+    original: Callable[[], Any]
+
+
+def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
+    """Return what a matrix of SciPy is, or None if it is not one."""
+    sparse = sys.modules.get("scipy.sparse")
+    if sparse is None or not sparse.issparse(matrix):
+        return None
+    own = matrix.tocsr() if matrix.format not in ("csr", "csc", "coo") else matrix
+    own = own.copy()
+    own.sum_duplicates()
+    entries = own.tocoo()
+    rows, columns = entries.row, entries.col
+    make = sparse.coo_array if isinstance(matrix, sparse.sparray) else sparse.coo_matrix
+    if not masked:
+        rows, columns = (i.reshape(-1) for i in np.indices(matrix.shape))
+
+    def build(values: NDArray) -> Any:
+        places = (rows, columns)
+        built = make((values.reshape(-1), places), shape=matrix.shape).asformat(matrix.format)
+        return built.astype(values.dtype)
+
+    def read(gradient: Any) -> NDArray:
+        dense = gradient.toarray() if sparse.issparse(gradient) else np.asarray(gradient)
+        if dense.shape != matrix.shape:
+            return np.asarray(dense)
+        return np.asarray(dense[rows, columns].reshape(values.shape))
+
+    values = entries.data.copy() if masked else matrix.toarray()
+    return SparseInput(values, build, read, matrix.copy)
+
+
+def torch_input(tensor: Any, masked: bool) -> SparseInput:
+    """Return what a torch tensor of a sparse layout is."""
+    torch: Any = sys.modules["torch"]
+    plain = tensor.detach()
+    layout, device = plain.layout, plain.device
+    dense = plain.to_dense()
+    if not masked:
+        chosen = torch.ones(dense.shape, dtype=torch.bool)
+    elif layout == torch.sparse_coo:
+        chosen = torch.zeros(dense.shape, dtype=torch.bool)
+        chosen[tuple(plain.coalesce().indices().cpu())] = True
+    else:
+        chosen = (torch.ones_like(plain).to_dense() != 0).cpu()
+    block = plain.values().shape[1:3] if layout in (torch.sparse_bsr, torch.sparse_bsc) else None
+    options = {"blocksize": block} if block is not None else {}
+    # Explicit zeros have to stay: the pattern is made of ones, and its values are replaced.
+    pattern = chosen.to(dense.dtype).to_sparse(layout=layout, **options)
+    numbers = torch.arange(1, dense.numel() + 1, dtype=torch.double).reshape(dense.shape)
+    places = (numbers * chosen).to_sparse(layout=layout, **options)
+    where = (places.coalesce() if layout == torch.sparse_coo else places).values().long() - 1
+
+    def build(values: NDArray) -> Any:
+        full = torch.zeros(dense.shape, dtype=dense.dtype)
+        full[chosen] = torch.from_numpy(np.array(values)).reshape(-1)
+        flat = full.reshape(-1)
+        entries = torch.where(
+            where >= 0, flat[where.clamp(min=0)], torch.zeros((), dtype=flat.dtype)
+        )
+        if layout == torch.sparse_coo:
+            indices = pattern.coalesce().indices()
+            made = torch.sparse_coo_tensor(indices, entries, dense.shape, is_coalesced=True)
+        else:
+            by_rows = layout in (torch.sparse_csr, torch.sparse_bsr)
+            compressed = pattern.crow_indices() if by_rows else pattern.ccol_indices()
+            others = pattern.col_indices() if by_rows else pattern.row_indices()
+            made = torch.sparse_compressed_tensor(
+                compressed, others, entries, dense.shape, layout=layout
+            )
+        return made.to(device)
+
+    def read(gradient: Any) -> NDArray:
+        whole = gradient if gradient.layout is torch.strided else gradient.to_dense()
+        found: NDArray = whole.detach().cpu()[chosen].resolve_conj().numpy()
+        return found.reshape(values.shape)
+
+    values: NDArray = dense.cpu()[chosen].resolve_conj().numpy().copy()
+    if not masked:
+        values = values.reshape(dense.shape)
+    return SparseInput(values, build, read, plain.clone)

@@ -1,0 +1,156 @@
+"""gradcheck by sparse inputs, and of Jacobians that are sparse: cases 53 to 56."""
+
+import numpy as np
+import pytest
+
+import calipers
+
+sparse = pytest.importorskip("scipy.sparse")
+
+FORMATS = ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"]
+B = np.array([1.0, 2.0, 3.0])
+
+
+def matrix(form="csr"):
+    dense = np.array([[0.5, 0, 0], [0, 0, 2.0], [1.5, -1.0, 0], [0, 0, 0]])
+    return sparse.csr_array(dense).asformat(form)
+
+
+def product(s, b):
+    return s @ b
+
+
+def whole(s, b, w):
+    return np.outer(w, b), s.T @ w
+
+
+def specified_only(s, b, w):
+    return sparse.csr_array(np.outer(w, b) * (s.toarray() != 0)), s.T @ w
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("form", FORMATS)
+def test_case_53_right_gradients_by_sparse_matrices_pass(form, masked):
+    given = matrix(form)
+    before = given.toarray().copy()
+    report = calipers.gradcheck(product, (given, B), vjp=whole, masked=masked)
+    elements = 4 if masked else 12
+    assert report.shape == (4, elements + 3)
+    assert given.format == form
+    assert np.array_equal(given.toarray(), before)
+
+
+def test_f_gets_matrices_of_the_form_it_was_given():
+    forms = set()
+
+    def f(s):
+        forms.add((type(s), s.format, s.dtype))
+        return s @ B
+
+    given = sparse.csc_matrix(matrix())
+    calipers.gradcheck(f, given, vjp=lambda s, w: np.outer(w, B))
+    assert forms == {(sparse.csc_matrix, "csc", np.dtype(float))}
+
+
+def test_case_54_a_gradient_that_drops_unspecified_elements():
+    calipers.gradcheck(product, (matrix(), B), vjp=specified_only, masked=True)
+    report = calipers.gradcheck(
+        product, (matrix(), B), vjp=specified_only, masked=False, raise_exception=False
+    )
+    assert report.verdict == "FAIL"
+    assert {entry.input for entry in report.failures} == {0}
+
+
+def test_case_55_a_dense_and_a_sparse_input():
+    def f(x, s):
+        return x * s.toarray()
+
+    def vjp(x, s, w):
+        return w * s.toarray(), w * x
+
+    x = np.arange(12.0).reshape(4, 3) + 1
+    calipers.gradcheck(f, (x, matrix()), vjp=vjp, masked=True)
+    calipers.gradcheck(f, (x, matrix()), vjp=vjp)
+    wrong = calipers.gradcheck(
+        f, (x, matrix()), vjp=lambda x, s, w: (w * s.toarray(), 2 * w * x), raise_exception=False
+    )
+    assert wrong.verdict == "FAIL"
+    assert {e.input for e in wrong.failures} == {1}
+
+
+def test_jvp_gets_sparse_tangents():
+    def jvp(s, b, v):
+        assert sparse.issparse(v[0])
+        return v[0] @ b + s @ v[1]
+
+    calipers.gradcheck(product, (matrix(), B), jvp=jvp, masked=True)
+
+
+def test_explicit_zeros_are_specified():
+    given = matrix()
+    given.data[0] = 0.0
+    report = calipers.gradcheck(product, (given, B), vjp=whole, masked=True)
+    assert report.shape == (4, 4 + 3)
+
+
+def tridiagonal(x):
+    y = x**2
+    y[1:] += x[:-1]
+    return y
+
+
+def sparse_jac(x):
+    n = len(x)
+    return sparse.diags_array([np.ones(n - 1), 2 * x], offsets=[-1, 0], format="csc")
+
+
+def test_case_56_a_sparse_jacobian():
+    x = np.arange(1.0, 8.0)
+    calipers.gradcheck(tridiagonal, x, jac=sparse_jac)
+    report = calipers.gradcheck(
+        tridiagonal, x, jac=lambda x: sparse.diags_array(2 * x), raise_exception=False
+    )
+    assert report.verdict == "FAIL"
+    assert report.counts["FAIL"] == 6
+    assert all(e.output_index[0] == e.input_index[0] + 1 for e in report.failures)
+
+
+LAYOUTS = ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_torch_layouts(layout, masked):
+    torch = pytest.importorskip("torch")
+    dense = torch.tensor([[1.0, 0, 2, 0], [0, 3, 0, 0]], dtype=torch.double)
+    options = {"blocksize": (2, 2)} if layout.startswith("sparse_bs") else {}
+    x = dense.to_sparse(layout=getattr(torch, layout), **options).requires_grad_()
+    report = calipers.gradcheck(torch.sum, (x,), masked=masked)
+    assert report.shape[1] == (8 if not masked or options else 3)
+    whole = calipers.gradcheck(lambda x: x.to_dense(masked_grad=masked), (x,), masked=masked)
+    assert whole
+    with pytest.raises(calipers.WrongDerivativeError):
+        calipers.gradcheck(lambda x: x.to_dense(masked_grad=True), (sparser(torch, x),))
+
+
+def sparser(torch, x):
+    """Return a tensor of the layout with unspecified elements."""
+    dense = torch.zeros(4, 4, dtype=torch.double)
+    dense[0, 0] = dense[3, 3] = 2
+    options = {"blocksize": (2, 2)} if x.layout in (torch.sparse_bsr, torch.sparse_bsc) else {}
+    return dense.to_sparse(layout=x.layout, **options).requires_grad_()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_sparse_output_of_a_torch_function_is_refused_with_advice():
+    torch = pytest.importorskip("torch")
+    x = torch.eye(2, dtype=torch.double).to_sparse().requires_grad_()
+    with pytest.raises(ValueError, match="to_dense"):
+        calipers.gradcheck(lambda x: 2 * x, (x,))
+
+
+def test_check_sparse_nnz_is_the_old_name_of_masked():
+    with pytest.warns(calipers.CalipersWarning, match="masked"):
+        report = calipers.gradcheck(product, (matrix(), B), vjp=whole, check_sparse_nnz=True)
+    assert report.shape == (4, 7)
