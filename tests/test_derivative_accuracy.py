@@ -132,6 +132,7 @@ def one(f, x, **options):
 def test_statuses_say_what_was_met():
     assert one(np.sin, 0.3)[2] == "CONVERGED"
     assert one(np.abs, 0.0)[2] == "NONSMOOTH"
+    assert one(np.abs, 0.0, step=1e-3)[2] == "NONSMOOTH"  # where later ladders met nothing
     assert one(lambda x: np.float32(np.exp(np.float32(x))), 0.3)[2] == "CONVERGED"
     noisy = lambda x: np.exp(x.astype(np.float32)).astype(float)  # noqa: E731
     assert one(noisy, 0.3)[2] == "NOISY"
@@ -155,6 +156,66 @@ def test_a_short_length_scale_is_found():
     for x in (1e6, 1e9, 1e11):
         value, error, _ = one(np.sin, x)
         assert abs(value - np.cos(x)) <= error <= 1e-4
+
+
+def test_steps_near_the_rounding_of_x():
+    bounds = (1e6 - 1e-7, 1e6 + 1e-6)
+    value, error, _ = one(lambda x: np.sin(1e7 * x), 1e6, bounds=bounds)
+    assert abs(value - 1e7 * np.cos(1e13)) <= error
+    # A staircase whose steps are finer than the room: there is no closer look.
+    bounds = (0.7 - 1e-7, 0.7 + 1e-6)
+    value, error, _ = one(lambda x: np.round(x * 1e9) / 1e9, 0.7, bounds=bounds)
+    assert abs(value - 1) <= error <= 0.01
+
+
+def test_longer_steps_do_not_contradict_shorter_ones():
+    value, error, _ = one(lambda x: 1e8 + np.sin(x), 1e10, step=1.0)
+    assert abs(value - np.cos(1e10)) <= error <= 1e-3
+
+
+@pytest.mark.parametrize("single", [np.sin, np.exp])
+def test_errors_of_noisy_functions_cover_the_error(single):
+    f = lambda x: single(x.astype(np.float32)).astype(float)  # noqa: E731
+    exact = {np.sin: np.cos, np.exp: np.exp}[single]
+    covered = []
+    for x in np.random.default_rng(0).uniform(0.5, 2, 300):
+        value, error, _ = one(f, x)
+        covered.append(abs(value - exact(x)) <= error)
+    assert np.mean(covered) >= 0.92
+
+
+@pytest.mark.parametrize(("frequency", "room"), [(10, 1e-9), (100, 1e-9), (100, 1e-8)])
+def test_errors_on_one_side_cover_the_error(frequency, room):
+    covered = []
+    for x in np.random.default_rng(0).uniform(0.5, 2, 300):
+        value, error, _ = one(lambda x: np.sin(frequency * x), x, bounds=(x, x + room))
+        covered.append(abs(value - frequency * np.cos(frequency * x)) <= error)
+    assert np.mean(covered) >= 0.92
+
+
+@pytest.mark.parametrize("frequency", [10, 100, 1000])
+@pytest.mark.parametrize("given", ["step", "one side", "both sides"])
+def test_errors_of_short_steps_cover_the_error(frequency, given):
+    # Tails would be lost beside x, and what rounding of frequency*x leaves is not seen.
+    covered = []
+    for x in np.random.default_rng(0).uniform(0.5, 2, 100):
+        options = {
+            "step": {"step": 1e-6},
+            "one side": {"bounds": (x, x + 1e-6)},
+            "both sides": {"bounds": (x - 1e-6, x + 1e-6)},
+        }[given]
+        value, error, _ = one(lambda x: np.sin(frequency * x), x, **options)
+        covered.append(abs(value - frequency * np.cos(frequency * x)) <= error)
+        assert error <= 1e-5 * frequency
+    assert np.mean(covered) >= 0.99
+
+
+def test_what_is_not_finite_asks_for_no_more_steps():
+    x = np.array([0.3])
+    alone = calipers.differentiate(np.sin, x)
+    beside = calipers.differentiate(lambda x: np.append(np.sin(x), np.nan), x)
+    assert beside.nfev == alone.nfev
+    assert beside.value[0] == alone.value
 
 
 def test_what_cannot_be_known_is_said():

@@ -1,10 +1,14 @@
 """jacobian, differentiate and their relatives: shapes, forms of f, workers, steps and bounds."""
 
 import json
+import multiprocessing.pool
+import pickle
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +18,7 @@ import pytest
 
 import calipers
 from calipers._differences.plan import Options, pose
+from calipers._differences.sending import _read
 from calipers._kernels.differences import COLUMNS
 
 FIXED = ["2-point", "3-point", "5-point"]
@@ -259,6 +264,24 @@ def test_errors_of_a_pair_cover_it():
     assert len(str(d)) < 400
 
 
+def test_errors_of_complex_numbers_are_those_of_both_parts():
+    for f in (lambda x: x + 1j * np.abs(x), lambda x: np.abs(x) + 1j * x):
+        assert calipers.differentiate(f, np.zeros(1)).error.item() >= 1
+    for f in (lambda z: np.abs(z.real) + z.imag, lambda z: np.abs(z.imag) + z.real):
+        by_z, by_conjugate = calipers.differentiate(f, np.zeros(1, complex)).error
+        assert by_z.item() >= 0.5
+        assert by_conjugate.item() >= 0.5
+
+
+def test_small_complex_numbers_have_small_steps():
+    z = np.array([1e-200 + 2e-200j])
+    found = calipers.jacobian(
+        lambda z: 1e-200 / (z + 1e-200), z, method="adaptive", holomorphic=True
+    )
+    exact = -1e-200 / (z.item() + 1e-200) / (z.item() + 1e-200)
+    assert abs(found.item() - exact) <= 1e-9 * abs(exact)
+
+
 @pytest.mark.parametrize("method", BOUNDABLE)
 def test_complex_functions_of_real_numbers_have_one_derivative(method):
     x = np.array([0.5, 1.5])
@@ -374,6 +397,11 @@ def compiled_scaled(a, x, k, power=1.0):
     for i in range(x.size):
         y[i] = power * a * k[i] * x[i] * x[i]
     return y
+
+
+@numba.njit
+def compiled_chain_times(x, k=1.0):
+    return compiled_chain(x) * k
 
 
 @numba.njit
@@ -549,6 +577,61 @@ def test_compiled_functions_that_no_loop_can_call_are_called_from_python():
     assert_near(calipers.jacobian(tuples, X[:2]), np.diag([1.0, 2.5]))
 
 
+def test_results_of_one_compiled_function_may_be_of_any_kind():
+    @numba.njit
+    def into(x, out):
+        for i in range(x.size):
+            out.flat[i] = x[i] * x[i]
+
+    x = np.array([0.5, 1.25, -0.75, 2.0])
+    for shape in ((4,), (2, 2), (4,), (1, 2, 2)):
+        for dtype, bar in ((np.float64, 1e-8), (np.float32, 1e-2), (np.complex128, 1e-8)):
+            found = calipers.jacobian(into, x, out_like=np.empty(shape, dtype))
+            assert found.dtype == dtype
+            assert_near(found, np.diag(2 * x).reshape(*shape, 4), bar)
+
+
+def test_one_compiled_function_by_each_of_its_arguments():
+    @numba.njit
+    def product(a, b):
+        return a * a * b
+
+    for _ in range(2):
+        assert_near(calipers.jacobian(product, X, args=(K,)), np.diag(2 * X * K), 1e-7)
+        assert_near(calipers.jacobian(product, K, args=(X,), argnums=1), np.diag(X * X), 1e-7)
+
+
+def test_keywords_of_a_compiled_function_take_effect_each_time():
+    @numba.njit
+    def scaled(x, k, factor=1):
+        return factor * k * x
+
+    for factor in (1, 2, 3):
+        found = calipers.jacobian(scaled, X, args=(K,), kwargs={"factor": factor})
+        assert_near(found, np.diag(factor * K), 1e-7)
+    assert_near(calipers.jacobian(scaled, X, args=(K,)), np.diag(K), 1e-7)
+
+
+def test_out_need_not_be_the_last_argument():
+    @numba.njit
+    def into(x, out, factor=2.0):
+        out[:] = factor * x
+
+    assert_near(calipers.jacobian(into, X, out_like=4), 2 * np.eye(4))
+
+
+@pytest.mark.parametrize("number", [2.0, 2, np.float64(2), np.float32(2), 2j])
+def test_what_is_known_of_a_compiled_function_is_remembered(number):
+    @numba.njit
+    def scaled(x, a):
+        return x * a
+
+    options = {"args": (number,), "holomorphic": True}
+    first, second = (posed(scaled, Z, **options).native for _ in range(2))
+    assert first.entry(COLUMNS) is second.entry(COLUMNS)
+    assert first._entries is second._entries
+
+
 def test_a_compiled_function_of_a_number():
     @numba.njit
     def cube(x):
@@ -685,6 +768,23 @@ def test_the_workers_change_no_relative(f, method):
         assert all(np.array_equal(a[1], b[1]) for a, b in zip(blocks, other, strict=True))
 
 
+@pytest.mark.parametrize("method", ["3-point", "adaptive"])
+def test_a_pool_changes_no_blocks(method):
+    expected = list(calipers.jacobian_blocks(waves, MANY, block=50, method=method))
+    with ThreadPoolExecutor(2) as pool:
+        for workers in (pool, map):
+            found = calipers.jacobian_blocks(waves, MANY, block=50, method=method, workers=workers)
+            for (_, part), (_, other) in zip(found, expected, strict=True):
+                assert np.array_equal(part, other)
+
+
+def test_a_product_of_many_values_is_found_in_parts():
+    weights = np.random.default_rng(3).uniform(-1, 1, (50_000, 4))
+    w = np.random.default_rng(4).uniform(-1, 1, 50_000)
+    found = calipers.vjp(lambda x: weights @ np.sin(x), X, w)
+    assert_near(found, w @ weights * np.cos(X), 1e-8)
+
+
 def test_threads_change_no_product():
     found = []
     for threads in (1, 2, 5):
@@ -699,6 +799,12 @@ def test_a_map_may_be_lazy_and_out_of_order():
         return (task(span) for span in reversed(list(spans)))
 
     found = calipers.jacobian(waves, MANY, workers=backwards)
+    assert np.array_equal(found, calipers.jacobian(waves, MANY))
+
+
+def test_a_pool_of_threads_is_sent_nothing():
+    with multiprocessing.pool.ThreadPool(2) as pool:
+        found = calipers.jacobian(lambda x: waves(x), MANY, workers=pool.map)
     assert np.array_equal(found, calipers.jacobian(waves, MANY))
 
 
@@ -827,6 +933,19 @@ def test_nothing_is_left_behind_by_processes(processes):
     assert processes["left"] == []
 
 
+def test_a_process_reads_what_it_was_sent_once_and_keeps_no_more(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for path in (one, other):
+        path.write_bytes(pickle.dumps(Parcel(2.0)))
+    found = _read(str(one))
+    assert _read(str(one)) is found
+    gone = weakref.ref(found)
+    del found
+    _read(str(other))
+    assert gone() is None
+    _read.cache_clear()
+
+
 # Progress.
 
 
@@ -843,6 +962,43 @@ def test_progress_rises_to_the_end(f, method, options):
     assert done == sorted(set(done))
     assert done[-1] == 131
     assert {at[1] for at in seen} == {131}
+
+
+def test_progress_is_reported_by_one_thread_at_a_time():
+    alone, overlapping = threading.Lock(), []
+
+    def report(done, total):
+        if not alone.acquire(blocking=False):
+            overlapping.append(done)
+            return
+        time.sleep(1e-3)
+        alone.release()
+
+    calipers.jacobian(waves, MANY, workers=4, progress=report)
+    with calipers.num_threads(4):
+        calipers.jacobian(slow, MANY, progress=report)
+    assert overlapping == []
+
+
+def test_an_exception_in_progress_cancels_what_a_pool_has_not_begun():
+    def stop(done, total):
+        raise Refused("enough")
+
+    begun, go_on = [], threading.Event()
+
+    def f(x):
+        begun.append(x)
+        if len(begun) > 151:  # the base, and the first of the four parts of a pool of one
+            go_on.wait(10)
+        return waves(x)
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            with pytest.raises(Refused, match="enough"):
+                calipers.jacobian(f, np.ones(300), workers=pool, progress=stop)
+        finally:
+            go_on.set()
+    assert len(begun) <= 301
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2, map])
@@ -942,6 +1098,13 @@ def test_batches_of_complex_numbers():
 def test_a_batch_with_a_wrong_leading_axis_is_refused(f):
     with pytest.raises(ValueError, match=r"one result per row|two shapes"):
         calipers.jacobian(f, np.arange(1.0, 8.0), batched=True)
+
+
+@methods
+def test_results_of_two_shapes_are_refused_in_a_batch(method):
+    for f in (lambda x: x if len(x) == 1 else x[:, :2], lambda x: x if len(x) == 1 else x[:, None]):
+        with pytest.raises(ValueError, match=r"two shapes: \(4,\) and then"):
+            calipers.jacobian(f, X, batched=True, method=method)
 
 
 def _overwriting(x):
@@ -1275,6 +1438,31 @@ def test_a_step_lost_in_rounding_is_refused(function, method):
         list(calipers.jacobian_blocks(function, np.array([0.0, 1e6]), method=method, step=1e-12))
 
 
+@pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_lost_step_is_named_wherever_it_is(function, place):
+    x = np.full(3, 1e-3)
+    x[place] = 1e6
+    message = rf"element {place} is lost in rounding beside x = 1000000.0"
+    with pytest.raises(ValueError, match=message):
+        calipers.jacobian(function, x, step=1e-12)
+    with pytest.raises(ValueError, match=message):
+        list(calipers.jacobian_blocks(function, x, step=1e-12, block=1))
+    with pytest.raises(ValueError, match=message):
+        calipers.jacobian(function, x + 0j, step=1e-12, holomorphic=True)
+
+
+@pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])
+def test_forward_differences_go_away_from_zero(function):
+    for x in (X, -X):
+        found = calipers.jacobian(function, x, method="2-point", step=0.125)
+        moved = x + np.copysign(0.125, x) * np.eye(4)
+        expected = [
+            (function(m) - function(x)) / np.copysign(0.125, x[j]) for j, m in enumerate(moved)
+        ]
+        assert_near(found, np.transpose(expected), 1e-14)
+
+
 @methods
 def test_the_scale_multiplies_the_relative_step(method):
     x = np.array([1e-6, 2e-6])
@@ -1379,6 +1567,76 @@ def test_compiled_f_is_not_called_outside_bounds(place, method):
     jac = calipers.jacobian_function(sine_inside, **options)
     assert np.array_equal(jac(x), found)
     assert np.array_equal(calipers.jacobian(np.sin, x, method=method, bounds=(low, high)), found)
+
+
+@pytest.mark.parametrize("f", [compiled_chain, compiled_chain.py_func])
+@pytest.mark.parametrize("ulps", [1, 2, 3, 4])
+@pytest.mark.parametrize("method", FIXED)
+def test_room_that_is_lost_beside_x_is_none(f, ulps, method):
+    low, high = X - 1, X + 1
+    low[0], high[0] = X[0], X[0] + ulps * np.spacing(X[0])
+    d = calipers.differentiate(f, X, method=method, bounds=(low, high))
+    assert np.isnan(d.value[:, 0]).all() == (d.status[0] == "BOUNDED")
+    assert np.isnan(d.value[:, 0]).all() or np.all(np.abs(d.value[:, 0]) <= 100)
+    assert_near(d.value[:, 1:], CHAIN[:, 1:], 1e-6)
+    jac = calipers.jacobian_function(f, method=method, bounds=(low, high))
+    assert np.array_equal(jac(X), d.value, equal_nan=True)
+
+
+@numba.njit
+def compiled_fraction(x):
+    y = np.empty_like(x)
+    for i in range(x.size):
+        y[i] = x[i] / (2 + x[i])
+    return y
+
+
+fractions = pytest.mark.parametrize(
+    "f", [compiled_fraction, compiled_fraction.py_func], ids=["compiled", "python"]
+)
+
+
+@fractions
+@boundable
+def test_sides_may_differ_between_elements(f, method):
+    x = np.array([0.25, 0.5, 0.25, 1.0, 0.75, 0.25, 1.0])
+    options = {"method": method, "bounds": (0.25, 1.0)}
+    found = calipers.differentiate(f, x, **options)
+    alone = [calipers.differentiate(f, x[i : i + 1], **options) for i in range(7)]
+    assert_near(found.value, np.diag(2 / (2 + x) ** 2), 20 * BARS[method])
+    assert np.array_equal(found.value.diagonal(), [d.value.item() for d in alone])
+    assert np.array_equal(found.error.diagonal(), [d.error.item() for d in alone])
+
+
+@fractions
+def test_a_central_step_may_reach_the_bounds(f):
+    x, room = np.array([0.5]), 0.25
+    found = calipers.jacobian(f, x, step=room, bounds=(x - room, x + room))
+    assert_near(found, ((f(x + room) - f(x - room)) / (2 * room))[:, None], 1e-14)
+
+
+@boundable
+def test_a_product_goes_where_there_is_room(method):
+    f, seen = counted(np.sin)
+    x = np.array([1.0, 0.5])
+    for v in (np.array([1.0, 0.5]), np.array([-1.0, 0.5])):
+        found = calipers.jvp(f, x, v, method=method, bounds=(0.0, 1.0))
+        assert_near(found, np.cos(x) * v, 50 * BARS[method])
+    called = points(seen, (2,))
+    assert called.min() >= 0
+    assert called.max() <= 1
+
+
+def test_a_hessian_of_values_keeps_the_nearest_bound():
+    x = np.array([0.5, 0.99, 0.375, 1.0])
+    f, seen = counted(lambda x: np.sin(x).prod())
+    h = calipers.hessian(f, x, bounds=(0.0, 1.0))
+    called = points(seen, (4,))
+    assert called.min() >= 0
+    assert called.max() <= 1
+    assert h.status.tolist() == ["CONVERGED"] * 3 + ["BOUNDED"]
+    assert np.isnan(h.value[3]).all()
+    assert np.isfinite(h.value[:3, :3]).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -1742,6 +2000,18 @@ def test_a_linear_operator_of_complex_functions(method):
         calipers.linear_operator(f, Z, method=method)
 
 
+def test_what_is_done_to_x_is_not_done_to_what_was_asked_before():
+    pytest.importorskip("scipy.sparse.linalg")
+    for f in (compiled_chain, compiled_chain.py_func):
+        x = X.copy()
+        operator = calipers.linear_operator(f, x)
+        blocks = calipers.jacobian_blocks(f, x, block=2)
+        first = next(blocks)[1]
+        x[:] = 7
+        assert_near(operator @ K, CHAIN @ K, 1e-7)
+        assert_near(np.concatenate([first, next(blocks)[1]], axis=1), CHAIN)
+
+
 def test_a_linear_operator_serves_a_solver():
     linalg = pytest.importorskip("scipy.sparse.linalg")
     x, b = np.array([0.5, 1.25, 1.0, 2.0]), np.array([1.0, 2, 3, 4])
@@ -1812,6 +2082,14 @@ def test_more_memory_than_there_is_is_refused(f):
         calipers.jacobian(f, np.ones(10**6))
 
 
+def test_f_is_not_called_for_a_result_that_does_not_fit():
+    f, seen = counted(np.copyto)
+    for ask in (calipers.jacobian, calipers.differentiate):
+        with pytest.raises(MemoryError):
+            ask(f, np.ones(1000), out_like=1000, memory_limit=2e6)
+    assert seen == []
+
+
 def test_a_limit_that_is_kept_is_no_limit():
     assert calipers.jacobian(lambda x: x, np.ones(400), memory_limit=2e6).shape == (400, 400)
 
@@ -1854,6 +2132,23 @@ def test_hessians_of_values_and_of_gradients(x):
         assert np.all(np.abs(h.value - exact) <= h.error)
         assert h.step.shape == h.status.shape == x.shape
         assert np.array_equal(np.asarray(h), h.value)
+
+
+def test_what_a_pair_met_is_the_status_of_both_elements():
+    def f(x):
+        return np.nan if np.all(x[:2] != X[:2]) else np.sum(x**2)
+
+    h = calipers.hessian(f, X)
+    assert h.status.tolist() == ["NONFINITE", "NONFINITE", "CONVERGED", "CONVERGED"]
+
+
+@pytest.mark.parametrize("low", [-9.0, np.where(np.arange(14) == 3, 0.5, -9.0)])
+def test_progress_of_a_hessian_rises_to_the_end(low):
+    seen = []
+    report = lambda *at: seen.append(at)  # noqa: E731
+    calipers.hessian(cubic, np.full(14, 0.5), bounds=(low, 9.0), progress=report)
+    assert seen == sorted(seen)
+    assert seen[-1] == (105, 105)
 
 
 def test_a_hessian_says_how_often_it_called():
@@ -2006,6 +2301,14 @@ def test_arguments_given_at_first_are_the_default():
     assert_near(jac(X), np.diag(4 * K**2 * X), 1e-7)
     assert_near(jac(X, 2 * K, 2.0), np.diag(16 * K**2 * X), 1e-7)
     assert_near(jac(X), np.diag(4 * K**2 * X), 1e-7)
+
+
+@pytest.mark.parametrize("f", [compiled_chain_times, compiled_chain_times.py_func])
+def test_an_argument_may_come_later(f):
+    jac = calipers.jacobian_function(f)
+    for _ in range(2):
+        assert_near(jac(X), CHAIN)
+        assert_near(jac(X, K), K[:, None] * CHAIN, 4e-8)
 
 
 def test_a_jacobian_function_needs_x():

@@ -1,5 +1,6 @@
 """Jacobians with a pattern: entries, colors, checks of the pattern, and how often f is called."""
 
+import sys
 from itertools import pairwise
 
 import numba
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._differences import sparse as sparse_differences
 from calipers._differences.plan import Options, pose
 from calipers._kernels.differences import COLORED
 
@@ -156,6 +158,15 @@ def test_compiled_functions_are_called_from_a_compiled_loop(form):
 
     calipers.jacobian(f, 2 * X, sparsity=TRIDIAGONAL, **options)
     assert set(COLORED) == before
+
+
+def test_a_compiled_function_may_take_few_colors_and_then_many():
+    n = 300
+    x = np.linspace(-1.5, 2, n)
+    pattern = sparse.csc_array(band_jacobian(x) != 0)
+    for groups in (np.arange(n) % 3, np.arange(n), np.arange(n) % 3):
+        found = calipers.jacobian(compiled_band, x, sparsity=(pattern, groups))
+        assert_sparse(found, band_jacobian(x), 1e-7)
 
 
 def test_functions_of_one_signature_share_a_compiled_loop():
@@ -410,6 +421,13 @@ def test_progress_counts_colors(method):
     assert seen[-1][0] == seen[-1][1] == (6 if method == "5-point" else 3)
 
 
+@fixed
+def test_progress_ends_once(method, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    calipers.jacobian(band, X, method=method, sparsity=TRIDIAGONAL, progress=True)
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @either
 @methods
 def test_exceptions_of_f_arrive(f, method):
@@ -507,6 +525,22 @@ def test_nfev_is_how_often_f_was_called(method, sparsity, bounds):
     assert d.nfev == len(seen)
     if method == "adaptive" and sparsity is TRIDIAGONAL:
         assert d.nfev <= 3 * 45
+
+
+def test_what_is_left_out_costs_no_call():
+    f, seen = counted(band)
+    left_out = np.where(np.arange(N) % 3 == 0, 0.25, 0.0)
+    d = calipers.differentiate(f, X, sparsity=(TRIDIAGONAL, np.arange(N) % 3), step=left_out)
+    assert (d.status == "EXCLUDED").tolist() == (left_out == 0).tolist()
+    assert d.nfev == len(seen) <= 1 + 45 + VERIFICATION
+
+
+def test_a_pattern_within_bounds_is_sought_at_one_point():
+    f, seen = counted(band)
+    options = {"method": "2-point", "sparsity": "detect"}
+    assert calipers.differentiate(f, X, bounds=(-9, 9), **options).nfev == 1 + (1 + N) + 3
+    assert len(seen) == 1 + (1 + N) + 3
+    assert calipers.differentiate(f, X, **options).nfev == 1 + 3 * (1 + N) + 3
 
 
 def test_a_pattern_is_checked_once():
@@ -639,6 +673,18 @@ def test_a_right_pattern_is_not_refused(name, scale, method):
     assert found.nnz == np.count_nonzero(sparse.csc_array(pattern).toarray())
 
 
+@methods
+def test_a_full_row_misses_nothing(method):
+    rough = lambda x: np.concatenate([[1e3 * np.sin(1e12 * x.sum())], x[1:] ** 2])  # noqa: E731
+    pattern = np.eye(N)
+    pattern[0] = 1
+    for seed in range(5):
+        x = np.random.default_rng(seed).uniform(-1, 1, N)
+        groups = (pattern, np.arange(N))
+        found = calipers.jacobian(rough, x, method=method, sparsity=groups).toarray()
+        assert_near(found[1:, 1:], np.diag(2 * x[1:]), 10 * BARS[method])
+
+
 @pytest.mark.parametrize(
     "options", [{"holomorphic": True}, {}, {"method": "cs"}, {"method": "adaptive"}]
 )
@@ -661,6 +707,20 @@ def test_the_pattern_of_a_band_is_found(form, method):
     assert_sparse(d.value, band_jacobian(X), 10 * BARS[method], 3 * N - 2)
     assert np.array_equal(d.value.indices, TRIDIAGONAL.indices)
     assert d.colors == 3
+
+
+def test_a_pattern_is_found_in_parts(monkeypatch):
+    monkeypatch.setattr(sparse_differences, "_BLOCK_BYTES", 7 * 8 * N)
+    for f in (band, compiled_band):
+        found = calipers.jacobian(f, X, sparsity="detect")
+        assert_sparse(found, band_jacobian(X), 1e-7, 3 * N - 2)
+
+
+def test_what_one_side_of_a_hessian_shows_the_other_has():
+    gradient = lambda x: np.array([1e17 * x[0] + x[1], x[0] + 2 * x[1]])  # noqa: E731
+    h = calipers.hessian(None, [1.0, 1.0], gradient=gradient, method="3-point", sparsity="detect")
+    assert h.value.nnz == 4
+    assert_near(h.value.toarray(), np.array([[1e17, 1], [1, 2]]))
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (4, 7), (1, 6)])
@@ -708,6 +768,16 @@ def test_f_is_not_called_outside_bounds(f, method, room):
     if method == "adaptive":
         exact = sparse.csc_array(band_jacobian(X))
         assert np.all(np.abs(d.value.data - exact.data) <= d.error.data)
+
+
+def test_a_longer_ladder_stays_within_bounds():
+    high = 1e-8 + 1e-5
+    f, seen = counted(np.exp)
+    x = np.full(4, 1e-8)
+    options = {"sparsity": np.eye(4), "bounds": (-np.inf, high)}
+    d = calipers.differentiate(f, x, **options)
+    assert np.all(np.abs(d.value.diagonal() - np.exp(x)) <= d.error.diagonal())
+    assert np.max(seen) <= high
 
 
 @either
@@ -775,11 +845,10 @@ def test_least_squares_takes_it():
 def test_the_pattern_limits_no_memory(method):
     n = 200_000
     pattern = sparse.eye_array(n, format="csc")
-    found = calipers.jacobian(
-        lambda x: x**2, np.ones(n), method=method, sparsity=pattern, memory_limit=1e9
-    )
+    x = np.linspace(1, 2, n)
+    found = calipers.jacobian(lambda x: x**2, x, method=method, sparsity=pattern, memory_limit=1e9)
     assert found.shape == (n, n)
-    assert np.abs(found.data - 2).max() <= BARS[method]
+    assert np.abs(found.data - 2 * x).max() <= 4 * BARS[method]
 
 
 def arrow(x):

@@ -97,7 +97,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         calls += int(np.where(i == j, states["calls"], 2 * states["calls"]).sum())
         for k in (i, j):
             np.maximum.at(status, k, states["status"].astype(np.int8))
-        report.add(len(i))
+        report.add(len(keep))
     report.close()
     status[one["status"] == EXCLUDED] = EXCLUDED
     seconds = time.perf_counter() - started

@@ -71,7 +71,7 @@ def _question(problem: "Problem") -> Any:
     """Return what decides the form, or None if it is not worth remembering."""
     others = (*problem.before, *problem.after)
     kinds = tuple(kind_of(a) for a in others)
-    if problem.kwargs or None in kinds:
+    if problem.kwargs or any(kind is None for kind in kinds):  # np.dtype(float) == None
         return None
     form = (problem.rowwise, problem.out_like is not None, len(problem.before))
     x = problem.x

@@ -135,6 +135,8 @@ def tabulate(
             low, high = entry(lows, start + k, -math.inf), entry(highs, start + k, math.inf)
             h = _step(cell, x, length)
             h, centered = _within(h, x, low, high, central, sided)
+            if rounded(cell, x + h) == x:  # room that is lost beside x is none
+                h = 0.0
             fates[k] = _fate(length, h, x)
             stencil = central if centered else sided
             tops[k] = bottoms[k] = x

@@ -258,7 +258,12 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
         # Lost beside x, as it may be in the bounds' little room; a ladder that was led down here
         # by a short length scale has not found it.
         if state.attempt == 0:
-            return value, error, CONVERGED, noise
+            # What noise f has cannot be seen; rounding inside f is as if x were rounded.
+            noise = max(noise, state.eps * state.unit * abs(value))
+            _forget(kept, i, i + 1)
+            for k in range(state.rung + 1):
+                extrapolate(state, k, noise, differences, sizes, kept, i, i + 1)
+            return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
         return value, math.inf, ALIASED, noise
     per_far, per_near = _raised(state.t, state.power), _raised(16 * state.t, state.power)
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
