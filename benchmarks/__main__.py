@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import calipers
 
-from . import bench_coloring, bench_derivatives, common, peers
+from . import bench_coloring, bench_derivatives, bench_gradcheck, common, peers
 from .bench_startup import FIRST_CALL, NO_CACHE, NUMBA_LOADED
 from .peers import NUMPY
 
@@ -222,6 +222,26 @@ def sparse_derivatives() -> Iterator[Bar]:
             yield Bar(f"coloring, {name}, n = 1e6", natural, 3, "x scipy, natural order")
 
 
+def gradchecks() -> Iterator[Bar]:
+    for form in ("jac", "vjp"):
+        case = bench_gradcheck.Compiled()
+        case.setup(10, form)
+        milliseconds = 1e3 * common.medians(case.own)[0]
+        yield Bar(f"gradcheck of {form}, n = 10", milliseconds, 1, "ms", at_least=False)
+        case.setup(1000, form)
+        value = _measured(case.track_over_torch, 1000, form)
+        yield Bar(f"gradcheck of {form}, compiled f, n = 1000", value, 50, "x torch, slow mode")
+    with suppress(NotImplementedError):
+        torch = bench_gradcheck.Torch()
+        torch.setup()
+        value = torch.track_over_torch()
+        yield Bar("gradcheck of a torch function, n = 1000", value, 5, "x torch, slow mode")
+    fast = bench_gradcheck.FastMode()
+    fast.setup()
+    calls = fast.track_calls_of_f()
+    yield Bar("gradcheck, fast_mode, n = 1e5", calls, 30, "calls of f", at_least=False)
+
+
 def startup() -> Iterator[Bar]:
     calipers.allclose(common.values("float64", 10), common.values("float64", 10))  # fills the cache
     codes = [
@@ -272,6 +292,7 @@ GROUPS: Sequence[Group] = (
     assertions,
     derivatives,
     sparse_derivatives,
+    gradchecks,
     threads,
 )
 

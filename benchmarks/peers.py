@@ -73,3 +73,37 @@ def numdifftools(f: Callable[..., Any], x: np.ndarray) -> Callable[[], Any]:
 
 def jacobi(f: Callable[..., Any], x: np.ndarray) -> Callable[[], Any]:
     return partial(_module("jacobi").jacobi, f, x)
+
+
+def torch_gradcheck(
+    f: Callable[..., Any], vjp: Callable[..., Any], x: np.ndarray
+) -> Callable[[], Any]:
+    """Return torch's slow mode for a function and its vjp of arrays, as users wrap them."""
+    torch = _torch()
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return torch.from_numpy(f(x.detach().numpy()))
+
+        @staticmethod
+        def backward(ctx: Any, w: Any) -> Any:
+            return torch.from_numpy(vjp(ctx.saved_tensors[0].numpy(), w.numpy()))
+
+    given = torch.tensor(x, requires_grad=True)
+    # The backward gets NumPy's zeros, not the undefined gradients that torch tests with.
+    options = {"check_undefined_grad": False}
+    return partial(torch.autograd.gradcheck, Function.apply, (given,), **options)
+
+
+def torch_function_checks(x: np.ndarray) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return calipers' and torch's check of the same torch function."""
+    torch = _torch()
+    given = torch.tensor(x, requires_grad=True)
+
+    def f(x: Any) -> Any:
+        return torch.sin(x) * x
+
+    checks = calipers.gradcheck, torch.autograd.gradcheck
+    return partial(checks[0], f, (given,)), partial(checks[1], f, (given,))

@@ -1,6 +1,8 @@
 """One check, from the tests without differences to the verdict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,15 @@ from . import diagnosis, identities
 from .derivative import Derivative, WrongFormError
 from .exhaustive import Entries, Sizes, examine
 from .numerical import Looks, looks
-from .projected import Probe, column_of
+from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule
 from .subject import Part, Subject
 from .text import place, values
 
 _PROBES = 2
+_SUSPECTS = 8  # columns that a product may lead to before it is taken for accepted
+_MODERATE = 1 << 20  # entries that are all looked at where products leave a doubt
 _DIAGNOSED = 1 << 22  # entries of a block that is looked at as a whole
 
 
@@ -32,6 +36,8 @@ class Check:
     fast_mode: bool
     seed: int
     allow: tuple[str, ...]
+    cause: BaseException | None = None  # of what a derivative could not be asked
+    _undecided: str | None = None
 
     def run(
         self,
@@ -48,9 +54,10 @@ class Check:
         if findings:  # nothing else can be trusted
             return self._reported(findings, "", {})
         if not subject.rows or not subject.columns:
-            return self._reported(findings, "there is no number to differentiate", {}, vacuous=True)
+            return self._empty()
         matrices: dict[str, NDArray] = {}
         sizes = None
+        late: list[str] = []  # what matters less than a wrong entry
         try:
             if not self.fast_mode:
                 matrices = {d.name: d.matrix() for d in self.derivatives}
@@ -60,68 +67,126 @@ class Check:
                 of = None
                 if sizes is not None:
                     of = sizes.columns if d.name == "vjp" else sizes.rows
-                findings += identities.linearity(d, random, of)
+                findings += identities.linearity(d, random, nondet_tol, of)
                 if d.name == "vjp" and undefined:
-                    findings += identities.none_cotangents(d)
+                    late += self._none_cotangents(d)
                 if batched.get(d.name):
-                    findings += identities.batches(d, random)
+                    late += identities.batches(d, random)
                 findings += identities.mutation(d.name, d.touched)
             vouched, adjoint = self._adjoint(random)
             findings += adjoint
         except WrongFormError as wrong:
-            if wrong.__cause__ is not None:
-                findings.append(f"{wrong} ({wrong.__cause__!r})")
-            else:
-                findings.append(str(wrong))
+            findings.append(str(wrong))
             return self._reported(findings, "", {})
         with np.errstate(all="ignore"):
             looked = [looks(subject, part, **steps) for part in subject.active]
-            if sizes is None:
-                self._project(looked, steps, random)
-            else:
-                for look in looked:
-                    examine(look, matrices, sizes, self.rule, self._entries, vouched)
+            whole = looked
+            if self.fast_mode:
+                whole = [look for look in looked if self._project(look, steps, random)]
+            if whole and sizes is None:
+                self._entries = Entries()
+                matrices = {d.name: d.matrix() for d in self.derivatives}
+                sizes = Sizes.of(matrices, subject.rows, subject.columns)
+            for look in whole:
+                assert sizes is not None
+                examine(look, matrices, sizes, self.rule, self._entries, vouched)
         subject.calls += sum(look.calls for look in looked)
-        return self._reported(findings, "", matrices)
+        return self._reported(findings, "", matrices, late=late)
+
+    def _empty(self) -> GradcheckReport:
+        """Look at the form of derivatives that have no entries."""
+        findings = []
+        for d in self.derivatives if self.subject.kept else ():
+            try:
+                if d.name == "jac":
+                    d.matrix()
+                elif d.name == "vjp":
+                    d.pull(np.zeros(self.subject.rows))
+                else:
+                    d.push(np.zeros(self.subject.columns))
+            except WrongFormError as wrong:
+                findings.append(str(wrong))
+        nothing = "" if findings else "there is no number to differentiate"
+        return self._reported(findings, nothing, {}, vacuous=not findings)
+
+    def _none_cotangents(self, vjp: Derivative) -> list[str]:
+        try:
+            return list(identities.none_cotangents(vjp))
+        except WrongFormError as wrong:
+            self.cause = wrong.__cause__
+            return [f"{wrong} ({self.cause!r})" if self.cause else str(wrong)]
 
     def _adjoint(self, random: np.random.Generator) -> tuple[bool, list[str]]:
-        by_name = {d.name: d for d in self.derivatives}
-        if "jvp" not in by_name or "vjp" not in by_name:
-            return False, []
-        found = list(identities.adjoint(by_name["jvp"], by_name["vjp"], random))
-        return not found, found
+        pairs = list(combinations(self.derivatives, 2))
+        found = [text for pair in pairs for text in identities.adjoint(*pair, random)]
+        return bool(pairs) and not found, found
 
-    def _project(
-        self, looked: list[Looks], steps: dict[str, Any], random: np.random.Generator
-    ) -> None:
+    def _project(self, look: Looks, steps: dict[str, Any], random: np.random.Generator) -> bool:
+        """
+        Compare products by one input; return whether all its entries have to be looked at.
+
+        What products show is traced to a column, and that is judged. Where it is right after all,
+        or products do not tell, a Jacobian of moderate size is looked at as a whole; of a large one
+        the next suspects are, and what differences do not resolve is INCONCLUSIVE.
+        """
         given = {name: steps[name] for name in ("step", "scale", "bounds")}
         options = Options(method="adaptive", **given)
-        for look in looked:
-            for d in self.derivatives:
-                for _ in range(_PROBES):
-                    column = Probe(look, d, options, random).suspect()
-                    if column is None:
-                        continue
-                    value, error = look.ladder(column)
-                    rows, own = column_of(d, look.part.start + column, value)
-                    size = np.full(len(rows), np.abs(own).max(initial=0.0))
-                    verdict = self.rule.judge(own, value[rows], error[rows], size)
-                    whole = [np.zeros(self.subject.rows) for _ in range(3)]
-                    for array, part in zip(whole, (own, value[rows], error[rows]), strict=True):
-                        array[rows] = part
-                    every = np.full(self.subject.rows, VERDICTS.index(PASS))
-                    every[rows] = verdict
-                    self._entries.add(look.part.start + column, d.name, every, *whole)
-                    break
+        moderate = self.subject.rows * look.problem.coordinates <= _MODERATE
+        for d in self.derivatives:
+            for _ in range(_PROBES):
+                probe = Probe(look, d, options, self.resolution, random)
+                for _ in range(_SUSPECTS):
+                    told = probe.ask()
+                    if told == CLEAR:
+                        break
+                    if told == UNKNOWN:
+                        if moderate:
+                            return True
+                        self._undecided = (
+                            f"differences do not resolve products of {d.name} by input "
+                            f"{look.part.position}: f is noisy, or not smooth, somewhere"
+                        )
+                        break
+                    column = probe.suspect()
+                    if self._judged_column(look, d, column) == FAIL:
+                        break
+                    if moderate:
+                        return True
+                    probe.settle(column)
+        return False
+
+    def _judged_column(self, look: Looks, d: Derivative, column: int) -> str:
+        """Judge what a derivative gives in a column, and note it if it is wrong."""
+        number = look.part.start + column
+        if (number, d.name) in zip(self._entries.columns, self._entries.forms, strict=True):
+            return FAIL
+        value, error = look.ladder(column)
+        rows, own = column_of(d, number, value)
+        size = np.full(len(rows), np.abs(own).max(initial=0.0))
+        verdict = self.rule.judge(own, value[rows], error[rows], size)
+        if not np.any(verdict == VERDICTS.index(FAIL)):
+            return PASS
+        every = np.full(self.subject.rows, VERDICTS.index(PASS))
+        every[rows] = verdict
+        whole = [np.zeros(self.subject.rows) for _ in range(3)]
+        for array, part in zip(whole, (own, value[rows], error[rows]), strict=True):
+            array[rows] = part
+        self._entries.add(number, d.name, every, *whole)
+        return FAIL
 
     def _reported(
-        self, findings: list[str], nothing: str, matrices: dict[str, NDArray], vacuous: bool = False
+        self,
+        findings: list[str],
+        nothing: str,
+        matrices: dict[str, NDArray],
+        vacuous: bool = False,
+        late: Sequence[str] = (),
     ) -> GradcheckReport:
         subject, found = self.subject, self._entries
         failures = tuple(sorted(self._failures(), key=lambda e: (-_weight(e), -e.excess)))
         blocks = self._blocks(failures, matrices)
-        verdict = PASS
-        if findings:
+        verdict = PASS if self._undecided is None else INCONCLUSIVE
+        if findings or late:
             verdict = FAIL
         for name in reversed(VERDICTS[:-1]):
             if found.count[name] and VERDICTS.index(name) < VERDICTS.index(verdict):
@@ -129,8 +194,8 @@ class Check:
         calls = {"f": subject.calls, **{d.name: d.calls for d in self.derivatives}}
         return GradcheckReport(
             verdict,
-            nothing or self._reason(verdict, findings, failures, matrices),
-            tuple(findings),
+            nothing or self._reason(verdict, findings, late, failures, matrices),
+            (*findings, *late),
             failures,
             dict(found.count),
             blocks,
@@ -216,16 +281,21 @@ class Check:
         self,
         verdict: str,
         findings: list[str],
+        late: Sequence[str],
         failures: tuple[Entry, ...],
         matrices: dict[str, NDArray],
     ) -> str:
         if findings:
             return findings[0]
+        if late and not (failures and failures[0].verdict == FAIL):
+            return late[0]
         if verdict == PASS:
             forms = " and ".join(d.name for d in self.derivatives)
             if self.fast_mode:
                 return f"products of {forms} with random directions are those of differences"
             return f"{forms} agree{'s' * (' and ' not in forms)} with differences in every entry"
+        if verdict == INCONCLUSIVE and self._undecided is not None:
+            return self._undecided
         worst = failures[0]
         if verdict == NONSMOOTH:
             return place(worst).format("not to be had: f has a kink or a jump within a step of x")
@@ -233,6 +303,8 @@ class Check:
             text = place(worst).format("not to be confirmed")
             return f"{text}{values(worst)}; f is noisy or varies too fast there"
         text = place(worst).format("wrong") + values(worst)
+        if worst.analytic == 0:
+            text += "; it is claimed to be zero"
         if worst.form in matrices:
             column = worst.column
             right = self._entries.numerical.get(column)

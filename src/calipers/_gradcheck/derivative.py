@@ -34,6 +34,7 @@ class Derivative:
     strict: bool = False  # about dtypes
     batches: bool = False  # whether vjp may take a batch of cotangents
     calls: int = 0
+    known: NDArray | None = None  # what jac gave, as a matrix
     touched: list[str] = field(default_factory=list)  # by the first call
 
     def __call__(self, *last: Any) -> Any:
@@ -56,7 +57,8 @@ class Derivative:
         """Return the real Jacobian."""
         subject = self.subject
         if self.name == "jac":
-            return self._from_blocks(self())
+            self.known = self._from_blocks(self())
+            return self.known
         found = np.empty((subject.rows, subject.columns))
         if self.name == "vjp":
             start = self._fill_together(found) if self.batches else 0
@@ -128,6 +130,20 @@ class Derivative:
         found = self._fitted(result, subject.kept, len(subject.outputs), "tangent", "output")
         return real_vector(found).astype(float, copy=False)
 
+    def times(self, v: NDArray) -> NDArray:
+        """Return the real Jacobian times v, of jac or jvp."""
+        if self.name == "jvp":
+            return self.push(v)
+        product: NDArray = (self.matrix() if self.known is None else self.known) @ v
+        return product
+
+    def transposed_times(self, w: NDArray) -> NDArray:
+        """Return the real Jacobian's transpose times w, of jac or vjp."""
+        if self.name == "vjp":
+            return self.pull(w)
+        product: NDArray = w @ (self.matrix() if self.known is None else self.known)
+        return product
+
     def _fitted(
         self, result: Any, parts: tuple[Part, ...], every: int, what: str, whose: str
     ) -> list[NDArray]:
@@ -150,6 +166,12 @@ class Derivative:
         like = part.example
         if value is None:
             return np.zeros_like(like)
+        if hasattr(value, "toarray"):
+            msg = (
+                f"the {what} that {self.name} returned for {whose} {part.position} is of a sparse "
+                f"layout, and the {whose} is dense: return an array of shape {like.shape}"
+            )
+            raise WrongFormError(msg)
         array = value if type(value) is np.ndarray else np.asarray(as_array(value, self.name))
         if array.shape != like.shape:
             msg = (
@@ -198,6 +220,13 @@ class Derivative:
     def _block(self, block: Any, out: Part, part: Part) -> NDArray:
         """Return one block as real numbers."""
         shape = out.example.shape + part.example.shape
+        expected = np.result_type(out.example, part.example)
+        if self.strict and getattr(block, "dtype", expected) != expected:
+            msg = (
+                f"the Jacobian of output {out.position} with respect to input {part.position} has "
+                f"dtype {block.dtype}, expected {expected} (check_grad_dtypes)"
+            )
+            raise WrongFormError(msg)
         wirtinger = isinstance(block, tuple) and len(block) == 2
         pair = block if wirtinger else (block, None)
         arrays = []

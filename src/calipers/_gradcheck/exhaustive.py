@@ -7,7 +7,7 @@ import numpy as np
 from .._kernels.gradcheck import ENLARGE, SCREEN, TURN
 from .._protocols import NDArray
 from .numerical import Looks
-from .rule import INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, breaks, kinks
+from .rule import INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, breaks, kinks, poles
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _NOISE = 64.0  # rounding errors that are no sign of a kink
@@ -154,6 +154,7 @@ def _with_kinks(
     accepted = near if rule.share == 1 else np.zeros_like(near)
     verdict[kinked & between & ~accepted] = at(NONSMOOTH)
     verdict[breaks(values) & (verdict == at(INCONCLUSIVE))] = at(NONSMOOTH)
+    verdict[poles(values) & (verdict != at(PASS))] = at(NONSMOOTH)
     return verdict
 
 

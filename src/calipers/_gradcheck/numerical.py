@@ -1,6 +1,6 @@
 """The numerical side: two slopes of each column for a first look, a ladder for a second one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -85,6 +85,20 @@ class Looks:
         values, errors, states = run(Ladders(self.problem, self.fine), 1, start=column)
         self.calls += int(states["calls"].sum())
         return values[0], errors[0]
+
+    def counted(self, ask: Callable[[], Any]) -> Any:
+        """Answer by calls of f from Python, and count them."""
+        problem, f = self.problem, self.problem.f
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return f(*args, **kwargs)
+
+        problem.f = counting
+        try:
+            return ask()
+        finally:
+            problem.f = f
 
     def probes(self, column: int) -> NDArray | None:
         """Return f at points within two coarse steps, a row each; None where bounds forbid it."""

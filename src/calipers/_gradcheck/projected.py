@@ -9,96 +9,100 @@ from .._protocols import NDArray
 from .derivative import Derivative
 from .numerical import Looks
 
-_MARGIN = 4.0
+CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
+
+_MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0
-_BISECTIONS = 64
 
 
 class Probe:
-    """Products of the Jacobian by one input with a direction, both numerical and analytic."""
+    """Products of the Jacobian by one input with directions, both numerical and analytic."""
 
     def __init__(
-        self, looks: Looks, derivative: Derivative, options: Options, seed: np.random.Generator
+        self,
+        looks: Looks,
+        derivative: Derivative,
+        options: Options,
+        resolution: float,
+        random: np.random.Generator,
     ) -> None:
         self._looks, self._derivative, self._options = looks, derivative, options
-        self._random = seed
-        self._matrix = derivative.matrix() if derivative.name == "jac" else None
-        rows = looks.subject.rows
-        self.weights = seed.standard_normal(rows)
+        self._resolution = resolution
+        count = looks.problem.coordinates
+        x = np.abs(reals(looks.problem.x).astype(float))
+        lengths = np.where((x == 0) | ~np.isfinite(x), 1.0, x)
+        self._direction = random.standard_normal(count) * lengths
+        self._weights = random.standard_normal(looks.subject.rows)
+        self._gradient: NDArray | None = None
+        self._settled = np.zeros(count, bool)
 
-    def suspect(self) -> int | None:
+    def ask(self) -> str:
         """
-        Return a column in which the derivative is likely wrong, or None.
+        Compare one product, of all columns that are not settled.
 
-        A random direction meets an error in any entry. What a direction shows is then halved until
-        one column is left; that is no verdict yet.
+        A random direction meets an error in any entry. UNKNOWN is what differences do not resolve,
+        and products that are not finite.
         """
-        count = self._looks.problem.coordinates
-        direction = self._random.standard_normal(count) * self._lengths()
-        chosen = np.ones(count, bool)
-        if self._excess(direction) <= 1:
-            return None
-        for _ in range(_BISECTIONS):
-            where = np.flatnonzero(chosen)
-            if len(where) == 1:
-                return int(where[0])
-            halves = [where[: len(where) // 2], where[len(where) // 2 :]]
+        if not len(self._direction):
+            return CLEAR
+        chosen = np.where(self._settled, 0.0, self._direction)
+        excess, unknown = self._excess(chosen)
+        if excess > 1:
+            return HIT
+        return UNKNOWN if unknown else CLEAR
+
+    def settle(self, column: int) -> None:
+        """Leave a column out from now on."""
+        self._settled[column] = True
+
+    def suspect(self) -> int:
+        """Halve the direction of a hit until one column is left: where to look, and no verdict."""
+        where = np.flatnonzero(~self._settled)
+        while len(where) > 1:
+            halves = where[: len(where) // 2], where[len(where) // 2 :]
             excess = []
             for half in halves:
-                part = np.zeros(count)
-                part[half] = direction[half]
-                excess.append(self._excess(part))
-            chosen[:] = False
-            chosen[halves[int(excess[1] > excess[0])]] = True
-        return int(np.flatnonzero(chosen)[0])
+                part = np.zeros(len(self._direction))
+                part[half] = self._direction[half]
+                excess.append(self._excess(part)[0])
+            where = halves[int(excess[1] > excess[0])]
+        return int(where[0])
 
-    def _lengths(self) -> NDArray:
-        x = np.abs(reals(self._looks.problem.x).astype(float))
-        return np.where(x == 0, 1.0, np.minimum(x, 1e300))
-
-    def _excess(self, direction: NDArray) -> float:
-        """Return how far the two products are apart, in units of what they may be."""
+    def _excess(self, direction: NDArray) -> tuple[float, bool]:
+        """Return how far two products are apart, of what they may be; and if one is unknown."""
         looks = self._looks
         problem = looks.problem
-        shaped = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
-        v = shaped.view(problem.x.dtype).reshape(problem.x.shape)
-        value, error = along(problem, v, self._options)
-        looks.calls += 14
-        exact = shaped.astype(float)
-        own, terms = self._analytic(exact)
-        eps = looks.subject.eps
+        exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
+        v = exact.view(problem.x.dtype).reshape(problem.x.shape)
+        value, error = looks.counted(lambda: along(problem, v, self._options))
+        own, terms = self._analytic(exact.astype(float))
         if own.shape == ():  # the cotangent is contracted, too
-            value, error = (
-                np.asarray(self.weights @ value),
-                np.sqrt(np.sum((self.weights * error) ** 2)),
-            )
-        allowed = _MARGIN * error + _ROUNDING * eps * terms
+            weights = self._weights
+            error = np.sqrt(np.sum((weights * error) ** 2))
+            value = np.asarray(weights @ value)
         with np.errstate(all="ignore"):
-            ratio = np.abs(own - value) / allowed
-        # Nothing is known where the numerical side is undecided.
-        ratio = np.where(np.isfinite(error), ratio, 0.0)
-        return float(np.max(np.where(np.isnan(ratio), np.inf, ratio), initial=0.0))
+            apart = np.abs(own - value)
+            allowed = _MARGIN * error + _ROUNDING * looks.subject.eps * terms
+            size = np.maximum(np.abs(value), terms)
+            known = (error <= self._resolution * size) | (error == 0)
+            known &= np.isfinite(own)
+            ratio = np.where(apart == 0, 0.0, apart / allowed)
+        ratio = np.where(known, ratio, 0.0)
+        return float(np.max(ratio, initial=0.0)), not bool(np.all(known))
 
     def _analytic(self, direction: NDArray) -> tuple[NDArray, NDArray]:
         """Return J v, or w J v, and how large the terms in it are."""
         subject, part = self._looks.subject, self._looks.part
         own = slice(part.start, part.stop)
-        if self._derivative.name == "vjp":
-            gradient = self._gradient()[own]
-            terms = np.sqrt(np.sum((gradient * direction) ** 2))
-            return np.asarray(gradient @ direction), np.asarray(terms * 16)
         whole = np.zeros(subject.columns)
         whole[own] = direction
-        if self._matrix is not None:
-            block = self._matrix[:, own]
-            return block @ direction, np.sqrt((block**2) @ (direction**2))
-        product = self._derivative.push(whole)
+        if self._derivative.name == "vjp":
+            if self._gradient is None:
+                self._gradient = self._derivative.pull(self._weights).copy()
+            terms = 16 * np.sqrt(np.sum((self._gradient * whole) ** 2))
+            return np.asarray(self._gradient @ whole), np.asarray(terms)
+        product = self._derivative.times(whole)
         return product, np.abs(product) + np.abs(product).max(initial=0.0)
-
-    def _gradient(self) -> NDArray:
-        if not hasattr(self, "_pulled"):
-            self._pulled = self._derivative.pull(self.weights).copy()
-        return self._pulled
 
 
 def column_of(derivative: Derivative, column: int, numerical: NDArray) -> tuple[NDArray, NDArray]:
@@ -112,21 +116,18 @@ def column_of(derivative: Derivative, column: int, numerical: NDArray) -> tuple[
     if derivative.name != "vjp":
         unit = np.zeros(subject.columns)
         unit[column] = 1
-        if derivative.name == "jac":
-            return np.arange(subject.rows), derivative.matrix()[:, column]
-        return np.arange(subject.rows), derivative.push(unit)
+        return np.arange(subject.rows), derivative.times(unit)
     where = np.arange(subject.rows)
     known = np.where(np.isfinite(numerical), numerical, 0.0)
-    random = np.random.default_rng(0)
-    w = random.standard_normal(subject.rows)
+    w = np.random.default_rng(0).standard_normal(subject.rows)
     while len(where) > 1:
         apart = []
-        halves = [where[: len(where) // 2], where[len(where) // 2 :]]
+        halves = where[: len(where) // 2], where[len(where) // 2 :]
         for half in halves:
             part = np.zeros(subject.rows)
             part[half] = w[half]
             apart.append(abs(derivative.pull(part)[column] - part @ known))
-        where = halves[int(not apart[0] >= apart[1])]
+        where = halves[int(apart[1] > apart[0])]
     unit = np.zeros(subject.rows)
     unit[where] = 1
     return where, derivative.pull(unit)[[column]]

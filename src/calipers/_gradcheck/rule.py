@@ -10,7 +10,7 @@ from .._protocols import NDArray
 FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")
 
 # What an error is relative to, unless the caller says: far above what differences can resolve.
-_RESOLUTIONS = {4: 1e-2, 8: 1e-6}
+_RESOLUTIONS = {4: 5e-3, 8: 1e-6}
 
 
 def default_resolution(eps: float) -> float:
@@ -33,6 +33,7 @@ class Rule:
     share: float
     bend: float
     equal_nan: bool
+    noise: float  # that the caller knows of: an error below it is no reason to doubt
 
     def allowed(self, analytic: NDArray, numerical: NDArray, floor: NDArray) -> NDArray:
         """Return the tolerance of each entry, without the error."""
@@ -49,7 +50,7 @@ class Rule:
             allowed = self.allowed(analytic, numerical, floor)
             apart = np.abs(analytic - numerical)
             verdict = np.full(apart.shape, at(INCONCLUSIVE))
-            known = errors <= allowed
+            known = errors <= np.maximum(allowed, self.noise)
             verdict[(apart <= allowed) | (known & (apart <= allowed + errors))] = at(PASS)
             verdict[apart > allowed + errors] = at(FAIL)
         unlike = ~np.isfinite(analytic) & np.isfinite(numerical)
@@ -65,6 +66,7 @@ _POSITIONS = np.linspace(-2, 2, 9)
 # Where f is asked for more, in units of the step; f(x) is known.
 PROBES = _POSITIONS[_POSITIONS != 0]
 _LINEAR = 0.05  # of a kink, which the slopes on either side may differ among themselves
+_POLE = 64.0
 _CLEAR = 64.0  # rounding errors of f that a kink has to stand out from
 
 
@@ -89,6 +91,14 @@ def kinks(values: NDArray, step: float, noise: NDArray) -> NDArray:
             strength = np.maximum(high - low, beyond)
             found |= (spread <= _LINEAR * strength) & (strength > _CLEAR * noise / apart)
     return found
+
+
+def poles(values: NDArray) -> NDArray:
+    """Tell which outputs change near x by far more than beyond it, as at a pole."""
+    with np.errstate(all="ignore"):
+        change = np.abs(np.diff(values, axis=0))
+        inner, outer = change[3:5].max(axis=0), change[[0, 1, -2, -1]].max(axis=0)
+        return np.asarray(inner > _POLE * outer)
 
 
 def breaks(values: NDArray) -> NDArray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array
 from .._differences.problem import REAL, WIRTINGER, Problem
@@ -74,7 +75,9 @@ def _is_differentiable(value: Any) -> bool:
 
 def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
     """Return what f returned as arrays, and whether they were several."""
-    several = isinstance(y, (tuple, list)) and not (y and isinstance(y[0], (int, float, complex)))
+    # A tuple is several outputs; so is a list, unless it is of numbers.
+    numbers = isinstance(y, list) and y and all(np.ndim(item) == 0 for item in y)
+    several = isinstance(y, (tuple, list)) and not numbers
     arrays = tuple(np.asarray(as_array(o, "an output of f")) for o in (y if several else (y,)))
     for k, array in enumerate(arrays):
         if array.dtype.kind not in "biufc":
@@ -112,6 +115,12 @@ class Subject:
             for k, o in enumerate(self.outputs)
             if o.dtype.kind in "fc" and k not in self.nondifferentiable
         ]
+        for k in self.nondifferentiable:
+            if k not in range(len(self.outputs)):
+                msg = (
+                    f"nondifferentiable_outputs names output {k}: f has {len(self.outputs)}, from 0"
+                )
+                raise ValueError(msg)
         self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
         self.kept = parts_of([self.outputs[k] for k in positions], positions)
         self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
@@ -159,13 +168,15 @@ class Subject:
     def reals_of(self, y: Any) -> NDArray:
         """Return the real numbers of the differentiable outputs."""
         arrays, _ = as_outputs(y)
-        first, shapes = [o.shape for o in self.outputs], [a.shape for a in arrays]
-        if shapes != first:
-            msg = (
-                f"f returned outputs of shapes {first} and then {shapes}; they must "
-                f"not depend on the values of its inputs"
-            )
-            raise ValueError(msg)
+        for what in ("shape", "dtype"):
+            first, now = ([getattr(a, what) for a in group] for group in (self.outputs, arrays))
+            if first != now:
+                then, since = (", ".join(map(str, found)) for found in (first, now))
+                msg = (
+                    f"f returned outputs of {what} {then} and then {since}: "
+                    f"their {what} must not depend on the values of the inputs"
+                )
+                raise ValueError(msg)
         return real_vector([arrays[p.position] for p in self.kept])
 
     def problem(self, part: Part) -> Problem:
@@ -175,15 +186,16 @@ class Subject:
         after = tuple(self.arguments()[part.position + 1 :])
         mode = WIRTINGER if x.dtype.kind == "c" else REAL
         alone = not self.several and self.kept[0].example.dtype.char in _KERNEL_DTYPES
-        if alone:
+        if alone and isinstance(self.f, Dispatcher):
             y: Any = self.kept[0].example
-            f = self.f
+            f: Callable[..., Any] = self.f
         else:
             y = np.asarray(self.base)
             f = lambda *args, **kwargs: self.reals_of(self.f(*args, **kwargs)).copy()  # noqa: E731
         scalar = part.position in self.scalars
         together = self.batched(part.position) if alone else None
         if together is not None:
+            y = self.kept[0].example
             rest = (self.kwargs, mode, False)
             return Problem(together, before, x, after, *rest, batched=True, known=y)
         return Problem(f, before, x, after, self.kwargs, mode, scalar, known=y)
@@ -211,9 +223,13 @@ def pose(
         count = len(given) - len(args)
         chosen = [k for k in range(count) if _is_differentiable(given[k])]
     else:
-        chosen = [argnums] if isinstance(argnums, int) else list(argnums)
+        alone = isinstance(argnums, (int, np.integer))
+        chosen = [argnums] if alone else list(argnums)
         for k in chosen:
-            if not isinstance(k, int) or not 0 <= k < len(given):
+            if chosen.count(k) > 1:
+                msg = f"argnums names input {k} more than once"
+                raise ValueError(msg)
+            if not isinstance(k, (int, np.integer)) or not 0 <= k < len(given):
                 msg = f"argnums names input {k!r}: there are {len(given)}, from 0"
                 raise ValueError(msg)
     if not chosen:
@@ -230,7 +246,8 @@ def pose(
             array = np.asarray(as_array(value, f"input {k}"))
             if array.ndim == 0 and not isinstance(value, np.ndarray):
                 scalars.add(k)
-            copied = array.copy(order="K")
+            # As differences will hand it over, so that f sees one layout.
+            copied = array.copy(order="C" if k in chosen else "K")
         if k in chosen and (copied.dtype.kind not in "fc" or copied.dtype.char not in "fdFD"):
             kind = copied.dtype
             advice = (

@@ -66,8 +66,13 @@ class JaxFunctions:
         def jvp(*given: Any) -> Any:
             *point, v = given
             inner, active = of_active(tuple(point))
-            tangents = v if isinstance(v, tuple) else (v,)
-            _, found = jax.jvp(inner, tuple(active), tuple(map(jax.numpy.asarray, tangents)))
+            tangents = tuple(map(jax.numpy.asarray, v if isinstance(v, tuple) else (v,)))
+
+            def push(*tangents: Any) -> Any:
+                return jax.jvp(inner, tuple(active), tangents)[1]
+
+            batched = tangents[0].ndim > active[0].ndim
+            found = (jax.vmap(push) if batched else push)(*tangents)
             return tuple(map(np.asarray, found))
 
         def batched(position: int) -> Callable[..., Any] | None:

@@ -97,6 +97,17 @@ def _to_numpy(x: Any) -> NDArray:
     return _library.as_numpy(x.cpu())
 
 
+class _Sparse:
+    """A gradient of another layout than its input: a finding, which its name is for."""
+
+    def __init__(self, layout: Any) -> None:
+        self.layout = layout
+
+    def toarray(self) -> Any:
+        msg = f"the gradient is of layout {self.layout}"
+        raise TypeError(msg)
+
+
 class _Function:
     """A function of tensors, called with arrays at one point, or near it for its values."""
 
@@ -128,20 +139,14 @@ class _Function:
 
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
         with self._torch.enable_grad():
-            # A view lets f work in place, which autograd refuses on what it differentiates by.
-            y = self._f(*(self._viewed(x) for x in tensors))
+            y = self._f(*tensors)
         return tuple(y) if isinstance(y, (tuple, list)) else (y,)
-
-    def _viewed(self, x: Any) -> Any:
-        torch = self._torch
-        dense = isinstance(x, torch.Tensor) and x.layout is torch.strided
-        return x.view_as(x) if dense and x.requires_grad else x
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
         tensors = self.tensors(arrays)
         with self._torch.enable_grad():
-            y = self._f(*(self._viewed(x) for x in tensors))
+            y = self._f(*tensors)
         if isinstance(y, (tuple, list)):
             return tuple(self._array(o) for o in y)
         return self._array(y)
@@ -210,24 +215,59 @@ class _Function:
             return None
         if position in self._sparse:
             return self._sparse[position].read(gradient)
-        strided = gradient.layout is self._torch.strided
-        return _to_numpy((gradient if strided else gradient.to_dense()).detach())
+        if gradient.layout is not self._torch.strided:
+            return _Sparse(gradient.layout)
+        return _to_numpy(gradient.detach())
 
     def jvp(self, *given: Any) -> tuple[Any, ...]:
-        """Return the tangents by forward mode."""
+        """Return the tangents by forward mode, of a batch by vmap."""
         *arrays, tangents = given
-        forward = self._torch.autograd.forward_ad
+        torch = self._torch
         v = tangents if isinstance(tangents, tuple) else (tangents,)
         tensors = self.tensors(tuple(arrays))
+        for k, own in self._sparse.items():
+            tensors[k] = own.original().requires_grad_(k in self._argnums)
+        batched = np.ndim(v[0]) > np.ndim(arrays[self._argnums[0]])
+        directions = [
+            self._sparse[k].build(np.array(tangent))
+            if k in self._sparse
+            else torch.from_numpy(np.array(tangent)).to(tensors[k].device)
+            for k, tangent in zip(self._argnums, v, strict=True)
+        ]
+
+        found = (self._tangents_of_batch if batched else self._tangents)(tensors, directions)
+        return tuple(None if t is None else _to_numpy(t.detach()) for t in found)
+
+    def _tangents_of_batch(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
+        func = self._torch.func
+
+        def of_active(*active: Any) -> Any:
+            point = list(tensors)
+            for k, x in zip(self._argnums, active, strict=True):
+                point[k] = x
+            y = self._f(*point)
+            return tuple(y) if isinstance(y, (tuple, list)) else (y,)
+
+        primals = tuple(tensors[k].detach() for k in self._argnums)
+
+        def one(*directions: Any) -> Any:
+            return func.jvp(of_active, primals, directions)[1]
+
+        found: tuple[Any, ...] = func.vmap(one)(*directions)
+        return found
+
+    def _tangents(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
+        torch = self._torch
+        forward = torch.autograd.forward_ad
         with forward.dual_level():
-            for k, tangent in zip(self._argnums, v, strict=True):
-                if k in self._sparse:
-                    values = self._sparse[k].build(np.array(tangent))
-                else:
-                    values = self._torch.from_numpy(np.array(tangent)).to(tensors[k].device)
-                tensors[k] = forward.make_dual(self._viewed(tensors[k]), values)
-            with self._torch.enable_grad():
-                y = self._f(*tensors)
+            point = list(tensors)
+            for k, direction in zip(self._argnums, directions, strict=True):
+                point[k] = forward.make_dual(point[k], direction)
+            with torch.enable_grad():
+                y = self._f(*point)
             several = y if isinstance(y, (tuple, list)) else (y,)
-            found = [forward.unpack_dual(o).tangent for o in several]
-            return tuple(None if t is None else _to_numpy(t.detach()) for t in found)
+            found = [forward.unpack_dual(o) for o in several if isinstance(o, torch.Tensor)]
+            # vmap returns tensors alone: what does not depend on the inputs has zeros.
+            return tuple(
+                torch.zeros_like(t.primal) if t.tangent is None else t.tangent for t in found
+            )

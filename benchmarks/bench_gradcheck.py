@@ -1,0 +1,90 @@
+"""gradcheck against torch's, of the same functions."""
+
+from functools import partial
+
+import numba
+import numpy as np
+
+import calipers
+
+from . import common, peers
+
+
+@numba.njit
+def cubic(x):
+    return x * x * x - x
+
+
+def cubic_vjp(x, w):
+    return w * (3 * x * x - 1)
+
+
+def cubic_jac(x):
+    return np.diag(3 * x * x - 1)
+
+
+class Compiled:
+    """An elementwise compiled function, whose derivative the caller gives."""
+
+    params = ([10, 1000], ["jac", "vjp"])
+    param_names = ("n", "form")
+
+    def setup(self, n, form):
+        self.x = np.random.default_rng(0).random(min(n, common.SIZE))
+        given = {form: {"jac": cubic_jac, "vjp": cubic_vjp}[form]}
+        self.own = partial(calipers.gradcheck, cubic, self.x, **given)
+        self.own()
+
+    def time_gradcheck(self, n, form):
+        self.own()
+
+    def track_over_torch(self, n, form):
+        peer = peers.torch_gradcheck(cubic, cubic_vjp, self.x)
+        return common.speedup(self.own, peer, repeat=5)
+
+    track_over_torch.unit = "times torch"
+
+
+class Torch:
+    """A torch function on a tensor: both derive the gradient by autograd."""
+
+    def setup(self):
+        x = np.random.default_rng(0).random(min(1000, common.SIZE))
+        self.own, self.peer = peers.torch_function_checks(x)
+        self.own()
+
+    def time_gradcheck(self):
+        self.own()
+
+    def track_over_torch(self):
+        return common.speedup(self.own, self.peer, repeat=5)
+
+    track_over_torch.unit = "times torch"
+
+
+class FastMode:
+    def setup(self):
+        self.x = np.random.default_rng(0).random(min(100_000, common.SIZE))
+        self.own = partial(calipers.gradcheck, cubic, self.x, vjp=cubic_vjp, fast_mode=True)
+
+    def time_fast_mode(self):
+        self.own()
+
+    def track_calls_of_f(self):
+        return self.own().calls["f"]
+
+    track_calls_of_f.unit = "calls of f"
+
+
+class Memory:
+    """The Jacobian of 1500 by 1500 takes 18 MB: more than that is what a check allocates."""
+
+    def setup(self):
+        self.x = np.random.default_rng(0).random(1500)
+        calipers.gradcheck(cubic, self.x[:10], vjp=cubic_vjp)
+
+    def peakmem_jacobian_alone(self):
+        np.ones((1500, 1500))
+
+    def peakmem_gradcheck(self):
+        calipers.gradcheck(cubic, self.x, vjp=cubic_vjp)
