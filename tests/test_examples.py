@@ -11,8 +11,10 @@ EXAMPLES = sorted(Path(__file__).parents[1].glob("examples/*.py"))
 NEEDS = {
     "derivative_error": ("scipy",),
     "fitting": ("scipy",),
+    "jax_custom_vjp": ("jax",),
     "reaction_diffusion": ("scipy",),
     "three_libraries": ("torch", "jax"),
+    "torch_gradcheck": ("torch",),
 }
 
 

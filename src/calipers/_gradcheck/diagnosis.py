@@ -20,10 +20,15 @@ def block_text(own: NDArray, right: NDArray, out: Part, part: Part) -> str | Non
     text = _factor(own, right)
     if text is not None:
         return f"the whole block is {text}"
-    if out.example.dtype.kind == "c" and _alike(own, _conjugated(right)):
+    complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
+    by_out = _conjugated(right) if complex_out else right
+    by_both = _conjugated(by_out.T).T if complex_in else by_out
+    if complex_out and complex_in and _alike(own, by_both):
+        return "it is right for the other convention= of complex gradients, without conjugates"
+    if complex_out and _alike(own, by_out):
         return "it is the conjugate of the right one"
-    if part.example.dtype.kind == "c" and _alike(own.T, _conjugated(right.T)):
-        return "it is right for the other convention of complex gradients: conjugate it"
+    if complex_in and _alike(own, _conjugated(right.T).T):
+        return "it is the conjugate of the right one, or meant for the other convention="
     if own.shape[0] == own.shape[1] and _alike(own, right.T):
         return "it is the transpose of the right one"
     return None
@@ -42,7 +47,8 @@ def _factor(own: NDArray, right: NDArray) -> str | None:
     for value, text in _NAMED.items():
         if abs(factor - value) <= _CLOSE * abs(value):
             return text
-    return f"{factor:.4g} times what it should be"
+    # Any one entry is some multiple of what it should be.
+    return f"{factor:.4g} times what it should be" if np.count_nonzero(right) > 1 else None
 
 
 def _alike(own: NDArray, other: NDArray) -> bool:

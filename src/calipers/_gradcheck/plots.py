@@ -17,12 +17,14 @@ def report_figure(report: "GradcheckReport") -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 5.5), layout="constrained")
-    figure.suptitle(f"{report.verdict}: {sum(report.counts.values())} entries", fontsize=11)
+    total = sum(report.counts.values())
+    title = f"{report.verdict}: {total - report.counts['PASS']} of {total} entries are not right"
+    figure.suptitle(title, fontsize=11)
     axes = figure.subplots()
     rows, columns = report.shape
     axes.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5))
-    axes.set_xlabel("numbers of the inputs")
-    axes.set_ylabel("numbers of the outputs")
+    axes.set_xlabel("real numbers of the inputs")
+    axes.set_ylabel("real numbers of the outputs")
     for verdict in VERDICTS[:-1]:
         chosen = [e for e in report.failures if e.verdict == verdict]
         if not chosen:

@@ -1,0 +1,229 @@
+"""What a report of gradcheck holds, the cost of a check, and what is refused."""
+
+import json
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+import calipers
+
+X = np.array([[0.5, 1.0, 2.0], [-1.0, 0.25, 3.0]])
+
+
+def wrong_report(**options):
+    return calipers.gradcheck(
+        np.sin, X, vjp=lambda x, w: 2 * w * np.cos(x), raise_exception=False, **options
+    )
+
+
+def test_a_report_in_words():
+    report = wrong_report(seed=7)
+    text = str(report)
+    assert text.startswith("FAIL: the derivative of output 0 with respect to input 0 is wrong in")
+    assert "twice too large" in text.splitlines()[0]
+    for part in ("6 FAIL", f"f {report.calls['f']}", "seed=7"):
+        assert part in text
+    assert len(text.splitlines()) <= 25
+    assert not report
+    assert bool(calipers.gradcheck(np.sin, X, vjp=lambda x, w: w * np.cos(x)))
+
+
+def test_the_worst_entry_comes_first_with_its_place():
+    def vjp(x, w):
+        g = w * np.cos(x)
+        g[1, 2] *= 3
+        return g
+
+    report = calipers.gradcheck(np.sin, X, vjp=vjp, raise_exception=False)
+    entry = report.worst
+    assert (entry.output_index, entry.input_index) == ((1, 2), (1, 2))
+    assert (entry.row, entry.column) == (5, 5)
+    assert entry.analytic == pytest.approx(3 * np.cos(3.0))
+    assert entry.numerical == pytest.approx(np.cos(3.0), abs=entry.error)
+    assert report.counts == {"FAIL": 1, "NONSMOOTH": 0, "INCONCLUSIVE": 0, "PASS": 35}
+
+
+def test_a_report_for_machines():
+    found = json.loads(json.dumps(wrong_report().to_dict()))
+    assert found["verdict"] == "FAIL"
+    assert len(found["failures"]) == 6
+
+
+@pytest.mark.parametrize(
+    "report",
+    [wrong_report(), calipers.gradcheck(np.sin, X, jac=None, vjp=lambda x, w: w * np.cos(x))],
+    ids=["wrong", "right"],
+)
+def test_a_report_draws(report, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "report.png"
+    report.plot().savefig(path)
+    assert path.stat().st_size > 5000
+
+
+def test_each_verdict_has_its_error():
+    def steep(x):
+        return np.sin(1e15 * x)
+
+    cases = [
+        (np.sin, X, lambda x, w: 2 * w * np.cos(x), calipers.WrongDerivativeError),
+        (np.abs, np.zeros(2), lambda x, w: w * np.sign(x), calipers.NonsmoothError),
+        (steep, np.ones(1), lambda x, w: w * 1e15 * np.cos(1e15 * x), calipers.InconclusiveError),
+    ]
+    for f, x, vjp, error in cases:
+        with pytest.raises(error) as caught:
+            calipers.gradcheck(f, x, vjp=vjp)
+        report = caught.value.report
+        assert error.__name__.lower().startswith(
+            {"FAIL": "wrong"}.get(report.verdict, report.verdict.lower())
+        )
+        if report.verdict != "FAIL":
+            assert calipers.gradcheck(f, x, vjp=vjp, allow=[report.verdict])
+
+
+BLOCKS = {
+    "opposite sign": lambda j: -j,
+    "half": lambda j: j / 2,
+    "zero": lambda j: 0 * j,
+    "transpose": lambda j: j.T,
+    "1.1 times": lambda j: 1.1 * j,
+}
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_what_a_wrong_block_looks_like(text):
+    a = np.array([[1.0, 2.0, 0.5], [0.0, 3.0, -1.0], [4.0, 1.0, 2.0]])
+    report = calipers.gradcheck(
+        lambda x: a @ x, np.ones(3), jac=lambda x: BLOCKS[text](a), raise_exception=False
+    )
+    assert text in " ".join(report.blocks)
+
+
+def test_swapped_outputs_are_named():
+    report = calipers.gradcheck(
+        lambda x: (np.sin(x), np.exp(x)),
+        X[0],
+        vjp=lambda x, w: w[1] * np.cos(x) + w[0] * np.exp(x),
+        raise_exception=False,
+    )
+    assert any("output 1: they are swapped" in text for text in report.blocks)
+
+
+def test_the_conjugate_is_named():
+    z = np.array([1 + 2j, 0.5 - 1j])
+    a = np.array([[1 + 1j, 2.0], [0.5j, 1 - 3j]])
+    report = calipers.gradcheck(lambda z: a @ z, z, vjp=lambda z, w: a.T @ w, raise_exception=False)
+    assert report.verdict == "FAIL"
+    assert "other convention=" in " ".join(report.blocks)
+
+
+def test_an_entry_that_is_off_by_1e_4_among_1e10_is_found():
+    n = 100_000
+    x = np.linspace(0.5, 1.5, n)
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return x**3
+
+    def vjp(x, w):
+        g = 3 * w * x**2
+        g[54321] *= 1 + 1e-4
+        return g
+
+    report = calipers.gradcheck(f, x, vjp=vjp, fast_mode=True, raise_exception=False)
+    assert report.worst.input_index == report.worst.output_index == (54321,)
+    calls.clear()
+    calipers.gradcheck(f, x, vjp=lambda x, w: 3 * w * x**2, fast_mode=True)
+    assert len(calls) <= 30
+
+
+def test_compiled_functions_give_the_verdicts_of_plain_ones():
+    @numba.njit
+    def f(x):
+        return np.sin(x) * x.sum()
+
+    x = np.linspace(0.5, 2, 7)
+
+    def jac(x):
+        return np.diag(np.cos(x) * x.sum()) + np.sin(x)[:, None]
+
+    for given, verdict in ((jac, "PASS"), (lambda x: 1.001 * jac(x), "FAIL")):
+        reports = [
+            calipers.gradcheck(function, x, jac=given, raise_exception=False)
+            for function in (f, f.py_func)
+        ]
+        assert {report.verdict for report in reports} == {verdict}
+
+
+def test_peak_memory_is_two_jacobians():
+    code = """
+import numpy as np, calipers, resource
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+cube = lambda x: x ** 3
+given = dict(vjp=lambda x, w: 3 * w * x**2)
+calipers.gradcheck(cube, np.ones(10), **given)
+before = peak()
+calipers.gradcheck(cube, np.linspace(0.5, 1.5, 2500), **given)
+print(peak() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= 2 * 2500**2 * 8
+
+
+REFUSED = {
+    "f": ((3, X), {}, TypeError, "f must be callable, got int"),
+    "jac": ((np.sin, X), {"jac": 3}, TypeError, "jac must be callable, got int"),
+    "nothing": ((np.sin, X), {"vjp": None}, ValueError, "at least one of jac=, vjp= and jvp="),
+    "eps": ((np.sin, X), {"eps": 0.0}, ValueError, "eps must be positive, got 0.0"),
+    "both": ((np.sin, X), {"eps": 1e-6, "step": 1e-6}, ValueError, "give one of them"),
+    "rtol": ((np.sin, X), {"rtol": -1.0}, ValueError, "rtol must be a finite number"),
+    "convention": ((np.sin, X), {"convention": "x"}, ValueError, "convention must be one of"),
+    "allow": ((np.sin, X), {"allow": ["FAIL"]}, ValueError, "allow must name NONSMOOTH"),
+    "integers": ((np.sin, [1, 2]), {}, ValueError, "nothing can be differentiated"),
+    "float16": ((np.sin, np.ones(2, "f2")), {}, TypeError, "float32 or 64"),
+    "argnums": ((np.sin, X), {"argnums": 3}, ValueError, "argnums names input 3"),
+    "undefined": (
+        (np.sin, X),
+        {"vjp": None, "jac": np.cos, "check_undefined_grad": True},
+        ValueError,
+        "vjp is not checked",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name):
+    args, options, error, text = REFUSED[name]
+    with pytest.raises(error, match=text):
+        calipers.gradcheck(*args, **{"vjp": lambda x, w: w * np.cos(x), **options})
+
+
+def test_second_derivatives_need_something_to_check():
+    with pytest.raises(ValueError, match="vjp_vjp= or vjp_jvp=, or hess= or hvp="):
+        calipers.gradgradcheck(np.sin, X, vjp=lambda x, w: w * np.cos(x))
+    with pytest.raises(ValueError, match="one real number"):
+        calipers.gradgradcheck(np.sin, X, hess=lambda x: x)
+
+
+def test_a_wrong_first_derivative_is_told_of_a_second_that_fits_it():
+    second = {"vjp": lambda x, w: 3 * w, "vjp_vjp": lambda x, w, u: (0 * u, 3 * u)}
+    report = calipers.gradgradcheck(lambda x: 2 * x, X, **second, raise_exception=False)
+    assert report.verdict == "FAIL"
+    assert "second order" not in report.reason
+    report = calipers.gradgradcheck(lambda x: 2 * x, X, **second, first_order=False)
+    assert report.reason.startswith("second order")
+
+
+def test_threads_check_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def check(k):
+        x = np.linspace(0.5, 1 + k, 50)
+        return calipers.gradcheck(np.sin, x, jac=lambda x: np.diag(np.cos(x))).verdict
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(check, range(12))) == {"PASS"}
