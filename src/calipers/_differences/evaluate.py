@@ -7,7 +7,7 @@ import numpy as np
 from .._protocols import NDArray
 from .problem import Problem, reals
 
-_BATCH_BYTES = 1 << 18  # arguments and results of one call: near the caches
+_BATCH_BYTES = 1 << 19  # arguments and results of one call: near the caches
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 
 

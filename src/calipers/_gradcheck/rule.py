@@ -81,16 +81,22 @@ def kinks(values: NDArray, step: float, noise: NDArray) -> NDArray:
     apart = step * (_POSITIONS[1] - _POSITIONS[0])
     with np.errstate(all="ignore"):
         slopes = np.diff(values, axis=0) / apart
-        found = np.zeros(values.shape[1], bool)
-        for k in range(2, len(slopes) - 2):
-            sides = slopes[:k], slopes[k + 1 :]
-            spread = np.max([np.ptp(side, axis=0) for side in sides], axis=0)
-            ends = np.array([side.mean(axis=0) for side in sides])
-            low, high = ends.min(axis=0), ends.max(axis=0)
-            beyond = np.maximum(slopes[k] - high, low - slopes[k])
-            strength = np.maximum(high - low, beyond)
-            found |= (spread <= _LINEAR * strength) & (strength > _CLEAR * noise / apart)
-    return found
+        # The least and largest slopes before and after each segment that has two on either side.
+        inner = slice(1, -3), slice(3, -1)
+        lows = [f[own] for f, own in zip(_accumulated(np.minimum, slopes), inner, strict=True)]
+        highs = [f[own] for f, own in zip(_accumulated(np.maximum, slopes), inner, strict=True)]
+        spread = np.maximum(highs[0] - lows[0], highs[1] - lows[1])
+        middles = [(low + high) / 2 for low, high in zip(lows, highs, strict=True)]
+        low, high = np.minimum(*middles), np.maximum(*middles)
+        beyond = np.maximum(slopes[2:-2] - high, low - slopes[2:-2])
+        strength = np.maximum(high - low, beyond)
+        found = (spread <= _LINEAR * strength) & (strength > _CLEAR * noise / apart)
+    return np.asarray(found.any(axis=0))
+
+
+def _accumulated(extreme: np.ufunc, slopes: NDArray) -> tuple[NDArray, NDArray]:
+    """Return an extreme of all slopes up to each, and of all from each."""
+    return extreme.accumulate(slopes), extreme.accumulate(slopes[::-1])[::-1]
 
 
 def poles(values: NDArray) -> NDArray:
