@@ -119,8 +119,8 @@ def gradcheck(
     check_forward_ad, check_backward_ad : bool, optional
         Whether `jvp`, and whether `vjp` and `jac`, are checked: all that are given, by default.
     fast_mode : bool
-        Whether to compare products with random directions: some 30 calls of f for each input of any
-        size. An error is traced to an entry before it is called one.
+        Whether to compare products with a random direction: some 15 calls of f for each input,
+        whatever its size. An error is traced to an entry before it is called one.
     masked : bool, optional
         Whether only the specified elements of sparse inputs, SciPy's or torch's, are differentiated
         by; by default all are. `jac` is then by the array of the specified values.

@@ -19,7 +19,7 @@ from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule
 from .subject import Part, Subject
 from .text import place, values
 
-_PROBES = 2
+_SHOWN = 2  # wrong columns that products are traced to
 _SUSPECTS = 8  # columns that a product may lead to before it is taken for accepted
 _MODERATE = 1 << 20  # entries that are all looked at where products leave a doubt
 _DIAGNOSED = 1 << 22  # entries of a block that is looked at as a whole
@@ -133,26 +133,25 @@ class Check:
         options = Options(method="adaptive", **given)
         moderate = self.subject.rows * look.problem.coordinates <= _MODERATE
         for d in self.derivatives:
-            for _ in range(_PROBES):
-                probe = Probe(look, d, options, self.resolution, random)
-                for _ in range(_SUSPECTS):
-                    told = probe.ask()
-                    if told == CLEAR:
-                        break
-                    if told == UNKNOWN:
-                        if moderate:
-                            return True
-                        self._undecided = (
-                            f"differences do not resolve products of {d.name} by input "
-                            f"{look.part.position}: f is noisy, or not smooth, somewhere"
-                        )
-                        break
-                    column = probe.suspect()
-                    if self._judged_column(look, d, column) == FAIL:
-                        break
-                    if moderate:
+            probe = Probe(look, d, options, self.resolution, random)
+            wrong = 0
+            for _ in range(_SUSPECTS):
+                told = probe.ask()
+                if told == CLEAR or wrong == _SHOWN:
+                    break
+                if told == UNKNOWN:
+                    if moderate and not wrong:
                         return True
-                    probe.settle(column)
+                    self._undecided = (
+                        f"differences do not resolve products of {d.name} by input "
+                        f"{look.part.position}: f is noisy, or not smooth, somewhere"
+                    )
+                    break
+                column = probe.suspect()
+                wrong += self._judged_column(look, d, column) == FAIL
+                if moderate and not wrong:
+                    return True
+                probe.settle(column)
         return False
 
     def _judged_column(self, look: Looks, d: Derivative, column: int) -> str:
