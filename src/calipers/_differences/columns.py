@@ -69,11 +69,14 @@ class Columns:
     Rows of the transposed Jacobian, in real numbers, and what became of each.
 
     `spare` keeps scratch from one call to the next: for small problems, making it takes as long.
+    So does a problem for each point: `at` may be another one than that of the problem, if f is
+    compiled.
     """
 
     problem: Problem
     steps: Steps
     spare: list[Scratch] | None = None
+    at: NDArray | None = None
 
     def results(self, count: int) -> Outs:
         values = self.problem.base.size // (2 if self.problem.imaginary else 1)
@@ -101,7 +104,7 @@ class Columns:
             lost = scratch.kernel(
                 native.form,
                 scratch.x,
-                reals(problem.x),
+                reals(problem.x if self.at is None else self.at),
                 scratch.stride,
                 start,
                 *scratch.fixed,
