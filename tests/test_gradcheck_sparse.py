@@ -154,3 +154,15 @@ def test_check_sparse_nnz_is_the_old_name_of_masked():
     with pytest.warns(calipers.CalipersWarning, match="masked"):
         report = calipers.gradcheck(product, (matrix(), B), vjp=whole, check_sparse_nnz=True)
     assert report.shape == (4, 7)
+
+
+def test_derivatives_are_asked_about_the_callers_own_elements():
+    def vjp(s, w):
+        gradient = s.copy()
+        gradient.data = np.outer(w, B)[s.tocoo().coords]
+        return gradient
+
+    given = matrix()
+    assert calipers.gradcheck(lambda s: s @ B, given, vjp=vjp, masked=True)
+    report = calipers.gradcheck(lambda s: s @ B, given, vjp=vjp, raise_exception=False)
+    assert report.verdict == "FAIL"

@@ -38,7 +38,7 @@ def reentrance(
     if d.name == "jac":
         one, two = d.matrix() if matrix is None else matrix, d.matrix()
     else:
-        v = _direction(d, random)
+        v = _direction(d, random) / 8  # at most 1, which the tolerance is for
         one, two = _applied(d, v), _applied(d, v)
     worst = _largest_difference(one, two)
     if worst > tolerance:
@@ -70,7 +70,8 @@ def linearity(
         return
     of_v, of_w = _applied(d, v), _applied(d, w)
     size = _worst(of_v) + _worst(of_w) if sizes is None else sizes
-    allowed = 32 * tolerance + _rounding(d, size * np.sum(16 * np.abs(v) + np.abs(w)))
+    terms = size * np.sum(16 * np.abs(v) + np.abs(w))
+    allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(d, terms)
     # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.
     found = {"2v + w": _applied(d, 2 * v + w), "-16v": _applied(d, -16 * v)}
     with np.errstate(invalid="ignore", over="ignore"):
