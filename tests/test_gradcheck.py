@@ -227,3 +227,24 @@ def test_threads_check_at_once():
 
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(check, range(12))) == {"PASS"}
+
+
+def test_an_input_that_products_do_not_resolve_hides_no_error_in_another():
+    def f(x, y):
+        return np.sin(x), np.abs(y)
+
+    def vjp(x, y, w):
+        return 2 * w[0] * np.cos(x), w[1] * np.sign(y)
+
+    x, y = np.array([0.5, 1.0]), np.array([0.0, 1.0])
+    report = calipers.gradcheck(f, (x, y), vjp=vjp, fast_mode=True, raise_exception=False)
+    assert report.verdict == "FAIL"
+    assert {entry.input for entry in report.failures if entry.verdict == "FAIL"} == {0}
+
+
+def test_rounding_of_a_constant_is_no_pole():
+    def f(x):
+        return 1 + 2.0**-52 * (x == 0.3)
+
+    report = calipers.gradcheck(f, np.array([0.3]), jac=lambda x: np.eye(1), raise_exception=False)
+    assert report.verdict == "FAIL"

@@ -1,6 +1,7 @@
 """One check, from the tests without differences to the verdict."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -80,11 +81,13 @@ class Check:
             return self._reported(findings, "", {})
         with np.errstate(all="ignore"):
             looked = [looks(subject, part, **steps) for part in subject.active]
-            whole = looked
-            if self.fast_mode:
-                whole = [look for look in looked if self._project(look, steps, random)]
+            whole = [] if self.fast_mode else looked
+            for look in looked if self.fast_mode else ():
+                before = deepcopy(self._entries)
+                if self._project(look, steps, random):
+                    whole.append(look)
+                    self._entries = before  # a look at all entries finds these again
             if whole and sizes is None:
-                self._entries = Entries()
                 matrices = {d.name: d.matrix() for d in self.derivatives}
                 sizes = Sizes.of(matrices, subject.rows, subject.columns)
             for look in whole:

@@ -145,7 +145,8 @@ def _with_kinks(
     """Say NONSMOOTH of entries that no slope across x decides."""
     at = VERDICTS.index
     step = float(looks.steps[column])
-    kinked = kinks(values, step, looks.subject.eps * np.max(np.abs(values), axis=0))
+    noise = looks.subject.eps * np.max(np.abs(values), axis=0)
+    kinked = kinks(values, step, noise)
     with np.errstate(all="ignore"):
         slopes = np.diff(values, axis=0) / (step / 2)
         low, high = slopes.min(axis=0), slopes.max(axis=0)
@@ -154,7 +155,7 @@ def _with_kinks(
     accepted = near if rule.share == 1 else np.zeros_like(near)
     verdict[kinked & between & ~accepted] = at(NONSMOOTH)
     verdict[breaks(values) & (verdict == at(INCONCLUSIVE))] = at(NONSMOOTH)
-    verdict[poles(values) & (verdict != at(PASS))] = at(NONSMOOTH)
+    verdict[poles(values, noise) & (verdict != at(PASS))] = at(NONSMOOTH)
     return verdict
 
 

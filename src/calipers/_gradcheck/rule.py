@@ -99,12 +99,12 @@ def _accumulated(extreme: np.ufunc, slopes: NDArray) -> tuple[NDArray, NDArray]:
     return extreme.accumulate(slopes), extreme.accumulate(slopes[::-1])[::-1]
 
 
-def poles(values: NDArray) -> NDArray:
-    """Tell which outputs change near x by far more than beyond it, as at a pole."""
+def poles(values: NDArray, noise: NDArray) -> NDArray:
+    """Tell which outputs change near x by far more than beyond it, and than noise, as at a pole."""
     with np.errstate(all="ignore"):
         change = np.abs(np.diff(values, axis=0))
         inner, outer = change[3:5].max(axis=0), change[[0, 1, -2, -1]].max(axis=0)
-        return np.asarray(inner > _POLE * outer)
+        return np.asarray((inner > _POLE * outer) & (inner > _CLEAR * noise))
 
 
 def breaks(values: NDArray) -> NDArray:
