@@ -248,3 +248,12 @@ def test_rounding_of_a_constant_is_no_pole():
 
     report = calipers.gradcheck(f, np.array([0.3]), jac=lambda x: np.eye(1), raise_exception=False)
     assert report.verdict == "FAIL"
+
+
+def test_small_deviations_everywhere_in_a_large_jacobian_are_not_decided_by_products():
+    x = np.linspace(0.5, 1.5, 2000)
+    off = {"vjp": lambda x, w: w * np.cos(x) * (1 + 1e-9), "fast_mode": True}
+    report = calipers.gradcheck(np.sin, x, **off, raise_exception=False)
+    assert report.verdict == "INCONCLUSIVE"
+    assert "without fast_mode" in report.reason
+    assert calipers.gradcheck(np.sin, x[:100], **off)

@@ -21,7 +21,7 @@ from .subject import Part, Subject
 from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
-_SUSPECTS = 8  # columns that a product may lead to before it is taken for accepted
+_SUSPECTS = 8  # columns that a product may lead to
 _MODERATE = 1 << 20  # entries that are all looked at where products leave a doubt
 _DIAGNOSED = 1 << 22  # entries of a block that is looked at as a whole
 
@@ -155,6 +155,12 @@ class Check:
                 if moderate and not wrong:
                     return True
                 probe.settle(column)
+            else:
+                self._undecided = (
+                    f"products of {d.name} by input {look.part.position} are off by more than "
+                    f"rounding, and the {_SUSPECTS} columns that were looked at are within the "
+                    f"tolerance: check without fast_mode"
+                )
         return False
 
     def _judged_column(self, look: Looks, d: Derivative, column: int) -> str:

@@ -57,7 +57,7 @@ def report_text(report: "GradcheckReport") -> str:
             lines.append(f"  also        {text}")
     if report.blocks:
         lines += [f"  block       {text}" for text in report.blocks[:_SHOWN]]
-    worst = sorted(report.failures, key=lambda entry: -entry.excess)[:_SHOWN]
+    worst = report.failures[:_SHOWN]
     if worst:
         lines.append("  worst       output      input       analytic      numerical     error")
         for entry in worst:
