@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 # Relative change of slope across x that calls for a second look: more than curvature explains.
-_BEND, _CURVATURE = 1e-3, 16.0
+_BEND, _CURVATURE = 0.03, 16.0
 _TORCH = {"atol": 1e-5, "rtol": 1e-3}
 
 

@@ -96,10 +96,7 @@ class Columns:
 
     def _compiled(self, native: Native, start: int, outs: Outs) -> None:
         problem, count = self.problem, len(outs[1])
-        spare = self.spare
-        scratch = spare.pop() if spare else Scratch(problem, native, self.steps, count)
-        if scratch.count != count or scratch.base is not problem.base:
-            scratch = Scratch(problem, native, self.steps, count)
+        scratch = self._scratch(native, count)
         try:
             lost = scratch.kernel(
                 native.form,
@@ -116,8 +113,17 @@ class Columns:
             raise
         if lost >= 0:
             raise _lost_step(problem, lost)
-        if spare is not None:
-            spare.append(scratch)
+        if self.spare is not None:
+            self.spare.append(scratch)
+
+    def _scratch(self, native: Native, count: int) -> Scratch:
+        try:  # another thread may take the last one between a look and a pop
+            scratch = self.spare.pop() if self.spare else None
+        except IndexError:
+            scratch = None
+        if scratch and scratch.count == count and scratch.base is self.problem.base:
+            return scratch
+        return Scratch(self.problem, native, self.steps, count)
 
     def _real(self, start: int, outs: Outs) -> None:
         result, status = outs

@@ -11,8 +11,10 @@ import numpy as np
 from .._differences.plan import Options
 from .._protocols import NDArray
 from . import diagnosis, identities
-from .derivative import Derivative, WrongFormError
-from .exhaustive import Entries, Sizes, examine
+from .analytic import Jacobian, Sizes, jacobian_of, taken
+from .blocks import WrongFormError
+from .derivative import Derivative
+from .exhaustive import Entries, examine
 from .numerical import Looks, looks
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
@@ -56,24 +58,27 @@ class Check:
             return self._reported(findings, "", {})
         if not subject.rows or not subject.columns:
             return self._empty()
-        matrices: dict[str, NDArray] = {}
+        jacobians: dict[str, Jacobian] = {}
         sizes = None
         late: list[str] = []  # what matters less than a wrong entry
         try:
             if not self.fast_mode:
-                matrices = {d.name: d.matrix() for d in self.derivatives}
-                sizes = Sizes.of(matrices, subject.rows, subject.columns)
+                jacobians = {d.name: jacobian_of(d) for d in self.derivatives}
+                sizes = Sizes.of(jacobians, subject.rows, subject.columns)
             for d in self.derivatives:
-                findings += identities.reentrance(d, random, nondet_tol, matrices.get(d.name))
                 of = None
                 if sizes is not None:
                     of = sizes.columns if d.name == "vjp" else sizes.rows
-                findings += identities.linearity(d, random, nondet_tol, of)
+                own = [
+                    *identities.reentrance(d, random, nondet_tol),
+                    *identities.linearity(d, random, nondet_tol, of),
+                ]
                 if d.name == "vjp" and undefined:
                     late += self._none_cotangents(d)
                 if batched.get(d.name):
                     late += identities.batches(d, random)
-                findings += identities.mutation(d.name, d.touched)
+                # What is changed explains what else is found.
+                findings += [*identities.mutation(d.name, d.touched), *own]
             vouched, adjoint = self._adjoint(random)
             findings += adjoint
         except WrongFormError as wrong:
@@ -88,13 +93,13 @@ class Check:
                     whole.append(look)
                     self._entries = before  # a look at all entries finds these again
             if whole and sizes is None:
-                matrices = {d.name: d.matrix() for d in self.derivatives}
-                sizes = Sizes.of(matrices, subject.rows, subject.columns)
+                jacobians = {d.name: jacobian_of(d) for d in self.derivatives}
+                sizes = Sizes.of(jacobians, subject.rows, subject.columns)
             for look in whole:
                 assert sizes is not None
-                examine(look, matrices, sizes, self.rule, self._entries, vouched)
+                examine(look, jacobians, sizes, self.rule, self._entries, vouched)
         subject.calls += sum(look.calls for look in looked)
-        return self._reported(findings, "", matrices, late=late)
+        return self._reported(findings, "", jacobians, late=late)
 
     def _empty(self) -> GradcheckReport:
         """Look at the form of derivatives that have no entries."""
@@ -174,25 +179,20 @@ class Check:
         verdict = self.rule.judge(own, value[rows], error[rows], size)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS
-        every = np.full(self.subject.rows, VERDICTS.index(PASS))
-        every[rows] = verdict
-        whole = [np.zeros(self.subject.rows) for _ in range(3)]
-        for array, part in zip(whole, (own, value[rows], error[rows]), strict=True):
-            array[rows] = part
-        self._entries.add(number, d.name, every, *whole)
+        self._entries.add(number, rows, d.name, verdict, own, value[rows], error[rows])
         return FAIL
 
     def _reported(
         self,
         findings: list[str],
         nothing: str,
-        matrices: dict[str, NDArray],
+        jacobians: dict[str, Jacobian],
         vacuous: bool = False,
         late: Sequence[str] = (),
     ) -> GradcheckReport:
         subject, found = self.subject, self._entries
         failures = tuple(sorted(self._failures(), key=lambda e: (-_weight(e), -e.excess)))
-        blocks = self._blocks(failures, matrices)
+        blocks = self._blocks(failures, jacobians)
         verdict = PASS if self._undecided is None else INCONCLUSIVE
         if findings or late:
             verdict = FAIL
@@ -202,7 +202,7 @@ class Check:
         calls = {"f": subject.calls, **{d.name: d.calls for d in self.derivatives}}
         return GradcheckReport(
             verdict,
-            nothing or self._reason(verdict, findings, late, failures, matrices),
+            nothing or self._reason(verdict, findings, late, failures, jacobians),
             (*findings, *late),
             failures,
             dict(found.count),
@@ -248,39 +248,42 @@ class Check:
             )
         return result
 
-    def _blocks(self, failures: tuple[Entry, ...], matrices: dict[str, NDArray]) -> tuple[str, ...]:
+    def _blocks(
+        self, failures: tuple[Entry, ...], jacobians: dict[str, Jacobian]
+    ) -> tuple[str, ...]:
         """Say what wrong blocks look like, as differences of the columns in doubt show them."""
         texts = []
         seen = []
         for entry in failures:
             key = entry.form, entry.output, entry.input
-            if entry.verdict != FAIL or key in seen or entry.form not in matrices:
+            if entry.verdict != FAIL or key in seen or entry.form not in jacobians:
                 continue
             seen.append(key)
             out = next(p for p in self.subject.kept if p.position == entry.output)
             part = next(p for p in self.subject.active if p.position == entry.input)
-            rows = slice(out.start, out.stop)
-            own = matrices[entry.form][rows, part.start : part.stop].T
-            if own.size > _DIAGNOSED:
+            if (part.stop - part.start) * self.subject.rows > _DIAGNOSED:
                 continue
+            rows = slice(out.start, out.stop)
+            own = taken(jacobians[entry.form], slice(part.start, part.stop))[:, rows]
             right = own.copy()
             for column, value in self._entries.numerical.items():
                 if part.start <= column < part.stop:
                     right[column - part.start] = value[rows]
             text = diagnosis.block_text(own, right, out, part)
             if text is None:
-                text = self._swapped(own, right, entry, part, matrices)
+                text = self._swapped(own, right, entry, part, jacobians)
             if text is not None:
                 texts.append(f"{entry.form}, output {out.position}, input {part.position}: {text}")
         return tuple(texts)
 
     def _swapped(
-        self, own: NDArray, right: NDArray, entry: Entry, part: Part, matrices: dict[str, NDArray]
+        self, own: NDArray, right: NDArray, entry: Entry, part: Part, jacobians: dict[str, Jacobian]
     ) -> str | None:
         for other in self.subject.kept:
             if other.position != entry.output and other.stop - other.start == own.shape[1]:
                 rows = slice(other.start, other.stop)
-                theirs = matrices[entry.form][rows, part.start : part.stop].T
+                columns = slice(part.start, part.stop)
+                theirs = taken(jacobians[entry.form], columns)[:, rows]
                 if np.allclose(theirs, right, rtol=1e-3, atol=0) and right.any():
                     return f"it is the derivative of output {other.position}: they are swapped"
         return None
@@ -291,7 +294,7 @@ class Check:
         findings: list[str],
         late: Sequence[str],
         failures: tuple[Entry, ...],
-        matrices: dict[str, NDArray],
+        jacobians: dict[str, Jacobian],
     ) -> str:
         if findings:
             return findings[0]
@@ -313,13 +316,14 @@ class Check:
         text = place(worst).format("wrong") + values(worst)
         if worst.analytic == 0:
             text += "; it is claimed to be zero"
-        if worst.form in matrices:
+        if worst.form in jacobians:
             column = worst.column
             right = self._entries.numerical.get(column)
             if right is not None:
                 out = next(p for p in self.subject.kept if p.position == worst.output)
                 rows = slice(out.start, out.stop)
-                told = diagnosis.column_text(matrices[worst.form][rows, column], right[rows])
+                (own,) = taken(jacobians[worst.form], slice(column, column + 1))
+                told = diagnosis.column_text(own[rows], right[rows])
                 if told is not None:
                     return f"{text}; {told}"
         return text

@@ -13,14 +13,10 @@ import numpy as np
 
 from .._arrays import as_array
 from .._protocols import NDArray
+from .blocks import WrongFormError, as_matrix
 from .subject import Part, Subject, real_vector
 
-_TOGETHER = 64  # columns that are stored together: a column alone is spread over the memory
 CONVENTIONS = ("torch", "jax")
-
-
-class WrongFormError(Exception):
-    """A derivative whose result has the wrong count, shape or kind: a finding, not a crash."""
 
 
 @dataclass
@@ -32,9 +28,9 @@ class Derivative:
     subject: Subject
     conjugate: bool  # jax's convention
     strict: bool = False  # about dtypes
-    batches: bool = False  # whether vjp may take a batch of cotangents
+    batches: bool = False  # whether vjp and jvp may take a batch of directions
     calls: int = 0
-    known: NDArray | None = None  # what jac gave, as a matrix
+    known: Any = None  # what jac gave, as a matrix
     touched: list[str] = field(default_factory=list)  # by the first call
 
     def __call__(self, *last: Any) -> Any:
@@ -53,55 +49,36 @@ class Derivative:
             self.touched.append(f"its {what}")
         return result
 
-    def matrix(self) -> NDArray:
-        """Return the real Jacobian."""
-        subject = self.subject
-        if self.name == "jac":
-            self.known = self._from_blocks(self())
-            return self.known
-        found = np.empty((subject.rows, subject.columns))
-        if self.name == "vjp":
-            start = self._fill_together(found) if self.batches else 0
-            for i in range(start, subject.rows):
-                found[i] = self.pull(_unit(subject.rows, i))
-            return found
-        for start in range(0, subject.columns, _TOGETHER):
-            stop = min(start + _TOGETHER, subject.columns)
-            columns = [self.push(_unit(subject.columns, j)) for j in range(start, stop)]
-            found[:, start:stop] = np.array(columns).T
-        return found
+    def matrix(self) -> Any:
+        """Return the real Jacobian that jac gives: an array, or a csc_array."""
+        self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
+        return self.known
 
-    def _fill_together(self, matrix: NDArray) -> int:
-        """Fill rows by batches of cotangents, if vjp gives the same as alone; return how many."""
-        rows = len(matrix)
-        alone = self.pull(_unit(rows, 0)).copy()
-        for start in range(0, rows, _TOGETHER):
-            stop = min(start + _TOGETHER, rows)
-            units = np.zeros((stop - start, rows))
-            units[np.arange(stop - start), np.arange(start, stop)] = 1
-            try:
-                matrix[start:stop] = self._pull_together(units)
-            except Exception:  # whatever vjp does that has no batch
-                return 0
-            size = 256 * self.subject.eps * np.abs(alone).max(initial=0.0)
-            if start == 0 and not np.allclose(matrix[0], alone, rtol=0, atol=size, equal_nan=True):
-                return 0
-        return rows
+    def applied(self, v: NDArray) -> NDArray:
+        """Return what vjp or jvp gives for v, in new memory: the next call may fill the same."""
+        return (self.pull(v) if self.name == "vjp" else self.push(v)).copy()
 
-    def _pull_together(self, w: NDArray) -> NDArray:
-        subject, count = self.subject, len(w)
-        cotangents = tuple(np.stack([p.shaped(line) for line in w]) for p in subject.kept)
-        if self.conjugate:
-            cotangents = tuple(np.conj(c) for c in cotangents)
-        found = self(cotangents if subject.several else cotangents[0])
+    def together(self, v: NDArray) -> NDArray:
+        """Return what vjp or jvp gives for each row of v, from one call with a batch of them."""
+        subject, count = self.subject, len(v)
+        back = self.name == "vjp"
+        given, taken = (subject.kept, subject.active)[:: 1 if back else -1]
+        several = subject.several if back else len(given) > 1
+        directions = tuple(np.stack([p.shaped(line) for line in v]) for p in given)
+        if self.conjugate and back:
+            directions = tuple(np.conj(d) for d in directions)
+        found = self(directions if several else directions[0])
+        results = found if isinstance(found, (tuple, list)) else (found,)
         lines = []
-        for gradient, part in zip(found, subject.active, strict=True):
+        for result, part in zip(results, taken, strict=True):
             like = part.example
             wide = np.complex128 if like.dtype.kind == "c" else np.float64
-            if gradient is None:
-                gradient = np.zeros((count, *like.shape))
-            array = np.ascontiguousarray(gradient, wide).reshape(count, like.size)
-            if self.conjugate:
+            array = np.zeros((count, *like.shape)) if result is None else np.asarray(result)
+            if array.shape != (count, *like.shape):
+                msg = f"a batch of {count} gave a result of shape {array.shape}"
+                raise WrongFormError(msg)
+            array = np.ascontiguousarray(array, wide).reshape(count, like.size)
+            if self.conjugate and back:
                 array = np.conj(array)
             lines.append(array.view(float) if like.dtype.kind == "c" else array)
         return np.concatenate(lines, axis=1)
@@ -193,82 +170,3 @@ class Derivative:
             raise WrongFormError(msg)
         wide = np.complex128 if like.dtype.kind == "c" else np.float64
         return array.astype(wide, copy=False)
-
-    def _from_blocks(self, result: Any) -> NDArray:
-        subject = self.subject
-        outputs = self._chosen(result, subject.kept, len(subject.outputs), subject.several)
-        several = len(subject.active) > 1
-        lines = []
-        for out, by_input in zip(subject.kept, outputs, strict=True):
-            blocks = self._chosen(by_input, subject.active, len(subject.values), several)
-            pairs = zip(subject.active, blocks, strict=True)
-            lines.append([self._block(block, out, part) for part, block in pairs])
-        if len(lines) == len(lines[0]) == 1:
-            return np.ascontiguousarray(lines[0][0], dtype=float)
-        return np.block(lines).astype(float, copy=False)
-
-    def _chosen(self, given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:
-        """Return what is for the parts, from one item for each of them, or for each of all."""
-        if not several:
-            return [given]
-        if not isinstance(given, (tuple, list)) or len(given) not in (len(parts), every):
-            found = len(given) if isinstance(given, (tuple, list)) else type(given).__name__
-            msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {found}"
-            raise WrongFormError(msg)
-        return list(given) if len(given) == len(parts) else [given[p.position] for p in parts]
-
-    def _block(self, block: Any, out: Part, part: Part) -> NDArray:
-        """Return one block as real numbers."""
-        shape = out.example.shape + part.example.shape
-        expected = np.result_type(out.example, part.example)
-        if self.strict and getattr(block, "dtype", expected) != expected:
-            msg = (
-                f"the Jacobian of output {out.position} with respect to input {part.position} has "
-                f"dtype {block.dtype}, expected {expected} (check_grad_dtypes)"
-            )
-            raise WrongFormError(msg)
-        wirtinger = isinstance(block, tuple) and len(block) == 2
-        pair = block if wirtinger else (block, None)
-        arrays = []
-        for item in pair:
-            array = np.zeros(shape) if item is None else _dense(item)
-            if array.shape != shape:
-                flat = (out.example.size, part.example.size)
-                if array.shape != flat:
-                    msg = (
-                        f"the Jacobian of output {out.position} with respect to input "
-                        f"{part.position} has a wrong shape: expected {shape}, got {array.shape}"
-                    )
-                    raise WrongFormError(msg)
-            arrays.append(array.reshape(out.example.size, part.example.size))
-        p, q = arrays
-        complex_in, complex_out = part.example.dtype.kind == "c", out.example.dtype.kind == "c"
-        if not complex_in:
-            if not complex_out and np.iscomplexobj(p):
-                msg = f"the Jacobian of real output {out.position} by real input is complex"
-                raise WrongFormError(msg)
-            columns = [p]
-        elif complex_out or wirtinger:
-            columns = [p + q, 1j * (p - q)]
-        else:  # the gradient of a real number: d/d(real) + i d/d(imaginary)
-            columns = [p.real, -p.imag if self.conjugate else p.imag]
-        if not complex_in and not complex_out:
-            return p
-        found = np.empty((len(p) * (1 + complex_out), p.shape[1] * len(columns)))
-        for k, column in enumerate(columns):
-            found[:: 1 + complex_out, k :: len(columns)] = column.real
-            if complex_out:
-                found[1::2, k :: len(columns)] = column.imag
-        return found
-
-
-def _dense(block: Any) -> NDArray:
-    if hasattr(block, "toarray"):  # scipy.sparse
-        block = block.toarray()
-    return np.asarray(as_array(block, "jac"))
-
-
-def _unit(size: int, k: int) -> NDArray:
-    unit = np.zeros(size)
-    unit[k] = 1
-    return unit

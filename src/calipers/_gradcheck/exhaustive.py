@@ -1,15 +1,26 @@
 """Every entry against differences: a first look at all, a second one where they differ."""
 
+import contextlib
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from .._kernels.gradcheck import ENLARGE, SCREEN, TURN
+from .._differences.problem import Problem
+from .._differences.run import run
+from .._jit import Kernels
+from .._kernels.differences import EXCLUDED
+from .._kernels.gradcheck import DOUBTS, SCREEN
 from .._protocols import NDArray
+from .analytic import Jacobian, Sizes, together
 from .numerical import Looks
 from .rule import INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, breaks, kinks, poles
 
+CLEAR, DOUBTED, LEFT_OUT = range(3)
+
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
+_KEPT_NUMBERS = 1 << 22  # of numerical columns
+_FOR_WORKERS = 4  # times as many columns as stay in the caches: sending them has a price
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 
 
@@ -26,111 +37,173 @@ class Entries:
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
     largest_error: float = 0.0
 
+    def keep(self, column: int, numerical: NDArray) -> None:
+        """Keep a numerical column for the diagnosis, unless there are too many."""
+        if len(self.numerical) * numerical.size < _KEPT_NUMBERS:
+            self.numerical[column] = numerical
+
     def add(
-        self, column: int, form: str, verdicts: NDArray, own: NDArray, d: NDArray, e: NDArray
+        self,
+        column: int,
+        rows: NDArray,
+        form: str,
+        verdicts: NDArray,
+        own: NDArray,
+        d: NDArray,
+        e: NDArray,
     ) -> None:
-        """Note the entries of a column."""
+        """Note entries of a column."""
         for k, verdict in enumerate(VERDICTS):
-            (rows,) = np.nonzero(verdicts == k)
-            self.count[verdict] += len(rows)
+            (which,) = np.nonzero(verdicts == k)
+            self.count[verdict] += len(which)
             if verdict == PASS:
                 continue
-            for i in rows[: max(0, _KEPT - len(self.rows))].tolist():
+            for i in which[: max(0, _KEPT - len(self.rows))].tolist():
                 self.columns.append(column)
-                self.rows.append(i)
+                self.rows.append(int(rows[i]))
                 self.forms.append(form)
                 self.verdicts.append(verdict)
                 self.values.append((float(own[i]), float(d[i]), float(e[i])))
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The largest magnitudes in the rows and columns of the analytic Jacobian."""
+class _Space(NamedTuple):
+    """Memory for some columns."""
 
-    rows: NDArray
-    columns: NDArray
+    own: NDArray
+    right: NDArray
+    left: NDArray
+    status: NDArray
 
-    @classmethod
-    def of(cls, matrices: dict[str, NDArray], rows: int, columns: int) -> "Sizes":
-        """Measure Jacobians; what is not finite does not count."""
-        sizes = cls(np.zeros(rows), np.zeros(columns))
-        for matrix in matrices.values():
-            bits = (array.view(np.int64) for array in (matrix, sizes.rows, sizes.columns))
-            ENLARGE[None](*bits)
-        return sizes
+
+@dataclass
+class Screening:
+    """The first look at columns: which of them leave some form of the derivative in doubt."""
+
+    looks: Looks
+    jacobians: dict[str, Jacobian]
+    sizes: Sizes
+    rule: Rule
+
+    def __post_init__(self) -> None:
+        base = self.looks.problem.base
+        self._noise = _NOISE * self.looks.subject.eps * np.abs(base.astype(float))
+        self._spare: list[_Space] = []
+        self._step = together(base.size) * (1 if self.looks.workers is None else _FOR_WORKERS)
+
+    @property
+    def problem(self) -> Problem:
+        return self.looks.problem
+
+    def results(self, count: int) -> tuple[NDArray]:
+        """Return an array for what is found of each column: CLEAR, DOUBTED or LEFT_OUT."""
+        return (np.zeros(count, np.int8),)
+
+    def __call__(self, start: int, outs: tuple[NDArray, ...]) -> None:
+        """Look at columns from `start`, as many as stay in the caches at a time."""
+        (found,) = outs
+        space = self._space(len(found))
+        for first in range(0, len(found), len(space.status)):
+            part = found[first : first + len(space.status)]
+            own, right, left, status = (array[: len(part)] for array in space)
+            self.looks.slopes(start + first, right, left, status)
+            for jacobian in self.jacobians.values():
+                self._judge(SCREEN, jacobian, start + first, own, right, left, part)
+            part[status == EXCLUDED] = LEFT_OUT
+        self._spare.append(space)
+
+    def _space(self, count: int) -> "_Space":
+        """Return memory for so many columns, or as many as are looked at together."""
+        step, base = max(1, min(self._step, count)), self.problem.base
+        with contextlib.suppress(IndexError):  # another thread may have taken the last one
+            space = self._spare.pop()
+            if len(space.status) >= step:
+                return space
+        right, left = (np.empty((step, base.size), base.dtype) for _ in range(2))
+        return _Space(np.empty((step, base.size)), right, left, np.empty(step, np.int8))
+
+    def doubted(self, column: int) -> tuple[NDArray, dict[str, tuple[NDArray, NDArray]]]:
+        """Return the slope along a column, and for each form its entries and which are in doubt."""
+        size = self.problem.base.size
+        right, left = np.empty((2, 1, size), self.problem.base.dtype)
+        self.looks.slopes(column, right, left, np.empty(1, np.int8))
+        found = {}
+        for form, jacobian in self.jacobians.items():
+            own, doubted = np.empty((1, size)), np.empty(size, np.int8)
+            self._judge(DOUBTS, jacobian, column, own, right, left, doubted)
+            found[form] = own[0], np.flatnonzero(doubted)
+        return 0.5 * right[0].astype(float) + 0.5 * left[0].astype(float), found
+
+    def _judge(
+        self,
+        kernels: Kernels,
+        jacobian: Jacobian,
+        start: int,
+        own: NDArray,
+        right: NDArray,
+        left: NDArray,
+        found: NDArray,
+    ) -> None:
+        rule, here = self.rule, slice(start, start + len(own))
+        number = self.looks.part.start + start
+        columns = slice(number, number + len(own))
+        jacobian.columns(columns.start, columns.stop, own)
+        numbers = rule.rtol, rule.atol, rule.share, rule.bend
+        sizes = self.sizes.rows, self.sizes.columns[columns]
+        given = (*sizes, *numbers, self._noise, self.looks.steps[here], found)
+        kernels[right.dtype](own, right, left, *given)
 
 
 def examine(
     looks: Looks,
-    matrices: dict[str, NDArray],
+    jacobians: dict[str, Jacobian],
     sizes: Sizes,
     rule: Rule,
     found: Entries,
     vouched: bool = False,
 ) -> None:
     """Judge the entries of one input, in every form in which its derivative was given."""
-    offset = looks.part.start
-    noise = _NOISE * looks.subject.eps * np.abs(looks.problem.base.astype(float))
-    turned = np.empty((looks.block, len(noise)))
-    for block in looks.blocks():
-        right, left, steps, excluded = looks.slopes(block)
-        columns = slice(offset + block.start, offset + block.stop)
-        suspects = np.zeros(len(right), np.int8)
-        for matrix in matrices.values():
-            suspect, own = np.empty_like(suspects), turned[: len(right)]
-            TURN[None](matrix, columns.start, columns.stop, own)
-            SCREEN[right.dtype](
-                own,
-                right,
-                left,
-                sizes.rows,
-                np.ascontiguousarray(sizes.columns[columns]),
-                rule.rtol,
-                rule.atol,
-                rule.share,
-                rule.bend,
-                noise,
-                steps,
-                suspect,
-            )
-            suspects |= suspect
-        clear = int(np.count_nonzero(~excluded & (suspects == 0)))
-        found.count[PASS] += clear * len(noise) * len(matrices)
-        for k in np.flatnonzero(suspects.astype(bool) & ~excluded):
-            slope = 0.5 * right[k].astype(float) + 0.5 * left[k].astype(float)
-            _look_again(looks, block.start + int(k), slope, matrices, sizes, rule, found, vouched)
+    screening = Screening(looks, jacobians, sizes, rule)
+    count = looks.problem.coordinates
+    if looks.workers is None and all(j.concurrent for j in jacobians.values()):
+        (marks,) = run(screening, count)
+    else:
+        (marks,) = screening.results(count)
+        screening(0, (marks,))
+    taken = count - int(np.count_nonzero(marks == LEFT_OUT))
+    doubtful = np.flatnonzero(marks == DOUBTED)
+    looks.calls += len(looks.sides) * taken
+    found.count[PASS] += (taken - len(doubtful)) * looks.problem.base.size * len(jacobians)
+    for column in doubtful.tolist():
+        _look_again(screening, column, found, vouched)
 
 
-def _look_again(
-    looks: Looks,
-    column: int,
-    slope: NDArray,
-    matrices: dict[str, NDArray],
-    sizes: Sizes,
-    rule: Rule,
-    found: Entries,
-    vouched: bool,
-) -> None:
+def _look_again(screening: Screening, column: int, found: Entries, vouched: bool) -> None:
+    """Judge what is in doubt in a column by a derivative that knows its error."""
+    looks, rule = screening.looks, screening.rule
     number = looks.part.start + column
+    slope, forms = screening.doubted(column)
+    looks.calls += len(looks.sides)
     value, error = looks.ladder(column)
     known = np.isfinite(error)
     found.largest_error = max(found.largest_error, float(error[known].max(initial=0.0)))
-    found.numerical[number] = value
+    found.keep(number, value)
     values = looks.probes(column)
-    floor = np.minimum(sizes.rows, sizes.columns[number])
+    floor = np.minimum(screening.sizes.rows, screening.sizes.columns[number])
+    agrees = _agree([own for own, _ in forms.values()], rule, floor) if vouched else None
     at = VERDICTS.index
-    for form, matrix in matrices.items():
-        own = matrix[:, number]
-        verdict = rule.judge(own, value, error, floor)
+    for form, (every, rows) in forms.items():
+        own, right, size = every[rows], value[rows], floor[rows]
+        verdict = rule.judge(own, right, error[rows], size)
         with np.errstate(invalid="ignore"):
-            near = np.abs(own - slope) <= rule.share * rule.allowed(own, slope, floor)
-            agrees = _agree(matrices, number, rule, floor) if vouched else False
-        verdict[(verdict == at(INCONCLUSIVE)) & (near | agrees)] = at(PASS)
+            near = np.abs(own - slope[rows]) <= rule.share * rule.allowed(own, slope[rows], size)
+        sure = near if agrees is None else near | agrees[rows]
+        verdict[(verdict == at(INCONCLUSIVE)) & sure] = at(PASS)
         if rule.share == 1:  # the caller's own step and tolerances: what they accept is accepted
             verdict[near] = at(PASS)
         if values is not None:
-            verdict = _with_kinks(verdict, own, values, looks, column, rule, near)
-        found.add(number, form, verdict, own, value, error)
+            verdict = _with_kinks(verdict, own, values[:, rows], looks, column, rule, near)
+        found.count[PASS] += len(every) - len(rows)
+        found.add(number, rows, form, verdict, own, right, error[rows])
 
 
 def _with_kinks(
@@ -159,10 +232,11 @@ def _with_kinks(
     return verdict
 
 
-def _agree(matrices: dict[str, NDArray], column: int, rule: Rule, floor: NDArray) -> NDArray:
+def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
     """Tell where all forms of the derivative are the same."""
-    first, *others = (matrix[:, column] for matrix in matrices.values())
+    first, *others = columns
     same = np.ones(len(first), bool)
-    for other in others:
-        same &= np.abs(first - other) <= rule.allowed(other, first, floor)
+    with np.errstate(invalid="ignore"):
+        for other in others:
+            same &= np.abs(first - other) <= rule.allowed(other, first, floor)
     return same

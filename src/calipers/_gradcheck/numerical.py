@@ -1,6 +1,6 @@
 """The numerical side: two slopes of each column for a first look, a ladder for a second one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,12 +13,9 @@ from .._differences.ladders import Ladders
 from .._differences.problem import Problem, reals
 from .._differences.run import run
 from .._differences.steps import Steps, plan_steps
-from .._kernels.differences import EXCLUDED
 from .._protocols import NDArray
 from .rule import PROBES
 from .subject import Part, Subject
-
-_BLOCK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -45,31 +42,24 @@ class Looks:
     calls: int = 0
 
     @cached_property
-    def block(self) -> int:
-        """How many columns are looked at together."""
-        return max(1, _BLOCK_BYTES // max(1, 8 * self.problem.base.size))
-
-    def blocks(self) -> Iterator[slice]:
-        for start in range(0, self.problem.coordinates, self.block):
-            yield slice(start, min(start + self.block, self.problem.coordinates))
-
-    def slopes(self, block: slice) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Return the slopes to the right and to the left, the steps, and which are left out."""
-        count = block.stop - block.start
+    def sides(self) -> list[Columns]:
+        """The slopes to the right and to the left, or one of them where bounds leave no room."""
+        if self.coarse.lows.size:
+            return [Columns(self.problem, self.coarse)]
         fields = {name: getattr(self.coarse, name) for name in Steps.__dataclass_fields__}
-        found = []
-        if self.coarse.lows.size:  # there may be no room on one of the sides
-            work = Columns(self.problem, self.coarse)
-            rows, status = run(work, count, self.workers, start=block.start)
-            found = [rows, rows]
-            self.calls += 2 * count
-        else:
-            for side in (1.0, -1.0):
-                work = Columns(self.problem, _Slope(**fields, side=side))
-                rows, status = run(work, count, self.workers, start=block.start)
-                found.append(rows)
-                self.calls += count
-        return found[0], found[1], self.steps[block], status == EXCLUDED
+        return [
+            Columns(self.problem, _Slope(**fields, side=side), spare=[]) for side in (1.0, -1.0)
+        ]
+
+    def slopes(self, start: int, right: NDArray, left: NDArray, status: NDArray) -> None:
+        """Store the slopes of columns from `start`, a row each, and what became of each."""
+        for work, out in zip(self.sides, (right, left), strict=False):
+            if self.workers is None:
+                work(start, (out, status))
+            else:
+                out[:], status[:] = run(work, len(out), self.workers, start=start)
+        if len(self.sides) == 1:
+            left[:] = right
 
     @cached_property
     def steps(self) -> NDArray:

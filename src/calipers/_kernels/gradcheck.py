@@ -5,35 +5,65 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
+from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .differences import STATUS
 from .formats import vector
 
 
+@register_jitable
+def _is_clear(
+    own: float,
+    up: float,
+    down: float,
+    floor: float,
+    rtol: float,
+    atol: float,
+    share: float,
+    bend: float,
+    noise: float,
+) -> bool:
+    """
+    Tell whether an entry is near the mean of two one-sided slopes.
+
+    Nor may the two differ by more than `bend` of the entry and `noise`: that may be a kink. `share`
+    is how much of the tolerance an entry may use. See `Rule`.
+    """
+    slope = 0.5 * up + 0.5 * down
+    size = max(abs(own), abs(slope))
+    scale = floor if size <= rtol * floor else abs(slope)
+    near = abs(own - slope) <= share * (atol + rtol * scale)
+    straight = abs(up - down) <= bend * size + noise
+    return near and straight
+
+
 def screen(
     analytic, right, left, row_sizes, column_sizes, rtol, atol, share, bend, noise, steps, suspect
 ):
-    """
-    Mark the columns in which an analytic entry is not near the mean of two one-sided slopes.
-
-    Nor are they clear if the two slopes differ by more than `bend` of the entry and what `noise` of
-    f leaves in them: that may be a kink. `share` is how much of the tolerance an entry may use.
-    """
+    """Mark the columns in which an analytic entry is not clear; `noise` is that of f."""
     for k in range(analytic.shape[0]):
         doubts = 0
         own, ahead, behind = analytic[k], right[k], left[k]
         column_size, step = column_sizes[k], steps[k]
         for i in range(row_sizes.size):
             up, down = float(ahead[i]), float(behind[i])
-            slope = 0.5 * up + 0.5 * down
-            size = max(abs(own[i]), abs(slope))
             floor = min(row_sizes[i], column_size)
-            scale = floor if size <= rtol * floor else abs(slope)
-            near = abs(own[i] - slope) <= share * (atol + rtol * scale)
-            straight = abs(up - down) <= bend * size + noise[i] / step
-            doubts += 0 if near and straight else 1
-        suspect[k] = 1 if doubts > 0 else 0
+            clear = _is_clear(own[i], up, down, floor, rtol, atol, share, bend, noise[i] / step)
+            doubts += 0 if clear else 1
+        if doubts > 0:
+            suspect[k] = 1
+
+
+def doubts(
+    analytic, right, left, row_sizes, column_sizes, rtol, atol, share, bend, noise, steps, doubted
+):
+    """Mark the rows of one column in which an analytic entry is not clear."""
+    for i in range(row_sizes.size):
+        up, down = float(right[0, i]), float(left[0, i])
+        floor, slack = min(row_sizes[i], column_sizes[0]), noise[i] / steps[0]
+        clear = _is_clear(analytic[0, i], up, down, floor, rtol, atol, share, bend, slack)
+        doubted[i] = 0 if clear else 1
 
 
 _TILE = 32
@@ -84,5 +114,6 @@ _BITS = types.Array(types.int64, 2, "C", readonly=True)
 _SIZES = vector(types.int64, readonly=False)
 
 SCREEN = Kernels(screen, _signature)
+DOUBTS = Kernels(doubts, _signature)
 TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
 ENLARGE = Kernels(enlarge, lambda _: (_BITS, _SIZES, _SIZES))

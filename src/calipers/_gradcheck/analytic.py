@@ -1,0 +1,168 @@
+"""The analytic Jacobian by columns: of a matrix, a sparse one, or products with unit vectors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .._kernels.gradcheck import ENLARGE, TURN
+from .._protocols import NDArray
+from .._threads import get_num_threads, in_parts
+from .derivative import Derivative
+from .units import Units
+
+_BLOCK_BYTES = 1 << 21  # of columns that are made together: shorter tasks wait for each other
+_KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
+_TASK_BYTES = 1 << 22  # that take longer to read than a thread to wake
+
+
+class Jacobian(Protocol):
+    """Columns of a real matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may ask for columns at once."""
+        ...
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        """Store columns first to last as the rows of `out`."""
+        ...
+
+
+@dataclass
+class Dense:
+    """The columns of an array."""
+
+    matrix: NDArray
+    concurrent = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape[0], self.matrix.shape[1]
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        TURN[None](self.matrix, first, last, out)
+
+
+@dataclass
+class Sparse:
+    """The columns of a csc_array without duplicates."""
+
+    matrix: Any
+    concurrent = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.matrix.shape
+        return int(rows), int(columns)
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        matrix, starts = self.matrix, self.matrix.indptr[first : last + 1]
+        stored = slice(starts[0], starts[-1])
+        out[:] = 0
+        which = np.repeat(np.arange(last - first), np.diff(starts))
+        out[which, matrix.indices[stored]] = matrix.data[stored]
+
+
+class Pushed:
+    """Columns that jvp gives: kept where few, else asked for whenever they are wanted."""
+
+    def __init__(self, units: Units) -> None:
+        self.shape = units.size, units.count
+        self.concurrent = units.concurrent
+        kept = not units.compiled and 8 * units.size * units.count <= _KEPT_BYTES
+        self._units, self._kept = units, units.all() if kept else None
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        if self._kept is None:
+            self._units.rows(first, out)
+        else:
+            out[:] = self._kept[first:last]
+
+
+def jacobian_of(d: Derivative) -> Jacobian:
+    """Return the columns of a derivative."""
+    if d.name == "jvp":
+        return Pushed(Units(d))
+    matrix = d.matrix() if d.name == "jac" else Units(d).all()
+    return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
+
+
+def taken(jacobian: Jacobian, columns: slice) -> NDArray:
+    """Return some columns, a row each."""
+    found = np.empty((columns.stop - columns.start, jacobian.shape[0]))
+    jacobian.columns(columns.start, columns.stop, found)
+    return found
+
+
+def together(rows: int) -> int:
+    """Return how many columns of so many rows stay in the caches."""
+    return max(1, _BLOCK_BYTES // max(1, 8 * rows))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The largest magnitudes in the rows and columns of the analytic Jacobian."""
+
+    rows: NDArray
+    columns: NDArray
+
+    @classmethod
+    def of(cls, jacobians: dict[str, Jacobian], rows: int, columns: int) -> "Sizes":
+        """Measure Jacobians; what is not finite does not count."""
+        sizes = cls(np.zeros(rows), np.zeros(columns))
+        for jacobian in jacobians.values():
+            if isinstance(jacobian, Dense):
+                sizes._add_rows(jacobian.matrix)
+            else:
+                sizes._add_columns(jacobian)
+        return sizes
+
+    def _add_rows(self, matrix: NDArray) -> None:
+        found = []
+
+        def enlarge(first: int, last: int) -> None:
+            by_row, by_column = self.rows[first:last], np.zeros(matrix.shape[1])
+            _enlarge(matrix[first:last], by_row, by_column)
+            found.append(by_column)
+
+        _shared(enlarge, len(matrix), matrix.nbytes)
+        for by_column in found:
+            np.maximum(self.columns, by_column, out=self.columns)
+
+    def _add_columns(self, jacobian: Jacobian) -> None:
+        rows, columns = jacobian.shape
+        step = max(1, min(together(rows), columns))
+        found = []
+
+        def enlarge(first: int, last: int) -> None:
+            space, by_row = np.empty((step, rows)), np.zeros(rows)
+            for start in range(first, last, step):
+                stop = min(start + step, last)
+                own = space[: stop - start]
+                jacobian.columns(start, stop, own)
+                _enlarge(own, self.columns[start:stop], by_row)
+            found.append(by_row)
+
+        _shared(enlarge, columns, 8 * rows * columns, jacobian.concurrent)
+        for by_row in found:
+            np.maximum(self.rows, by_row, out=self.rows)
+
+
+def _enlarge(matrix: NDArray, by_row: NDArray, by_column: NDArray) -> None:
+    ENLARGE[None](*(array.view(np.int64) for array in (matrix, by_row, by_column)))
+
+
+def _shared(
+    work: Callable[[int, int], None], count: int, size: int, concurrent: bool = True
+) -> None:
+    """Call ``work(first, last)`` for a range, in a share for each thread if that is worth it."""
+    shares = min(get_num_threads(), 1 + size // _TASK_BYTES) if concurrent else 1
+    if shares == 1:
+        work(0, count)
+    else:
+        in_parts(work, range(0, count, -(-count // shares)), count)

@@ -1,0 +1,117 @@
+"""What jac returns, jac[output][input] in whatever nesting, as one matrix of real numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._protocols import NDArray
+from .subject import Part, Subject
+
+
+class WrongFormError(Exception):
+    """A derivative whose result has the wrong count, shape or kind: a finding, not a crash."""
+
+
+def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> Any:
+    """
+    Return the real Jacobian: an array, or a csc_array where real blocks are all scipy's.
+
+    `conjugate` is jax's convention of gradients; `strict` refuses other dtypes than f's.
+    """
+    outputs = _chosen(result, subject.kept, len(subject.outputs), subject.several)
+    several = len(subject.active) > 1
+    lines = []
+    for out, by_input in zip(subject.kept, outputs, strict=True):
+        blocks = _chosen(by_input, subject.active, len(subject.values), several)
+        pairs = zip(subject.active, blocks, strict=True)
+        lines.append([_Block(out, part, block, strict) for part, block in pairs])
+    if all(block.is_sparse for line in lines for block in line):
+        return _joined(lines)
+    dense = [[block.reals(conjugate) for block in line] for line in lines]
+    if len(dense) == len(dense[0]) == 1:
+        return np.ascontiguousarray(dense[0][0], dtype=float)
+    return np.block(dense).astype(float, copy=False)
+
+
+def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:
+    """Return what is for the parts, from one item for each of them, or for each of all."""
+    if not several:
+        return [given]
+    if not isinstance(given, (tuple, list)) or len(given) not in (len(parts), every):
+        found = len(given) if isinstance(given, (tuple, list)) else type(given).__name__
+        msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {found}"
+        raise WrongFormError(msg)
+    return list(given) if len(given) == len(parts) else [given[p.position] for p in parts]
+
+
+class _Block:
+    """The derivative of one output by one input, as the caller gave it."""
+
+    def __init__(self, out: Part, part: Part, given: Any, strict: bool) -> None:
+        self._out, self._part, self.given = out, part, given
+        self._name = f"the Jacobian of output {out.position} with respect to input {part.position}"
+        self._complex_in = part.example.dtype.kind == "c"
+        self._complex_out = out.example.dtype.kind == "c"
+        expected = np.result_type(out.example, part.example)
+        if strict and getattr(given, "dtype", expected) != expected:
+            msg = f"{self._name} has dtype {given.dtype}, expected {expected} (check_grad_dtypes)"
+            raise WrongFormError(msg)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it can stay a sparse matrix of scipy's."""
+        real = not (self._complex_in or self._complex_out)
+        return real and hasattr(self.given, "tocsc") and self.given.dtype.kind in "biuf"
+
+    def array(self, item: Any) -> NDArray:
+        """Return one item with a row for each element of the output."""
+        out, part = self._out.example, self._part.example
+        flat = out.size, part.size
+        if item is None:
+            return np.zeros(flat)
+        array = np.asarray(as_array(item.toarray() if hasattr(item, "toarray") else item, "jac"))
+        self.require_shape(array.shape)
+        return array.reshape(flat)
+
+    def require_shape(self, shape: tuple[int, ...]) -> None:
+        out, part = self._out.example, self._part.example
+        expected = out.shape + part.shape
+        if shape not in (expected, (out.size, part.size)):
+            msg = f"{self._name} has a wrong shape: expected {expected}, got {shape}"
+            raise WrongFormError(msg)
+
+    def reals(self, conjugate: bool) -> NDArray:
+        """Return it as real numbers."""
+        wirtinger = isinstance(self.given, tuple) and len(self.given) == 2
+        p, q = (self.array(item) for item in (self.given if wirtinger else (self.given, None)))
+        if not self._complex_in:
+            if not self._complex_out and np.iscomplexobj(p):
+                msg = f"{self._name} is complex, and both are real"
+                raise WrongFormError(msg)
+            if not self._complex_out:
+                return p
+            columns = [p]
+        elif self._complex_out or wirtinger:
+            columns = [p + q, 1j * (p - q)]
+        else:  # the gradient of a real number: d/d(real) + i d/d(imaginary)
+            columns = [p.real, -p.imag if conjugate else p.imag]
+        found = np.empty((len(p) * (1 + self._complex_out), p.shape[1] * len(columns)))
+        for k, column in enumerate(columns):
+            found[:: 1 + self._complex_out, k :: len(columns)] = column.real
+            if self._complex_out:
+                found[1::2, k :: len(columns)] = column.imag
+        return found
+
+
+def _joined(lines: list[list[_Block]]) -> Any:
+    from scipy.sparse import block_array, csc_array
+
+    for line in lines:
+        for block in line:
+            block.require_shape(block.given.shape)
+    alone = len(lines) == len(lines[0]) == 1
+    found = lines[0][0].given if alone else block_array([[b.given for b in line] for line in lines])
+    matrix = csc_array(found, dtype=float, copy=True)  # whose order of elements is ours to change
+    matrix.sum_duplicates()
+    return matrix

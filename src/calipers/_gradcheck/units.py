@@ -1,0 +1,143 @@
+"""What vjp or jvp gives for unit vectors: the rows, or the columns, of the Jacobian."""
+
+import contextlib
+import threading
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+from .._differences.columns import Columns
+from .._differences.problem import REAL, WIRTINGER, Problem
+from .._differences.run import run
+from .._differences.steps import Steps
+from .._protocols import NDArray
+from .derivative import Derivative
+
+_TOGETHER = 64  # unit vectors of one batch
+_MANY = 64  # that are worth a compiled loop
+_NONE = np.empty(0)
+
+
+class Units:
+    """A derivative asked for unit vectors: compiled, in batches, or one by one."""
+
+    def __init__(self, d: Derivative) -> None:
+        subject = d.subject
+        back = d.name == "vjp"
+        self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
+        self._d = d
+        self._one_at_a_time = threading.Lock()
+        self._work = _compiled(d) if self.count >= _MANY else None
+        self._batches = d.batches
+        if self._work is not None or self._batches:
+            self._compare(d.applied(_unit(self.count, 0)))
+
+    @property
+    def compiled(self) -> bool:
+        return self._work is not None
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may ask at once."""
+        native = None if self._work is None else self._work.problem.native
+        return native is not None and not native.parallel
+
+    def _compare(self, alone: NDArray) -> None:
+        """Give up a way that does not give the same as a single call."""
+        first: NDArray = np.empty((1, self.size))
+        tolerance = 256 * self._d.subject.eps * float(np.abs(alone).max(initial=0.0))
+        try:
+            if self._work is not None:
+                self._loop(self._work, 0, first)
+            else:
+                first = self._batch(0, min(2, self.count))
+            same = not self._d.touched and np.allclose(
+                first[0], alone, rtol=0, atol=tolerance, equal_nan=True
+            )
+        except Exception:  # whatever a derivative does that is meant for single calls
+            same = False
+        if not same:
+            self._work, self._batches = None, False
+
+    def all(self) -> NDArray:
+        """Return a row for each unit vector."""
+        if self._work is not None:
+            with contextlib.suppress(Exception):  # asked from Python, it says itself what is wrong
+                rows: NDArray = run(self._work, self.count)[0].astype(float, copy=False)
+                self._counted(self.count)
+                return rows
+            self._work = None
+        found = np.empty((self.count, self.size))
+        self.rows(0, found)
+        return found
+
+    def rows(self, start: int, out: NDArray) -> None:
+        """Store in `out` what belongs to unit vectors from `start`."""
+        count, work = len(out), self._work
+        if work is not None:
+            with contextlib.suppress(Exception):  # as above
+                self._loop(work, start, out)
+                self._counted(count)
+                return
+            self._work = None
+        step = _TOGETHER if self._batches else 1
+        for first in range(0, count, step):
+            last = min(first + step, count)
+            if self._batches:
+                out[first:last] = self._batch(start + first, start + last)
+            else:
+                ask = self._d.pull if self._d.name == "vjp" else self._d.push
+                out[first] = ask(_unit(self.count, start + first))
+
+    def _counted(self, count: int) -> None:
+        with self._one_at_a_time:
+            self._d.calls += count
+
+    def _loop(self, work: Columns, start: int, out: NDArray) -> None:
+        status = np.empty(len(out), np.int8)
+        if out.dtype == work.problem.base.dtype:
+            work(start, (out, status))
+        else:
+            found = work.results(len(out))
+            work(start, found)
+            out[:] = found[0]
+
+    def _batch(self, first: int, last: int) -> NDArray:
+        units = np.zeros((last - first, self.count))
+        units[np.arange(last - first), np.arange(first, last)] = 1
+        return self._d.together(units)
+
+
+def _unit(size: int, k: int) -> NDArray:
+    unit = np.zeros(size)
+    unit[k] = 1
+    return unit
+
+
+def _compiled(d: Derivative) -> Columns | None:
+    """
+    Return the work of asking a compiled derivative for unit vectors.
+
+    It is linear: what it gives for them are its differences from zero, by steps of one.
+    """
+    subject = d.subject
+    one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
+    if not one_to_one or not isinstance(d.call, Dispatcher):
+        return None
+    given, taken = subject.kept[0].example, subject.active[0].example
+    if d.name == "jvp":
+        given, taken = taken, given
+    problem = Problem(
+        d.call,
+        tuple(subject.arguments()),
+        np.zeros(given.shape, given.dtype),
+        (),
+        subject.kwargs,
+        WIRTINGER if given.dtype.kind == "c" else REAL,
+        False,
+        known=np.zeros(taken.shape, taken.dtype),
+    )
+    if problem.native is None:
+        return None
+    steps = Steps("2-point", np.ones(1), 1.0, _NONE, _NONE, subject.eps)
+    return Columns(problem, steps, spare=[])

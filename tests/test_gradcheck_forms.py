@@ -1,0 +1,267 @@
+"""Where the analytic Jacobian comes from: compiled loops, products column by column, sparsity."""
+
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+import calipers
+
+N = 100
+
+
+@numba.njit
+def cubic(x):
+    return x * x * x - x
+
+
+@numba.njit
+def slope(x, v):
+    return v * (3 * x * x - 1)
+
+
+@numba.njit
+def mixed(x):
+    """Neighbors depend on each other, so that a transposed Jacobian is another one."""
+    y = x * x
+    y[1:] += 3 * x[:-1]
+    return y
+
+
+@numba.njit
+def mixed_vjp(x, w):
+    g = 2 * x * w
+    g[:-1] += 3 * w[1:]
+    return g
+
+
+@numba.njit
+def mixed_jvp(x, v):
+    t = 2 * x * v
+    t[1:] += 3 * v[:-1]
+    return t
+
+
+def point(n=N, dtype=float):
+    return np.random.default_rng(1).uniform(0.6, 2, n).astype(dtype)
+
+
+def checked(f, x, **options):
+    return calipers.gradcheck(f, x, raise_exception=False, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+def test_a_compiled_derivative_is_checked_like_its_python_code(form, dtype):
+    x = point(dtype=dtype)
+    call = {"vjp": mixed_vjp, "jvp": mixed_jvp}[form]
+    if dtype is np.complex128:
+        x = x + 0.25j
+        if form == "vjp":
+
+            @numba.njit
+            def call(x, w):
+                g = 2 * np.conj(x) * w
+                g[:-1] += 3 * w[1:]
+                return g
+
+    reports = [checked(mixed, x, **{form: c}) for c in (call, call.py_func)]
+    assert [r.verdict for r in reports] == ["PASS", "PASS"]
+    assert reports[0].counts == reports[1].counts
+    wrong = [checked(mixed, x, **{form: {"vjp": mixed_jvp, "jvp": mixed_vjp}[form]})]
+    wrong += [checked(mixed, x, **{form: {"vjp": mixed_jvp, "jvp": mixed_vjp}[form].py_func})]
+    assert [r.verdict for r in wrong] == ["FAIL", "FAIL"]
+    assert wrong[0].counts == wrong[1].counts
+    assert wrong[0].worst.row == wrong[1].worst.row
+
+
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+def test_compiled_calls_are_counted(form):
+    report = checked(cubic, point(), **{form: slope})
+    assert report.calls["f"] == 2 * N + 2
+    # jvp is asked twice: for sizes, and for the comparison.
+    assert report.calls[form] in range(N, 2 * N + 12)
+    assert (report.calls[form] > 2 * N) == (form == "jvp")
+
+
+def test_a_wrong_entry_of_a_compiled_derivative_is_found():
+    @numba.njit
+    def jvp(x, v):
+        t = v * (3 * x * x - 1)
+        t[70] *= 1.0001
+        return t
+
+    report = checked(cubic, point(), jvp=jvp)
+    assert (report.counts["FAIL"], report.worst.row, report.worst.column) == (1, 70, 70)
+
+
+def test_a_compiled_derivative_that_changes_its_arguments_is_found():
+    @numba.njit
+    def vjp(x, w):
+        g = w * (3 * x * x - 1)
+        w[:] = 0
+        return g
+
+    report = checked(cubic, point(), vjp=vjp)
+    assert report.verdict == "FAIL"
+    assert "changes its arguments: its cotangent" in report.reason
+
+
+def test_a_compiled_derivative_of_the_wrong_shape_is_found():
+    @numba.njit
+    def vjp(x, w):
+        return w[:-1]
+
+    assert "wrong shape" in checked(cubic, point(), vjp=vjp).reason
+
+
+def test_an_error_of_a_compiled_derivative_arrives():
+    @numba.njit
+    def vjp(x, w):
+        if w[N - 1] == 1 and w[0] == 0:
+            raise ValueError("no such cotangent")
+        return w * (3 * x * x - 1)
+
+    with pytest.raises(ValueError, match="no such cotangent") as caught:
+        checked(cubic, point(), vjp=vjp)
+    assert not getattr(caught.value, "__notes__", [])  # none of f
+
+
+def test_a_compiled_derivative_that_remembers_is_not_trusted_with_a_loop():
+    """One that gives something else without the interpreter around it is asked from Python."""
+    buffer = np.zeros(N)
+
+    @numba.njit
+    def fill(x, w, out):
+        out[:] = w * (3 * x * x - 1)
+        return out
+
+    assert checked(cubic, point(), vjp=lambda x, w: fill(x, w, buffer))
+
+
+def test_a_parallel_derivative_is_called_from_one_thread():
+    @numba.njit(parallel=True)
+    def jvp(x, v):
+        t = np.empty_like(v)
+        for i in numba.prange(len(v)):
+            t[i] = v[i] * (3 * x[i] * x[i] - 1)
+        return t
+
+    assert checked(cubic, point(), jvp=jvp).verdict == "PASS"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of forward mode
+def test_batches_of_tangents_are_taken_where_they_are_the_same():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(point(), requires_grad=True)
+    report = calipers.gradcheck(
+        lambda x: torch.sin(x) * x, (x,), check_forward_ad=True, check_backward_ad=False
+    )
+    assert report.calls["jvp"] < 20
+
+
+MEMORY = """
+import resource
+import numba, numpy as np
+import calipers
+n = 4000
+x = np.random.default_rng(0).uniform(0.6, 1, n)
+cubic = numba.njit(lambda x: x * x * x - x)
+def jvp(x, v): return v * (3 * x * x - 1)
+compiled = numba.njit(jvp)
+def jac(x):
+    from scipy.sparse import diags_array
+    return diags_array(3 * x * x - 1, format="csc")
+def check(x): return calipers.gradcheck(cubic, x, {0}={1})
+check(x[:200])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert check(x)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.parametrize(("form", "call"), [("jvp", "jvp"), ("jvp", "compiled"), ("jac", "jac")])
+def test_no_dense_jacobian_is_made_of_columns(form, call):
+    """It would take 128 MB."""
+    if form == "jac":
+        pytest.importorskip("scipy")
+    code = MEMORY.replace("{0}", form).replace("{1}", call)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 40e6
+
+
+def stacked(x, b):
+    return x * x + b, 3 * b
+
+
+def sparse_jac(x, b):
+    from scipy.sparse import csr_array, diags_array
+
+    eye = diags_array(np.ones(len(x)))
+    return (diags_array(2 * x), eye), (csr_array((len(x), len(x))), 3 * eye)
+
+
+def test_sparse_blocks_of_several_outputs_and_inputs():
+    pytest.importorskip("scipy")
+    x = point(6)
+    assert calipers.gradcheck(stacked, (x, x), jac=sparse_jac)
+
+    def wrong(x, b):
+        (xx, xb), (yx, yb) = sparse_jac(x, b)
+        return (xx, xb), (yx, 2 * yb)
+
+    report = checked(stacked, (x, x), jac=wrong)
+    assert (report.worst.output, report.worst.input) == (1, 1)
+    assert report.counts["FAIL"] == 6
+
+
+def test_stored_elements_that_repeat_add_up():
+    sparse = pytest.importorskip("scipy.sparse")
+    where = np.arange(4)
+
+    def jac(x):
+        values = np.concatenate([x, x])
+        return sparse.coo_array((values, (np.tile(where, 2), np.tile(where, 2))), shape=(4, 4))
+
+    assert calipers.gradcheck(lambda x: x * x, point(4), jac=jac)
+
+
+def test_a_sparse_jacobian_is_asked_twice_for_the_same():
+    sparse = pytest.importorskip("scipy.sparse")
+    noise = iter([0, 1e-9, 0, 0])
+    report = checked(
+        lambda x: x * x, point(4), jac=lambda x: sparse.diags_array(2 * x + next(noise))
+    )
+    assert "not reentrant" in report.reason
+    patterns = iter([np.eye(4), np.ones((4, 4))])
+    report = checked(lambda x: x * 1, point(4), jac=lambda x: sparse.csr_array(next(patterns)))
+    assert "not reentrant" in report.reason
+
+
+def test_noise_that_the_caller_knows_of_accuses_no_zero():
+    """Where f jitters, differences of what does not depend on x are not zero."""
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+
+        def f(x, random=random):
+            return np.array([2.0, x.sum()]) * (1 + 1e-12 * random.random(2))
+
+        report = checked(f, np.ones(2), jac=lambda x: np.array([[0, 0], [1.0, 1]]), nondet_tol=1e-9)
+        assert report.verdict in ("PASS", "INCONCLUSIVE"), (seed, str(report))
+
+
+@pytest.mark.parametrize("size", [1.0, 0.1])
+def test_a_kink_at_the_point_is_seen_though_the_mean_slope_is_claimed(size):
+    x = np.array([0.0, 1.0])
+    report = checked(lambda x: x + size * np.abs(x), x, jac=lambda x: np.diag([1.0, 1 + size]))
+    assert report.verdict == "NONSMOOTH"
+
+
+def test_curvature_is_no_kink():
+    """Where the slope is nearly zero curvature bends it most; that is looked at, and is right."""
+    x = np.sqrt(1 / 3) + np.array([1e-6, 1e-4, 1e-3])
+    report = checked(cubic, x, vjp=slope)
+    assert report.verdict == "PASS"
+    assert report.calls["f"] > 2 * len(x) + 2
