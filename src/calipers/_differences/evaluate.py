@@ -7,7 +7,6 @@ import numpy as np
 from .._protocols import NDArray
 from .problem import Problem, reals
 
-_BATCH_BYTES = 1 << 19  # arguments and results of one call: near the caches
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 
 
@@ -26,7 +25,7 @@ class Evaluator:
         self.problem = problem
         self._origin = reals(problem.x)
         bytes_per_call = problem.x.nbytes + problem.base.nbytes
-        rows = max(1, _BATCH_BYTES // max(1, bytes_per_call))
+        rows = max(1, problem.batch_bytes // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
         if problem.batched:
             self._buffer = np.repeat(problem.x[None], self.block + 1, axis=0)

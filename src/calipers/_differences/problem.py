@@ -38,6 +38,7 @@ class Problem:
     out_like: Any = None
     rowwise: bool = False
     batched: bool = False
+    batch_bytes: int = 1 << 19  # arguments and results of one call: near the caches
     known: Any = None  # f(x), where the caller has it
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)

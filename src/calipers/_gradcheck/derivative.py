@@ -64,7 +64,7 @@ class Derivative:
         back = self.name == "vjp"
         given, taken = (subject.kept, subject.active)[:: 1 if back else -1]
         several = subject.several if back else len(given) > 1
-        directions = tuple(np.stack([p.shaped(line) for line in v]) for p in given)
+        directions = tuple(p.shaped(v) for p in given)
         if self.conjugate and back:
             directions = tuple(np.conj(d) for d in directions)
         found = self(directions if several else directions[0])

@@ -12,6 +12,7 @@ from .._differences.problem import REAL, WIRTINGER, Problem
 from .._protocols import NDArray
 
 _KERNEL_DTYPES = "fdFD"
+_BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
 
 
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
@@ -49,10 +50,10 @@ class Part:
         return tuple(int(i) for i in np.unravel_index(k, self.example.shape)), part
 
     def shaped(self, numbers: NDArray) -> NDArray:
-        """Return real numbers of this part as an array of its shape and dtype."""
-        kind = self.example.dtype
-        real = np.ascontiguousarray(numbers[self.start : self.stop], dtype=self.example.real.dtype)
-        return real.view(kind).reshape(self.example.shape)
+        """Return real numbers of this part, or rows of them, as arrays of its shape and dtype."""
+        like = self.example
+        real = np.ascontiguousarray(numbers[..., self.start : self.stop], dtype=like.real.dtype)
+        return real.view(like.dtype).reshape((*numbers.shape[:-1], *like.shape))
 
 
 def parts_of(arrays: Sequence[NDArray], positions: Sequence[int]) -> tuple[Part, ...]:
@@ -197,7 +198,9 @@ class Subject:
         if together is not None:
             y = self.kept[0].example
             rest = (self.kwargs, mode, False)
-            return Problem(together, before, x, after, *rest, batched=True, known=y)
+            return Problem(
+                together, before, x, after, *rest, batched=True, batch_bytes=_BATCH_BYTES, known=y
+            )
         return Problem(f, before, x, after, self.kwargs, mode, scalar, known=y)
 
 

@@ -13,7 +13,7 @@ from .._differences.steps import Steps
 from .._protocols import NDArray
 from .derivative import Derivative
 
-_TOGETHER = 64  # unit vectors of one batch
+_TOGETHER = 128  # unit vectors of one batch
 _MANY = 64  # that are worth a compiled loop
 _NONE = np.empty(0)
 

@@ -166,7 +166,7 @@ class _Function:
             return None
 
         def of_batch(*given: Any) -> Any:
-            points = torch.from_numpy(np.array(given[position])).to(self._inputs[position].device)
+            points = torch.from_numpy(given[position]).to(self._inputs[position].device)
             others = self.tensors((*given[:position], arrays[position], *given[position + 1 :]))
             others = [x.detach() if isinstance(x, torch.Tensor) else x for x in others]
 
