@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from ._gradcheck.check import Check
-from ._gradcheck.derivative import CONVENTIONS, Derivative
+from ._gradcheck.given import Given, ValueAndJac, require_way
+from ._gradcheck.options import (
+    for_each,
+    require_callables,
+    require_choices,
+    require_forms,
+    rule_of,
+)
 from ._gradcheck.report import (
     ERRORS,
     CalipersWarning,
@@ -19,10 +26,9 @@ from ._gradcheck.report import (
     NonsmoothError,
     WrongDerivativeError,
 )
-from ._gradcheck.rule import FAIL, INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
+from ._gradcheck.rule import FAIL, default_resolution
 from ._gradcheck.second import Gradient, asymmetry, cotangents
-from ._gradcheck.sparse import DenseView
-from ._gradcheck.subject import no_batches, pose
+from ._gradcheck.subject import pose
 from .derivatives import differentiate
 from .interop.functions import function_library
 
@@ -37,10 +43,6 @@ __all__ = [
     "gradgradcheck",
 ]
 
-# Relative change of slope across x that calls for a second look: more than curvature explains.
-_BEND, _CURVATURE = 0.03, 16.0
-_TORCH = {"atol": 1e-5, "rtol": 1e-3}
-
 
 def gradcheck(
     f: Callable[..., Any],
@@ -49,6 +51,7 @@ def gradcheck(
     jac: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
+    value_and_jac: Callable[..., Any] | None = None,
     eps: float | None = None,
     atol: float | None = None,
     rtol: float | None = None,
@@ -69,6 +72,8 @@ def gradcheck(
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     argnums: Any = None,
+    out_like: Any = None,
+    inplace: str | None = None,
     workers: Any = None,
     nondifferentiable_outputs: Sequence[int] = (),
     convention: str = "torch",
@@ -99,6 +104,9 @@ def gradcheck(
     jvp : callable, optional
         ``jvp(*inputs, v)`` returns a tangent for each differentiable output; v is the tangent, a
         tuple where there are several differentiable inputs.
+    value_and_jac : callable, optional
+        ``value_and_jac(*inputs)`` returns f's value, which is compared with f, and the same as
+        `jac`.
     eps : float, optional
         The absolute step, as torch's. Then, or with atol or rtol, an entry that one difference
         confirms within the whole tolerance is accepted.
@@ -110,8 +118,8 @@ def gradcheck(
     nondet_tol : float
         What two calls with the same arguments may differ by.
     check_undefined_grad : bool, optional
-        Whether `vjp` is tested with cotangents of None, which stand for zeros: by default for torch
-        functions.
+        Whether `vjp` and `jvp` are tested with directions of None, which stand for zeros: by
+        default `vjp` of torch functions is.
     check_grad_dtypes : bool
         Whether gradients and tangents must have the dtypes of inputs and outputs.
     check_batched_grad, check_batched_forward_grad : bool
@@ -127,11 +135,18 @@ def gradcheck(
     check_sparse_nnz : bool, optional
         The deprecated name of `masked`.
     step, scale, bounds
-        See `jacobian`; for a single differentiable input.
+        See `jacobian`; for several differentiable inputs a tuple with an item for each, or a number
+        for all.
     args, kwargs
         Other arguments of f and of the derivatives.
     argnums : int or sequence of int, optional
         Which inputs are differentiated.
+    out_like : array_like or tuple of them, optional
+        Arrays like f's results, if ``f(*inputs, *args, *outs)`` stores them in arrays that it takes
+        last.
+    inplace : {"write", "add"}, optional
+        If given, `jac`, `vjp` and `jvp` take arrays last, one for each that they else return, which
+        they fill or add to.
     workers
         See `jacobian`.
     nondifferentiable_outputs : sequence of int
@@ -173,16 +188,7 @@ def gradcheck(
     >>> print(report.reason)  # doctest: +ELLIPSIS
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
-    if convention not in CONVENTIONS:
-        msg = f"convention must be one of {CONVENTIONS}, got {convention!r}"
-        raise ValueError(msg)
-    if not nondet_tol >= 0:
-        msg = f"nondet_tol must be at least 0, got {nondet_tol!r}"
-        raise ValueError(msg)
-    wrong = [name for name in allow if name not in (NONSMOOTH, INCONCLUSIVE)]
-    if isinstance(allow, str) or wrong:
-        msg = f"allow must name NONSMOOTH or INCONCLUSIVE, got {allow!r}"
-        raise ValueError(msg)
+    require_choices(convention, nondet_tol, allow)
     if eps is not None:
         if step is not None:
             msg = "eps and step were both given: they are the same, so give one of them"
@@ -197,116 +203,65 @@ def gradcheck(
             msg = "masked and check_sparse_nnz are the same: give masked alone"
             raise ValueError(msg)
         masked = check_sparse_nnz
-    batched: Callable[[int], Callable[..., Any] | None] = no_batches
-    from_library = False
-    if jac is None and vjp is None and jvp is None:
-        several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-        own_library = function_library(several)
-        if own_library is not None:
-            call = partial(f, **kwargs) if kwargs else f
-            found = own_library.differentiated(call, (*several, *args), bool(masked))
-            from_library = True
-            f, inputs, args, kwargs = found.f, found.inputs, (), None
-            argnums = found.argnums if argnums is None else argnums
-            nondifferentiable_outputs = (
-                *found.nondifferentiable_outputs,
-                *nondifferentiable_outputs,
-            )
-            vjp = found.vjp if check_backward_ad is not False else None
-            jvp = found.jvp if check_forward_ad else None
-            convention, batched = found.convention, found.batched
-            if check_undefined_grad is None:
-                check_undefined_grad = convention == "torch" and check_backward_ad is not False
-    else:
-        dense = DenseView(
-            tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), bool(masked)
-        )
-        if dense:
-            f, inputs = dense.function(f), dense.inputs
-            jac = None if jac is None else dense.jac(jac)
-            vjp = None if vjp is None else dense.vjp(vjp)
-            jvp = None if jvp is None else dense.jvp(jvp)
-    subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs, batched)
+    if value_and_jac is not None and jac is not None:
+        msg = "jac and value_and_jac were both given: they are the same, so give one of them"
+        raise ValueError(msg)
+    source = None if value_and_jac is None else ValueAndJac(value_and_jac)
+    wanted = {"jac": source or jac, "vjp": vjp, "jvp": jvp}
+    require_callables({**wanted, "jac": jac, "value_and_jac": value_and_jac})
+    given = Given(
+        f, inputs, wanted, argnums, tuple(nondifferentiable_outputs), convention, args, kwargs
+    )
+    require_way(inplace, given, value_and_jac)
+    if out_like is not None:
+        given = given.filling(out_like)
+    given = given.translated(bool(masked))
+    subject = given.subject()
     if not subject.kept and any(o.dtype.kind in "fc" for o in subject.outputs):
-        # All of f's outputs are declared not to be differentiable: that is a derivative of zero.
-        subject = pose(f, inputs, args, kwargs, argnums, (), batched)
-        count = len(subject.active)
-        jac, jvp, vjp, check_undefined_grad = (
-            None,
-            None,
-            lambda *given, **kw: (None,) * count,
-            False,
-        )
-    wanted = {
-        "jac": (jac, check_backward_ad),
-        "vjp": (vjp, check_backward_ad),
-        "jvp": (jvp, check_forward_ad),
+        given, subject = given.zeros()
+        check_undefined_grad, inplace = False, None
+    chosen = {
+        "jac": check_backward_ad is not False,
+        "vjp": check_backward_ad is not False,
+        "jvp": bool(check_forward_ad) or (check_forward_ad is None and not given.of_library),
     }
-    derivatives = [
-        Derivative(name, call, subject, convention == "jax", check_grad_dtypes, from_library)
-        for name, (call, chosen) in wanted.items()
-        if call is not None and chosen is not False
-    ]
-    _require(wanted, derivatives)
-    names = [d.name for d in derivatives]
+    require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)
+    derivatives = given.checked(subject, chosen, inplace, check_grad_dtypes)
+    names = {d.name for d in derivatives}
+    if check_undefined_grad is None:
+        own_backward = given.of_library and given.convention == "torch" and "vjp" in names
+        undefined = {"vjp"} if own_backward else set()
+    else:
+        undefined = {"vjp", "jvp"} if check_undefined_grad else set()
     for option, name, asked in (
-        ("check_undefined_grad", "vjp", check_undefined_grad),
+        ("check_undefined_grad", "vjp", undefined),
         ("check_batched_grad", "vjp", check_batched_grad),
         ("check_batched_forward_grad", "jvp", check_batched_forward_grad),
     ):
         if asked and name not in names:
             msg = f"{option}=True tests {name}, and {name} is not checked: give it, or leave it out"
             raise ValueError(msg)
-    if len(subject.active) > 1 and ((step is not None and np.ndim(step)) or bounds is not None):
-        msg = "step arrays and bounds are for one differentiable input: choose it by argnums"
-        raise ValueError(msg)
+        if asked and inplace is not None:
+            msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"
+            raise ValueError(msg)
     resolution = default_resolution(subject.eps)
-    own = eps is not None or atol is not None or rtol is not None
-    tolerances = {"atol": 0.0, "rtol": resolution} if eps is None else dict(_TORCH)
-    for name, given in (("atol", atol), ("rtol", rtol)):
-        if given is not None:
-            if not (given >= 0 and np.isfinite(given)):
-                msg = f"{name} must be a finite number, at least 0, got {given!r}"
-                raise ValueError(msg)
-            tolerances[name] = float(given)
-    rule = Rule(
-        **tolerances,
-        share=1.0 if own else 0.1,
-        bend=np.inf if own else max(_BEND, _CURVATURE * subject.eps ** (1 / 3)),
-        equal_nan=equal_nan,
-        noise=nondet_tol,
-    )
+    rule = rule_of(eps, atol, rtol, subject.eps, equal_nan, nondet_tol)
+    count = len(subject.active)
+    steps = {"step": step, "scale": scale, "bounds": bounds}
+    each = zip(*(for_each(name, value, count) for name, value in steps.items()), strict=True)
     check = Check(subject, derivatives, rule, resolution, fast_mode, seed, tuple(allow))
     report = check.run(
-        {"step": step, "scale": scale, "bounds": bounds, "workers": workers},
+        [dict(zip(steps, values, strict=True)) for values in each],
+        workers,
         nondet_tol,
-        bool(check_undefined_grad),
+        undefined,
         {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
+        source,
     )
     if report.vacuous:
         message = f"gradcheck compared nothing: {report.reason}"
         warnings.warn(message, CalipersWarning, stacklevel=2)
     return _answer(report, raise_exception, check.cause)
-
-
-def _require(wanted: dict[str, Any], derivatives: list[Derivative]) -> None:
-    for name, (call, _) in wanted.items():
-        if call is not None and not callable(call):
-            msg = f"{name} must be callable, got {type(call).__name__}"
-            raise TypeError(msg)
-    given = [name for name, (call, _) in wanted.items() if call is not None]
-    if wanted["jvp"][1] and "jvp" not in given:
-        msg = "check_forward_ad=True needs jvp="
-        raise ValueError(msg)
-    if wanted["vjp"][1] and given == ["jvp"]:
-        msg = "check_backward_ad=True needs vjp= or jac="
-        raise ValueError(msg)
-    if not derivatives:
-        msg = (
-            "gradcheck needs at least one of jac=, vjp= and jvp= to check, and at least one of "
-            "check_forward_ad and check_backward_ad must not be False"
-        )
-        raise ValueError(msg)
 
 
 def gradgradcheck(
@@ -389,6 +344,10 @@ def gradgradcheck(
     >>> bool(report)
     True
     """
+    for name in ("jac", "jvp", "value_and_jac", "inplace", "out_like"):
+        if options.get(name) is not None:
+            msg = f"gradgradcheck takes no {name}=: f returns, and vjp is its first derivative"
+            raise ValueError(msg)
     several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     whole = (*several, *args)
     common = {**options, "kwargs": kwargs, "seed": seed, "raise_exception": raise_exception}

@@ -15,6 +15,7 @@ from .analytic import Jacobian, Sizes, jacobian_of, taken
 from .blocks import WrongFormError
 from .derivative import Derivative
 from .exhaustive import Entries, examine
+from .given import ValueAndJac
 from .numerical import Looks, looks
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
@@ -44,11 +45,14 @@ class Check:
 
     def run(
         self,
-        steps: dict[str, Any],
+        steps: list[dict[str, Any]],
+        workers: Any,
         nondet_tol: float,
-        undefined: bool,
+        undefined: set[str],
         batched: dict[str, bool],
+        source: ValueAndJac | None,
     ) -> GradcheckReport:
+        """Check all; `steps` are for each input, and `undefined` names what is given None."""
         subject = self.subject
         random = np.random.default_rng(self.seed)
         self._entries = Entries()
@@ -70,26 +74,32 @@ class Check:
                 if sizes is not None:
                     of = sizes.columns if d.name == "vjp" else sizes.rows
                 own = [
+                    *identities.storing(d, random, nondet_tol),
                     *identities.reentrance(d, random, nondet_tol),
                     *identities.linearity(d, random, nondet_tol, of),
                 ]
-                if d.name == "vjp" and undefined:
-                    late += self._none_cotangents(d)
+                if d.name in undefined:
+                    late += self._none_directions(d)
                 if batched.get(d.name):
                     late += identities.batches(d, random)
                 # What is changed explains what else is found.
                 findings += [*identities.mutation(d.name, d.touched), *own]
+            if source is not None:
+                findings += identities.primal(source.value, subject, self._near)
             vouched, adjoint = self._adjoint(random)
             findings += adjoint
         except WrongFormError as wrong:
             findings.append(str(wrong))
             return self._reported(findings, "", {})
         with np.errstate(all="ignore"):
-            looked = [looks(subject, part, **steps) for part in subject.active]
+            looked = [
+                looks(subject, part, workers=workers, **given)
+                for part, given in zip(subject.active, steps, strict=True)
+            ]
             whole = [] if self.fast_mode else looked
-            for look in looked if self.fast_mode else ():
+            for look, given in zip(looked, steps, strict=True) if self.fast_mode else ():
                 before = deepcopy(self._entries)
-                if self._project(look, steps, random):
+                if self._project(look, given, random):
                     whole.append(look)
                     self._entries = before  # a look at all entries finds these again
             if whole and sizes is None:
@@ -117,9 +127,14 @@ class Check:
         nothing = "" if findings else "there is no number to differentiate"
         return self._reported(findings, nothing, {}, vacuous=not findings)
 
-    def _none_cotangents(self, vjp: Derivative) -> list[str]:
+    def _near(self, value: NDArray) -> NDArray:
+        """Return what the value that comes with a Jacobian may be off by."""
+        share = max(self.rule.rtol, identities.ROUNDING * self.subject.eps)
+        return self.rule.atol + share * np.abs(value)
+
+    def _none_directions(self, d: Derivative) -> list[str]:
         try:
-            return list(identities.none_cotangents(vjp))
+            return list(identities.none_directions(d))
         except WrongFormError as wrong:
             self.cause = wrong.__cause__
             return [f"{wrong} ({self.cause!r})" if self.cause else str(wrong)]
@@ -137,8 +152,7 @@ class Check:
         or products do not tell, a Jacobian of moderate size is looked at as a whole; of a large one
         the next suspects are, and what differences do not resolve is INCONCLUSIVE.
         """
-        given = {name: steps[name] for name in ("step", "scale", "bounds")}
-        options = Options(method="adaptive", **given)
+        options = Options(method="adaptive", **steps)
         moderate = self.subject.rows * look.problem.coordinates <= _MODERATE
         for d in self.derivatives:
             probe = Probe(look, d, options, self.resolution, random)

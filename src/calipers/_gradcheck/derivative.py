@@ -54,6 +54,17 @@ class Derivative:
         self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
         return self.known
 
+    def shaped(self, v: NDArray) -> Any:
+        """Return a direction, or a batch of them, in the caller's form."""
+        subject = self.subject
+        if self.name == "jvp":
+            tangents = tuple(p.shaped(v) for p in subject.active)
+            return tangents if len(tangents) > 1 else tangents[0]
+        cotangents = tuple(p.shaped(v) for p in subject.kept)
+        if self.conjugate:
+            cotangents = tuple(np.conj(c) for c in cotangents)
+        return cotangents if subject.several else cotangents[0]
+
     def applied(self, v: NDArray) -> NDArray:
         """Return what vjp or jvp gives for v, in new memory: the next call may fill the same."""
         return (self.pull(v) if self.name == "vjp" else self.push(v)).copy()
@@ -62,20 +73,17 @@ class Derivative:
         """Return what vjp or jvp gives for each row of v, from one call with a batch of them."""
         subject, count = self.subject, len(v)
         back = self.name == "vjp"
-        given, taken = (subject.kept, subject.active)[:: 1 if back else -1]
-        several = subject.several if back else len(given) > 1
-        directions = tuple(p.shaped(v) for p in given)
-        if self.conjugate and back:
-            directions = tuple(np.conj(d) for d in directions)
-        found = self(directions if several else directions[0])
+        taken = subject.active if back else subject.kept
+        found = self(self.shaped(v))
         results = found if isinstance(found, (tuple, list)) else (found,)
         lines = []
         for result, part in zip(results, taken, strict=True):
             like = part.example
             wide = np.complex128 if like.dtype.kind == "c" else np.float64
-            array = np.zeros((count, *like.shape)) if result is None else np.asarray(result)
-            if array.shape != (count, *like.shape):
-                msg = f"a batch of {count} gave a result of shape {array.shape}"
+            expected = (count, *like.shape)
+            array = np.zeros(expected) if result is None else np.asarray(result)
+            if array.shape != expected:
+                msg = f"{self.name} of a batch gave shape {array.shape}, expected {expected}"
                 raise WrongFormError(msg)
             array = np.ascontiguousarray(array, wide).reshape(count, like.size)
             if self.conjugate and back:
@@ -85,11 +93,7 @@ class Derivative:
 
     def pull(self, w: NDArray) -> NDArray:
         """Return the real Jacobian's transpose times w, maybe in memory that the caller fills."""
-        subject = self.subject
-        cotangents = [p.shaped(w) for p in subject.kept]
-        if self.conjugate:
-            cotangents = [np.conj(c) for c in cotangents]
-        return self.gradient(tuple(cotangents) if subject.several else cotangents[0])
+        return self.gradient(self.shaped(w))
 
     def gradient(self, w: Any) -> NDArray:
         """Return what vjp gives for a cotangent in the caller's form, in real numbers."""
@@ -101,10 +105,12 @@ class Derivative:
 
     def push(self, v: NDArray) -> NDArray:
         """Return the real Jacobian times v."""
+        return self.tangent(self.shaped(v))
+
+    def tangent(self, v: Any) -> NDArray:
+        """Return what jvp gives for a tangent in the caller's form, in real numbers."""
         subject = self.subject
-        tangents = tuple(p.shaped(v) for p in subject.active)
-        result = self(tangents if len(tangents) > 1 else tangents[0])
-        found = self._fitted(result, subject.kept, len(subject.outputs), "tangent", "output")
+        found = self._fitted(self(v), subject.kept, len(subject.outputs), "tangent", "output")
         return real_vector(found).astype(float, copy=False)
 
     def times(self, v: NDArray) -> NDArray:

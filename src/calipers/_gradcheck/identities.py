@@ -1,6 +1,6 @@
 """Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,11 @@ from .._protocols import NDArray
 from ..closeness import array_equal
 from .blocks import WrongFormError
 from .derivative import Derivative
-from .subject import Part, Subject, real_vector
+from .inplace import InPlace
+from .subject import Subject, as_outputs, real_vector
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
-_ROUNDING = 256.0
+ROUNDING = 256.0
 
 
 def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
@@ -51,6 +52,44 @@ def reentrance(d: Derivative, random: np.random.Generator, tolerance: float) -> 
         )
 
 
+def storing(d: Derivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+    """Test that what arrays held before is overwritten by a derivative, or added to."""
+    if not isinstance(d.call, InPlace):
+        return
+    last = () if d.name == "jac" else (d.shaped(_direction(d, random) / 8),)
+    given = (*d.subject.arguments(), *last)
+    held = [_numbers_like(like, random) for like in d.call.likes]
+    fresh = [np.zeros_like(like) for like in d.call.likes]
+    d.calls += 2
+    one = d.call.into(tuple(a.copy() for a in held), given, d.subject.kwargs)
+    two = d.call.into(tuple(fresh), given, d.subject.kwargs)
+    for before, after, alone in zip(held, one, two, strict=True):
+        expected = before + alone if d.call.adds else alone
+        allowed = tolerance + (_rounding(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0)
+        with np.errstate(invalid="ignore"):
+            same = np.abs(after - expected) <= allowed
+        if not np.all(same | (np.isnan(after) & np.isnan(expected)) | (after == expected)):
+            how = "add to" if d.call.adds else "overwrite"
+            yield f"{d.name} does not {how} what its arrays hold (inplace={d.call.way!r})"
+            return
+
+
+def primal(value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]) -> Iterator[str]:
+    """Compare the value that comes with a Jacobian with f's own."""
+    arrays, _ = as_outputs(value)
+    shapes, expected = [a.shape for a in arrays], [o.shape for o in subject.outputs]
+    if shapes != expected:
+        yield f"value_and_jac gives values of shapes {shapes}, and f of {expected}"
+        return
+    own = real_vector([arrays[p.position] for p in subject.kept]).astype(float, copy=False)
+    base = subject.base.astype(float, copy=False)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(own - base) <= allowed(base)
+    if not np.all(near | (own == base) | (np.isnan(own) & np.isnan(base))):
+        worst = _largest_difference(own, base)
+        yield f"the primal value that value_and_jac gives is not f's: it is off by {worst:.3g}"
+
+
 def linearity(
     d: Derivative, random: np.random.Generator, tolerance: float, sizes: NDArray | None
 ) -> Iterator[str]:
@@ -87,32 +126,31 @@ def linearity(
                 return
 
 
-def none_cotangents(vjp: Derivative) -> Iterator[str]:
-    """Test that None stands for a cotangent of zeros, for all outputs and for each."""
-    subject = vjp.subject
-    count = len(subject.kept)
-    patterns: list[Any] = [tuple([None] * count) if subject.several else None]
-    if count > 1:
-        for k in range(count):
-            w = [np.ones_like(p.example) for p in subject.kept]
-            patterns.append(tuple(None if i == k else x for i, x in enumerate(w)))
+def none_directions(d: Derivative) -> Iterator[str]:
+    """Test that None stands for a direction of zeros, for all outputs or inputs and for each."""
+    subject, back = d.subject, d.name == "vjp"
+    parts = subject.kept if back else subject.active
+    several = subject.several if back else len(parts) > 1
+    ask, what = (d.gradient, "cotangent") if back else (d.tangent, "tangent")
+    patterns: list[list[Any]] = [[None] * len(parts)]
+    if len(parts) > 1:
+        for k in range(len(parts)):
+            ones = [np.ones_like(p.example) for p in parts]
+            patterns.append([None if i == k else x for i, x in enumerate(ones)])
     for k, pattern in enumerate(patterns):
         try:
-            found = vjp.gradient(pattern).copy()
+            found = ask(tuple(pattern) if several else pattern[0]).copy()
         except WrongFormError:
             raise
         except Exception as error:
-            msg = "vjp raises where a cotangent is None; it stands for zeros"
+            msg = f"{d.name} raises where a {what} is None; it stands for zeros"
             raise WrongFormError(msg) from error
-        expected = np.zeros(subject.columns)
+        expected = np.zeros_like(found)
         if k > 0:
-            parts = [
-                np.zeros_like(p.example) if x is None else x
-                for p, x in zip(subject.kept, pattern, strict=True)
-            ]
-            expected = vjp.gradient(tuple(parts))
+            pairs = zip(parts, pattern, strict=True)
+            expected = ask(tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs))
         if np.any(found != expected):
-            yield "vjp gives something else for a cotangent of None than for one of zeros"
+            yield f"{d.name} gives something else for a {what} of None than for one of zeros"
             return
 
 
@@ -137,36 +175,19 @@ def adjoint(one: Derivative, other: Derivative, random: np.random.Generator) -> 
 
 def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
     """Compare a call with a batch of two directions, along a leading axis, with two calls."""
-    subject = d.subject
-    parts = subject.kept if d.name == "vjp" else subject.active
-    several = subject.several if d.name == "vjp" else len(parts) > 1
-    directions = [_direction(d, random) for _ in range(2)]
-    batch = tuple(np.stack([p.shaped(x) for x in directions]) for p in parts)
+    directions = np.stack([_direction(d, random) for _ in range(2)])
     try:
-        result = d(batch if several else batch[0])
+        found = d.together(directions)
+    except WrongFormError:
+        raise
     except Exception as error:
         error.add_note(f"raised by {d.name} with a batch of two directions along a leading axis")
         raise
-    found = result if isinstance(result, (tuple, list)) else (result,)
-    targets = subject.active if d.name == "vjp" else subject.kept
-    for k, direction in enumerate(directions):
+    for direction, row in zip(directions, found, strict=True):
         alone = d.applied(direction)
-        for array, part in zip(found, targets, strict=True):
-            if array is None:
-                continue
-            row = np.asarray(array)[k]
-            own = alone[part.start : part.stop]
-            if row.shape != part.example.shape or np.any(
-                np.abs(_numbers(row, part, d) - own) > _rounding(d, np.abs(own) + _worst(own))
-            ):
-                yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
-                return
-
-
-def _numbers(array: NDArray, part: Part, d: Derivative) -> NDArray:
-    wide = np.complex128 if part.example.dtype.kind == "c" else np.float64
-    array = array.astype(wide)
-    return real_vector([np.conj(array) if d.conjugate and d.name == "vjp" else array])
+        if np.any(np.abs(row - alone) > _rounding(d, np.abs(alone) + _worst(alone))):
+            yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
+            return
 
 
 def _direction(d: Derivative, random: np.random.Generator) -> NDArray:
@@ -181,11 +202,16 @@ def _directions(subject: Subject, random: np.random.Generator) -> tuple[NDArray,
     return v, w
 
 
+def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
+    drawn = np.asarray(random.integers(9, 64, like.shape) / 8)
+    return np.asarray(drawn * (1 + 1j) if like.dtype.kind == "c" else drawn, like.dtype)
+
+
 def _rounding(d: Derivative, terms: Any) -> Any:
     eps = d.subject.eps
     # Subnormal numbers are apart by more than a share of themselves.
     smallest = float(np.finfo(np.float32 if eps > 2.0**-40 else np.float64).tiny)
-    return _ROUNDING * eps * (terms + smallest)
+    return ROUNDING * eps * (terms + smallest)
 
 
 def _on_one_pattern(one: Any, two: Any) -> tuple[NDArray, NDArray]:

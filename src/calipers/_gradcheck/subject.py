@@ -10,6 +10,7 @@ from numba.core.dispatcher import Dispatcher
 from .._arrays import as_array
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._protocols import NDArray
+from .inplace import InPlace
 
 _KERNEL_DTYPES = "fdFD"
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
@@ -187,9 +188,11 @@ class Subject:
         after = tuple(self.arguments()[part.position + 1 :])
         mode = WIRTINGER if x.dtype.kind == "c" else REAL
         alone = not self.several and self.kept[0].example.dtype.char in _KERNEL_DTYPES
-        if alone and isinstance(self.f, Dispatcher):
+        f, fills = (self.f.inner, True) if isinstance(self.f, InPlace) else (self.f, False)
+        out_like = None
+        if alone and isinstance(f, Dispatcher):
             y: Any = self.kept[0].example
-            f: Callable[..., Any] = self.f
+            out_like = y if fills else None
         else:
             y = np.asarray(self.base)
             f = lambda *args, **kwargs: self.reals_of(self.f(*args, **kwargs)).copy()  # noqa: E731
@@ -201,7 +204,7 @@ class Subject:
             return Problem(
                 together, before, x, after, *rest, batched=True, batch_bytes=_BATCH_BYTES, known=y
             )
-        return Problem(f, before, x, after, self.kwargs, mode, scalar, known=y)
+        return Problem(f, before, x, after, self.kwargs, mode, scalar, out_like, known=y)
 
 
 def no_batches(position: int) -> None:

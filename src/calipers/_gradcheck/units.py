@@ -12,6 +12,7 @@ from .._differences.run import run
 from .._differences.steps import Steps
 from .._protocols import NDArray
 from .derivative import Derivative
+from .inplace import InPlace
 
 _TOGETHER = 128  # unit vectors of one batch
 _MANY = 64  # that are worth a compiled loop
@@ -122,19 +123,23 @@ def _compiled(d: Derivative) -> Columns | None:
     """
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
-    if not one_to_one or not isinstance(d.call, Dispatcher):
+    call, fills = d.call, False
+    if isinstance(call, InPlace) and not call.adds:
+        call, fills = call.inner, True
+    if not one_to_one or not isinstance(call, Dispatcher):
         return None
     given, taken = subject.kept[0].example, subject.active[0].example
     if d.name == "jvp":
         given, taken = taken, given
     problem = Problem(
-        d.call,
+        call,
         tuple(subject.arguments()),
         np.zeros(given.shape, given.dtype),
         (),
         subject.kwargs,
         WIRTINGER if given.dtype.kind == "c" else REAL,
         False,
+        taken if fills else None,
         known=np.zeros(taken.shape, taken.dtype),
     )
     if problem.native is None:

@@ -66,7 +66,11 @@ class JaxFunctions:
         def jvp(*given: Any) -> Any:
             *point, v = given
             inner, active = of_active(tuple(point))
-            tangents = tuple(map(jax.numpy.asarray, v if isinstance(v, tuple) else (v,)))
+            several = v if isinstance(v, tuple) else (v,)
+            tangents = tuple(
+                jax.numpy.zeros_like(x) if t is None else jax.numpy.asarray(t)
+                for x, t in zip(active, several, strict=True)
+            )
 
             def push(*tangents: Any) -> Any:
                 return jax.jvp(inner, tuple(active), tangents)[1]

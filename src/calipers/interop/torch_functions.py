@@ -229,7 +229,9 @@ class _Function:
             tensors[k] = own.original().requires_grad_(k in self._argnums)
         batched = np.ndim(v[0]) > np.ndim(arrays[self._argnums[0]])
         directions = [
-            self._sparse[k].build(np.array(tangent))
+            None
+            if tangent is None
+            else self._sparse[k].build(np.array(tangent))
             if k in self._sparse
             else torch.from_numpy(np.array(tangent)).to(tensors[k].device)
             for k, tangent in zip(self._argnums, v, strict=True)
@@ -262,7 +264,8 @@ class _Function:
         with forward.dual_level():
             point = list(tensors)
             for k, direction in zip(self._argnums, directions, strict=True):
-                point[k] = forward.make_dual(point[k], direction)
+                if direction is not None:
+                    point[k] = forward.make_dual(point[k], direction)
             with torch.enable_grad():
                 y = self._f(*point)
             several = y if isinstance(y, (tuple, list)) else (y,)

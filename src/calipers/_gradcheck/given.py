@@ -1,0 +1,161 @@
+"""What the caller gave, in whatever form, as functions of NumPy arrays that return arrays."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._protocols import Differentiated
+from ..interop.functions import function_library
+from .blocks import WrongFormError
+from .derivative import Derivative
+from .inplace import ADD, WAYS, InPlace
+from .sparse import DenseView
+from .subject import Subject, no_batches, pose
+
+FORMS = ("jac", "vjp", "jvp")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A function, where it is checked, and what is said to be its derivative."""
+
+    f: Callable[..., Any]
+    inputs: Any
+    derivatives: dict[str, Callable[..., Any] | None]  # a key for each of FORMS
+    argnums: Any
+    nondifferentiable_outputs: tuple[int, ...]
+    convention: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] | None = None
+    batched: Callable[[int], Callable[..., Any] | None] = no_batches
+    of_library: bool = False  # whose own derivatives these are
+
+    @property
+    def several(self) -> tuple[Any, ...]:
+        return tuple(self.inputs) if isinstance(self.inputs, (tuple, list)) else (self.inputs,)
+
+    def translated(self, masked: bool) -> "Given":
+        """Return the same for arrays alone: of a library's function, or of sparse matrices."""
+        if any(call is not None for call in self.derivatives.values()):
+            return self._of_dense(masked)
+        library = function_library(self.several)
+        if library is None:
+            return self
+        f = partial(self.f, **self.kwargs) if self.kwargs else self.f
+        return self._of_library(library.differentiated(f, (*self.several, *self.args), masked))
+
+    def _of_library(self, found: Differentiated) -> "Given":
+        plain = (*found.nondifferentiable_outputs, *self.nondifferentiable_outputs)
+        return Given(
+            found.f,
+            found.inputs,
+            {"jac": None, "vjp": found.vjp, "jvp": found.jvp},
+            found.argnums if self.argnums is None else self.argnums,
+            plain,
+            found.convention,
+            batched=found.batched,
+            of_library=True,
+        )
+
+    def _of_dense(self, masked: bool) -> "Given":
+        dense = DenseView(self.several, masked)
+        if not dense:
+            return self
+        own = {
+            name: None if call is None else getattr(dense, name)(call)
+            for name, call in self.derivatives.items()
+        }
+        return replace(self, f=dense.function(self.f), inputs=dense.inputs, derivatives=own)
+
+    def filling(self, out_like: Any) -> "Given":
+        """Return the same, with f one that stores its results in arrays like some."""
+        likes = out_like if isinstance(out_like, (tuple, list)) else (out_like,)
+        if not likes or any(isinstance(like, (int, np.integer)) for like in likes):
+            msg = "out_like must be an array like f's result, or a tuple of them for several"
+            raise TypeError(msg)
+        arrays = tuple(np.asarray(as_array(like, "out_like")) for like in likes)
+        return replace(self, f=InPlace(self.f, arrays))
+
+    def subject(self) -> Subject:
+        """Return f at the point, after one call."""
+        return pose(
+            self.f,
+            self.inputs,
+            self.args,
+            self.kwargs,
+            self.argnums,
+            self.nondifferentiable_outputs,
+            self.batched,
+        )
+
+    def zeros(self) -> tuple["Given", Subject]:
+        """Return the claim that outputs declared not to be differentiable have no slope."""
+        claim = replace(self, nondifferentiable_outputs=())
+        subject = claim.subject()
+        nothing = (None,) * len(subject.active)
+        none: dict[str, Callable[..., Any] | None] = dict.fromkeys(FORMS)
+        return replace(claim, derivatives={**none, "vjp": lambda *_, **__: nothing}), subject
+
+    def checked(
+        self, subject: Subject, chosen: dict[str, bool], inplace: str | None, strict: bool
+    ) -> list[Derivative]:
+        """Return the derivatives that are to be checked."""
+        found = []
+        for name in FORMS:
+            call = self.derivatives[name]
+            if call is None or not chosen[name]:
+                continue
+            if inplace is not None:
+                call = _returning(call, name, subject, inplace == ADD)
+            conjugate = self.convention == "jax"
+            found.append(Derivative(name, call, subject, conjugate, strict, self.of_library))
+        return found
+
+
+def _returning(
+    call: Callable[..., Any], name: str, subject: Subject, adds: bool
+) -> Callable[..., Any]:
+    active = [p.example for p in subject.active]
+    kept = [p.example for p in subject.kept]
+    if name != "jac":
+        return InPlace(call, tuple(active if name == "vjp" else kept), adds)
+    pairs = [(out, x) for out in kept for x in active]
+    likes = (np.empty(out.shape + x.shape, np.result_type(out, x)) for out, x in pairs)
+    return InPlace(call, tuple(likes), adds, len(active))
+
+
+def require_way(inplace: Any, given: Given, value_and_jac: Any) -> None:
+    """Refuse a way of handing over that there is not, or that does not go with the rest."""
+    if inplace is None:
+        return
+    if inplace not in WAYS:
+        msg = f"inplace must be None, {' or '.join(map(repr, WAYS))}, got {inplace!r}"
+        raise ValueError(msg)
+    if value_and_jac is not None or all(call is None for call in given.derivatives.values()):
+        msg = "inplace= is about jac=, vjp= and jvp=: give one of them, or leave it out"
+        raise ValueError(msg)
+    if any(hasattr(x, "toarray") for x in given.several):
+        msg = "inplace= is for dense inputs, and one is a sparse matrix: give functions that return"
+        raise ValueError(msg)
+
+
+class ValueAndJac:
+    """A function that returns f's value and the Jacobian, as one that returns the latter."""
+
+    def __init__(self, inner: Callable[..., Any]) -> None:
+        self._inner = inner
+        self.value: Any = None
+
+    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+        """Return the Jacobian, and keep the value."""
+        found = self._inner(*given, **kwargs)
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            size = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
+            msg = f"value_and_jac returned {type(found).__name__}{size}, expected (value, jac)"
+            raise WrongFormError(msg)
+        self.value = found[0]
+        return found[1]

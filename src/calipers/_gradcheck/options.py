@@ -1,0 +1,102 @@
+"""What gradcheck's options mean, and which of them it refuses."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .derivative import CONVENTIONS
+from .rule import INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
+
+# Relative change of slope across x that calls for a second look: more than curvature explains.
+_BEND, _CURVATURE = 0.03, 16.0
+_TORCH = {"atol": 1e-5, "rtol": 1e-3}
+
+
+def rule_of(
+    eps: float | None,
+    atol: float | None,
+    rtol: float | None,
+    spacing: float,
+    equal_nan: bool,
+    noise: float,
+) -> Rule:
+    """Return what entries may be off by; `spacing` is that of the numbers."""
+    tolerances = {"atol": 0.0, "rtol": default_resolution(spacing)} if eps is None else dict(_TORCH)
+    for name, value in (("atol", atol), ("rtol", rtol)):
+        if value is not None:
+            if not (value >= 0 and np.isfinite(value)):
+                msg = f"{name} must be a finite number, at least 0, got {value!r}"
+                raise ValueError(msg)
+            tolerances[name] = float(value)
+    own = eps is not None or atol is not None or rtol is not None
+    return Rule(
+        **tolerances,
+        share=1.0 if own else 0.1,
+        bend=np.inf if own else max(_BEND, _CURVATURE * spacing ** (1 / 3)),
+        equal_nan=equal_nan,
+        noise=noise,
+    )
+
+
+def for_each(name: str, value: Any, count: int) -> list[Any]:
+    """Return what is said of steps for each of several inputs."""
+    if count == 1 or value is None:
+        return [value] * count
+    if isinstance(value, (tuple, list)):
+        if len(value) == count and (name != "bounds" or all(map(_is_pair, value))):
+            return list(value)
+    elif name != "bounds" and np.ndim(value) == 0:
+        return [value] * count
+    what = "pairs" if name == "bounds" else "numbers or arrays"
+    msg = (
+        f"{name} must be a tuple of {count} {what}, one for each differentiable input, "
+        f"or choose one input by argnums"
+    )
+    raise ValueError(msg)
+
+
+def _is_pair(bounds: Any) -> bool:
+    several = isinstance(bounds, (tuple, list)) and len(bounds) == 2
+    return bounds is None or hasattr(bounds, "lb") or several
+
+
+def require_choices(convention: str, nondet_tol: float, allow: Sequence[str]) -> None:
+    """Refuse choices that there are not."""
+    if convention not in CONVENTIONS:
+        msg = f"convention must be one of {CONVENTIONS}, got {convention!r}"
+        raise ValueError(msg)
+    if not nondet_tol >= 0:
+        msg = f"nondet_tol must be at least 0, got {nondet_tol!r}"
+        raise ValueError(msg)
+    wrong = [name for name in allow if name not in (NONSMOOTH, INCONCLUSIVE)]
+    if isinstance(allow, str) or wrong:
+        msg = f"allow must name NONSMOOTH or INCONCLUSIVE, got {allow!r}"
+        raise ValueError(msg)
+
+
+def require_callables(wanted: dict[str, Any]) -> None:
+    """Refuse derivatives that cannot be called."""
+    for name, call in wanted.items():
+        if call is not None and not callable(call):
+            msg = f"{name} must be callable, got {type(call).__name__}"
+            raise TypeError(msg)
+
+
+def require_forms(
+    wanted: dict[str, Any], chosen: dict[str, bool], forward: bool | None, backward: bool | None
+) -> None:
+    """Refuse to check forms that are not given, and to check none."""
+    given = [name for name, call in wanted.items() if call is not None]
+    if forward and "jvp" not in given:
+        msg = "check_forward_ad=True needs jvp="
+        raise ValueError(msg)
+    if backward and given == ["jvp"]:
+        msg = "check_backward_ad=True needs vjp= or jac="
+        raise ValueError(msg)
+    if not any(chosen[name] for name in given):
+        msg = (
+            "gradcheck needs at least one of jac=, vjp= and jvp= to check, and at least one of "
+            "check_forward_ad and check_backward_ad must not be False"
+        )
+        raise ValueError(msg)
