@@ -102,6 +102,63 @@ def test_what_a_wrong_block_looks_like(text):
     assert text in " ".join(report.blocks)
 
 
+TERMS = np.array([[1.0, 2.0, 0.5, 1.0], [0.1, 3.0, -1.0, 2.0], [4.0, 1.0, 2.0, 0.3], [1, 1, 2, 3]])
+
+MISSING = {
+    # A softmax without the sum over its elements.
+    "rank one": TERMS - np.outer([1.0, 2.0, 0.5, 3.0], [0.2, 1.0, 2.0, 0.7]),
+    "0.25 is missing in every entry": TERMS - 0.25,
+    "a term on the diagonal": TERMS - np.diag([1.0, 2.0, 0.25, 3.0]),
+    "what is not zero is right, and 6 of 16 entries are missing": np.tril(TERMS),
+}
+
+
+@pytest.mark.parametrize("text", MISSING)
+def test_a_missing_term_is_named(text):
+    report = calipers.gradcheck(
+        lambda x: TERMS @ x, np.ones(4), jac=lambda x: MISSING[text], raise_exception=False
+    )
+    assert text in " ".join(report.blocks)
+    assert text in report.reason
+
+
+def test_errors_of_no_form_are_given_no_name():
+    random = np.random.default_rng(0).standard_normal((4, 4))
+    report = calipers.gradcheck(
+        lambda x: TERMS @ x, np.ones(4), jac=lambda x: TERMS + random, raise_exception=False
+    )
+    assert not report.blocks
+    assert report.counts["FAIL"] == 16
+
+
+REDUCTIONS = {
+    "not summed over all of the axes that were broadcast": lambda w: w[-1],
+    "a mean over an axis of length 5 where a sum belongs": lambda w: w.mean(axis=0),
+    "sum it over the axes that were broadcast": lambda w: w,
+}
+
+
+@pytest.mark.parametrize("text", REDUCTIONS)
+def test_a_wrong_reduction_of_a_broadcast_input_is_named(text):
+    x, b = np.linspace(0, 1, 15).reshape(5, 3), np.array([0.5, 1.0, 2.0])
+
+    def check(reduction):
+        vjp = lambda x, b, w: (w, reduction(w))  # noqa: E731
+        return calipers.gradcheck(np.add, (x, b), vjp=vjp, raise_exception=False)
+
+    report = check(REDUCTIONS[text])
+    assert report.verdict == "FAIL"
+    assert text in report.reason
+    assert check(lambda w: w.sum(axis=0))
+
+
+def test_a_sum_where_a_mean_belongs_is_named():
+    report = calipers.gradcheck(
+        np.mean, np.linspace(0, 1, 6), vjp=lambda x, w: w * np.ones(6), raise_exception=False
+    )
+    assert "a sum over an axis of length 6 where a mean belongs" in " ".join(report.blocks)
+
+
 def test_swapped_outputs_are_named():
     report = calipers.gradcheck(
         lambda x: (np.sin(x), np.exp(x)),

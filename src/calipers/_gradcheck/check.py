@@ -10,10 +10,11 @@ import numpy as np
 
 from .._differences.plan import Options
 from .._protocols import NDArray
-from . import diagnosis, identities
-from .analytic import Jacobian, Sizes, jacobian_of, taken
+from . import identities
+from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
 from .derivative import Derivative
+from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
 from .given import ValueAndJac
 from .numerical import Looks, looks
@@ -26,7 +27,6 @@ from .text import place, values
 _SHOWN = 2  # wrong columns that products are traced to
 _SUSPECTS = 8  # columns that a product may lead to
 _MODERATE = 1 << 20  # entries that are all looked at where products leave a doubt
-_DIAGNOSED = 1 << 22  # entries of a block that is looked at as a whole
 
 
 @dataclass
@@ -206,7 +206,8 @@ class Check:
     ) -> GradcheckReport:
         subject, found = self.subject, self._entries
         failures = tuple(sorted(self._failures(), key=lambda e: (-_weight(e), -e.excess)))
-        blocks = self._blocks(failures, jacobians)
+        diagnosis = Diagnosis(subject, jacobians, found.numerical)
+        blocks = diagnosis.blocks(failures)
         verdict = PASS if self._undecided is None else INCONCLUSIVE
         if findings or late:
             verdict = FAIL
@@ -216,11 +217,14 @@ class Check:
         calls = {"f": subject.calls, **{d.name: d.calls for d in self.derivatives}}
         return GradcheckReport(
             verdict,
-            nothing or self._reason(verdict, findings, late, failures, jacobians),
+            nothing or self._reason(verdict, findings, late, failures, diagnosis, blocks),
             (*findings, *late),
             failures,
             dict(found.count),
-            blocks,
+            tuple(
+                f"{form}, output {out}, input {position}: {text}"
+                for (form, out, position), text in blocks.items()
+            ),
             found.largest_error,
             self.resolution,
             self.rule.atol,
@@ -262,53 +266,14 @@ class Check:
             )
         return result
 
-    def _blocks(
-        self, failures: tuple[Entry, ...], jacobians: dict[str, Jacobian]
-    ) -> tuple[str, ...]:
-        """Say what wrong blocks look like, as differences of the columns in doubt show them."""
-        texts = []
-        seen = []
-        for entry in failures:
-            key = entry.form, entry.output, entry.input
-            if entry.verdict != FAIL or key in seen or entry.form not in jacobians:
-                continue
-            seen.append(key)
-            out = next(p for p in self.subject.kept if p.position == entry.output)
-            part = next(p for p in self.subject.active if p.position == entry.input)
-            if (part.stop - part.start) * self.subject.rows > _DIAGNOSED:
-                continue
-            rows = slice(out.start, out.stop)
-            own = taken(jacobians[entry.form], slice(part.start, part.stop))[:, rows]
-            right = own.copy()
-            for column, value in self._entries.numerical.items():
-                if part.start <= column < part.stop:
-                    right[column - part.start] = value[rows]
-            text = diagnosis.block_text(own, right, out, part)
-            if text is None:
-                text = self._swapped(own, right, entry, part, jacobians)
-            if text is not None:
-                texts.append(f"{entry.form}, output {out.position}, input {part.position}: {text}")
-        return tuple(texts)
-
-    def _swapped(
-        self, own: NDArray, right: NDArray, entry: Entry, part: Part, jacobians: dict[str, Jacobian]
-    ) -> str | None:
-        for other in self.subject.kept:
-            if other.position != entry.output and other.stop - other.start == own.shape[1]:
-                rows = slice(other.start, other.stop)
-                columns = slice(part.start, part.stop)
-                theirs = taken(jacobians[entry.form], columns)[:, rows]
-                if np.allclose(theirs, right, rtol=1e-3, atol=0) and right.any():
-                    return f"it is the derivative of output {other.position}: they are swapped"
-        return None
-
     def _reason(
         self,
         verdict: str,
         findings: list[str],
         late: Sequence[str],
         failures: tuple[Entry, ...],
-        jacobians: dict[str, Jacobian],
+        diagnosis: Diagnosis,
+        blocks: dict[tuple[str, int, int], str],
     ) -> str:
         if findings:
             return findings[0]
@@ -330,17 +295,8 @@ class Check:
         text = place(worst).format("wrong") + values(worst)
         if worst.analytic == 0:
             text += "; it is claimed to be zero"
-        if worst.form in jacobians:
-            column = worst.column
-            right = self._entries.numerical.get(column)
-            if right is not None:
-                out = next(p for p in self.subject.kept if p.position == worst.output)
-                rows = slice(out.start, out.stop)
-                (own,) = taken(jacobians[worst.form], slice(column, column + 1))
-                told = diagnosis.column_text(own[rows], right[rows])
-                if told is not None:
-                    return f"{text}; {told}"
-        return text
+        told = blocks.get((worst.form, worst.output, worst.input)) or diagnosis.column(worst)
+        return text if told is None else f"{text}; {told}"
 
 
 def _weight(entry: Entry) -> int:

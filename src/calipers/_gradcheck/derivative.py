@@ -159,7 +159,7 @@ class Derivative:
         if array.shape != like.shape:
             msg = (
                 f"the {what} that {self.name} returned for {whose} {part.position} has a wrong "
-                f"shape: expected {like.shape}, got {array.shape}"
+                f"shape: expected {like.shape}, got {array.shape}{_advice(like, array)}"
             )
             raise WrongFormError(msg)
         if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and like.dtype.kind != "c"):
@@ -176,3 +176,12 @@ class Derivative:
             raise WrongFormError(msg)
         wide = np.complex128 if like.dtype.kind == "c" else np.float64
         return array.astype(wide, copy=False)
+
+
+def _advice(like: NDArray, array: NDArray) -> str:
+    """Say what to do with a gradient of the shape that its input was broadcast to."""
+    try:
+        wider = np.broadcast_shapes(like.shape, array.shape) == array.shape
+    except ValueError:
+        return ""
+    return "; sum it over the axes that were broadcast" if wider else ""

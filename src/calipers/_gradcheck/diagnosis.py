@@ -1,25 +1,84 @@
 """What a wrong derivative looks like: a factor, a sign, a transpose, something left out."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
 from .._protocols import NDArray
-from .subject import Part
+from .analytic import Jacobian, taken
+from .report import Entry
+from .rule import FAIL
+from .subject import Part, Subject
 
 _CLOSE = 1e-3
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
+_MOST = 1 << 22  # entries of a block that is looked at as a whole
 
 
-def column_text(own: NDArray, right: NDArray) -> str | None:
-    """Say how a whole column is wrong."""
-    text = _factor(own, right)
-    return None if text is None else f"the whole column is {text}"
+@dataclass(frozen=True)
+class Diagnosis:
+    """Analytic columns, and those of differences, as far as they were in doubt."""
+
+    subject: Subject
+    jacobians: dict[str, Jacobian]
+    numerical: dict[int, NDArray]
+
+    def column(self, entry: Entry) -> str | None:
+        """Say how the whole column of an entry is wrong."""
+        right = self.numerical.get(entry.column)
+        if right is None or entry.form not in self.jacobians:
+            return None
+        rows = _range(_of(self.subject.kept, entry.output))
+        (own,) = taken(self.jacobians[entry.form], slice(entry.column, entry.column + 1))
+        text = _factor(own[rows], right[rows])
+        return None if text is None else f"the whole column is {text}"
+
+    def blocks(self, entries: Iterable[Entry]) -> dict[tuple[str, int, int], str]:
+        """Say what blocks look like that wrong entries are in, by form, output and input."""
+        keys = {(e.form, e.output, e.input): None for e in entries if e.verdict == FAIL}
+        texts = {key: self._block(*key) for key in keys if key[0] in self.jacobians}
+        return {key: text for key, text in texts.items() if text is not None}
+
+    def _block(self, form: str, output: int, position: int) -> str | None:
+        out, part = _of(self.subject.kept, output), _of(self.subject.active, position)
+        if (part.stop - part.start) * self.subject.rows > _MOST:
+            return None
+        # A row for each input number; a column that was never in doubt is right.
+        every = taken(self.jacobians[form], _range(part))
+        own = every[:, _range(out)]
+        right = own.copy()
+        for column, value in self.numerical.items():
+            if part.start <= column < part.stop:
+                right[column - part.start] = value[_range(out)]
+        return (
+            _whole(own, right, out, part)
+            or self._swapped(every, right, out)
+            or _reduction(own, right, out, part)
+            or _missing(own, right)
+        )
+
+    def _swapped(self, every: NDArray, right: NDArray, out: Part) -> str | None:
+        for other in self.subject.kept:
+            theirs = every[:, _range(other)]
+            if other is not out and theirs.shape == right.shape and _alike(theirs, right):
+                return f"it is the derivative of output {other.position}: they are swapped"
+        return None
 
 
-def block_text(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
-    """Say how a block is wrong, from both forms of it, transposed: a row for each input number."""
+def _of(parts: tuple[Part, ...], position: int) -> Part:
+    return next(p for p in parts if p.position == position)
+
+
+def _range(part: Part) -> slice:
+    return slice(part.start, part.stop)
+
+
+def _whole(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
+    """Say how all entries of a block are wrong in the same way."""
     text = _factor(own, right)
     if text is not None:
-        return f"the whole block is {text}"
+        return f"the whole block is {text}{_averaged(own, right, out, part)}"
     complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
     by_out = _conjugated(right) if complex_out else right
     by_both = _conjugated(by_out.T).T if complex_in else by_out
@@ -39,16 +98,88 @@ def _factor(own: NDArray, right: NDArray) -> str | None:
         return None
     if not own.any():
         return "zero" if right.any() else None
-    if not (np.isfinite(own).all() and np.isfinite(right).all()) or not right.any():
-        return None
-    factor = float(np.vdot(right, own) / np.vdot(right, right))
-    if abs(factor - 1) < _CLOSE**2 or not _alike(own, factor * right):
+    factor = _ratio(own, right)
+    if factor is None or abs(factor - 1) < _CLOSE**2:
         return None
     for value, text in _NAMED.items():
         if abs(factor - value) <= _CLOSE * abs(value):
             return text
     # Any one entry is some multiple of what it should be.
     return f"{factor:.4g} times what it should be" if np.count_nonzero(right) > 1 else None
+
+
+def _ratio(own: NDArray, right: NDArray) -> float | None:
+    """Return the number that one is of the other, if there is one."""
+    if not (np.isfinite(own).all() and np.isfinite(right).all()) or not right.any():
+        return None
+    factor = float(np.vdot(right, own) / np.vdot(right, right))
+    return factor if _alike(own, factor * right) else None
+
+
+def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
+    """Say that a factor is the length of an axis, which a mean divides by and a sum does not."""
+    factor = _ratio(own, right)
+    if not factor or any(abs(factor - named) <= _CLOSE for named in _NAMED):
+        return ""
+    ratio = out.example.size // part.example.size
+    lengths = {*out.example.shape, *part.example.shape, ratio}
+    for length in sorted(lengths - {0, 1}):
+        if abs(factor * length - 1) <= _CLOSE:
+            return f", 1/{length}: a mean over an axis of length {length} where a sum belongs"
+        if abs(factor / length - 1) <= _CLOSE:
+            return (
+                f": a sum over an axis of length {length} where a mean belongs, or a repeated sum"
+            )
+    return ""
+
+
+def _reduction(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
+    """Say that entries are missing, as where a gradient is not summed over a broadcast axis."""
+    there = own != 0
+    short = (right != 0) & ~there
+    size = np.abs(right).max(initial=0.0)
+    if not there.any() or not short.any() or np.abs(own - right)[there].max() > _CLOSE * size:
+        return None
+    count, every = np.count_nonzero(short), np.count_nonzero(right)
+    text = f"what is not zero is right, and {count} of {every} entries are missing"
+    a, b = part.example, out.example
+    if a.size < b.size and _broadcasts(a.shape, b.shape) and _spread(short):
+        text += ": a gradient that is not summed over all of the axes that were broadcast"
+    return text
+
+
+def _broadcasts(small: tuple[int, ...], large: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(small, large) == large
+    except ValueError:
+        return False
+
+
+def _spread(short: NDArray) -> bool:
+    """Whether each input number misses as many outputs."""
+    counts = np.count_nonzero(short, axis=1)
+    return bool(counts.min() == counts.max())
+
+
+def _missing(own: NDArray, right: NDArray) -> str | None:
+    """Say that what is missing is a term of a simple form."""
+    apart = right - own
+    if not np.isfinite(apart).all():
+        return None
+    size = np.abs(apart).max(initial=0.0)
+    wrong = np.abs(apart) > _CLOSE * size
+    lines, places = np.count_nonzero(wrong.any(axis=1)), np.count_nonzero(wrong.any(axis=0))
+    if min(lines, places) < 2:
+        return None
+    if apart.shape[0] == apart.shape[1] and not (wrong & ~np.eye(len(apart), dtype=bool)).any():
+        return "all but its diagonal is right: a term on the diagonal is missing or wrong"
+    i, j = np.unravel_index(np.argmax(np.abs(apart)), apart.shape)
+    product = np.outer(apart[:, j], apart[i] / apart[i, j])
+    if min(apart.shape) > 2 and np.abs(apart - product).max() <= _CLOSE * size:
+        if np.abs(apart - apart[i, j]).max() <= _CLOSE * size:
+            return f"{apart[i, j]:.4g} is missing in every entry: a constant term"
+        return "what is missing is of rank one: a term such as a mean or a sum over elements leaves"
+    return None
 
 
 def _alike(own: NDArray, other: NDArray) -> bool:

@@ -55,8 +55,9 @@ def report_text(report: "GradcheckReport") -> str:
     for text in report.findings[:_SHOWN]:
         if text != report.reason:
             lines.append(f"  also        {text}")
-    if report.blocks:
-        lines += [f"  block       {text}" for text in report.blocks[:_SHOWN]]
+    for text in report.blocks[:_SHOWN]:
+        if text.partition(": ")[2] not in report.reason:
+            lines.append(f"  block       {text}")
     worst = report.failures[:_SHOWN]
     if worst:
         lines.append("  worst       output      input       analytic      numerical     error")
@@ -70,4 +71,9 @@ def report_text(report: "GradcheckReport") -> str:
     calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
     lines.append(f"  calls       {calls}")
     lines.append(f"  again       calipers.gradcheck(..., seed={report.seed})")
-    return "\n".join(line[:_WIDTH].rstrip() if k else line for k, line in enumerate(lines))
+    first, *others = lines
+    return "\n".join([first, *map(_cut, others)])
+
+
+def _cut(line: str) -> str:
+    return line.rstrip() if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
