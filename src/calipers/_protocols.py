@@ -56,11 +56,17 @@ class FunctionLibrary(Protocol):
         ...
 
     def differentiated(
-        self, f: Callable[..., Any], inputs: tuple[Any, ...], masked: bool
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        masked: bool,
+        argnums: tuple[int, ...] | None,
+        left_out: tuple[int, ...],
     ) -> Differentiated:
         """
         Return f and its derivatives as functions of NumPy arrays.
 
+        They are by the inputs at `argnums`, or all that can be, and not of the outputs `left_out`.
         Of a sparse input the array is that of its values: of the specified ones alone if `masked`.
         """
         ...
@@ -69,8 +75,14 @@ class FunctionLibrary(Protocol):
         self,
         f: Callable[..., Any],
         inputs: tuple[Any, ...],
+        argnums: tuple[int, ...],
+        outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
         kwargs: dict[str, Any],
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Return the gradient of ``<w, f>`` as a function of the inputs and w, and its inputs."""
+        """
+        Return the gradient of ``<w, f>`` as a function of the inputs and w, and its inputs.
+
+        It is by the inputs at `argnums`, and w are cotangents of some outputs.
+        """
         ...

@@ -3,13 +3,13 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ._gradcheck.check import Check
-from ._gradcheck.given import Given, ValueAndJac, require_way
+from ._gradcheck.derivative import Derivative
+from ._gradcheck.given import FORMS, Given, ValueAndJac, require_way
 from ._gradcheck.options import (
     for_each,
     require_callables,
@@ -27,8 +27,8 @@ from ._gradcheck.report import (
     WrongDerivativeError,
 )
 from ._gradcheck.rule import FAIL, default_resolution
-from ._gradcheck.second import Gradient, asymmetry, cotangents
-from ._gradcheck.subject import pose
+from ._gradcheck.second import Gradient, cotangents, skewness
+from ._gradcheck.subject import Subject
 from .derivatives import differentiate
 from .interop.functions import function_library
 
@@ -42,6 +42,8 @@ __all__ = [
     "gradcheck",
     "gradgradcheck",
 ]
+
+_SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
 
 
 def gradcheck(
@@ -348,74 +350,118 @@ def gradgradcheck(
         if options.get(name) is not None:
             msg = f"gradgradcheck takes no {name}=: f returns, and vjp is its first derivative"
             raise ValueError(msg)
+    common = {**options, "raise_exception": raise_exception, "seed": seed}
+    here = {
+        "args": args,
+        "kwargs": kwargs,
+        "argnums": argnums,
+        "nondifferentiable_outputs": nondifferentiable_outputs,
+    }
+    if first_order and hess is None and hvp is None:
+        report = gradcheck(f, inputs, vjp=vjp, **common, **here)
+        if not report:
+            return report
+    plain: dict[str, Any] = {**common, "raise_exception": False}
     several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     whole = (*several, *args)
-    common = {**options, "kwargs": kwargs, "seed": seed, "raise_exception": raise_exception}
-    here = {"argnums": argnums, "nondifferentiable_outputs": nondifferentiable_outputs}
-    library = (
-        None
-        if vjp is not None or hess is not None or hvp is not None
-        else (function_library(several))
+    given = Given(
+        f,
+        several,
+        dict.fromkeys(FORMS),
+        argnums,
+        tuple(nondifferentiable_outputs),
+        "torch",
+        args,
+        kwargs,
     )
-    if library is not None:
-        found = library.differentiated(partial(f, **kwargs) if kwargs else f, whole, False)
-        first = pose(
-            found.f, found.inputs, (), None, found.argnums, found.nondifferentiable_outputs
-        )
-        w = cotangents(first, grad_outputs, seed, gen_non_contig_grad_outputs)
-        if first_order:
-            report = gradcheck(f, inputs, args=args, **common, **here)
-            if not report:
-                return report
-        gradient, point = library.gradient(f, whole, w, kwargs or {})
-        second = {**common, "kwargs": None, "raise_exception": False}
-        report = gradcheck(
-            gradient,
-            point,
-            check_forward_ad=bool(check_fwd_over_rev),
-            check_backward_ad=check_rev_over_rev is not False,
-            **second,
-        )
-        return _answer(_second(report), raise_exception)
     if hess is not None or hvp is not None:
-        own = {**options, **here, "args": args, "kwargs": kwargs, "seed": seed}
-        return _of_number(f, inputs, vjp, hess, hvp, first_order, raise_exception, own)
+        return _of_number(given.subject(), f, whole, vjp, hess, hvp, first_order, common, here)
+    forms: dict[str, Any]
+    forward, backward = check_fwd_over_rev is not False, check_rev_over_rev is not False
+    library = function_library(several) if vjp is None else None
+    if library is not None:
+        first = given.translated(False).subject()
+        w = cotangents(first, grad_outputs, seed, gen_non_contig_grad_outputs)
+        chosen, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
+        gradient, point = library.gradient(f, whole, chosen, kept, w, kwargs or {})
+        forms = {
+            "check_forward_ad": bool(check_fwd_over_rev),
+            "check_backward_ad": backward,
+            "argnums": [*chosen, *range(len(whole), len(whole) + len(w))],
+        }
+        return _of_gradient(gradient, point, first.columns, forms, plain, raise_exception)
     if vjp is None or (vjp_vjp is None and vjp_jvp is None):
         msg = "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp="
         raise ValueError(msg)
-    if first_order:
-        report = gradcheck(f, inputs, vjp=vjp, args=args, **common, **here)
-        if not report:
-            return report
-    subject = pose(f, inputs, args, kwargs, argnums, nondifferentiable_outputs)
-    gradient = Gradient(subject, vjp, vjp_vjp, vjp_jvp)
+    subject = given.subject()
+    own = Gradient(subject, vjp, vjp_vjp, vjp_jvp)
     w = cotangents(subject, grad_outputs, seed, gen_non_contig_grad_outputs)
     active = [p.position for p in subject.active]
-    chosen = [*active, *range(len(whole), len(whole) + len(w))]
-    report = gradcheck(
-        gradient,
-        (*whole, *w),
-        vjp=gradient.pull if vjp_vjp is not None and check_rev_over_rev is not False else None,
-        jvp=gradient.push if vjp_jvp is not None and check_fwd_over_rev is not False else None,
-        argnums=chosen,
-        **{**common, "raise_exception": False},
-    )
+    forms = {
+        "vjp": own.pull if vjp_vjp is not None and backward else None,
+        "jvp": own.push if vjp_jvp is not None and forward else None,
+        "argnums": [*active, *range(len(whole), len(whole) + len(w))],
+        "kwargs": kwargs,
+    }
+    return _of_gradient(own, (*whole, *w), subject.columns, forms, plain, raise_exception)
+
+
+def _of_gradient(
+    gradient: Callable[..., Any],
+    point: tuple[Any, ...],
+    size: int,
+    forms: dict[str, Any],
+    options: dict[str, Any],
+    raise_exception: bool,
+) -> GradcheckReport:
+    """Check derivatives of a gradient, of which those by `size` real numbers are symmetric."""
+    report = gradcheck(gradient, point, **forms, **options)
+    if report.shape[0] and not report.findings:
+        given = Given(
+            gradient,
+            point,
+            {name: forms.get(name) for name in FORMS},
+            forms.get("argnums"),
+            (),
+            options.get("convention", "torch"),
+            kwargs=forms.get("kwargs"),
+        ).translated(False)
+        subject = given.subject()
+        known = {name: name in report.forms for name in FORMS}
+        # Without conjugates, the matrix of real numbers is another one.
+        of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
+        if given.convention == "torch" or of_reals:
+            derivatives = given.checked(subject, known, None, False)
+            report = _symmetric(report, derivatives, size, options)
     return _answer(_second(report), raise_exception)
 
 
+def _symmetric(
+    report: GradcheckReport,
+    derivatives: Sequence[Derivative],
+    size: int,
+    options: dict[str, Any],
+) -> GradcheckReport:
+    share = report.resolution * _SKEW
+    noise = float(options.get("nondet_tol", 0.0))
+    told = skewness(derivatives, size, share, noise, report.seed)
+    if told is None:
+        return report
+    return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
+
+
 def _of_number(
+    subject: Subject,
     f: Callable[..., Any],
-    inputs: Any,
+    inputs: tuple[Any, ...],
     vjp: Callable[..., Any] | None,
     hess: Callable[..., Any] | None,
     hvp: Callable[..., Any] | None,
     first_order: bool,
-    raise_exception: bool,
     common: dict[str, Any],
+    here: dict[str, Any],
 ) -> GradcheckReport:
     """Check the Hessian of a real number, or products with it, by one input."""
-    names = ("args", "kwargs", "argnums", "nondifferentiable_outputs")
-    subject = pose(f, inputs, *(common[name] for name in names))
     if subject.rows != 1 or len(subject.active) != 1:
         msg = (
             f"hess= and hvp= are for one real number by one input, and f gives {subject.rows} "
@@ -423,7 +469,7 @@ def _of_number(
         )
         raise ValueError(msg)
     if vjp is not None and first_order:
-        report = gradcheck(f, inputs, vjp=vjp, raise_exception=raise_exception, **common)
+        report = gradcheck(f, inputs, vjp=vjp, **common, **{**here, "args": ()})
         if not report:
             return report
     part = subject.active[0]
@@ -436,15 +482,9 @@ def _of_number(
         x = given[part.position]
         return differentiate(f, x, args=others, argnums=part.position, kwargs=kwargs).value
 
-    second = {**common, "argnums": part.position, "nondifferentiable_outputs": ()}
-    report = gradcheck(slope, inputs, jac=hess, jvp=hvp, raise_exception=False, **second)
-    if hess is not None:
-        size = part.example.size
-        matrix = np.asarray(hess(*subject.arguments(), **subject.kwargs))
-        told = asymmetry(matrix.reshape(size, size), subject.eps) if report.shape[0] else None
-        if told is not None:
-            report = replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
-    return _answer(_second(report), raise_exception)
+    forms = {"jac": hess, "jvp": hvp, "argnums": part.position, "kwargs": here["kwargs"]}
+    plain = {**common, "raise_exception": False}
+    return _of_gradient(slope, inputs, part.stop, forms, plain, common["raise_exception"])
 
 
 def _second(report: GradcheckReport) -> GradcheckReport:

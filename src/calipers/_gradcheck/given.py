@@ -46,16 +46,27 @@ class Given:
         if library is None:
             return self
         f = partial(self.f, **self.kwargs) if self.kwargs else self.f
-        return self._of_library(library.differentiated(f, (*self.several, *self.args), masked))
+        inputs = (*self.several, *self.args)
+        chosen = self.argnums
+        if isinstance(chosen, (int, np.integer)):
+            chosen = (chosen,)
+        return self._of_library(
+            library.differentiated(
+                f,
+                inputs,
+                masked,
+                None if chosen is None else tuple(chosen),
+                self.nondifferentiable_outputs,
+            )
+        )
 
     def _of_library(self, found: Differentiated) -> "Given":
-        plain = (*found.nondifferentiable_outputs, *self.nondifferentiable_outputs)
         return Given(
             found.f,
             found.inputs,
             {"jac": None, "vjp": found.vjp, "jvp": found.jvp},
             found.argnums if self.argnums is None else self.argnums,
-            plain,
+            found.nondifferentiable_outputs,
             found.convention,
             batched=found.batched,
             of_library=True,

@@ -1,6 +1,6 @@
 """Second derivatives as first ones: of the function that gives the gradient."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,8 @@ import numpy as np
 
 from .._arrays import as_array
 from .._protocols import NDArray
+from .derivative import Derivative
 from .subject import Subject
-
-_ROUNDING = 256.0
 
 
 def cotangents(
@@ -90,12 +89,49 @@ def _flat(found: Any) -> Any:
     return found
 
 
-def asymmetry(hessian: NDArray, eps: float) -> str | None:
+def skewness(
+    derivatives: Sequence[Derivative], size: int, share: float, tolerance: float, seed: int
+) -> str | None:
+    """
+    Say that second derivatives by the first `size` real numbers are not symmetric.
+
+    That is <u, Hv> == <v, Hu>, up to a share of the terms in them; `tolerance` is what two calls of
+    a derivative may differ by.
+    """
+    random = np.random.default_rng(seed)
+    for d in derivatives:
+        if d.name == "jac":
+            told = _asymmetry(d.matrix(), share)
+            if told is not None:
+                return told
+            continue
+        u, v = (random.standard_normal(size) for _ in range(2))
+        forward, backward = (_product(d, w, size) for w in (v, u))
+        left, right = float(u @ forward), float(v @ backward)
+        terms = np.abs(u) @ np.abs(forward) + np.abs(v) @ np.abs(backward)
+        noise = tolerance * float(np.abs(u).sum() + np.abs(v).sum())
+        if abs(left - right) > share * terms + noise:
+            return (
+                f"the Hessian of {d.name} is not symmetric: <u, Hv> is {left:.9g} and <v, Hu> "
+                f"{right:.9g}"
+            )
+    return None
+
+
+def _product(d: Derivative, v: NDArray, size: int) -> NDArray:
+    """Return H v of what stands for H on the side of the inputs, or on that of the gradients."""
+    whole = np.zeros(d.subject.columns if d.name == "jvp" else d.subject.rows)
+    whole[:size] = v
+    return d.applied(whole)[:size]
+
+
+def _asymmetry(hessian: Any, share: float) -> str | None:
     """Say where a matrix of second derivatives is not symmetric."""
+    hessian = hessian if isinstance(hessian, np.ndarray) else hessian.toarray()
     size = np.abs(hessian)
     apart = np.abs(hessian - hessian.T)
     with np.errstate(invalid="ignore"):
-        wrong = apart > _ROUNDING * eps * (size + size.T)
+        wrong = apart > share * (size + size.T)
     if not wrong.any():
         return None
     i, j = (int(k) for k in np.unravel_index(np.argmax(apart), apart.shape))

@@ -20,11 +20,17 @@ class JaxFunctions:
         return _library.owns(x)
 
     def differentiated(
-        self, f: Callable[..., Any], inputs: tuple[Any, ...], masked: bool
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        masked: bool,
+        argnums: tuple[int, ...] | None,
+        left_out: tuple[int, ...],
     ) -> Differentiated:
         jax: Any = sys.modules["jax"]
         arrays = tuple(_library.as_numpy(x) if _library.owns(x) else x for x in inputs)
-        argnums = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))
+        able = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))
+        argnums = able if argnums is None else tuple(k for k in argnums if k in able)
 
         def placed(given: tuple[Any, ...]) -> list[Any]:
             return [
@@ -45,7 +51,11 @@ class JaxFunctions:
                     whole[k] = x
                 y = f(*whole)
                 outputs = tuple(y) if isinstance(y, (tuple, list)) else (y,)
-                return tuple(o for o in outputs if _is_differentiable(jax, o))
+                return tuple(
+                    o
+                    for k, o in enumerate(outputs)
+                    if k not in left_out and _is_differentiable(jax, o)
+                )
 
             return inner, [every[k] for k in argnums]
 
@@ -87,30 +97,31 @@ class JaxFunctions:
 
             return of_batch if allows_batches(of_batch, value, arrays, position) else None
 
-        return Differentiated(value, arrays, argnums, (), vjp, jvp, "jax", batched)
+        return Differentiated(value, arrays, argnums, left_out, vjp, jvp, "jax", batched)
 
     def gradient(
         self,
         f: Callable[..., Any],
         inputs: tuple[Any, ...],
+        argnums: tuple[int, ...],
+        outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
         kwargs: dict[str, Any],
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         jax: Any = sys.modules["jax"]
-        active = [k for k, x in enumerate(inputs) if _is_differentiable(jax, x)]
 
         def gradient(*given: Any) -> tuple[Any, ...]:
             point, w = given[: len(inputs)], given[len(inputs) :]
 
             def inner(*chosen: Any) -> Any:
                 whole = list(point)
-                for k, x in zip(active, chosen, strict=True):
+                for k, x in zip(argnums, chosen, strict=True):
                     whole[k] = x
                 y = f(*whole, **kwargs)
-                outputs = tuple(y) if isinstance(y, (tuple, list)) else (y,)
-                return tuple(o for o in outputs if _is_differentiable(jax, o))
+                several = tuple(y) if isinstance(y, (tuple, list)) else (y,)
+                return tuple(several[k] for k in outputs)
 
-            pull = jax.vjp(inner, *(point[k] for k in active))[1]
+            pull = jax.vjp(inner, *(point[k] for k in argnums))[1]
             return tuple(pull(tuple(w)))
 
         return gradient, (*inputs, *map(jax.numpy.asarray, cotangents))

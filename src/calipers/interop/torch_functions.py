@@ -22,12 +22,19 @@ class TorchFunctions:
         return _library.owns(x)
 
     def differentiated(
-        self, f: Callable[..., Any], inputs: tuple[Any, ...], masked: bool
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        masked: bool,
+        argnums: tuple[int, ...] | None,
+        left_out: tuple[int, ...],
     ) -> Differentiated:
         torch = sys.modules["torch"]
-        argnums = tuple(
-            k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad
-        )
+        tensors = {k: x for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
+        if argnums is None:
+            argnums = tuple(k for k, x in tensors.items() if x.requires_grad)
+        else:
+            argnums = tuple(k for k in argnums if k in tensors)
         if not argnums:
             msg = (
                 "gradcheck expects at least one input tensor to require gradient: "
@@ -35,11 +42,9 @@ class TorchFunctions:
             )
             raise ValueError(msg)
         sparse = {
-            k: torch_input(x, masked)
-            for k, x in enumerate(inputs)
-            if isinstance(x, torch.Tensor) and x.layout is not torch.strided
+            k: torch_input(x, masked) for k, x in tensors.items() if x.layout is not torch.strided
         }
-        function = _Function(f, inputs, argnums, sparse)
+        function = _Function(f, inputs, argnums, sparse, left_out)
         arrays = tuple(
             sparse[k].values
             if k in sparse
@@ -52,10 +57,10 @@ class TorchFunctions:
         plain = tuple(
             k
             for k, y in enumerate(outputs)
-            if not (isinstance(y, torch.Tensor) and y.requires_grad)
+            if k in left_out or not (isinstance(y, torch.Tensor) and y.requires_grad)
         )
         if len(plain) == len(outputs):  # then the derivative is claimed to be 0
-            plain = ()
+            plain = left_out
         return Differentiated(
             function,
             arrays,
@@ -71,6 +76,8 @@ class TorchFunctions:
         self,
         f: Callable[..., Any],
         inputs: tuple[Any, ...],
+        argnums: tuple[int, ...],
+        outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
         kwargs: dict[str, Any],
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -80,17 +87,16 @@ class TorchFunctions:
             point, w = given[: len(inputs)], given[len(inputs) :]
             y = f(*point, **kwargs)
             several = y if isinstance(y, (tuple, list)) else (y,)
-            kept = [o for o in several if isinstance(o, torch.Tensor) and o.requires_grad]
-            active = [
-                x
-                for x, like in zip(point, inputs, strict=True)
-                if isinstance(like, torch.Tensor) and like.requires_grad
-            ]
+            kept, active = [several[k] for k in outputs], [point[k] for k in argnums]
             found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)
             return tuple(g for g in found if g is not None)
 
         weights = tuple(torch.from_numpy(w).requires_grad_() for w in cotangents)
-        return gradient, (*inputs, *weights)
+        fixed = [
+            x.detach() if k not in argnums and isinstance(x, torch.Tensor) else x
+            for k, x in enumerate(inputs)
+        ]
+        return gradient, (*fixed, *weights)
 
 
 def _to_numpy(x: Any) -> NDArray:
@@ -117,7 +123,9 @@ class _Function:
         inputs: tuple[Any, ...],
         argnums: tuple[int, ...],
         sparse: dict[int, SparseInput],
+        left_out: tuple[int, ...],
     ) -> None:
+        self._left_out = left_out
         self._f, self._inputs, self._argnums, self._sparse = f, inputs, argnums, sparse
         self._torch = sys.modules["torch"]
         self._graph: tuple[list[Any], tuple[Any, ...]] | None = None
@@ -190,7 +198,11 @@ class _Function:
         tensors, outputs = self._graph
         sources = [tensors[k] for k in self._argnums]
         w = cotangents if isinstance(cotangents, tuple) else (cotangents,)
-        kept = [y for y in outputs if isinstance(y, torch.Tensor) and y.requires_grad]
+        kept = [
+            y
+            for k, y in enumerate(outputs)
+            if k not in self._left_out and isinstance(y, torch.Tensor) and y.requires_grad
+        ]
         if not kept:
             return tuple(np.zeros(self._inputs[k].shape) for k in self._argnums)
         pairs = list(zip(kept, w, strict=True))

@@ -1,0 +1,137 @@
+"""Second derivatives: their symmetry, and which inputs and outputs they are of."""
+
+import numpy as np
+import pytest
+
+import calipers
+
+MATRIX = np.array([[2.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 4.0]])
+SKEWED = MATRIX + np.array([[0, 0.25, 0], [0, 0, 0], [0, 0, 0]])
+X = np.array([0.5, 1.0, 2.0])
+
+
+def checked(f, inputs, *given, **options):
+    return calipers.gradgradcheck(f, inputs, *given, raise_exception=False, **options)
+
+
+def cubes(x):
+    return MATRIX @ x**3
+
+
+def gradient(x, w):
+    return 3 * x * x * (MATRIX.T @ w)
+
+
+def pull(x, w, u):
+    return 6 * x * u * (MATRIX.T @ w), MATRIX @ (3 * x * x * u)
+
+
+def push(x, w, v):
+    return 6 * x * v[0] * (MATRIX.T @ w) + 3 * x * x * (MATRIX.T @ v[1])
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize("form", ["vjp_vjp", "vjp_jvp"])
+def test_second_derivatives_that_are_not_symmetric_are_called_that(form, fast_mode):
+    def skewed_pull(x, w, u):
+        by_x, by_w = pull(x, w, u)
+        return by_x + (SKEWED - MATRIX) @ u, by_w
+
+    def skewed_push(x, w, v):
+        return push(x, w, v) + (SKEWED - MATRIX) @ v[0]
+
+    given = {"vjp_vjp": (pull, skewed_pull), "vjp_jvp": (push, skewed_push)}[form]
+    options = {"vjp": gradient, "fast_mode": fast_mode}
+    assert checked(cubes, X, **options, **{form: given[0]}).verdict == "PASS"
+    report = checked(cubes, X, **options, **{form: given[1]})
+    assert report.verdict == "FAIL"
+    name = "vjp" if form == "vjp_vjp" else "jvp"
+    assert report.reason.startswith(f"second order: the Hessian of {name} is not symmetric")
+
+
+def test_a_small_skewness_that_differences_do_not_see_is_found():
+    """Beside 1e8, differences do not resolve 1; products of the Hessian do."""
+    large = np.diag([1e8, 2e8, 3e8])
+
+    def check(tiny):
+        hessian = large + tiny
+        return checked(
+            lambda x: 0.5 * x @ large @ x,
+            X,
+            hvp=lambda x, v: hessian @ v,
+            vjp=lambda x, w: w * (large @ x),
+        )
+
+    assert check(np.zeros((3, 3))).verdict == "PASS"
+    assert "not symmetric" in check(300 * (SKEWED - MATRIX)).reason
+
+
+@pytest.mark.parametrize("hessian", [MATRIX, SKEWED])
+def test_products_with_the_hessian_tell_skewness(hessian):
+    report = checked(lambda x: 0.5 * x @ MATRIX @ x, X, hvp=lambda x, v: hessian @ v)
+    assert bool(report) == (hessian is MATRIX)
+    assert ("not symmetric" in report.reason) == (hessian is SKEWED)
+
+
+def test_complex_second_derivatives_are_symmetric_in_real_numbers():
+    z = np.array([1 + 2j, 0.5 - 1j, 1j])
+
+    def vjp(z, w):
+        return w * np.conj(2 * z)
+
+    def second(z, w, u):  # of Re(conj(u)*w*conj(2z)), by z and w
+        return 2 * np.conj(u) * w, u * 2 * z
+
+    assert checked(lambda z: z * z, z, vjp=vjp, vjp_vjp=second).verdict == "PASS"
+
+
+def test_inputs_by_position_of_a_function_with_other_arguments():
+    def vjp(k, x, y, w):
+        return None, w * k * y, w * k * x
+
+    def second(k, x, y, w, u):
+        return None, w * k * u[1], w * k * u[0], k * (u[0] * y + u[1] * x)
+
+    inputs = 3, X, X + 1
+    report = checked(lambda k, x, y: k * x * y, inputs, vjp=vjp, vjp_vjp=second)
+    assert report.verdict == "PASS"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_torch_outputs_that_are_declared_not_to_be_differentiable(wrong):
+    torch = pytest.importorskip("torch")
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return 2 * w * x.detach()  # whose own derivative is lost
+
+    x = torch.tensor(X, requires_grad=True)
+    first = Square.apply(x).detach()
+    assert torch.equal(first, x.detach() ** 2)
+
+    def f(x):
+        return Square.apply(x), torch.sin(x)
+
+    left_out = () if wrong else (0,)
+    report = checked(f, (x,), nondifferentiable_outputs=left_out)
+    assert bool(report) != wrong
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_inputs_of_a_library_that_are_chosen(library):
+    module = pytest.importorskip(library)
+    if library == "torch":
+        inputs = tuple(module.tensor(X, requires_grad=True) for _ in range(2))
+    else:
+        inputs = tuple(module.numpy.asarray(X) for _ in range(2))
+    report = checked(lambda x, y: x * x * y, inputs, argnums=1)
+    assert report.verdict == "PASS"
+    assert report.shape == (3, 6)  # by y and the cotangent
+    assert checked(lambda x, y: x * x * y, inputs).shape == (6, 9)
