@@ -10,12 +10,13 @@ from .problem import Problem, reals
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 
 
-def blame(error: Exception, problem: Problem, coordinate: int) -> None:
-    """Note on an error of f which coordinate was displaced."""
+def blame(error: Exception, problem: Problem, coordinate: int, step: float | None = None) -> None:
+    """Note on an error of f which coordinate was displaced, and by how much, if that is known."""
     number = int(coordinate) * problem.stride
     element = number // 2 if problem.x.dtype.kind == "c" else number
     index = ", ".join(str(int(i)) for i in np.unravel_index(element, problem.x.shape))
-    error.add_note(f"raised by f with x[{index}] displaced for its derivative")
+    by = "" if step is None else f" by {step:.3g}"
+    error.add_note(f"raised by f with x[{index}] displaced{by} for its derivative")
 
 
 class Evaluator:
@@ -59,7 +60,8 @@ class Evaluator:
             try:
                 values[k] = problem.values(x)
             except Exception as error:
-                blame(error, problem, numbers[k] // problem.stride)
+                step = float(points[k] - self._origin[numbers[k]])
+                blame(error, problem, numbers[k] // problem.stride, step)
                 raise
 
     def _batch(self, numbers: NDArray, points: NDArray) -> NDArray:
