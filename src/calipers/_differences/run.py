@@ -16,7 +16,7 @@ from .columns import Outs
 from .sending import Work, sent_once
 
 # Below this, waking another thread costs more than it saves.
-_WORTH_SHARING = 500e-6
+WORTH_SHARING = 500e-6
 _TASKS_PER_WORKER = 4
 _PACED_RUNS = 3
 _LONG = 2e-3
@@ -76,7 +76,7 @@ class Pace:
 
         A run may compile, and one more may be disturbed.
         """
-        return self.runs >= _PACED_RUNS and self.seconds * count > _WORTH_SHARING
+        return self.runs >= _PACED_RUNS and self.seconds * count > WORTH_SHARING
 
 
 def run(
@@ -98,7 +98,7 @@ def run(
     if workers is None and not progress:
         outs = work.results(count)
         native = work.problem.native
-        if native is None or (pace is not None and pace.seconds * count < _WORTH_SHARING):
+        if native is None or (pace is not None and pace.seconds * count < WORTH_SHARING):
             work(start, outs)
         else:
             threads = 1 if native.parallel else get_num_threads()
@@ -151,10 +151,10 @@ def _by_threads(
         done, size = last, 4 * size
         pace.seconds = min(pace.seconds, estimate)
         pace.runs += 1
-        if spent > _TIMED or estimate * (count - done) < _WORTH_SHARING:
+        if spent > _TIMED or estimate * (count - done) < WORTH_SHARING:
             break
     left = count - done
-    if threads == 1 or left < 2 or estimate * left < _WORTH_SHARING:
+    if threads == 1 or left < 2 or estimate * left < WORTH_SHARING:
         step = left if report is None else _part(left, 1)
         for first in range(done, count, max(1, step)):
             _one(work, origin, first, min(first + step, count), outs, report)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._differences.problem import Problem
-from .._differences.run import run
+from .._differences.run import WORTH_SHARING, run
 from .._jit import Kernels
 from .._kernels.differences import EXCLUDED
 from .._kernels.gradcheck import DOUBTS, SCREEN
@@ -164,7 +164,9 @@ def examine(
     """Judge the entries of one input, in every form in which its derivative was given."""
     screening = Screening(looks, jacobians, sizes, rule)
     count = looks.problem.coordinates
-    if looks.workers is None and all(j.concurrent for j in jacobians.values()):
+    seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
+    concurrent = looks.workers is None and all(j.concurrent for j in jacobians.values())
+    if concurrent and seconds > WORTH_SHARING:
         (marks,) = run(screening, count)
     else:
         (marks,) = screening.results(count)

@@ -159,7 +159,7 @@ def adjoint(one: Derivative, other: Derivative, random: np.random.Generator) -> 
     pushes, pulls = (one, other) if one.name != "vjp" else (other, one)
     if pulls.name == "jvp":
         pushes, pulls = pulls, pushes
-    v, w = _directions(pushes.subject, random)
+    v, w = (_drawn(n, random) for n in (pushes.subject.columns, pushes.subject.rows))
     forward, backward = pushes.times(v).copy(), pulls.transposed_times(w).copy()
     with np.errstate(invalid="ignore", over="ignore"):
         left, right = w @ forward, backward @ v
@@ -191,15 +191,14 @@ def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
 
 
 def _direction(d: Derivative, random: np.random.Generator) -> NDArray:
+    """Draw a cotangent, or a tangent."""
+    return _drawn(d.subject.rows if d.name == "vjp" else d.subject.columns, random)
+
+
+def _drawn(size: int, random: np.random.Generator) -> NDArray:
     """Draw numbers that the inputs' and outputs' formats hold exactly, also twice and summed."""
-    v, w = _directions(d.subject, random)
-    return w if d.name == "vjp" else v
-
-
-def _directions(subject: Subject, random: np.random.Generator) -> tuple[NDArray, NDArray]:
-    sizes = subject.columns, subject.rows
-    v, w = (random.integers(9, 64, n) * random.choice([-0.125, 0.125], n) for n in sizes)
-    return v, w
+    signs = 2 * random.integers(0, 2, size) - 1
+    return np.asarray(signs * random.integers(9, 64, size) / 8)
 
 
 def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:

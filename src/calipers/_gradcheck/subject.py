@@ -1,5 +1,7 @@
 """What is checked: a function of several arrays, seen as a map of real numbers to real numbers."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,6 +110,7 @@ class Subject:
     several: bool = field(init=False)
     base: NDArray = field(init=False)
     calls: int = 0
+    seconds: float = math.inf  # that a call of f took at best
     touched: list[str] = field(default_factory=list)  # by the first call
 
     def __post_init__(self) -> None:
@@ -154,7 +157,9 @@ class Subject:
         """Call f at the point."""
         self.calls += 1
         given = self.arguments()
+        started = time.perf_counter()
         y = self.f(*given, **self.kwargs)
+        self.seconds = min(self.seconds, time.perf_counter() - started)
         if self.calls == 1:
             self.touched = self.changed(given)
         return y
