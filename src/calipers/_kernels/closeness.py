@@ -13,7 +13,7 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 
 from .._jit import Kernels
-from .formats import double, element_type, prefetch, single, vector
+from .formats import double, element_type, prefetch, product, single, vector
 
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
 # underflow that matter: a product below 2**-1022 is far less than half a unit of 2**-900.
@@ -35,10 +35,10 @@ def within(d, d_exponent, size, size_exponent, rtol, atol):
     """Decide d*2**i <= atol + rtol*(size*2**j) for d > 0: two roundings, no exponent limit."""
     rtol_fraction, rtol_exponent = math.frexp(rtol)
     size_fraction, extra = math.frexp(size)
-    product = rtol_fraction * size_fraction
+    fraction = product(rtol_fraction, size_fraction)
     product_exponent = rtol_exponent + extra + size_exponent
     atol_fraction, atol_exponent = math.frexp(atol)
-    if product == 0.0:
+    if fraction == 0.0:
         product_exponent = atol_exponent
     elif atol == 0.0:
         atol_exponent = product_exponent
@@ -47,7 +47,7 @@ def within(d, d_exponent, size, size_exponent, rtol, atol):
     # overflows exceeds every sum.
     exponent = max(product_exponent, atol_exponent)
     bound = math.ldexp(atol_fraction, atol_exponent - exponent) + math.ldexp(
-        product, product_exponent - exponent
+        fraction, product_exponent - exponent
     )
     return bound > 0.0 and math.ldexp(d, d_exponent - exponent) <= bound
 
@@ -61,12 +61,12 @@ def real_close(a, b, rtol, atol, equal_nan):
     if not (abs(a) < np.inf and abs(b) < np.inf):
         return equal_nan and a != a and b != b
     d = abs(a - b)
-    bound = atol + rtol * abs(b)
+    bound = atol + product(rtol, abs(b))
     if LOW < bound < np.inf or (bound <= LOW and d > 2.0 * LOW):
         return d <= bound
     if d < np.inf:
         return within(d, 0, abs(b), 0, rtol, atol)
-    return within(abs(0.25 * a - 0.25 * b), 2, abs(b), 0, rtol, atol)
+    return within(abs(product(0.25, a) - product(0.25, b)), 2, abs(b), 0, rtol, atol)
 
 
 @register_jitable
@@ -80,7 +80,7 @@ def modulus(x, y):
         exponent = math.frexp(largest)[1]
         x = math.ldexp(x, -exponent)
         y = math.ldexp(y, -exponent)
-    return math.sqrt(x * x + y * y), exponent
+    return math.sqrt(product(x, x) + product(y, y)), exponent
 
 
 def complex_close(a, b, rtol, atol, equal_nan):
@@ -103,15 +103,15 @@ def complex_close(a, b, rtol, atol, equal_nan):
     im = a.imag - b.imag
     exponent = 0
     if not (abs(re) < np.inf and abs(im) < np.inf):
-        re = 0.25 * a.real - 0.25 * b.real
-        im = 0.25 * a.imag - 0.25 * b.imag
+        re = product(0.25, a.real) - product(0.25, b.real)
+        im = product(0.25, a.imag) - product(0.25, b.imag)
         exponent = 2
     d, d_exponent = modulus(re, im)
     size, size_exponent = modulus(b.real, b.imag)
     d_exponent += exponent
     if d_exponent == 0 and size_exponent == 0:
         # d is far above all that underflow loses, and below any bound that overflows.
-        bound = atol + rtol * size
+        bound = atol + product(rtol, size)
         if bound == bound:
             return d <= bound
     return within(d, d_exponent, size, size_exponent, rtol, atol)
@@ -174,7 +174,7 @@ def _(a, b, rtol, atol, equal_nan):
             apart, overflow = distance(a, b)
             if apart == np.uint64(0) and not overflow:
                 return True
-            return integer_close(apart, overflow, atol + rtol * abs(double(b)))
+            return integer_close(apart, overflow, atol + product(rtol, abs(double(b))))
 
         return integers
     # The functions themselves: a function around each would be one more to compile.
@@ -204,35 +204,50 @@ def _(x, y, rtol, atol):
 
 
 @register_jitable
+def sure_wide(a, b, rtol, atol):
+    """Decide a pair of binary64: the rule, but for what may need scaling."""
+    bound = atol + product(rtol, abs(b))
+    return (a == b) | ((abs(a - b) <= bound) & (bound < np.inf) & (bound > LOW))
+
+
+@register_jitable
 def _surely_close_wide(x, y, rtol, atol):
-    """binary64, and what subtracts exactly in it: the rule, but for what may need scaling."""
+    """binary64, and what subtracts exactly in it."""
     doubt = False
     for i in range(x.size):
-        a = double(x[i])
-        b = double(y[i])
-        bound = atol + rtol * abs(b)
-        near = (abs(a - b) <= bound) & (bound < np.inf) & (bound > LOW)
-        doubt |= not ((a == b) | near)
+        doubt |= not sure_wide(double(x[i]), double(y[i]), rtol, atol)
     return not doubt
 
 
 @register_jitable
+def reduced(tolerance):
+    """Return a tolerance in binary32, less by more than the roundings of `sure_narrow` can add."""
+    return np.float32(min(tolerance, 1e30) * (1.0 - 1e-6))
+
+
+@register_jitable
+def sure_narrow(a, b, rtol, atol):
+    """
+    Decide a pair of binary32 by tolerances that are reduced, or such that nothing is near.
+
+    A bound that overflows exceeds every finite distance. Terms that underflow are rounded up by
+    less than half of the smallest number each, whose multiple a distance is. And a rtol that
+    underflows is less than any two unequal numbers differ by.
+    """
+    return (a == b) | (abs(a - b) < atol + rtol * abs(b))
+
+
+@register_jitable
 def _surely_close_narrow(x, y, rtol, atol):
-    """binary32 arithmetic with tolerances reduced by more than its four roundings can add."""
+    """binary32 arithmetic."""
     reduced_rtol = np.float32(0.0)
     reduced_atol = np.float32(-1.0)
     if rtol >= 0.0 and atol >= 0.0:
-        reduced_rtol = np.float32(min(rtol, 1e30) * (1.0 - 1e-6))
-        reduced_atol = np.float32(min(atol, 1e30) * (1.0 - 1e-6))
+        reduced_rtol = reduced(rtol)
+        reduced_atol = reduced(atol)
     doubt = False
     for i in range(x.size):
-        a = single(x[i])
-        b = single(y[i])
-        bound = reduced_atol + reduced_rtol * abs(b)
-        # A bound that overflows exceeds every finite distance. Terms that underflow are rounded up
-        # by less than half of the smallest number each, whose multiple a distance is. And a rtol
-        # that underflows is less than any two unequal numbers differ by.
-        doubt |= not ((a == b) | (abs(a - b) < bound))
+        doubt |= not sure_narrow(single(x[i]), single(y[i]), reduced_rtol, reduced_atol)
     return not doubt
 
 

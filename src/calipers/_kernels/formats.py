@@ -90,6 +90,35 @@ def double(typingctx: Any, x: Any) -> Any:
 
 
 @intrinsic
+def widened(typingctx: Any, bits: Any, kind: Any) -> Any:
+    """Widen a 16-bit number, given by its bits and whether it is "float16" or "bfloat16"."""
+    source = _BY_NAME[kind.literal_value]
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _cast(context, builder, args[0], source, types.float32)
+
+    return types.float32(types.uint16, kind), codegen
+
+
+@intrinsic
+def product(typingctx: Any, x: Any, y: Any) -> Any:
+    """
+    Multiply two binary64, with a rounding of its own.
+
+    A GPU's compiler else fuses it with the addition that follows, and the sum is another one.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if not builder.module.triple.startswith("nvptx"):
+            return builder.fmul(*args)
+        number = ir.DoubleType()
+        kind = ir.FunctionType(number, [number, number])
+        return builder.call(ir.InlineAsm(kind, "mul.rn.f64 $0, $1, $2;", "=d,d,d"), args)
+
+    return types.float64(types.float64, types.float64), codegen
+
+
+@intrinsic
 def bits(typingctx: Any, x: Any) -> Any:
     """Return the bits of a binary32 or binary64 as a signed integer."""
 
