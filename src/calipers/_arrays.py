@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._protocols import ArrayLibrary, NDArray
+from .interop.cupy import Cupy
 from .interop.jax import Jax
 from .interop.torch import Torch
 
-_LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax())
+_LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax(), Cupy())
 
 DType = np.dtype[Any]
 FLOAT64, COMPLEX128 = np.dtype(np.float64), np.dtype(np.complex128)
@@ -85,6 +86,32 @@ def _described(name: str, x: Any, device: str) -> str:
     return f"{name} is a {kind} on {'the host' if device == 'cpu' else device}"
 
 
+def _is_accelerator(device: str) -> bool:
+    return device.startswith(("cuda", "gpu", "a CUDA device"))
+
+
+def on_device(**arrays: Any) -> bool:
+    """
+    Tell whether arrays are in a device's memory, and not on the host.
+
+    A number may stand beside them; an array on the host may not, nor one on another device.
+    """
+    if all(type(x) in _HOST_TYPES for x in arrays.values()):
+        return False
+    devices = {
+        name: _device(x, library_of(x))
+        for name, x in arrays.items()
+        if not (is_weak(x) or isinstance(x, np.generic))
+    }
+    if not all(_is_accelerator(device) for device in devices.values()):
+        return False  # `require_host` tells what is elsewhere
+    if len(set(devices.values())) > 1:
+        found = " and ".join(_described(name, arrays[name], d) for name, d in devices.items())
+        msg = f"{found}; move one of them to the other's device"
+        raise TypeError(msg)
+    return True
+
+
 def require_host(**arrays: Any) -> None:
     """Refuse arrays that are not in host memory; the names are for the error."""
     if all(type(x) in _HOST_TYPES for x in arrays.values()):
@@ -99,7 +126,8 @@ def require_host(**arrays: Any) -> None:
         library.to_host_advice(name) if (library := libraries[name]) else f"a host copy of {name}"
         for name in away
     )
-    msg = f"{found}; calipers compares arrays in host memory: pass {advice}"
+    both = "compares arrays where both are" if len(away) < len(arrays) else "takes host arrays here"
+    msg = f"{found}; calipers {both}: pass {advice}"
     raise TypeError(msg)
 
 
@@ -135,7 +163,7 @@ def _largest(dtype: DType) -> float:
     return float(finfo(dtype).max)
 
 
-def _strengthen(x: Any, dtype: DType) -> NDArray:
+def strengthen(x: Any, dtype: DType) -> NDArray:
     """Give a Python number the dtype it takes beside an array of `dtype` (NEP 50)."""
     number = _as_number(x)
     if number.dtype == dtype or kernel_dtype(dtype) is None or dtype.kind in "biu":
@@ -159,10 +187,10 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
         x, y = _as_number(a), _as_number(b)
     elif is_weak(a):
         y = _view(b)
-        x = _strengthen(a, y.dtype)
+        x = strengthen(a, y.dtype)
     else:
         x = _view(a)
-        y = _strengthen(b, x.dtype) if is_weak(b) else _view(b)
+        y = strengthen(b, x.dtype) if is_weak(b) else _view(b)
     # Masks, units and the like have an arithmetic of their own.
     plain = type(x) is np.ndarray and type(y) is np.ndarray
     dtypes = working_dtypes(x.dtype, y.dtype) if plain else None

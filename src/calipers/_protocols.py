@@ -10,7 +10,7 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 class ArrayLibrary(Protocol):
-    """A library whose arrays are compared where they lie, in memory that the host can read."""
+    """A library whose arrays are compared where they lie."""
 
     def owns(self, x: Any) -> bool:
         """Tell whether x is one of the library's arrays, without importing the library."""
@@ -30,6 +30,18 @@ class ArrayLibrary(Protocol):
 
     def from_numpy(self, x: Any) -> Any:
         """Hand a result over as the library's array."""
+        ...
+
+    def on_device(self, x: Any) -> tuple[Any, str | None]:
+        """
+        Return what has a CUDA array interface for an array on a device, once it is filled.
+
+        And the name of its dtype, if the interface has none for it and gives its bits.
+        """
+        ...
+
+    def from_device(self, x: Any) -> Any:
+        """Hand a device array over as the library's."""
         ...
 
 

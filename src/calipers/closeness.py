@@ -1,5 +1,6 @@
 """Do two arrays agree? allclose, isclose, array_equal; and allfinite, first_nonfinite."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ._arrays import (
     as_array,
     as_pair,
     kernel_dtype,
+    on_device,
     require_host,
 )
 from ._dispatch import scan
@@ -96,6 +98,11 @@ def allclose(
         verdict = plain_verdict(a, b, rtol, atol, equal_nan)
         if verdict is not None:
             return verdict
+    if on_device(a=a, b=b):
+        if axis is not None:
+            msg = "axis is not supported for arrays on a device; take isclose(a, b).all(axis)"
+            raise TypeError(msg)
+        return bool(_on_device().allclose(a, b, rtol, atol, equal_nan))
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         if axis is None:
@@ -152,6 +159,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     >>> calipers.isclose([1.0, float("nan")], [1.0 + 1e-9, float("nan")])
     array([ True, False])
     """
+    if on_device(a=a, b=b):
+        return _on_device().isclose(a, b, rtol, atol, equal_nan)
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         return _numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan)
@@ -194,6 +203,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     verdict = plain_verdict(a1, a2, 0.0, 0.0, equal_nan)
     if verdict is not None:
         return verdict
+    if on_device(a1=a1, a2=a2):
+        return bool(_on_device().array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)
     try:
         # No number is weak here: NumPy makes arrays of both first, and what fails at that is
@@ -268,6 +279,9 @@ def first_nonfinite(a: Any) -> tuple[int, ...] | None:
     >>> calipers.first_nonfinite([[1.0, 2.0], [float("inf"), 4.0]])
     (1, 0)
     """
+    if on_device(a=a):
+        position = _on_device().first_nonfinite(a)
+        return _index(position, a.shape)
     x = as_array(a)
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
@@ -278,9 +292,22 @@ def first_nonfinite(a: Any) -> tuple[int, ...] | None:
     else:
         kernel = FIRST_NONFINITE[dtype]
         position = scan(lambda start, block: kernel(block), [x], [dtype], order="C")
+    return _index(position, x.shape)
+
+
+def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if position < 0:
         return None
-    return tuple(int(i) for i in np.unravel_index(position, x.shape))
+    return tuple(int(i) for i in np.unravel_index(position, tuple(shape)))
+
+
+def _on_device() -> Any:
+    """Return the functions for arrays on a device; what they need is imported now."""
+    try:
+        return import_module("._device", __package__)
+    except ImportError as error:
+        msg = 'arrays on a device need Numba\'s CUDA target: pip install "calipers[cuda]"'
+        raise ImportError(msg) from error
 
 
 def _comparable(pair: Pair) -> Pair:

@@ -20,7 +20,7 @@ from .given import ValueAndJac
 from .numerical import Looks, looks
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
-from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule
+from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed
 from .subject import Part, Subject
 from .text import place, values
 
@@ -191,6 +191,8 @@ class Check:
         rows, own = column_of(d, number, value)
         size = np.full(len(rows), np.abs(own).max(initial=0.0))
         verdict = self.rule.judge(own, value[rows], error[rows], size)
+        slope = look.slope(column)[rows]
+        verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS
         self._entries.add(number, rows, d.name, verdict, own, value[rows], error[rows])

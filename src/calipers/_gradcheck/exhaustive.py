@@ -14,13 +14,25 @@ from .._kernels.gradcheck import DOUBTS, SCREEN
 from .._protocols import NDArray
 from .analytic import Jacobian, Sizes, together
 from .numerical import Looks
-from .rule import INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, breaks, kinks, poles
+from .rule import (
+    FAIL,
+    INCONCLUSIVE,
+    NONSMOOTH,
+    PASS,
+    VERDICTS,
+    Rule,
+    breaks,
+    disputed,
+    kinks,
+    poles,
+)
 
 CLEAR, DOUBTED, LEFT_OUT = range(3)
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns
 _FOR_WORKERS = 4  # times as many columns as stay in the caches: sending them has a price
+_OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 
 
@@ -197,8 +209,16 @@ def _look_again(screening: Screening, column: int, found: Entries, vouched: bool
         own, right, size = every[rows], value[rows], floor[rows]
         verdict = rule.judge(own, right, error[rows], size)
         with np.errstate(invalid="ignore"):
-            near = np.abs(own - slope[rows]) <= rule.share * rule.allowed(own, slope[rows], size)
-        sure = near if agrees is None else near | agrees[rows]
+            off, allowed = np.abs(own - slope[rows]), rule.allowed(own, slope[rows], size)
+            near = off <= rule.share * allowed
+        unsure = (verdict == at(FAIL)) & disputed(own, right, slope[rows])
+        verdict[unsure] = np.where(off <= allowed, at(PASS), at(INCONCLUSIVE))[unsure]
+        sure = near
+        if agrees is not None:  # what differences say of it, however vaguely, must not contradict
+            with np.errstate(invalid="ignore"):
+                sure = near | (
+                    agrees[rows] & (np.abs(own - right) <= 8 * error[rows]) & known[rows]
+                )
         verdict[(verdict == at(INCONCLUSIVE)) & sure] = at(PASS)
         if rule.share == 1:  # the caller's own step and tolerances: what they accept is accepted
             verdict[near] = at(PASS)
@@ -227,8 +247,11 @@ def _with_kinks(
         low, high = slopes.min(axis=0), slopes.max(axis=0)
         slack = rule.atol + rule.rtol * np.maximum(np.abs(low), np.abs(high))
         between = (low - slack <= own) & (own <= high + slack)
+        margin = slack + _OUTSIDE * (high - low)
+        outside = (own < low - margin) | (high + margin < own)
     accepted = near if rule.share == 1 else np.zeros_like(near)
     verdict[kinked & between & ~accepted] = at(NONSMOOTH)
+    verdict[kinked & outside & (verdict == at(INCONCLUSIVE))] = at(FAIL)
     verdict[breaks(values) & (verdict == at(INCONCLUSIVE))] = at(NONSMOOTH)
     verdict[poles(values, noise) & (verdict != at(PASS))] = at(NONSMOOTH)
     return verdict

@@ -61,6 +61,13 @@ class Looks:
         if len(self.sides) == 1:
             left[:] = right
 
+    def slope(self, column: int) -> NDArray:
+        """Return the difference across x along a column."""
+        right, left = np.empty((2, 1, self.problem.base.size), self.problem.base.dtype)
+        self.slopes(column, right, left, np.empty(1, np.int8))
+        self.calls += len(self.sides)
+        return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
+
     @cached_property
     def steps(self) -> NDArray:
         """The lengths of the coarse steps."""

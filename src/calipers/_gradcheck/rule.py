@@ -19,6 +19,8 @@ def default_resolution(eps: float) -> float:
 
 
 _JITTER = 64.0
+_ROUGH = 0.05
+_SIDES = 0.1
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ class Rule:
             apart = np.abs(analytic - numerical)
             verdict = np.full(apart.shape, at(INCONCLUSIVE))
             known = errors <= np.maximum(allowed, self.noise)
-            # Errors that are measured in noise are as random as that.
-            most = allowed + np.maximum(errors, np.minimum(self.noise, _JITTER * errors))
+            # Errors that are measured in noise are as random as that, and one that is not small
+            # beside the value is known badly, too.
+            spread = np.maximum(errors, np.minimum(self.noise, _JITTER * errors))
+            most = allowed + np.where(errors > _ROUGH * np.abs(numerical), 8 * errors, spread)
             verdict[(apart <= allowed) | (known & (apart <= most))] = at(PASS)
             verdict[apart > most] = at(FAIL)
         unlike = ~np.isfinite(analytic) & np.isfinite(numerical)
@@ -65,6 +69,13 @@ class Rule:
         same = np.isinf(analytic) & (analytic == numerical)
         verdict[same] = at(PASS)
         return verdict
+
+
+def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
+    """Tell where a plain difference sides with the derivative against an extrapolated value."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(analytic - numerical)
+        return np.isfinite(analytic) & (np.abs(analytic - slope) <= _SIDES * apart)
 
 
 _POSITIONS = np.linspace(-2, 2, 9)

@@ -90,14 +90,23 @@ def double(typingctx: Any, x: Any) -> Any:
 
 
 @intrinsic
-def widened(typingctx: Any, bits: Any, kind: Any) -> Any:
-    """Widen a 16-bit number, given by its bits and whether it is "float16" or "bfloat16"."""
-    source = _BY_NAME[kind.literal_value]
+def from_half(typingctx: Any, x: Any) -> Any:
+    """Widen the bits of a binary16."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _cast(context, builder, args[0], source, types.float32)
+        return _cast(context, builder, args[0], Half(), types.float32)
 
-    return types.float32(types.uint16, kind), codegen
+    return types.float32(types.uint16), codegen
+
+
+@intrinsic
+def from_bfloat16(typingctx: Any, x: Any) -> Any:
+    """Widen the bits of a bfloat16."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _cast(context, builder, args[0], BFloat16(), types.float32)
+
+    return types.float32(types.uint16), codegen
 
 
 @intrinsic

@@ -271,9 +271,9 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
             measured = abs(value) * _raised(state.top * _QUARTERS[state.rung], state.power)
-    elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(near - value) > 8 * (
-        error + noise / per_near
-    ) + 0.05 * abs(near):
+    elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
+        near - value
+    ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
         return value, math.inf, ALIASED, noise
     elif measured > _ALL_OF_F * sizes[0, i]:
         return value, math.inf, ALIASED, noise  # as large as f: more likely many waves than noise
@@ -315,7 +315,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
         value, error, status, noise = _judge(state, differences, sizes, kept, i)
         # A ladder with longer steps than the one before may improve on that, not contradict it.
         unknown = first or errors[i] == math.inf
-        agrees = abs(value - values[i]) <= 4 * (error + errors[i])
+        agrees = abs(value - values[i]) <= error + errors[i]
         if unknown or (error < errors[i] and agrees):
             values[i], errors[i] = value, error
             aliased |= status == ALIASED and not math.isnan(differences[RUNGS, i])

@@ -34,3 +34,11 @@ class Jax:
 
     def from_numpy(self, x: Any) -> Any:
         return sys.modules["jax"].numpy.asarray(x)
+
+    def on_device(self, x: Any) -> tuple[Any, str | None]:
+        x.block_until_ready()
+        return x, None
+
+    def from_device(self, x: Any) -> Any:
+        msg = "isclose has no jax result on a device; take allclose, or pass jax.device_get(a)"
+        raise TypeError(msg)

@@ -1,0 +1,211 @@
+"""Loops of the closeness rule on a device; the rule, and its quick tests, are the CPU's.
+
+A block takes tiles in turn. Each of its threads loads some pairs, one block's width apart, before
+it looks at any, so that they are on their way together; a quick test of all of them is followed by
+the rule itself only where one is in doubt. Before each tile the block asks whether another one has
+found what ends the search.
+"""
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba import cuda, types
+
+from ..closeness import close as _close
+from ..closeness import finite as _finite
+from ..closeness import sure_narrow, sure_wide
+from ..formats import double, from_bfloat16, from_half, single
+from .policy import Policy
+
+# Kernels compile functions of Numba's CPU target for the device. The simulator calls them compiled,
+# as what Numba has instead of Python cannot be interpreted, and interprets all others.
+
+
+@numba.njit
+def close(a, b, rtol, atol, equal_nan):
+    return _close(a, b, rtol, atol, equal_nan)
+
+
+@numba.njit
+def finite(x):
+    return _finite(x)
+
+
+@numba.njit
+def _wide(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
+    return sure_wide(a, b, rtol, atol)
+
+
+@numba.njit
+def _narrow(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
+    return sure_narrow(a, b, narrow_rtol, narrow_atol)
+
+
+@numba.njit
+def _exact(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
+    return _close(a, b, rtol, atol, equal_nan)
+
+
+@cuda.jit(device=True)
+def _as_is(x):
+    return x
+
+
+@numba.njit
+def _half(x):
+    return from_half(x)
+
+
+@numba.njit
+def _bfloat16(x):
+    return from_bfloat16(x)
+
+
+def _loader(kind: str) -> Any:
+    """Return what turns an element of memory into a number: bits, where Numba has no type."""
+    return {"float16": _half, "bfloat16": _bfloat16}.get(kind, _as_is)
+
+
+@numba.njit
+def _as_wide(x):
+    return double(x)
+
+
+@numba.njit
+def _as_narrow(x):
+    return single(x)
+
+
+_NARROW = {"float16", "bfloat16", "float32", "int8", "int16", "uint8", "uint16"}
+_EXACT_IN_BINARY64 = {*_NARROW, "float64", "int32", "uint32"}
+
+
+def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
+    """Return the type in which pairs are held, what brings them to it, and a test of them."""
+    if set(kinds) <= _NARROW:
+        return types.float32, _as_narrow, _narrow
+    if set(kinds) <= _EXACT_IN_BINARY64:
+        return types.float64, _as_wide, _wide
+    return None, _as_is, _exact
+
+
+@cuda.jit(device=True)
+def _flat(i, shape, a_strides, b_strides):
+    return i, i
+
+
+@cuda.jit(device=True)
+def _strided(i, shape, a_strides, b_strides):
+    """Return where element i of C order stands in the memory of two arrays."""
+    p = q = np.int64(0)
+    for axis in range(len(shape) - 1, -1, -1):
+        k = i % shape[axis]
+        i //= shape[axis]
+        p += k * a_strides[axis]
+        q += k * b_strides[axis]
+    return p, q
+
+
+@cache
+def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
+    """Return the kernel that sets ``flag[0]`` to `epoch` if any pair is not close."""
+    held, as_held, sure = _quick(kinds)
+    load_a, load_b = map(_loader, kinds)
+    own_a, own_b = (held or numba.from_dtype(np.dtype(kind)) for kind in kinds)
+    places = _flat if flat else _strided
+    threads, items = policy
+    tile = policy.tile
+
+    @cuda.jit
+    def kernel(
+        a, b, shape, a_strides, b_strides, size, rtol, atol, low_rtol, low_atol, equal_nan, flag,
+        epoch,
+    ):  # fmt: skip
+        seen = cuda.shared.array(1, types.int32)
+        p = cuda.local.array(items, types.int64)
+        q = cuda.local.array(items, types.int64)
+        x = cuda.local.array(items, own_a)
+        y = cuda.local.array(items, own_b)
+        me = cuda.threadIdx.x
+        for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            if me == 0:
+                seen[0] = cuda.atomic.add(flag, 0, 0)
+            cuda.syncthreads()
+            if seen[0] == epoch:
+                return
+            # The last tile looks at the last pair more than once, and needs no test of its own.
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                p[k], q[k] = places(i, shape, a_strides, b_strides)
+            for k in range(items):
+                x[k] = as_held(load_a(a[p[k]]))
+                y[k] = as_held(load_b(b[q[k]]))
+            clear = True
+            for k in range(items):
+                clear &= sure(x[k], y[k], rtol, atol, low_rtol, low_atol, equal_nan)
+            found = np.int32(0)
+            if not clear:
+                for k in range(items):
+                    i = min(start + me + k * threads, size - 1)
+                    here, there = places(i, shape, a_strides, b_strides)
+                    one, other = load_a(a[here]), load_b(b[there])
+                    if not close(one, other, rtol, atol, equal_nan):
+                        found = np.int32(1)
+            if cuda.syncthreads_or(found):
+                if me == 0:
+                    cuda.atomic.exch(flag, 0, epoch)
+                return
+
+    return kernel
+
+
+@cache
+def mask(kinds: tuple[str, str], flat: bool) -> Any:
+    """Return the kernel that stores each pair's verdict."""
+    load_a, load_b = map(_loader, kinds)
+    places = _flat if flat else _strided
+
+    @cuda.jit
+    def kernel(a, b, shape, a_strides, b_strides, size, rtol, atol, equal_nan, out):
+        for i in range(cuda.grid(1), size, cuda.gridsize(1)):
+            here, there = places(i, shape, a_strides, b_strides)
+            one, other = load_a(a[here]), load_b(b[there])
+            out[i] = close(one, other, rtol, atol, equal_nan)
+
+    return kernel
+
+
+@cache
+def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
+    """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
+    load = _loader(kind)
+    places = _flat if flat else _strided
+    threads, items = policy
+    tile = policy.tile
+
+    @cuda.jit
+    def kernel(a, shape, strides, size, found):
+        seen = cuda.shared.array(1, types.int64)
+        me = cuda.threadIdx.x
+        for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            if me == 0:
+                seen[0] = cuda.atomic.min(found, 0, size)
+            cuda.syncthreads()
+            if seen[0] < start:
+                return
+            clear = True
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                here, _ = places(i, shape, strides, strides)
+                clear &= finite(load(a[here]))
+            if not clear:
+                for k in range(items):
+                    i = min(start + me + k * threads, size - 1)
+                    here, _ = places(i, shape, strides, strides)
+                    if not finite(load(a[here])):
+                        cuda.atomic.min(found, 0, i)
+            cuda.syncthreads()
+
+    return kernel

@@ -1,0 +1,39 @@
+"""How the work is laid out on a device: numbers alone."""
+
+from typing import NamedTuple
+
+# What must be on its way from memory per multiprocessor to use all of its bandwidth, in bytes, is
+# 48 KiB on the widest memories of today (CUB, tuning_transform.cuh). With all 2048 threads of one
+# resident, each needs 24 bytes in flight; twice that leaves room for half of them.
+_BYTES_IN_FLIGHT = 48
+_THREADS = 256
+_MOST_ITEMS = 8  # that the compiler keeps in registers
+_MOST_STRIDED = 4  # with the arithmetic of their places
+_BLOCKS = 8  # of that many threads fill a multiprocessor
+
+
+class Policy(NamedTuple):
+    """Threads of a block, and elements of each array that a thread loads before it looks."""
+
+    threads: int
+    items: int
+
+    @property
+    def tile(self) -> int:
+        """Elements that a block looks at together."""
+        return self.threads * self.items
+
+
+def policy_of(itemsize: int, flat: bool = True) -> Policy:
+    """Return the layout for pairs of elements of a size in bytes, one after the other or not."""
+    most = _MOST_ITEMS if flat else _MOST_STRIDED
+    return Policy(_THREADS, min(max(2, _BYTES_IN_FLIGHT // (2 * itemsize)), most))
+
+
+# The simulator runs a Python thread for each of the device's.
+SIMULATED = Policy(8, 2)
+
+
+def blocks_for(size: int, tile: int, multiprocessors: int) -> int:
+    """Return how many blocks to launch: no more than run at once, so that a finding stops all."""
+    return max(1, min(-(-size // tile), _BLOCKS * multiprocessors))

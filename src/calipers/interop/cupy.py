@@ -1,0 +1,34 @@
+"""CuPy arrays, which are on a device always."""
+
+import sys
+from typing import Any
+
+from .._protocols import NDArray
+
+
+class Cupy:
+    """See `ArrayLibrary`."""
+
+    def owns(self, x: Any) -> bool:
+        cupy = sys.modules.get("cupy")
+        return cupy is not None and isinstance(x, getattr(cupy, "ndarray", ()))
+
+    def device(self, x: Any) -> str:
+        return f"cuda:{x.device.id}"
+
+    def to_host_advice(self, name: str) -> str:
+        return f"cupy.asnumpy({name})"
+
+    def as_numpy(self, x: Any) -> NDArray:
+        host: NDArray = x.get()
+        return host
+
+    def from_numpy(self, x: Any) -> Any:
+        return sys.modules["cupy"].asarray(x)
+
+    def on_device(self, x: Any) -> tuple[Any, str | None]:
+        name = x.dtype.name
+        return (x.view("uint16"), name) if name == "bfloat16" else (x, None)
+
+    def from_device(self, x: Any) -> Any:
+        return sys.modules["cupy"].asarray(x)

@@ -1,0 +1,201 @@
+"""Verdicts on device arrays are those on host arrays."""
+
+import numpy as np
+import pytest
+from numba import cuda
+
+import calipers
+from calipers._kernels.cuda import _target as target
+
+from ..closeness_cases import EDGE
+
+DTYPES = [
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+]
+TILE = target.policy(8, True).tile
+
+
+def drawn(dtype, size, seed=0):
+    random = np.random.default_rng(seed)
+    values = random.integers(0, 100, size)
+    if np.dtype(dtype).kind == "c":
+        return (values + 1j * random.integers(0, 100, size)).astype(dtype)
+    return values.astype(dtype)
+
+
+def both(a, b, **options):
+    """Ask on both sides, and return the host's answers once the device's are found the same."""
+    x, y = (cuda.to_device(v) if isinstance(v, np.ndarray) else v for v in (a, b))
+    verdict = calipers.allclose(x, y, **options)
+    assert type(verdict) is bool
+    assert verdict == calipers.allclose(a, b, **options)
+    each = calipers.isclose(x, y, **options).copy_to_host()
+    expected = np.asarray(calipers.isclose(a, b, **options))
+    assert each.dtype == bool
+    np.testing.assert_array_equal(each, expected)
+    return expected
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1, TILE, 3 * TILE + 5])
+def test_sizes_and_dtypes(dtype, size):
+    a = drawn(dtype, size)
+    assert both(a, a.copy()).all()
+    for place in {0, size // 2, size - 1}:
+        b = a.copy()
+        b[place] = not b[place] if dtype == "bool" else b[place] + 1
+        assert np.flatnonzero(~both(a, b)).tolist() == [place]
+
+
+@pytest.mark.parametrize("kinds", [("float32", "float64"), ("int8", "uint8"), ("int64", "uint64")])
+def test_pairs_of_dtypes(kinds):
+    a, b = (drawn(kind, 20) for kind in kinds)
+    both(a, b)
+    b[7] += 1
+    assert not both(a, b).all()
+
+
+def test_special_values():
+    values = np.array([0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, 1e-310])
+    a, b = (v.ravel() for v in np.meshgrid(values, values))
+    with np.errstate(all="ignore"):
+        narrow = a.astype("f4"), b.astype("f4")
+        mixed = a + 1j * b, b + 1j * a
+    for options in ({}, {"equal_nan": True}, {"rtol": 0.0, "atol": 0.0}, {"rtol": 1.5}):
+        both(a, b, **options)
+        both(*narrow, **options)
+        both(*mixed, **options)
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in EDGE])
+def test_known_pairs(name):
+    ((a, b), options, verdict) = next(case[1:] for case in EDGE if case[0] == name)
+    if a.dtype.isbuiltin == 1 and b.dtype.isbuiltin == 1 and a.dtype.char not in "gG":
+        assert both(a, b, **options).all() == verdict
+
+
+LAYOUTS = {
+    "strided": lambda x: (x[::2], x[::2]),
+    "one strided": lambda x: (x[::2], x[: (x.size + 1) // 2]),
+    "rows": lambda x: (x[:30].reshape(5, 6), x[:6]),
+    "columns": lambda x: (x[:30].reshape(5, 6), x[:5].reshape(5, 1)),
+    "transposed": lambda x: (x[:30].reshape(5, 6).T, x[:30].reshape(5, 6).T),
+    "one transposed": lambda x: (x[:25].reshape(5, 5).T, x[:25].reshape(5, 5)),
+    "outer": lambda x: (x[:5].reshape(5, 1), x[:6]),
+    "three": lambda x: (x[:24].reshape(2, 3, 4)[:, ::2], x[:4]),
+    "one element": lambda x: (x[:1], x[:7]),
+    "0-d": lambda x: (x[3].reshape(()), x[:7]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout):
+    host = drawn("float64", 41)
+    other = host.copy()
+    other[3] += 1
+    given = cuda.to_device(host), cuda.to_device(other)
+    for second in (0, 1):
+        a, b = LAYOUTS[layout](host)[0], LAYOUTS[layout]((host, other)[second])[1]
+        if layout == "0-d":
+            x, y = cuda.to_device(a), given[second][:7]
+        else:
+            x, y = LAYOUTS[layout](given[0])[0], LAYOUTS[layout](given[second])[1]
+        assert calipers.allclose(x, y) == calipers.allclose(a, b)
+        each = calipers.isclose(x, y).copy_to_host()
+        np.testing.assert_array_equal(each, calipers.isclose(a, b))
+
+
+def test_numbers_beside_an_array():
+    x = np.array([0.1, 0.1, 0.2], np.float32)
+    assert both(x, 0.1).tolist() == [True, True, False]
+    assert both(np.float32(0.1), x).tolist() == [True, True, False]
+    assert both(x, 1e300).tolist() == [False] * 3
+
+
+def test_empty_arrays():
+    x = cuda.device_array((0, 3))
+    assert calipers.allclose(x, x)
+    assert calipers.isclose(x, x).shape == (0, 3)
+    assert calipers.array_equal(x, x)
+    assert calipers.allfinite(x)
+
+
+def test_shapes_that_do_not_fit():
+    x, y = cuda.to_device(np.ones(3)), cuda.to_device(np.ones(4))
+    with pytest.raises(ValueError, match=r"their shapes are a \(3,\), b \(4,\)"):
+        calipers.allclose(x, y)
+    assert not calipers.array_equal(x, y)
+
+
+def test_array_equal():
+    x = np.array([1.0, np.nan])
+    given = cuda.to_device(x)
+    assert not calipers.array_equal(given, given)
+    assert calipers.array_equal(given, given, equal_nan=True)
+    assert not calipers.array_equal(given, cuda.to_device(x[None]), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_the_first_value_that_is_not_finite(dtype):
+    x = drawn(dtype, 3 * TILE + 5).reshape(-1, 1)
+    assert calipers.allfinite(cuda.to_device(x))
+    for places in ([3 * TILE + 4], [TILE, 2 * TILE], [0, 5, 3 * TILE]):
+        bad = x.copy()
+        bad[places[:1]] = np.nan
+        bad[places[1:]] = -np.inf
+        assert calipers.first_nonfinite(cuda.to_device(bad)) == (places[0], 0)
+        assert not calipers.allfinite(cuda.to_device(bad))
+
+
+def test_integers_are_finite():
+    for dtype in ("int32", "bool"):
+        assert calipers.first_nonfinite(cuda.to_device(drawn(dtype, 5))) is None
+
+
+def test_calls_in_turn_do_not_see_what_others_found():
+    x = drawn("float64", 4 * TILE)
+    y = x + 1
+    given = [cuda.to_device(v) for v in (x, x.copy(), y)]
+    for _ in range(3):
+        assert calipers.allclose(given[0], given[1])
+        assert not calipers.allclose(given[0], given[2])
+
+
+def test_inputs_stay_as_they_are():
+    x = drawn("float64", TILE + 3)
+    given = cuda.to_device(x)
+    calipers.allclose(given, given)
+    calipers.isclose(given, given)
+    np.testing.assert_array_equal(given.copy_to_host(), x)
+
+
+@pytest.mark.parametrize("call", [calipers.allclose, calipers.isclose, calipers.array_equal])
+def test_a_host_array_beside_one_on_the_device(call):
+    x = np.ones(3)
+    with pytest.raises(TypeError, match="compares arrays where both are: pass a host copy of"):
+        call(cuda.to_device(x), x)
+    with pytest.raises(TypeError, match="compares arrays where both are: pass a host copy of"):
+        call(x, cuda.to_device(x))
+
+
+def test_what_is_not_compared_on_a_device():
+    x = cuda.to_device(np.ones(3))
+    with pytest.raises(TypeError, match="axis is not supported"):
+        calipers.allclose(x, x, axis=0)
+    with pytest.raises(TypeError, match="rtol must be a real number for arrays on a device"):
+        calipers.allclose(x, x, rtol=np.ones(3))
+    with pytest.raises(TypeError, match="strides"):
+        calipers.allclose(x[::-1], x)

@@ -1,0 +1,137 @@
+"""Kernels for devices, without one: in Numba's simulator, and compiled to PTX."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+KINDS = ["bool", "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8"]
+KINDS += ["int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+CARRIERS = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
+
+
+def test_the_simulator_gives_the_hosts_verdicts():
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "cuda"]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=HERE.parent, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) > 90
+    assert "skipped" not in done.stdout
+
+
+@pytest.fixture(scope="module")
+def ptx():
+    """Compile a kernel for a device that is not there."""
+    if importlib.util.find_spec("numba_cuda") is None:
+        pytest.skip('numba-cuda is not installed: pip install "calipers[cuda]"')
+    from numba import cuda
+    from numba.cuda import dispatcher
+
+    def compiled(kernel, arguments, capability):
+        device = SimpleNamespace(compute_capability=capability)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dispatcher, "get_current_device", lambda: device)
+            text, _ = cuda.compile_ptx(kernel.py_func, arguments, cc=capability)
+        return text
+
+    return compiled
+
+
+def arguments_of(name, kind, flat):
+    from numba import from_dtype, types
+
+    dtype = from_dtype(np.dtype(CARRIERS.get(kind, kind)))
+    array = types.Array(dtype, 1, "C")
+    places = types.UniTuple(types.int64, 1 if flat else 3)
+    numbers = types.float64, types.float64
+    if name == "first_nonfinite":
+        return array, places, places, types.int64, types.int64[::1]
+    pair = array, array, places, places, places, types.int64, *numbers
+    if name == "mask":
+        return *pair, types.boolean, types.boolean[::1]
+    return *pair, types.float32, types.float32, types.boolean, types.int32[::1], types.int32
+
+
+def kernel_of(name, kind, flat):
+    from calipers._kernels.cuda import closeness
+    from calipers._kernels.cuda.policy import policy_of
+
+    policy = policy_of(np.dtype(CARRIERS.get(kind, kind)).itemsize, flat)
+    if name == "first_nonfinite":
+        return closeness.first_nonfinite(kind, flat, policy), policy
+    if name == "mask":
+        return closeness.mask((kind, kind), flat), policy
+    return closeness.apart((kind, kind), flat, policy), policy
+
+
+@pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
+    names = ["apart", "mask"]
+    if kind not in CARRIERS and np.dtype(kind).kind in "fc":
+        names.append("first_nonfinite")
+    for name in names:
+        kernel, policy = kernel_of(name, kind, flat)
+        text = ptx(kernel, arguments_of(name, kind, flat), (9, 0))
+        # One rounding for each operation of the rule: that of binary64 has no fused ones.
+        assert "fma.rn.f64" not in text
+        if name == "apart":
+            assert "mul.rn.f64" in text
+            parts = 2 if kind.startswith("complex") else 1
+            assert loads_together(text) >= 2 * parts * policy.items
+
+
+def loads_together(text):
+    """Count the most loads from memory that no jump or barrier stands between."""
+    longest = now = 0
+    for line in text.splitlines():
+        if re.search(r"\bbra\b|bar\.sync|^\$L", line):
+            now = 0
+        elif "ld.global" in line:
+            now += 1
+            longest = max(longest, now)
+    return longest
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "complex128", "int64", "bool"])
+def test_kernels_compile_for_older_devices(ptx, kind, capability):
+    for name in ("apart", "mask"):
+        kernel, _ = kernel_of(name, kind, True)
+        assert f".target sm_{capability[0]}{capability[1]}" in ptx(
+            kernel, arguments_of(name, kind, True), capability
+        )
+
+
+def test_the_rule_of_a_device_is_the_hosts(ptx):
+    """A users's own kernel may ask for the verdict of a pair."""
+    from numba import cuda, types
+
+    from calipers._kernels.cuda.closeness import close
+
+    @cuda.jit
+    def kernel(a, b, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = close(a[i], b[i], 1e-5, 1e-8, False)
+
+    array = types.float64[::1]
+    text = ptx(kernel, (array, array, types.boolean[::1]), (9, 0))
+    assert "fma" not in text
+
+
+def test_importing_calipers_asks_for_no_device():
+    code = "import sys, calipers; calipers.allclose; print('numba.cuda' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

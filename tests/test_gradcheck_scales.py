@@ -1,0 +1,76 @@
+"""Right derivatives where differences are hard: short lengths beside large x, offsets, rounding."""
+
+import numpy as np
+import pytest
+
+import calipers
+
+
+def checked(f, x, **options):
+    return calipers.gradcheck(f, x, raise_exception=False, **options)
+
+
+def softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+def softmax_vjp(x, w):
+    s = softmax(x)
+    return s * (w - s @ w)
+
+
+def normalized(x):
+    return (x - x.mean()) / np.sqrt(x.var() + 1e-5)
+
+
+def normalized_vjp(x, w):
+    y, deviation = normalized(x), np.sqrt(x.var() + 1e-5)
+    return (w - w.mean() - y * (w * y).mean()) / deviation
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize("level", [30.0, 500.0, 1000.0, 5000.0])
+@pytest.mark.parametrize(
+    ("f", "vjp"), [(softmax, softmax_vjp), (normalized, normalized_vjp)], ids=["softmax", "norm"]
+)
+def test_lengths_that_are_short_beside_x(f, vjp, level, fast_mode):
+    for seed in range(4):
+        x = level + np.random.default_rng(seed).standard_normal(8)
+        report = checked(f, x, vjp=vjp, fast_mode=fast_mode)
+        assert report.verdict in ("PASS", "INCONCLUSIVE"), str(report)
+        wrong = checked(f, x, vjp=lambda x, w: 1.01 * vjp(x, w), fast_mode=fast_mode)
+        assert wrong.verdict == "FAIL", str(wrong)
+
+
+@pytest.mark.parametrize("rate", [100.0, 300.0, 1e4])
+def test_a_step_that_is_narrow(rate):
+    def f(x):
+        return np.tanh(rate * (x - 1))
+
+    def vjp(x, w):
+        with np.errstate(over="ignore"):
+            return w * rate / np.cosh(rate * (x - 1)) ** 2
+
+    for x in np.linspace(0.9, 1.1, 41):
+        assert checked(f, np.array([x]), vjp=vjp).verdict != "FAIL", x
+    assert checked(f, np.array([1.0]), vjp=vjp).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("offset", "dtype"), [(1e4, "f4"), (1e5, "f4"), (1e12, "f8"), (1e13, "f8"), (1e14, "f8")]
+)
+def test_an_offset_that_hides_the_function(offset, dtype):
+    kind = np.dtype(dtype).type
+    for x in np.linspace(0.3, 3, 40):
+        report = checked(
+            lambda x: np.sin(x) + kind(offset),
+            np.array([x], dtype),
+            vjp=lambda x, w: w * np.cos(x),
+        )
+        assert report.verdict != "FAIL", (x, str(report))
+
+
+def test_what_is_lost_inside_f_is_no_evidence():
+    report = checked(lambda x: (x + 1e8) - 1e8, np.array([1e-9]), vjp=lambda x, w: w)
+    assert report.verdict != "FAIL"
