@@ -260,6 +260,9 @@ def gradcheck(
         {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
         source,
     )
+    if given.of_library and report and not check.any_slope:
+        told = "f does not depend on the inputs that it is checked by; does it use other tensors?"
+        report = replace(report, vacuous=True, reason=told)
     if report.vacuous:
         message = f"gradcheck compared nothing: {report.reason}"
         warnings.warn(message, CalipersWarning, stacklevel=2)
@@ -384,6 +387,7 @@ def gradgradcheck(
         w = cotangents(first, grad_outputs, seed, gen_non_contig_grad_outputs)
         chosen, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
         gradient, point = library.gradient(f, whole, chosen, kept, w, kwargs or {})
+        plain = _with_cotangents(plain, len(chosen), len(w))
         forms = {
             "check_forward_ad": bool(check_fwd_over_rev),
             "check_backward_ad": backward,
@@ -397,6 +401,7 @@ def gradgradcheck(
     own = Gradient(subject, vjp, vjp_vjp, vjp_jvp)
     w = cotangents(subject, grad_outputs, seed, gen_non_contig_grad_outputs)
     active = [p.position for p in subject.active]
+    plain = _with_cotangents(plain, len(active), len(w))
     forms = {
         "vjp": own.pull if vjp_vjp is not None and backward else None,
         "jvp": own.push if vjp_jvp is not None and forward else None,
@@ -404,6 +409,13 @@ def gradgradcheck(
         "kwargs": kwargs,
     }
     return _of_gradient(own, (*whole, *w), subject.columns, forms, plain, raise_exception)
+
+
+def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
+    """Return options whose steps and bounds are for the inputs, and none of them for w."""
+    given = {name: options[name] for name in ("step", "scale", "bounds") if name in options}
+    each = {name: for_each(name, value, inputs) for name, value in given.items()}
+    return {**options, **{name: (*own, *[None] * cotangents) for name, own in each.items()}}
 
 
 def _of_gradient(
@@ -469,7 +481,8 @@ def _of_number(
         )
         raise ValueError(msg)
     if vjp is not None and first_order:
-        report = gradcheck(f, inputs, vjp=vjp, **common, **{**here, "args": ()})
+        chosen = {"args": (), "argnums": subject.active[0].position}
+        report = gradcheck(f, inputs, vjp=vjp, **common, **{**here, **chosen})
         if not report:
             return report
     part = subject.active[0]

@@ -28,6 +28,11 @@ class Jacobian(Protocol):
         """Whether several threads may ask for columns at once."""
         ...
 
+    @property
+    def lines(self) -> NDArray | None:
+        """What vjp or jvp gave for unit vectors, a row for each, if that is kept."""
+        ...
+
     def columns(self, first: int, last: int, out: NDArray) -> None:
         """Store columns first to last as the rows of `out`."""
         ...
@@ -38,7 +43,12 @@ class Dense:
     """The columns of an array."""
 
     matrix: NDArray
+    of_rows: bool = False  # which were asked for one by one
     concurrent = True
+
+    @property
+    def lines(self) -> NDArray | None:
+        return self.matrix if self.of_rows else None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,6 +64,7 @@ class Sparse:
 
     matrix: Any
     concurrent = True
+    lines = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,6 +88,10 @@ class Pushed:
         kept = not units.compiled and 8 * units.size * units.count <= _KEPT_BYTES
         self._units, self._kept = units, units.all() if kept else None
 
+    @property
+    def lines(self) -> NDArray | None:
+        return self._kept
+
     def columns(self, first: int, last: int, out: NDArray) -> None:
         if self._kept is None:
             self._units.rows(first, out)
@@ -88,7 +103,9 @@ def jacobian_of(d: Derivative) -> Jacobian:
     """Return the columns of a derivative."""
     if d.name == "jvp":
         return Pushed(Units(d))
-    matrix = d.matrix() if d.name == "jac" else Units(d).all()
+    if d.name == "vjp":
+        return Dense(Units(d).all(), of_rows=True)
+    matrix = d.matrix()
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
 
 

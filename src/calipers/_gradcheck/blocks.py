@@ -83,7 +83,7 @@ class _Block:
 
     def reals(self, conjugate: bool) -> NDArray:
         """Return it as real numbers."""
-        wirtinger = isinstance(self.given, tuple) and len(self.given) == 2
+        wirtinger = self._complex_in and isinstance(self.given, tuple) and len(self.given) == 2
         p, q = (self.array(item) for item in (self.given if wirtinger else (self.given, None)))
         if not self._complex_in:
             if not self._complex_out and np.iscomplexobj(p):

@@ -41,6 +41,7 @@ class Check:
     seed: int
     allow: tuple[str, ...]
     cause: BaseException | None = None  # of what a derivative could not be asked
+    any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
     _undecided: str | None = None
 
     def run(
@@ -70,13 +71,14 @@ class Check:
                 jacobians = {d.name: jacobian_of(d) for d in self.derivatives}
                 sizes = Sizes.of(jacobians, subject.rows, subject.columns)
             for d in self.derivatives:
+                lines = jacobians[d.name].lines if jacobians else None
                 of = None
                 if sizes is not None:
                     of = sizes.columns if d.name == "vjp" else sizes.rows
                 own = [
                     *identities.storing(d, random, nondet_tol),
                     *identities.reentrance(d, random, nondet_tol),
-                    *identities.linearity(d, random, nondet_tol, of),
+                    *identities.linearity(d, random, nondet_tol, self.rule.rtol, of, lines),
                 ]
                 if d.name in undefined:
                     late += self._none_directions(d)
@@ -84,7 +86,7 @@ class Check:
                     late += identities.batches(d, random)
                 # What is changed explains what else is found.
                 findings += [*identities.mutation(d.name, d.touched), *own]
-            if source is not None:
+            if source is not None and any(d.name == "jac" for d in self.derivatives):
                 findings += identities.primal(source.value, subject, self._near)
             vouched, adjoint = self._adjoint(random)
             findings += adjoint
@@ -105,6 +107,8 @@ class Check:
             if whole and sizes is None:
                 jacobians = {d.name: jacobian_of(d) for d in self.derivatives}
                 sizes = Sizes.of(jacobians, subject.rows, subject.columns)
+            if sizes is not None:
+                self.any_slope = bool(sizes.rows.any())
             for look in whole:
                 assert sizes is not None
                 examine(look, jacobians, sizes, self.rule, self._entries, vouched)
@@ -141,7 +145,8 @@ class Check:
 
     def _adjoint(self, random: np.random.Generator) -> tuple[bool, list[str]]:
         pairs = list(combinations(self.derivatives, 2))
-        found = [text for pair in pairs for text in identities.adjoint(*pair, random)]
+        share = self.rule.rtol if self.rule.share == 1 else 0.0  # as the caller says
+        found = [text for pair in pairs for text in identities.adjoint(*pair, random, share)]
         return bool(pairs) and not found, found
 
     def _project(self, look: Looks, steps: dict[str, Any], random: np.random.Generator) -> bool:
@@ -277,6 +282,7 @@ class Check:
         diagnosis: Diagnosis,
         blocks: dict[tuple[str, int, int], str],
     ) -> str:
+        found = self._entries
         if findings:
             return findings[0]
         if late and not (failures and failures[0].verdict == FAIL):
@@ -285,7 +291,9 @@ class Check:
             forms = " and ".join(d.name for d in self.derivatives)
             if self.fast_mode:
                 return f"products of {forms} with random directions are those of differences"
-            return f"{forms} agree{'s' * (' and ' not in forms)} with differences in every entry"
+            left = f", but for {found.left_out} columns with steps of 0" if found.left_out else ""
+            verb = f"agree{'s' * (' and ' not in forms)}"
+            return f"{forms} {verb} with differences in every entry{left}"
         if verdict == INCONCLUSIVE and self._undecided is not None:
             return self._undecided
         worst = failures[0]

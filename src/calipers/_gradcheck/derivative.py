@@ -14,7 +14,7 @@ import numpy as np
 from .._arrays import as_array
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix
-from .subject import Part, Subject, real_vector
+from .subject import Part, Subject, private, real_vector
 
 CONVENTIONS = ("torch", "jax")
 
@@ -36,13 +36,13 @@ class Derivative:
     def __call__(self, *last: Any) -> Any:
         """Call the caller's function with private arguments."""
         self.calls += 1
-        given = self.subject.arguments()
+        given, named = self.subject.arguments(), private(self.subject.kwargs)
         if self.calls > 1:
-            return self.call(*given, *last, **self.subject.kwargs)
+            return self.call(*given, *last, **named)
         flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
         before = [np.array(x) for x in flat]
-        result = self.call(*given, *last, **self.subject.kwargs)
-        self.touched = self.subject.changed(given)
+        result = self.call(*given, *last, **named)
+        self.touched = self.subject.changed(given, named)
         what = "cotangent" if self.name == "vjp" else "tangent"
         pairs = zip(before, flat, strict=True)
         if any(old.tobytes() != np.asarray(new).tobytes() for old, new in pairs):

@@ -80,6 +80,8 @@ def _whole(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
     if text is not None:
         return f"the whole block is {text}{_averaged(own, right, out, part)}"
     complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
+    if _alike(own, right):  # and so is much else that would explain it
+        return None
     by_out = _conjugated(right) if complex_out else right
     by_both = _conjugated(by_out.T).T if complex_in else by_out
     if complex_out and complex_in and _alike(own, by_both):
@@ -99,13 +101,20 @@ def _factor(own: NDArray, right: NDArray) -> str | None:
     if not own.any():
         return "zero" if right.any() else None
     factor = _ratio(own, right)
-    if factor is None or abs(factor - 1) < _CLOSE**2:
+    if factor is None or factor == 1:
+        return None
+    if np.abs(own - factor * right).max() > _CLOSE * np.abs(own - right).max():
         return None
     for value, text in _NAMED.items():
         if abs(factor - value) <= _CLOSE * abs(value):
             return text
     # Any one entry is some multiple of what it should be.
-    return f"{factor:.4g} times what it should be" if np.count_nonzero(right) > 1 else None
+    return f"{_told(factor)} times what it should be" if np.count_nonzero(right) > 1 else None
+
+
+def _told(factor: float) -> str:
+    """Write a factor with as many digits as tell it from 1."""
+    return next(text for k in range(4, 18) if (text := f"{factor:.{k}g}") != "1")
 
 
 def _ratio(own: NDArray, right: NDArray) -> float | None:
@@ -119,6 +128,8 @@ def _ratio(own: NDArray, right: NDArray) -> float | None:
 def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
     """Say that a factor is the length of an axis, which a mean divides by and a sum does not."""
     factor = _ratio(own, right)
+    if part.example.size == out.example.size:
+        return ""
     if not factor or any(abs(factor - named) <= _CLOSE for named in _NAMED):
         return ""
     ratio = out.example.size // part.example.size

@@ -48,6 +48,7 @@ class Entries:
     values: list[tuple[float, float, float]] = field(default_factory=list)
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
     largest_error: float = 0.0
+    left_out: int = 0  # columns, by steps of 0
 
     def keep(self, column: int, numerical: NDArray) -> None:
         """Keep a numerical column for the diagnosis, unless there are too many."""
@@ -184,6 +185,7 @@ def examine(
         (marks,) = screening.results(count)
         screening(0, (marks,))
     taken = count - int(np.count_nonzero(marks == LEFT_OUT))
+    found.left_out += count - taken
     doubtful = np.flatnonzero(marks == DOUBTED)
     looks.calls += len(looks.sides) * taken
     found.count[PASS] += (taken - len(doubtful)) * looks.problem.base.size * len(jacobians)

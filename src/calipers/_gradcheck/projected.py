@@ -11,6 +11,7 @@ from .numerical import Looks
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 
+_LEAST = 2.0**-10  # of the largest element, by which the smallest are moved
 _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0
 
@@ -30,7 +31,10 @@ class Probe:
         self._resolution = resolution
         count = looks.problem.coordinates
         x = np.abs(reals(looks.problem.x).astype(float))
-        lengths = np.where((x == 0) | ~np.isfinite(x), 1.0, x)
+        known = x[np.isfinite(x)]
+        # An element that is nothing beside the others would be nothing in the product, too.
+        lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * known.max(initial=0.0)), 1.0)
+        lengths[lengths == 0] = 1.0
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(looks.subject.rows)
         self._gradient: NDArray | None = None

@@ -75,7 +75,8 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
     """Tell where a plain difference sides with the derivative against an extrapolated value."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(analytic - numerical)
-        return np.isfinite(analytic) & (np.abs(analytic - slope) <= _SIDES * apart)
+        near = np.abs(analytic - slope) <= _SIDES * apart
+    return np.asarray(near & np.isfinite(analytic))
 
 
 _POSITIONS = np.linspace(-2, 2, 9)

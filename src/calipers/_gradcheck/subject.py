@@ -90,6 +90,28 @@ def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
     return arrays, several
 
 
+def private(value: Any) -> Any:
+    """Copy arrays, in lists, tuples and dicts too; all else is handed on."""
+    if isinstance(value, np.ndarray):
+        return value.copy(order="K")
+    if type(value) in (list, tuple):
+        return type(value)(private(item) for item in value)
+    if type(value) is dict:
+        return {key: private(item) for key, item in value.items()}
+    return value
+
+
+def _same(new: Any, old: Any) -> bool:
+    """Whether arrays that were copied are bitwise the same."""
+    if isinstance(old, np.ndarray):
+        return np.asarray(new).tobytes() == old.tobytes()
+    if type(old) in (list, tuple):
+        return len(new) == len(old) and all(map(_same, new, old))
+    if type(old) is dict:
+        return new.keys() == old.keys() and all(_same(new[key], old[key]) for key in old)
+    return True
+
+
 @dataclass
 class Subject:
     """
@@ -126,6 +148,14 @@ class Subject:
                     f"nondifferentiable_outputs names output {k}: f has {len(self.outputs)}, from 0"
                 )
                 raise ValueError(msg)
+        for k in positions:
+            if self.outputs[k].dtype.char not in _KERNEL_DTYPES:
+                kind = self.outputs[k].dtype
+                msg = (
+                    f"output {k} of f has dtype {kind}, of which no differences are taken: return "
+                    f"it in float32 or 64, or name it in nondifferentiable_outputs"
+                )
+                raise TypeError(msg)
         self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
         self.kept = parts_of([self.outputs[k] for k in positions], positions)
         self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
@@ -149,27 +179,32 @@ class Subject:
         return [self._argument(k, v) for k, v in enumerate(self.values)]
 
     def _argument(self, position: int, value: Any) -> Any:
-        if not isinstance(value, np.ndarray):
-            return value
-        return value[()] if position in self.scalars else value.copy(order="K")
+        if position in self.scalars:
+            return value[()]
+        return private(value)
 
     def call(self) -> Any:
         """Call f at the point."""
         self.calls += 1
-        given = self.arguments()
+        given, named = self.arguments(), private(self.kwargs)
         started = time.perf_counter()
-        y = self.f(*given, **self.kwargs)
+        y = self.f(*given, **named)
         self.seconds = min(self.seconds, time.perf_counter() - started)
         if self.calls == 1:
-            self.touched = self.changed(given)
+            self.touched = self.changed(given, named)
         return y
 
-    def changed(self, given: list[Any]) -> list[str]:
+    def changed(self, given: list[Any], named: dict[str, Any]) -> list[str]:
         """Name the arguments that are not bitwise what they were."""
+        places = [f"input {k}" for k in range(len(given))]
+        pairs = zip(places, given, self.values, strict=True)
         return [
-            f"input {k}"
-            for k, (new, old) in enumerate(zip(given, self.values, strict=True))
-            if isinstance(old, np.ndarray) and np.asarray(new).tobytes() != old.tobytes()
+            *(name for name, new, old in pairs if not _same(new, old)),
+            *(
+                f"argument {name}"
+                for name, old in self.kwargs.items()
+                if not _same(named[name], old)
+            ),
         ]
 
     def reals_of(self, y: Any) -> NDArray:
@@ -205,11 +240,11 @@ class Subject:
         together = self.batched(part.position) if alone else None
         if together is not None:
             y = self.kept[0].example
-            rest = (self.kwargs, mode, False)
+            rest = (private(self.kwargs), mode, False)
             return Problem(
                 together, before, x, after, *rest, batched=True, batch_bytes=_BATCH_BYTES, known=y
             )
-        return Problem(f, before, x, after, self.kwargs, mode, scalar, out_like, known=y)
+        return Problem(f, before, x, after, private(self.kwargs), mode, scalar, out_like, known=y)
 
 
 def no_batches(position: int) -> None:
@@ -258,7 +293,8 @@ def pose(
             if array.ndim == 0 and not isinstance(value, np.ndarray):
                 scalars.add(k)
             # As differences will hand it over, so that f sees one layout.
-            copied = array.copy(order="C" if k in chosen else "K")
+            native = array.dtype.newbyteorder("=") if k in chosen else array.dtype
+            copied = array.astype(native, order="C" if k in chosen else "K", copy=True)
         if k in chosen and (copied.dtype.kind not in "fc" or copied.dtype.char not in "fdFD"):
             kind = copied.dtype
             advice = (

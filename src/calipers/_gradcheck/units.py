@@ -13,6 +13,7 @@ from .._differences.steps import Steps
 from .._protocols import NDArray
 from .derivative import Derivative
 from .inplace import InPlace
+from .subject import private
 
 _TOGETHER = 128  # unit vectors of one batch
 _MANY = 64  # that are worth a compiled loop
@@ -65,8 +66,9 @@ class Units:
         if self._work is not None:
             with contextlib.suppress(Exception):  # asked from Python, it says itself what is wrong
                 rows: NDArray = run(self._work, self.count)[0].astype(float, copy=False)
-                self._counted(self.count)
-                return rows
+                if self._is_pure():
+                    self._counted(self.count)
+                    return rows
             self._work = None
         found = np.empty((self.count, self.size))
         self.rows(0, found)
@@ -78,8 +80,9 @@ class Units:
         if work is not None:
             with contextlib.suppress(Exception):  # as above
                 self._loop(work, start, out)
-                self._counted(count)
-                return
+                if self._is_pure():
+                    self._counted(count)
+                    return
             self._work = None
         step = _TOGETHER if self._batches else 1
         for first in range(0, count, step):
@@ -89,6 +92,13 @@ class Units:
             else:
                 ask = self._d.pull if self._d.name == "vjp" else self._d.push
                 out[first] = ask(_unit(self.count, start + first))
+
+    def _is_pure(self) -> bool:
+        """Tell whether the loop's own arguments are what they were."""
+        assert self._work is not None
+        problem = self._work.problem
+        self._d.touched += self._d.subject.changed(list(problem.before), problem.kwargs)
+        return not self._d.touched
 
     def _counted(self, count: int) -> None:
         with self._one_at_a_time:
@@ -136,7 +146,7 @@ def _compiled(d: Derivative) -> Columns | None:
         tuple(subject.arguments()),
         np.zeros(given.shape, given.dtype),
         (),
-        subject.kwargs,
+        private(subject.kwargs),
         WIRTINGER if given.dtype.kind == "c" else REAL,
         False,
         taken if fills else None,
