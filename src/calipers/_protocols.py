@@ -91,10 +91,12 @@ class FunctionLibrary(Protocol):
         outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
         kwargs: dict[str, Any],
+        spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """
         Return the gradient of ``<w, f>`` as a function of the inputs and w, and its inputs.
 
-        It is by the inputs at `argnums`, and w are cotangents of some outputs.
+        It is by the inputs at `argnums`, and w are cotangents of some outputs; f's derivative gets
+        them spread in memory, if asked, so that they are not contiguous.
         """
         ...

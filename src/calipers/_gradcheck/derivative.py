@@ -76,6 +76,12 @@ class Derivative:
         taken = subject.active if back else subject.kept
         found = self(self.shaped(v))
         results = found if isinstance(found, (tuple, list)) else (found,)
+        every = len(subject.values) if back else len(subject.outputs)
+        if len(results) == every != len(taken):
+            results = [results[p.position] for p in taken]
+        if len(results) != len(taken):
+            msg = f"{self.name} of a batch returned {len(results)} results, expected {len(taken)}"
+            raise WrongFormError(msg)
         lines = []
         for result, part in zip(results, taken, strict=True):
             like = part.example

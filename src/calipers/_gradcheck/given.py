@@ -136,7 +136,14 @@ def _returning(
         return InPlace(call, tuple(active if name == "vjp" else kept), adds)
     pairs = [(out, x) for out in kept for x in active]
     likes = (np.empty(out.shape + x.shape, np.result_type(out, x)) for out, x in pairs)
-    return InPlace(call, tuple(likes), adds, len(active))
+    width = len(active)
+
+    def arranged(found: tuple[Any, ...]) -> Any:
+        lines = [found[k : k + width] for k in range(0, len(found), width)]
+        outputs = [line if width > 1 else line[0] for line in lines]
+        return outputs if subject.several else outputs[0]
+
+    return InPlace(call, tuple(likes), adds, arranged)
 
 
 def require_way(inplace: Any, given: Given, value_and_jac: Any) -> None:

@@ -126,7 +126,9 @@ def linearity(
     v, w = _direction(d, random), _direction(d, random)
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.name == "vjp" else "tangent"
-    if np.any((zero != 0) & ~np.isnan(zero)):  # 0 times infinity is for the entries to tell
+    if np.any(
+        (np.abs(zero) > tolerance) & ~np.isnan(zero)
+    ):  # 0 times infinity is for the entries to tell
         cause = "grad_output" if d.name == "vjp" else "the tangent"
         yield (
             f"{d.name} does not give zeros for a zero {what}, but {_worst(zero):.3g}: "

@@ -14,8 +14,8 @@ class InPlace:
     """
     A function that stores its results in arrays, which it takes last, as one that returns them.
 
-    `likes` are arrays like the results, in lines of `width`; one that `adds` to what the arrays
-    hold is given zeros.
+    `likes` are arrays like the results; one that `adds` to what the arrays hold is given zeros.
+    `arranged` makes of the arrays what a function that returns would.
     """
 
     def __init__(
@@ -23,27 +23,21 @@ class InPlace:
         inner: Callable[..., Any],
         likes: tuple[NDArray, ...],
         adds: bool = False,
-        width: int = 1,
+        arranged: Callable[[tuple[NDArray, ...]], Any] | None = None,
     ) -> None:
         self.inner, self.likes, self.adds = inner, likes, adds
-        self._width = width
+        self._arranged = arranged or (lambda found: found if len(found) > 1 else found[0])
 
     @property
     def way(self) -> str:
         return ADD if self.adds else WRITE
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
-        """Return the results: an array, a tuple of them, or a tuple of lines."""
+        """Return the results."""
         # What is not written stays NaN, and is not taken for a zero.
         start = 0 if self.adds else np.nan
         arrays = tuple(np.full_like(like, start) for like in self.likes)
-        found = self.into(arrays, given, kwargs)
-        if len(found) == 1:
-            return found[0]
-        if self._width in (1, len(found)):
-            return found
-        starts = range(0, len(found), self._width)
-        return tuple(found[k : k + self._width] for k in starts)
+        return self._arranged(self.into(arrays, given, kwargs))
 
     def into(
         self, arrays: tuple[NDArray, ...], given: tuple[Any, ...], kwargs: dict[str, Any]

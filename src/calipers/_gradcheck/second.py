@@ -12,9 +12,7 @@ from .derivative import Derivative
 from .subject import Subject
 
 
-def cotangents(
-    subject: Subject, given: Any, seed: int, non_contiguous: bool
-) -> tuple[NDArray, ...]:
+def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:
     """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
     examples = [p.example for p in subject.kept]
     if given is not None:
@@ -26,18 +24,14 @@ def cotangents(
             raise ValueError(msg)
         return result
     random = np.random.default_rng(seed)
-    return tuple(_drawn(random, e, non_contiguous) for e in examples)
+    return tuple(_drawn(random, e) for e in examples)
 
 
-def _drawn(random: np.random.Generator, like: NDArray, non_contiguous: bool) -> NDArray:
+def _drawn(random: np.random.Generator, like: NDArray) -> NDArray:
     drawn: NDArray = np.asarray(random.uniform(-1, 1, like.shape))
     if like.dtype.kind == "c":
         drawn = drawn + 1j * random.uniform(-1, 1, like.shape)
-    values: NDArray = np.asarray(drawn, like.dtype)
-    if not non_contiguous or not values.ndim:
-        return values
-    wide: NDArray = np.repeat(values, 2, axis=-1)[..., ::2]
-    return wide
+    return np.asarray(drawn, like.dtype)
 
 
 @dataclass(frozen=True)
@@ -48,10 +42,13 @@ class Gradient:
     vjp: Callable[..., Any]
     vjp_vjp: Callable[..., Any] | None
     vjp_jvp: Callable[..., Any] | None
+    spread: bool = False  # cotangents in memory, so that they are not contiguous
 
     def _split(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         count = len(self.subject.values)
         inputs, w = given[:count], given[count:]
+        if self.spread:
+            w = tuple(np.stack((x, x), axis=-1)[..., 0] for x in w)
         return inputs, tuple(w) if self.subject.several else w[0]
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
@@ -134,8 +131,9 @@ def _asymmetry(hessian: Any, share: float) -> str | None:
         wrong = apart > share * (size + size.T)
     if not wrong.any():
         return None
-    i, j = (int(k) for k in np.unravel_index(np.argmax(apart), apart.shape))
+    worst = np.argmax(np.where(wrong, apart, 0))
+    i, j = (int(k) for k in np.unravel_index(worst, apart.shape))
     return (
-        f"the Hessian is not symmetric: entry ({i}, {j}) is {hessian[i, j]:.6g} and "
-        f"({j}, {i}) is {hessian[j, i]:.6g}"
+        f"the Hessian is not symmetric: entry ({i}, {j}) is {hessian[i, j]:.9g} and "
+        f"({j}, {i}) is {hessian[j, i]:.9g}"
     )

@@ -34,7 +34,7 @@ def _is_clear(
     size = max(abs(own), abs(slope))
     scale = floor if size <= rtol * floor else abs(slope)
     near = abs(own - slope) <= share * (atol + rtol * scale)
-    straight = abs(up - down) <= bend * size + noise
+    straight = (bend == np.inf) | (abs(up - down) <= bend * size + noise)  # else 0 times infinity
     return near and straight
 
 

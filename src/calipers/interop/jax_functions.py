@@ -107,6 +107,7 @@ class JaxFunctions:
         outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
         kwargs: dict[str, Any],
+        spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         jax: Any = sys.modules["jax"]
 

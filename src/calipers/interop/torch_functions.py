@@ -80,11 +80,14 @@ class TorchFunctions:
         outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
         kwargs: dict[str, Any],
+        spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         torch = sys.modules["torch"]
 
         def gradient(*given: Any) -> tuple[Any, ...]:
             point, w = given[: len(inputs)], given[len(inputs) :]
+            if spread:
+                w = tuple(torch.stack((x, x), -1)[..., 0] for x in w)
             y = f(*point, **kwargs)
             several = y if isinstance(y, (tuple, list)) else (y,)
             kept, active = [several[k] for k in outputs], [point[k] for k in argnums]
