@@ -1,11 +1,11 @@
-# make demo, make test, make bench: each works from a fresh clone.
+# make demo, make test, make bench, make gpu: each works from a fresh clone.
 PYTHON ?= python3
 EXTRAS ?=
 BIN := .venv/bin
 comma := ,
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench gpu clean
 
 .venv/pyvenv.cfg:
 	$(PYTHON) -m venv .venv
@@ -30,6 +30,11 @@ lint: .venv/.installed-$(TEST_EXTRAS)
 
 bench: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/python -m benchmarks
+
+# On a machine with a GPU: the device's verdicts beside the host's, and their speed.
+gpu: .venv/.installed-test,cuda
+	CALIPERS_GPU=1 $(BIN)/python -m pytest tests/cuda
+	$(BIN)/python -m benchmarks.gpu
 
 clean:
 	rm -rf .venv .asv build dist

@@ -45,7 +45,8 @@ def allclose(
     ----------
     a, b : array_like
         Arrays of any shapes that broadcast together: of NumPy, or of torch or jax in host memory,
-        which are read where they lie. A Python number takes the dtype of the array it meets.
+        which are read where they lie; or both on one CUDA device. A Python number takes the dtype
+        of the array it meets.
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
     atol : float or array_like, default 1e-8
@@ -64,8 +65,8 @@ def allclose(
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or an
-        array is not in host memory.
+        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or one
+        array is on a device and the other is not.
     ValueError
         If the shapes do not broadcast together.
 
@@ -139,8 +140,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or an
-        array is not in host memory.
+        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or one
+        array is on a device and the other is not.
     ValueError
         If the shapes do not broadcast together.
 
@@ -186,7 +187,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     Raises
     ------
     TypeError
-        If an array is not in host memory.
+        If one array is on a device and the other is not.
 
     See Also
     --------
@@ -235,7 +236,7 @@ def allfinite(a: Any) -> bool:
     Raises
     ------
     TypeError
-        If the dtype has no such elements (strings, objects), or the array is not in host memory.
+        If the dtype has no such elements (strings, objects).
 
     See Also
     --------
@@ -267,7 +268,7 @@ def first_nonfinite(a: Any) -> tuple[int, ...] | None:
     Raises
     ------
     TypeError
-        If the dtype has no such elements (strings, objects), or the array is not in host memory.
+        If the dtype has no such elements (strings, objects).
 
     See Also
     --------
