@@ -103,7 +103,7 @@ def on_device(**arrays: Any) -> bool:
         for name, x in arrays.items()
         if not (is_weak(x) or isinstance(x, np.generic))
     }
-    if not all(_is_accelerator(device) for device in devices.values()):
+    if not devices or not all(map(_is_accelerator, devices.values())):
         return False  # `require_host` tells what is elsewhere
     if len(set(devices.values())) > 1:
         found = " and ".join(_described(name, arrays[name], d) for name, d in devices.items())

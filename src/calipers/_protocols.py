@@ -58,6 +58,8 @@ class Differentiated:
     convention: str
     batched: Callable[[int], Callable[..., Any] | None]
     """Of an input, f with a leading axis there and on its one output, if it can be had."""
+    constant: bool = False
+    """Whether the library says of no output that it depends on anything."""
 
 
 class FunctionLibrary(Protocol):

@@ -33,6 +33,7 @@ class Given:
     kwargs: dict[str, Any] | None = None
     batched: Callable[[int], Callable[..., Any] | None] = no_batches
     of_library: bool = False  # whose own derivatives these are
+    constant: bool = False  # as the library says
 
     @property
     def several(self) -> tuple[Any, ...]:
@@ -70,6 +71,7 @@ class Given:
             found.convention,
             batched=found.batched,
             of_library=True,
+            constant=found.constant,
         )
 
     def _of_dense(self, masked: bool) -> "Given":

@@ -59,7 +59,8 @@ class TorchFunctions:
             for k, y in enumerate(outputs)
             if k in left_out or not (isinstance(y, torch.Tensor) and y.requires_grad)
         )
-        if len(plain) == len(outputs):  # then the derivative is claimed to be 0
+        constant = len(plain) == len(outputs)
+        if constant:  # then the derivative is claimed to be 0
             plain = left_out
         return Differentiated(
             function,
@@ -70,6 +71,7 @@ class TorchFunctions:
             function.jvp,
             "torch",
             partial(function.batched, arrays),
+            constant,
         )
 
     def gradient(
