@@ -11,7 +11,7 @@ from .numerical import Looks
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 
-_LEAST = 2.0**-10  # of the largest element, by which the smallest are moved
+_LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
 _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0
 
