@@ -106,7 +106,8 @@ TERMS = np.array([[1.0, 2.0, 0.5, 1.0], [0.1, 3.0, -1.0, 2.0], [4.0, 1.0, 2.0, 0
 
 MISSING = {
     # A softmax without the sum over its elements.
-    "rank one": TERMS - np.outer([1.0, 2.0, 0.5, 3.0], [0.2, 1.0, 2.0, 0.7]),
+    "what is missing is of rank 1, and not 4": TERMS
+    - np.outer([1.0, 2.0, 0.5, 3.0], [0.2, 1.0, 2.0, 0.7]),
     "0.25 is missing in every entry": TERMS - 0.25,
     "a term on the diagonal": TERMS - np.diag([1.0, 2.0, 0.25, 3.0]),
     "what is not zero is right, and 6 of 16 entries are missing": np.tril(TERMS),
@@ -120,6 +121,16 @@ def test_a_missing_term_is_named(text):
     )
     assert text in " ".join(report.blocks)
     assert text in report.reason
+
+
+def test_a_term_that_is_missing_in_each_row_of_a_batch_is_named():
+    def softmax(x):
+        e = np.exp(x)
+        return e / e.sum(axis=1, keepdims=True)
+
+    x = np.linspace(-1, 1, 15).reshape(3, 5) ** 3
+    report = calipers.gradcheck(softmax, x, vjp=lambda x, w: softmax(x) * w, raise_exception=False)
+    assert "what is missing is of rank 3, and not 15: a term such as a mean" in report.reason
 
 
 def test_errors_of_no_form_are_given_no_name():

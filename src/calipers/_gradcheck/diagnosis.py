@@ -13,6 +13,7 @@ from .subject import Part, Subject
 
 _CLOSE = 1e-3
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
+_MOST_DECOMPOSED = 1 << 18  # entries
 _MOST = 1 << 22  # entries of a block that is looked at as a whole
 
 
@@ -184,13 +185,22 @@ def _missing(own: NDArray, right: NDArray) -> str | None:
         return None
     if apart.shape[0] == apart.shape[1] and not (wrong & ~np.eye(len(apart), dtype=bool)).any():
         return "all but its diagonal is right: a term on the diagonal is missing or wrong"
-    i, j = np.unravel_index(np.argmax(np.abs(apart)), apart.shape)
-    product = np.outer(apart[:, j], apart[i] / apart[i, j])
-    if min(apart.shape) > 2 and np.abs(apart - product).max() <= _CLOSE * size:
-        if np.abs(apart - apart[i, j]).max() <= _CLOSE * size:
-            return f"{apart[i, j]:.4g} is missing in every entry: a constant term"
-        return "what is missing is of rank one: a term such as a mean or a sum over elements leaves"
+    first = apart.flat[0]
+    if np.abs(apart - first).max() <= _CLOSE * size:
+        return f"{first:.4g} is missing in every entry: a constant term"
+    rank = _rank(apart[np.ix_(wrong.any(axis=1), wrong.any(axis=0))])
+    if min(lines, places) >= max(3, 4 * rank - 1):
+        what = "a term such as a mean or a sum over elements leaves"
+        return f"what is missing is of rank {rank}, and not {min(lines, places)}: {what}"
     return None
+
+
+def _rank(matrix: NDArray) -> int:
+    """Return the rank, but for what is nothing beside the largest, or that of any large matrix."""
+    if matrix.size > _MOST_DECOMPOSED:
+        return int(min(matrix.shape))
+    sizes = np.linalg.svd(matrix, compute_uv=False)
+    return int(np.count_nonzero(sizes > _CLOSE * sizes[0]))
 
 
 def _alike(own: NDArray, other: NDArray) -> bool:
