@@ -148,6 +148,31 @@ def test_what_is_refused(options, text):
         calipers.gradcheck(lambda x: x**3, X, **{"vjp": cube_vjp_added, **options})
 
 
+@modes
+@pytest.mark.parametrize("python", [False, True])
+def test_a_function_that_leaves_a_result_unwritten(python, fast_mode):
+    @numba.njit
+    def f(x, out):
+        for i in range(1, x.size):
+            out[i] = x[i] ** 3
+
+    options = {"vjp": cube_vjp, "inplace": "write", "out_like": X, "fast_mode": fast_mode}
+    report = checked(f.py_func if python else f, X, **options)
+    text = "f does not overwrite what its arrays hold (out_like=): 1 of 70 results"
+    assert report.reason.startswith(text)
+
+    def added(x, out):
+        out += x**3
+
+    assert checked(added, X, **options).reason.startswith("f does not overwrite")
+
+
+def test_a_tensor_and_a_derivative_of_arrays():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X, requires_grad=True)
+    assert calipers.gradcheck(np.sin, (x,), vjp=lambda x, w: w * np.cos(x))
+
+
 def test_the_shape_of_a_result_is_no_array():
     with pytest.raises(TypeError, match="out_like must be an array like f's result"):
         calipers.gradcheck(cube, X, vjp=cube_vjp, out_like=(70, 2))

@@ -35,7 +35,10 @@ class InPlace:
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
         """Return the results."""
         # What is not written stays NaN, and is not taken for a zero.
-        start = 0 if self.adds else np.nan
+        return self.over(0 if self.adds else np.nan, given, kwargs)
+
+    def over(self, start: float, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the results in arrays that hold a number before."""
         arrays = tuple(np.full_like(like, start) for like in self.likes)
         return self._arranged(self.into(arrays, given, kwargs))
 

@@ -72,7 +72,7 @@ def _is_differentiable(value: Any) -> bool:
     if isinstance(value, (bool, int, str, bytes)) or value is None or callable(value):
         return False
     try:
-        return np.asarray(value).dtype.kind in "fc"
+        return as_array(value).dtype.kind in "fc"
     except (TypeError, ValueError):
         return False
 
