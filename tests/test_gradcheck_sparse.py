@@ -166,3 +166,17 @@ def test_derivatives_are_asked_about_the_callers_own_elements():
     assert calipers.gradcheck(lambda s: s @ B, given, vjp=vjp, masked=True)
     report = calipers.gradcheck(lambda s: s @ B, given, vjp=vjp, raise_exception=False)
     assert report.verdict == "FAIL"
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1), None])
+def test_jvp_by_chosen_inputs_beside_a_sparse_one(argnums):
+    s, b = sparse.csr_array(matrix()), np.linspace(1, 2, matrix().shape[1])
+    chosen = (0, 1) if argnums is None else np.atleast_1d(argnums).tolist()
+
+    def jvp(s, b, v):
+        several = v if isinstance(v, tuple) else (v,)
+        directions = dict(zip(chosen, several, strict=True))
+        found = directions[0] @ b if 0 in directions else 0
+        return found + (s @ directions[1] if 1 in directions else 0)
+
+    assert calipers.gradcheck(lambda s, b: s @ b, (s, b), jvp=jvp, argnums=argnums)

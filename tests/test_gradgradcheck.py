@@ -135,3 +135,14 @@ def test_inputs_of_a_library_that_are_chosen(library):
     assert report.verdict == "PASS"
     assert report.shape == (3, 6)  # by y and the cotangent
     assert checked(lambda x, y: x * x * y, inputs).shape == (6, 9)
+
+
+def test_a_report_of_second_order_says_what_it_is_of():
+    def wrong(x, w, u):
+        return pull(x, w, u)[0], 2 * pull(x, w, u)[1]
+
+    report = checked(cubes, X, vjp=gradient, vjp_vjp=wrong)
+    assert report.order == 2
+    assert "those of f, and then the cotangents" in str(report)
+    assert "calipers.gradgradcheck(..., seed=0)" in str(report)
+    assert checked(cubes, X, vjp=lambda x, w: 2 * gradient(x, w), vjp_vjp=pull).order == 1

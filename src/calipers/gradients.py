@@ -507,7 +507,7 @@ def _of_number(
 
 
 def _second(report: GradcheckReport) -> GradcheckReport:
-    return replace(report, reason=f"second order: {report.reason}")
+    return replace(report, reason=f"second order: {report.reason}", order=2)
 
 
 def _answer(

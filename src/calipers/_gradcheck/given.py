@@ -75,7 +75,7 @@ class Given:
         )
 
     def _of_dense(self, masked: bool) -> "Given":
-        dense = DenseView(self.several, masked)
+        dense = DenseView(self.several, masked, self.argnums)
         if not dense:
             return self
         own = {

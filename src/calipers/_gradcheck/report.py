@@ -114,6 +114,8 @@ class GradcheckReport:
     fast_mode : bool
     allowed : tuple of str
         Verdicts besides PASS that count as true.
+    order : int
+        2 for derivatives of the gradient: its inputs are those of f and then the cotangents.
     """
 
     verdict: str
@@ -133,6 +135,7 @@ class GradcheckReport:
     shape: tuple[int, int]
     fast_mode: bool
     allowed: tuple[str, ...]
+    order: int = 1
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS, or allowed."""

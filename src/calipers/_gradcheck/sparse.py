@@ -11,7 +11,7 @@ from ..interop.sparse_inputs import SparseInput, scipy_input
 class DenseView:
     """Translates arguments to sparse matrices, and gradients by them to arrays."""
 
-    def __init__(self, inputs: tuple[Any, ...], masked: bool) -> None:
+    def __init__(self, inputs: tuple[Any, ...], masked: bool, argnums: Any = None) -> None:
         self._sparse: dict[int, SparseInput] = {}
         for k, x in enumerate(inputs):
             found = scipy_input(x, masked)
@@ -21,11 +21,13 @@ class DenseView:
         self.inputs = tuple(
             self._sparse[k].values if k in self._sparse else x for k, x in enumerate(inputs)
         )
-        self._active = (
-            [k for k, x in enumerate(self.inputs) if np.asarray(x).dtype.kind in "fc"]
-            if self._sparse
-            else []
-        )
+        self._active: list[int] = []
+        if self._sparse and argnums is not None:
+            self._active = [int(k) for k in np.atleast_1d(argnums)]
+        elif self._sparse:
+            self._active = [
+                k for k, x in enumerate(self.inputs) if np.asarray(x).dtype.kind in "fc"
+            ]
 
     def __bool__(self) -> bool:
         """Whether any input is sparse."""

@@ -70,7 +70,10 @@ def report_text(report: "GradcheckReport") -> str:
             )
     calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
     lines.append(f"  calls       {calls}")
-    lines.append(f"  again       calipers.gradcheck(..., seed={report.seed})")
+    if report.order == 2:
+        lines.append("  inputs      of the gradient: those of f, and then the cotangents")
+    name = "gradcheck" if report.order == 1 else "gradgradcheck"
+    lines.append(f"  again       calipers.{name}(..., seed={report.seed})")
     first, *others = lines
     return "\n".join([first, *map(_cut, others)])
 
