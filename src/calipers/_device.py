@@ -12,7 +12,7 @@ from ._kernels.cuda import _target as target
 from ._kernels.cuda import closeness as kernels
 
 # What kernels read an element as, where Numba's own type has no arithmetic.
-_CARRIERS = {"float16": np.uint16, "bfloat16": np.uint16, "bool": np.uint8}
+_CARRIERS = {"float16": np.uint16, "bfloat16": np.uint16}
 
 _spare: list[target.Flag] = []  # one for each call that is under way at a time
 
@@ -81,7 +81,7 @@ def first_nonfinite(a: Any) -> int:
     """Return the position in C order of the first NaN or infinity, or -1."""
     x = _operand(a, "a")
     size = prod(x.shape)
-    if size == 0 or x.kind.startswith(("int", "uint", "bool")):
+    if size == 0 or x.kind.startswith(("int", "uint")):
         return -1
     shape, (strides,) = _collapsed(x.shape, [x.strides])
     flat = _is_flat(shape, [strides])
@@ -108,6 +108,8 @@ def _operand(x: Any, name: str) -> _Operand:
     view, kind = (x, None) if library is None else library.on_device(x)
     array = target.as_device_array(view)
     dtype = np.dtype(array.dtype)
+    if dtype.kind == "b":  # a byte of 0 or 1
+        dtype = np.dtype(np.uint8)
     kind = kind or dtype.name
     if dtype.kind not in "biufc" or dtype.char in "gG" or not dtype.isnative:
         msg = f"{name} has dtype {dtype}, which is not compared on a device; compare it on the host"

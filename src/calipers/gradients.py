@@ -247,7 +247,7 @@ def gradcheck(
             msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"
             raise ValueError(msg)
     resolution = default_resolution(subject.eps)
-    rule = rule_of(eps, atol, rtol, subject.eps, equal_nan, nondet_tol)
+    rule = rule_of(eps, atol, rtol, resolution, subject.eps, equal_nan, nondet_tol)
     count = len(subject.active)
     steps = {"step": step, "scale": scale, "bounds": bounds}
     each = zip(*(for_each(name, value, count) for name, value in steps.items()), strict=True)

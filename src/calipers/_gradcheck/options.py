@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .derivative import CONVENTIONS
-from .rule import INCONCLUSIVE, NONSMOOTH, Rule, default_resolution
+from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
 # Relative change of slope across x that calls for a second look: more than curvature explains.
 _BEND, _CURVATURE = 0.03, 16.0
@@ -17,12 +17,13 @@ def rule_of(
     eps: float | None,
     atol: float | None,
     rtol: float | None,
+    resolution: float,
     spacing: float,
     equal_nan: bool,
     noise: float,
 ) -> Rule:
     """Return what entries may be off by; `spacing` is that of the numbers."""
-    tolerances = {"atol": 0.0, "rtol": default_resolution(spacing)} if eps is None else dict(_TORCH)
+    tolerances = {"atol": 0.0, "rtol": resolution} if eps is None else dict(_TORCH)
     for name, value in (("atol", atol), ("rtol", rtol)):
         if value is not None:
             if not (value >= 0 and np.isfinite(value)):
