@@ -1,0 +1,63 @@
+"""Pairs of implementations whose differences are understood, which judge verdicts on others.
+
+A label follows from how the two are written, from the kinds below, and not from any tool's answer;
+tests/test_verdict_cases.py checks what each label claims. Do not edit a case together with a rule
+that it judges.
+
+EQUAL             the same bits for these inputs.
+ROUNDING          the same function of real numbers, each side as exact as its inputs are.
+LAYOUT            ROUNDING, and the bits agree for the same numbers in another memory layout or
+                  batch. Accepted beside ROUNDING wherever a side's order of summation depends on
+                  these, and asked for where another layout is known to give equal bits.
+AMPLIFIED         the same function, but it magnifies a last-place change of its inputs a hundred
+                  times or more, or jumps there.
+RANGE             the same function, but a value in between overflows or underflows although the
+                  result fits: an unlimited exponent would mend it.
+NONDETERMINISTIC  a side does not repeat itself.
+REDUCED           a side computes in a narrower format than the inputs have.
+UNSTABLE          the same function, but a side loses far more than its inputs' last places, by its
+                  algorithm.
+SUSPECT           within rounding here, yet another function: float64 shows it.
+BUG               another function. Where rounding hides the error, SUSPECT is accepted beside it.
+RAISES            one side raises an exception for these inputs.
+"""
+
+from importlib.util import find_spec
+
+from . import (
+    amplified,
+    bugs,
+    exact,
+    formats,
+    linear,
+    networks,
+    ranges,
+    reductions,
+    repeats,
+    small_bugs,
+    solvers,
+    unstable,
+)
+from .case import KINDS, Case
+
+__all__ = ["CASES", "KINDS", "Case"]
+
+_THEMES = (
+    linear,
+    reductions,
+    networks,
+    solvers,
+    amplified,
+    unstable,
+    ranges,
+    formats,
+    repeats,
+    exact,
+    bugs,
+    small_bugs,
+)
+
+# Without torch or jax the list is shorter.
+CASES: tuple[Case, ...] = tuple(
+    case for theme in _THEMES for case in theme.CASES if all(map(find_spec, case.needs))
+)
