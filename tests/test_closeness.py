@@ -1,11 +1,14 @@
 """The verdicts of allclose, isclose, array_equal, allfinite and first_nonfinite."""
 
+import asyncio
+import threading
 import warnings
 
 import numpy as np
 import pytest
 
 import calipers
+from calipers import _threads
 from tests.closeness_cases import EDGE
 
 edge_cases = pytest.mark.parametrize(
@@ -357,3 +360,41 @@ def test_equal_nan_is_obeyed_and_one_outlier_is_not_hidden():
     y = x.copy()
     y[9_999] += 1e-3
     assert not calipers.allclose(x, y, equal_nan=True)
+
+
+class TestAllcloseAsync:
+    def test_the_verdict_is_that_of_allclose(self):
+        x = np.ones(3_000_000)
+        y = x.copy()
+        y[-1] = 2
+        pending = [calipers.allclose_async(x, other) for other in (x, y) for _ in range(4)]
+        assert [p.result() for p in pending] == [True] * 4 + [False] * 4
+        assert all(p.done() for p in pending)
+        assert bool(pending[0])
+        assert not pending[-1]
+
+    def test_it_can_be_awaited(self):
+        x = np.ones(3_000_000)
+
+        async def ask():
+            first, second = calipers.allclose_async(x, x), calipers.allclose_async(x, x + 1)
+            return await asyncio.gather(first, second)
+
+        assert asyncio.run(ask()) == [True, False]
+
+    def test_errors_come_with_the_answer(self):
+        pending = calipers.allclose_async(np.ones(2), np.ones(3))
+        with pytest.raises(ValueError, match="could not be broadcast"):
+            pending.result()
+        assert calipers.allclose_async([1.0], [1.1], rtol=0.2).result()
+
+    def test_it_returns_before_the_work_is_done(self):
+        """The pool's one helper is held up; a call that worked itself would not return."""
+        held = threading.Event()
+        with calipers.num_threads(1):
+            blocker = _threads.in_background(held.wait)
+            pending = calipers.allclose_async([1.0], [1.0])
+            assert not pending.done()
+            held.set()
+            assert pending.result()
+            assert blocker.result()

@@ -2,13 +2,16 @@ from ._threads import get_num_threads as get_num_threads
 from ._threads import num_threads as num_threads
 from ._threads import set_num_threads as set_num_threads
 from ._warmup import warmup as warmup
+from .closeness import PendingBool as PendingBool
 from .closeness import allclose as allclose
+from .closeness import allclose_async as allclose_async
 from .closeness import allfinite as allfinite
 from .closeness import array_equal as array_equal
 from .closeness import first_nonfinite as first_nonfinite
 from .closeness import isclose as isclose
 from .comparison import assert_close as assert_close
 from .comparison import compare as compare
+from .config import show_config as show_config
 from .derivatives import Derivative as Derivative
 from .derivatives import differentiate as differentiate
 from .derivatives import hessian as hessian
@@ -18,6 +21,10 @@ from .derivatives import jacobian_function as jacobian_function
 from .derivatives import jvp as jvp
 from .derivatives import linear_operator as linear_operator
 from .derivatives import vjp as vjp
+from .emulation import Denormals as Denormals
+from .emulation import denormals as denormals
+from .emulation import emulate as emulate
+from .emulation import emulated_matmul as emulated_matmul
 from .gradients import CalipersWarning as CalipersWarning
 from .gradients import GradcheckError as GradcheckError
 from .gradients import GradcheckReport as GradcheckReport

@@ -14,7 +14,7 @@ from ._tally import Tally
 _SORTED = 1 << 22
 _NAMES = {1: ("element",), 2: ("row", "column"), 3: ("plane", "row", "column")}
 
-Close = Callable[[NDArray, NDArray], bool]
+Close = Callable[[Any, Any], bool]
 
 
 def region(tally: Tally) -> str:
@@ -96,8 +96,12 @@ def percent(part: int, whole: int) -> str:
     return ">99.9 %" if text == "100" else f"{text} %"
 
 
-def arrangement(a: NDArray, b: NDArray, close: Close) -> str | None:
-    """Say by which rearrangement of `b` its elements come to lie as in `a`, if by one."""
+def arrangement(a: Any, b: Any, close: Close) -> str | None:
+    """
+    Say by which rearrangement of `b` its elements come to lie as in `a`, if by one.
+
+    Arrays on a device are viewed and sliced as NumPy's are; they are not sorted.
+    """
     for text, pairs in _rearrangements(a, b):
         if all(close(x, y) for x, y in pairs):
             return text
@@ -105,7 +109,7 @@ def arrangement(a: NDArray, b: NDArray, close: Close) -> str | None:
         # Where the two agree as they lie, a shift explains nothing.
         if close(a[now], b[then]) and not close(a[now], b[now]):
             return text
-    if a.size <= _SORTED and a.dtype.kind in "biuf":
+    if isinstance(a, np.ndarray) and a.size <= _SORTED and a.dtype.kind in "biuf":
         own, reference = np.sort(a, axis=None), np.sort(b, axis=None)
         # Few values, zeros and ones say, agree with their like in any order.
         if np.unique(reference[np.isfinite(reference)]).size > 2 and close(own, reference):
@@ -113,24 +117,31 @@ def arrangement(a: NDArray, b: NDArray, close: Close) -> str | None:
     return None
 
 
-def _rearrangements(a: NDArray, b: NDArray) -> Iterator[tuple[str, list[tuple[NDArray, NDArray]]]]:
+def _rearrangements(a: Any, b: Any) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
     for i, j in reversed(list(combinations(range(b.ndim), 2))):
         if b.shape[i] == b.shape[j] > 1:
             swapped = f"expected, its axes {i} and {j} swapped"
             text = "the transpose of expected" if b.ndim == 2 else swapped
-            yield text, [(a, b.swapaxes(i, j))]
-    if b.ndim > 1 and a.flags.c_contiguous and b.size > max(b.shape):
-        yield "expected, laid out in the other order", [(a.reshape(b.T.shape), b.T)]
+            order = list(range(b.ndim))
+            order[i], order[j] = j, i
+            yield text, [(a, b.transpose(*order))]
+    if b.ndim > 1 and _in_c_order(a) and b.size > max(b.shape):
+        turned = b.transpose(*reversed(range(b.ndim)))
+        yield "expected, laid out in the other order", [(a.reshape(turned.shape), turned)]
     for axis, n in enumerate(b.shape):
         if n > 2:
-            yield f"expected, reversed{_along(axis, b)}", [(a, np.flip(b, axis))]
+            yield f"expected, reversed{_along(axis, b)}", [(a, b[_cut(axis, None, None, -1)])]
         for half in {n // 2, n - n // 2} if n > 3 else ():
             first, rest = _cut(axis, None, n - half), _cut(axis, n - half, None)
             pairs = [(a[first], b[_cut(axis, half, None)]), (a[rest], b[_cut(axis, None, half)])]
             yield f"expected, its halves swapped{_along(axis, b)}", pairs
 
 
-def _shifts(b: NDArray) -> Iterator[tuple[str, Any, Any]]:
+def _in_c_order(a: Any) -> bool:
+    return bool(a.flags.c_contiguous if isinstance(a, np.ndarray) else a.is_c_contiguous())
+
+
+def _shifts(b: Any) -> Iterator[tuple[str, Any, Any]]:
     for axis, n in enumerate(b.shape):
         if n > 3:
             later, earlier = _cut(axis, 1, None), _cut(axis, None, -1)
@@ -138,9 +149,11 @@ def _shifts(b: NDArray) -> Iterator[tuple[str, Any, Any]]:
             yield f"expected, one index too early{_along(axis, b)}", earlier, later
 
 
-def _cut(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
-    return (*[slice(None)] * axis, slice(start, stop))
+def _cut(
+    axis: int, start: int | None, stop: int | None, step: int | None = None
+) -> tuple[slice, ...]:
+    return (*[slice(None)] * axis, slice(start, stop, step))
 
 
-def _along(axis: int, x: NDArray) -> str:
+def _along(axis: int, x: Any) -> str:
     return f" along axis {axis}" if x.ndim > 1 else ""

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,10 @@ INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
 class Pair(NamedTuple):
-    """Two arrays on the host, the native dtypes to compare them in, and whose result it is."""
+    """Two arrays, the native dtypes to compare them in, and whose result it is."""
 
-    a: NDArray
-    b: NDArray
+    a: Any  # of NumPy on the host, an Operand on a device
+    b: Any
     dtypes: tuple[DType, DType] | None  # None: NumPy compares them
     library: ArrayLibrary | None
 
@@ -57,6 +58,9 @@ def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
     return wide, wide
 
 
+# DLPack's numbers for a CUDA device's memory, and for managed memory.
+_DLPACK_CUDA = (2, 13)
+
 # Nothing of these types can be foreign, or anywhere but on the host.
 _HOST_TYPES = frozenset({np.ndarray, np.memmap, list, tuple, bool, int, float, complex})
 
@@ -75,10 +79,14 @@ def _device(x: Any, library: ArrayLibrary | None) -> str:
     if library is not None:
         return library.device(x)
     try:
-        on_device = hasattr(type(x), "__cuda_array_interface__") or hasattr(x, "__cuda_ndarray__")
+        away = (
+            hasattr(type(x), "__cuda_array_interface__")
+            or hasattr(x, "__cuda_ndarray__")
+            or (hasattr(type(x), "__dlpack_device__") and x.__dlpack_device__()[0] in _DLPACK_CUDA)
+        )
     except Exception:  # a probe may raise anything
-        on_device = False
-    return "a CUDA device" if on_device else "cpu"
+        away = False
+    return "a CUDA device" if away else "cpu"
 
 
 def _described(name: str, x: Any, device: str) -> str:
@@ -110,6 +118,15 @@ def on_device(**arrays: Any) -> bool:
         msg = f"{found}; move one of them to the other's device"
         raise TypeError(msg)
     return True
+
+
+def device_module(name: str) -> Any:
+    """Return the part of `_device` that answers a question; what it needs is imported now."""
+    try:
+        return import_module(f"._device.{name}", __package__)
+    except ImportError as error:
+        msg = 'arrays on a device need Numba\'s CUDA target: pip install "calipers[cuda]"'
+        raise ImportError(msg) from error
 
 
 def require_host(**arrays: Any) -> None:

@@ -61,6 +61,14 @@ def _entry_point(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ca
         return entry
 
 
+def cache_folder(function: Callable[..., Any]) -> str | None:
+    """Return where a kernel's machine code is kept, or None if it is compiled in each process."""
+    if os.environ.get("CALIPERS_CACHE", "1") != "0":
+        with contextlib.suppress(RuntimeError, AttributeError, TypeError, OSError):
+            return str(FunctionCache(function)._cache_path)
+    return None
+
+
 @contextlib.contextmanager
 def _jit_enabled() -> Iterator[None]:
     """Compile even where NUMBA_DISABLE_JIT is set for the user's own functions."""

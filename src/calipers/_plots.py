@@ -36,7 +36,7 @@ def comparison_figure(report: "Comparison") -> Any:
 
 def _draw_elements(axes: Any, report: "Comparison") -> None:
     assert report.arrays is not None
-    a, b = report.arrays
+    a, b = (x if isinstance(x, np.ndarray) else x.to_host() for x in report.arrays)
     name = "|a-b| / (atol + rtol |b|)"
     if report.rule.max_ulp is not None:
         name = f"steps of expected's format, in units of {max(report.rule.max_ulp, 1)}"

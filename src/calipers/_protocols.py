@@ -32,16 +32,17 @@ class ArrayLibrary(Protocol):
         """Hand a result over as the library's array."""
         ...
 
-    def on_device(self, x: Any) -> tuple[Any, str | None]:
+    def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
         """
-        Return what has a CUDA array interface for an array on a device, once it is filled.
+        Return what has a CUDA array interface for an array on a device.
 
-        And the name of its dtype, if the interface has none for it and gives its bits.
+        And the name of its dtype, if the interface has none for it and gives its bits; and the
+        stream that fills it, if the interface does not tell.
         """
         ...
 
-    def from_device(self, x: Any) -> Any:
-        """Hand a device array over as the library's."""
+    def from_device(self, x: Any, like: Any) -> Any:
+        """Hand a device array over as the library's, beside an array of its own."""
         ...
 
 

@@ -214,16 +214,20 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
         return _tally_by_numpy(pair, rule)
     arrays = np.broadcast_arrays(pair.a, pair.b, subok=False)
     shape = arrays[0].shape
-    x, y = (_widened(dtype) for dtype in pair.dtypes)
-    shift, unit = _ulp_format(pair.a.dtype, pair.b.dtype)
+    x, y = (widened(dtype) for dtype in pair.dtypes)
     kernel = TALLIES[x, y]
-    max_ulp = -1 if rule.max_ulp is None else rule.max_ulp
-    options = (rule.rtol, rule.atol, max_ulp, rule.equal_nan, shift, unit)
+    options = rule_arguments(pair, rule)
 
     def call(tally: Tally, start: int, a: NDArray, b: NDArray) -> None:
         kernel(a, b, *options, start, tally.record, tally.axes, tally.counts)
 
     return fold(call, partial(Tally.after, shape), merge, arrays, (x, y))
+
+
+def rule_arguments(pair: Pair, rule: Rule) -> tuple[float, float, int, bool, int, float]:
+    """Return what kernels have to know of a rule, and of the format of a pair."""
+    max_ulp = -1 if rule.max_ulp is None else rule.max_ulp
+    return rule.rtol, rule.atol, max_ulp, rule.equal_nan, *_ulp_format(pair.a.dtype, pair.b.dtype)
 
 
 def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
@@ -300,7 +304,7 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
         return np.zeros(a.shape), np.zeros(a.shape)
 
 
-def _widened(dtype: DType) -> DType:
+def widened(dtype: DType) -> DType:
     """Return the dtype of the kernel that reads `dtype`: few kernels, each of them large."""
     if dtype.kind in "biu":
         return UINT64 if dtype == UINT64 else INT64

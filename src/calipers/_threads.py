@@ -5,10 +5,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+T = TypeVar("T")
 
 __all__ = ["get_num_threads", "num_threads", "set_num_threads"]
 
@@ -50,7 +52,7 @@ class _Pool:
         """Threads do not survive a fork; the child starts its own."""
         self._executor = None
 
-    def submit(self, work: Callable[[], None]) -> "Future[None]":
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
         executor = self._executor
         if executor is None:
             # Here, since a small question needs no thread, and the import takes 10 ms.
@@ -198,3 +200,8 @@ def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int)
         return -1
 
     first_found(part, len(ends), get_num_threads())
+
+
+def in_background(work: Callable[[], T]) -> "Future[T]":
+    """Begin `work` on another thread; what it raises, its result raises."""
+    return _pool.submit(work)

@@ -1,5 +1,6 @@
 """Do two arrays agree? allclose, isclose, array_equal; and allfinite, first_nonfinite."""
 
+from collections.abc import Generator
 from importlib import import_module
 from typing import Any
 
@@ -12,6 +13,7 @@ from ._arrays import (
     Pair,
     as_array,
     as_pair,
+    device_module,
     kernel_dtype,
     on_device,
     require_host,
@@ -20,8 +22,17 @@ from ._dispatch import scan
 from ._kernels.closeness import FIRST_NONFINITE
 from ._protocols import NDArray
 from ._question import Question, plain_verdict
+from ._threads import in_background
 
-__all__ = ["allclose", "allfinite", "array_equal", "first_nonfinite", "isclose"]
+__all__ = [
+    "PendingBool",
+    "allclose",
+    "allclose_async",
+    "allfinite",
+    "array_equal",
+    "first_nonfinite",
+    "isclose",
+]
 
 
 def allclose(
@@ -103,7 +114,7 @@ def allclose(
         if axis is not None:
             msg = "axis is not supported for arrays on a device; take isclose(a, b).all(axis)"
             raise TypeError(msg)
-        return bool(_on_device().allclose(a, b, rtol, atol, equal_nan))
+        return device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan).result()
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         if axis is None:
@@ -113,6 +124,85 @@ def allclose(
     if axis is None:
         return question.all_close()
     return _in_library(question.rows_close(axis), pair)
+
+
+def allclose_async(
+    a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
+) -> "PendingBool":
+    """
+    Begin to compare two arrays as `allclose` does, and return at once.
+
+    Arrays on a device are compared there, in the order of the stream that fills them; arrays on
+    the host on calipers' threads. Change no array before the answer is there.
+
+    Parameters
+    ----------
+    a, b, rtol, atol, equal_nan
+        As for `allclose`.
+
+    Returns
+    -------
+    PendingBool
+        The answer to be.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `allclose`: at once for arrays on a device, else when the answer is asked for.
+
+    See Also
+    --------
+    allclose : Waits for the answer.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> pending = calipers.allclose_async([1.0, 2.0], [1.0, 2.0])
+    >>> pending.result()
+    True
+    """
+    if on_device(a=a, b=b):
+        return PendingBool(device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan))
+    return PendingBool(in_background(lambda: allclose(a, b, rtol, atol, equal_nan)))
+
+
+class PendingBool:
+    """
+    A verdict that is being worked out; ``await`` it, or ask for its `result`.
+
+    Its truth value is that of the result, which is waited for.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import calipers
+    >>> async def agree(a, b):
+    ...     return await calipers.allclose_async(a, b)
+    >>> asyncio.run(agree([1.0], [2.0]))
+    False
+    """
+
+    def __init__(self, work: Any) -> None:
+        self._work = work
+
+    def done(self) -> bool:
+        """Tell whether `result` would return at once."""
+        return bool(self._work.done())
+
+    def result(self) -> bool:
+        """Wait for the verdict and return it, or raise the error that came in its place."""
+        return bool(self._work.result())
+
+    def __bool__(self) -> bool:
+        """Wait for the verdict."""
+        return self.result()
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        """Let other tasks run until the verdict is there."""
+        if not self.done():
+            loop = import_module("asyncio").get_running_loop()
+            yield from loop.run_in_executor(None, self.result)
+        return self.result()
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
@@ -161,7 +251,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     array([ True, False])
     """
     if on_device(a=a, b=b):
-        return _on_device().isclose(a, b, rtol, atol, equal_nan)
+        return device_module("closeness").isclose(a, b, rtol, atol, equal_nan)
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         return _numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan)
@@ -205,7 +295,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     if verdict is not None:
         return verdict
     if on_device(a1=a1, a2=a2):
-        return bool(_on_device().array_equal(a1, a2, equal_nan))
+        return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)
     try:
         # No number is weak here: NumPy makes arrays of both first, and what fails at that is
@@ -281,7 +371,7 @@ def first_nonfinite(a: Any) -> tuple[int, ...] | None:
     (1, 0)
     """
     if on_device(a=a):
-        position = _on_device().first_nonfinite(a)
+        position = device_module("closeness").first_nonfinite(a)
         return _index(position, a.shape)
     x = as_array(a)
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
@@ -300,15 +390,6 @@ def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if position < 0:
         return None
     return tuple(int(i) for i in np.unravel_index(position, tuple(shape)))
-
-
-def _on_device() -> Any:
-    """Return the functions for arrays on a device; what they need is imported now."""
-    try:
-        return import_module("._device", __package__)
-    except ImportError as error:
-        msg = 'arrays on a device need Numba\'s CUDA target: pip install "calipers[cuda]"'
-        raise ImportError(msg) from error
 
 
 def _comparable(pair: Pair) -> Pair:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _host
 from ._arrangement import arrangement
-from ._arrays import Pair, as_pair, library_of
+from ._arrays import Pair, device_module, library_of, on_device
 from ._nested import Leaf, is_container, leaves
 from ._protocols import NDArray
-from ._question import Question, plain_verdict
+from ._question import plain_verdict
 from ._tally import Rule, tally_pair
 from .reports import ClosenessError, Comparison, Difference, NestedComparison
 from .tolerances import Tolerance, default_tolerance
@@ -272,15 +273,24 @@ def assert_close(
     raise ClosenessError(text, report)
 
 
+def _side(leaf: Leaf) -> Any:
+    """Return what asks the questions where the arrays are."""
+    if on_device(actual=leaf.actual, expected=leaf.expected):
+        return device_module("comparison")
+    return _host
+
+
 def _passes(leaf: Leaf, options: _Options) -> bool:
     """Ask for the verdict alone; False may also mean that only the full pass can tell."""
     if leaf.problem or options.rule.max_ulp is not None:
         return False
-    pair = as_pair(leaf.actual, leaf.expected, _NAMES)
+    side = _side(leaf)
+    pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
     if pair.dtypes is None or _problems(leaf, pair, options):
         return False
     rule = options.rule_for(pair)
-    return Question(pair, rule.rtol, rule.atol, rule.equal_nan).all_close()
+    verdict: bool = side.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
+    return verdict
 
 
 def _compare(actual: Any, expected: Any, options: _Options) -> Comparison | NestedComparison:
@@ -293,27 +303,29 @@ def _compare_leaf(leaf: Leaf, options: _Options) -> Comparison:
     if leaf.problem:
         kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
         return Comparison(leaf.path, (), (), *kinds, options.rule, (leaf.problem,))
-    pair = as_pair(leaf.actual, leaf.expected, _NAMES)
+    side = _side(leaf)
+    pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
     rule = options.rule_for(pair)
     problems = _problems(leaf, pair, options)
     about = (leaf.path, pair.a.shape, pair.b.shape, str(pair.a.dtype), str(pair.b.dtype), rule)
     try:
         if options.check_shape and pair.a.shape != pair.b.shape:
             raise ValueError
-        a, b = np.broadcast_arrays(pair.a, pair.b, subok=pair.dtypes is None)
+        pair = side.broadcast(pair)
     except ValueError:
         return Comparison(*about, tuple(problems))
-    pair = pair._replace(a=a, b=b)
-    tally = tally_pair(pair, rule)
-    differences = {i: _difference(pair, rule, i) for i in tally.places()}
+    tally = side.tally_pair(pair, rule)
+    places = tally.places()
+    differences = {
+        i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
+        for i, part in zip(places, side.elements(pair, places), strict=True)
+    }
     pattern = None
     if tally["mismatches"] > 1 and pair.dtypes is not None:
-        pattern = arrangement(a, b, partial(_close, rtol=rule.rtol, atol=rule.atol))
-    return Comparison(*about, tuple(problems), pattern, tally, differences, (a, b))
-
-
-def _close(a: NDArray, b: NDArray, rtol: float, atol: float) -> bool:
-    return Question(as_pair(a, b), rtol, atol, equal_nan=True).all_close()
+        close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
+        pattern = arrangement(pair.a, pair.b, close)
+    arrays = pair.a, pair.b
+    return Comparison(*about, tuple(problems), pattern, tally, differences, arrays)
 
 
 def _problems(leaf: Leaf, pair: Pair, options: _Options) -> list[str]:
@@ -341,14 +353,13 @@ def _problems(leaf: Leaf, pair: Pair, options: _Options) -> list[str]:
 
 def _has_dtype(x: Any) -> bool:
     """Tell whether x has a dtype of its own: Python's numbers and lists take what they meet."""
-    return isinstance(x, np.ndarray | np.generic) or library_of(x) is not None
+    return isinstance(x, np.ndarray | np.generic) or library_of(x) is not None or on_device(x=x)
 
 
-def _difference(pair: Pair, rule: Rule, position: int) -> Difference:
-    """Measure one pair of elements."""
-    place = tuple(int(i) for i in np.unravel_index(position, pair.a.shape))
-    a, b = (x[(*place, np.newaxis)] for x in (pair.a, pair.b))
-    tally = tally_pair(pair._replace(a=a, b=b), rule)
+def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
+    """Measure a pair of arrays of one element."""
+    a, b = pair.a, pair.b
+    tally = tally_pair(pair, rule)
     values = _value(a), _value(b)
     absolute: float | int = float(tally["absolute"])
     relative = float(tally["relative"])
@@ -360,7 +371,7 @@ def _difference(pair: Pair, rule: Rule, position: int) -> Difference:
         ulp = int(tally["ulp"])
         if all(isinstance(x, int) for x in values):
             absolute = ulp = abs(int(values[0]) - int(values[1]))
-    return Difference(place, *values, absolute, relative, ulp, excess)
+    return Difference(tuple(int(i) for i in place), *values, absolute, relative, ulp, excess)
 
 
 def _value(x: NDArray) -> Any:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ._arrangement import region
-from ._protocols import NDArray
 from ._report import comparison_text, jsonable, nested_text
 from ._tally import MEASURES, Rule, Tally, merge
 
@@ -80,7 +79,7 @@ class Comparison:
     arrangement: str | None = field(default=None, compare=False)
     tally: Tally | None = None
     differences: dict[int, Difference] = field(default_factory=dict, repr=False)
-    arrays: tuple[NDArray, NDArray] | None = field(default=None, repr=False, compare=False)
+    arrays: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         """Give the verdict."""

@@ -11,7 +11,7 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 
 from .closeness import HUGE, LOW, TINY, close, distance, finite, modulus
-from .formats import bits, double, from_bits
+from .formats import bits, double, from_bits, product
 
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _INF_BITS = 0x7FF0000000000000
@@ -35,7 +35,8 @@ def _(a, b, rtol, atol, shift, unit):
             # Below 2**53 the distance is exact, and so is its comparison with the bound.
             usual = (d < 2.0**53) & (not overflow)
             # Of 65 bits, the uppermost is lost.
-            return d, size, atol + rtol * size, FARTHEST if overflow else apart, usual
+            bound = atol + product(rtol, size)
+            return d, size, bound, FARTHEST if overflow else apart, usual
 
         return integers
     if isinstance(a, types.Complex):
@@ -74,7 +75,7 @@ def steps(low, high, same_side):
 def _measure_double(a, b, rtol, atol, shift, unit):
     d = abs(a - b)
     size = abs(b)
-    bound = atol + rtol * size
+    bound = atol + product(rtol, size)
     usual = (d < np.inf) & (bound < np.inf) & ((d > 2.0 * LOW) | (d == 0.0))
     return d, size, bound, ulps(a, b, shift, unit), usual
 
@@ -83,7 +84,7 @@ def _measure_single(a, b, rtol, atol, shift, unit):
     """binary32, of which no distance is small for binary64, nor larger than a bound beyond it."""
     d = abs(double(a) - double(b))
     size = abs(double(b))
-    return d, size, atol + rtol * size, ulps(a, b, shift, unit), d < np.inf
+    return d, size, atol + product(rtol, size), ulps(a, b, shift, unit), d < np.inf
 
 
 def _measure_complex(a, b, rtol, atol, shift, unit):
@@ -93,15 +94,21 @@ def _measure_complex(a, b, rtol, atol, shift, unit):
     b_im = double(b.imag)
     re = a_re - b_re
     im = a_im - b_im
-    d = math.sqrt(re * re + im * im)
-    size = math.sqrt(b_re * b_re + b_im * b_im)
-    bound = atol + rtol * size
+    d = math.sqrt(product(re, re) + product(im, im))
+    size = math.sqrt(product(b_re, b_re) + product(b_im, b_im))
+    bound = atol + product(rtol, size)
     equal = (re == 0.0) & (im == 0.0)
     zero = (b_re == 0.0) & (b_im == 0.0)
     ordinary = equal | ((TINY < d) & (d < HUGE) & (LOW < bound) & (bound < np.inf))
     usual = ordinary & (((TINY < size) & (size < HUGE)) | zero)
     apart = max(ulps(a_re, b_re, shift, unit), ulps(a_im, b_im, shift, unit))
     return d, size, bound, apart, usual
+
+
+@register_jitable
+def halved(a, b):
+    """Return half of a - b, where that itself may overflow."""
+    return product(0.5, a) - product(0.5, b)
 
 
 def polar(a, b):
@@ -122,10 +129,9 @@ def _(a, b):
         def complex_numbers(a, b):
             a = np.complex128(a)
             b = np.complex128(b)
-            half = 0.5 * a - 0.5 * b
             d, d_exponent = modulus(a.real - b.real, a.imag - b.imag)
             if not d < np.inf:
-                d, d_exponent = modulus(half.real, half.imag)
+                d, d_exponent = modulus(halved(a.real, b.real), halved(a.imag, b.imag))
                 d_exponent += 1
             size, size_exponent = modulus(b.real, b.imag)
             return d, d_exponent, size, size_exponent
@@ -136,7 +142,7 @@ def _(a, b):
         d = abs(double(a) - double(b))
         if d < np.inf:
             return d, 0, abs(double(b)), 0
-        return abs(0.5 * double(a) - 0.5 * double(b)), 1, abs(double(b)), 0
+        return abs(halved(double(a), double(b))), 1, abs(double(b)), 0
 
     return real_numbers
 
@@ -167,7 +173,7 @@ def weigh(a, b, rtol, atol, max_ulp, shift, unit):
         absolute = math.ldexp(d, d_exponent)
         relative = math.ldexp(d / size, d_exponent - size_exponent)
         share = math.ldexp(size / d, size_exponent - d_exponent) if rtol > 0.0 else 0.0
-        excess = 1.0 / (math.ldexp(atol / d, -d_exponent) + rtol * share)
+        excess = 1.0 / (math.ldexp(atol / d, -d_exponent) + product(rtol, share))
         # Rounded otherwise than the rule, this has to fall on its side of 1.
         within = close(a, b, rtol, atol, False)
         excess = min(excess, 1.0) if within else max(excess, 1.0 + 2.0**-52)

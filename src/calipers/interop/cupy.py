@@ -26,9 +26,10 @@ class Cupy:
     def from_numpy(self, x: Any) -> Any:
         return sys.modules["cupy"].asarray(x)
 
-    def on_device(self, x: Any) -> tuple[Any, str | None]:
-        name = x.dtype.name
-        return (x.view("uint16"), name) if name == "bfloat16" else (x, None)
+    def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
+        if x.dtype.name == "bfloat16":
+            return x.view("uint16"), "bfloat16", None
+        return x, None, None
 
-    def from_device(self, x: Any) -> Any:
+    def from_device(self, x: Any, like: Any) -> Any:
         return sys.modules["cupy"].asarray(x)

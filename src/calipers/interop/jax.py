@@ -35,10 +35,28 @@ class Jax:
     def from_numpy(self, x: Any) -> Any:
         return sys.modules["jax"].numpy.asarray(x)
 
-    def on_device(self, x: Any) -> tuple[Any, str | None]:
+    def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
+        if len(x.devices()) > 1:
+            msg = "a jax array that is spread over devices is not compared there; "
+            msg += "pass its parts, x.addressable_data(i), or jax.device_get(x)"
+            raise TypeError(msg)
         x.block_until_ready()
-        return x, None
+        return (_Bits(x), "bfloat16", None) if x.dtype.name == "bfloat16" else (x, None, None)
 
-    def from_device(self, x: Any) -> Any:
-        msg = "isclose has no jax result on a device; take allclose, or pass jax.device_get(a)"
-        raise TypeError(msg)
+    def from_device(self, x: Any, like: Any) -> Any:
+        # A copy: jax does not keep what it only views alive.
+        return sys.modules["jax"].numpy.array(x).block_until_ready()
+
+
+class _Bits:
+    """The bits of an array whose dtype the interface has no name for."""
+
+    def __init__(self, x: Any) -> None:
+        self._array = x
+        self.__cuda_array_interface__ = {
+            "shape": x.shape,
+            "typestr": "<u2",
+            "data": (x.unsafe_buffer_pointer(), True),
+            "strides": None,
+            "version": 3,
+        }

@@ -53,14 +53,13 @@ class Torch:
     def from_numpy(self, x: Any) -> Any:
         return sys.modules["torch"].from_numpy(np.asarray(x))
 
-    def on_device(self, x: Any) -> tuple[Any, str | None]:
+    def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
         torch = sys.modules["torch"]
         x = x.detach().resolve_conj().resolve_neg()
-        # Its interface names no stream; kernels run on the default one.
-        stream = torch.cuda.current_stream(x.device)
-        if stream != torch.cuda.default_stream(x.device):
-            stream.synchronize()
-        return (x.view(torch.uint16), "bfloat16") if x.dtype == torch.bfloat16 else (x, None)
+        stream = torch.cuda.current_stream(x.device).cuda_stream
+        if x.dtype == torch.bfloat16:
+            return x.view(torch.uint16), "bfloat16", stream
+        return x, None, stream
 
-    def from_device(self, x: Any) -> Any:
-        return sys.modules["torch"].as_tensor(x, device="cuda")
+    def from_device(self, x: Any, like: Any) -> Any:
+        return sys.modules["torch"].as_tensor(x, device=like.device)

@@ -1,7 +1,9 @@
-"""What the device itself is asked for: views of its memory, launches, an answer."""
+"""What the device itself is asked for: where arrays lie in its memory, launches, an answer."""
 
-from math import ceil
-from typing import Any
+from collections import defaultdict
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import config, cuda
@@ -11,24 +13,85 @@ from .policy import SIMULATED, Policy, blocks_for, policy_of
 SIMULATOR = bool(config.ENABLE_CUDASIM)
 # Numba warns of fewer blocks; those that find no tile return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
+_LEGACY_STREAM = 1  # what interfaces call the default stream
 
 
-def as_device_array(x: Any) -> Any:
-    """View what has a CUDA array interface, once what fills it is done."""
-    return x if hasattr(x, "__cuda_ndarray__") else cuda.as_cuda_array(x)
+class Memory(NamedTuple):
+    """Where an array lies on a device."""
+
+    owner: Any  # keeps it alive
+    address: int  # of the first element
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in bytes
+    stream: int  # that fills it; 0 if none is named
+    ordinal: int  # of the device
 
 
-def vector(x: Any, carrier: np.dtype[Any]) -> Any:
-    """View all memory between the first and last element of an array as elements of a type.
-
-    Its strides must be multiples of the element's size, and not negative.
-    """
-    last = sum((n - 1) * s for n, s in zip(x.shape, x.strides, strict=True))
-    count = ceil(last / carrier.itemsize) + 1
+def memory_of(x: Any) -> Memory:
+    """Find an array by its CUDA array interface, or by DLPack."""
     if SIMULATOR:
-        memory = np.lib.stride_tricks.as_strided(x._ary, (count,), (carrier.itemsize,))
-        return type(x)(memory.view(carrier))
-    return type(x)((count,), (carrier.itemsize,), carrier, x.stream, x.gpu_data)
+        array = x._ary
+        return Memory(x, array.ctypes.data, array.dtype, array.shape, array.strides, 0, 0)
+    if hasattr(x, "__cuda_array_interface__"):
+        given = x.__cuda_array_interface__
+        if given.get("mask") is not None:
+            msg = "an array with a mask has no plain elements; pass its data"
+            raise TypeError(msg)
+        dtype, shape = np.dtype(given["typestr"]), tuple(given["shape"])
+        strides = given.get("strides") or contiguous(shape, dtype.itemsize)
+        address = given["data"][0]
+        named = given.get("stream") or 0
+        filling = 0 if named == _LEGACY_STREAM else named
+        return Memory(x, address, dtype, shape, tuple(strides), filling, _ordinal(address))
+    from cuda.core.utils import StridedMemoryView
+
+    # Its producer is told that the legacy default stream will read, and orders itself before it.
+    view = StridedMemoryView.from_dlpack(x, stream_ptr=_LEGACY_STREAM)
+    dtype, shape = np.dtype(view.dtype), tuple(view.shape)
+    steps = view.strides  # in elements; None in C order
+    strides = (
+        tuple(s * dtype.itemsize for s in steps) if steps else contiguous(shape, dtype.itemsize)
+    )
+    return Memory(view, view.ptr, dtype, shape, strides, 0, view.device_id)
+
+
+def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the strides of C order."""
+    strides = []
+    for n in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= n
+    return tuple(reversed(strides))
+
+
+def _ordinal(address: int) -> int:
+    """Ask on which device an address is; an empty array has none, and is on the current one."""
+    if not address:
+        return int(cuda.get_current_device().id)
+    from cuda.bindings import driver
+
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    status, ordinal = driver.cuPointerGetAttribute(attribute, address)
+    if int(status):
+        msg = f"the address {address:#x} of an array is on no device: {status.name}"
+        raise ValueError(msg)
+    return int(ordinal)
+
+
+def vector(owner: Any, address: int, count: int, dtype: np.dtype[Any]) -> Any:
+    """View elements from an address on as an array that a kernel takes."""
+    interface = {
+        "shape": (count,),
+        "typestr": dtype.str,
+        "data": (address, False),
+        "strides": None,
+        "version": 3,
+    }
+    if SIMULATOR:
+        lent = type("Lent", (), {"__array_interface__": interface, "owner": owner})
+        return type(owner)(np.asarray(lent()))
+    return cuda.from_cuda_array_interface(interface, owner=owner, sync=False)
 
 
 def policy(itemsize: int, flat: bool) -> Policy:
@@ -36,36 +99,60 @@ def policy(itemsize: int, flat: bool) -> Policy:
     return SIMULATED if SIMULATOR else policy_of(itemsize, flat)
 
 
-def launch(kernel: Any, size: int, tile: int, *arguments: Any) -> None:
-    """Start a kernel on as many blocks as its work and the device have room for."""
+@cache
+def stream(pointer: int) -> Any:
+    """Return the stream at an address; the default one is at 0."""
+    return cuda.external_stream(pointer) if pointer else cuda.default_stream()
+
+
+def on(ordinal: int) -> AbstractContextManager[Any]:
+    """Return a context in which a device is the current one."""
+    if SIMULATOR or cuda.get_current_device().id == ordinal:
+        return nullcontext()
+    device: AbstractContextManager[Any] = cuda.gpus[ordinal]
+    return device
+
+
+def blocks_of(size: int, tile: int) -> int:
+    """Return how many blocks a pass is run by: as its work and the device have room for."""
     processors = 2 if SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
-    blocks = max(_LEAST_BLOCKS, blocks_for(size, tile, processors))
-    kernel[blocks, (SIMULATED if SIMULATOR else policy_of(1)).threads](*arguments)
+    return max(_LEAST_BLOCKS, blocks_for(size, tile, processors))
+
+
+def launch(kernel: Any, blocks: int, on_stream: Any, *arguments: Any) -> None:
+    """Start a kernel on blocks of the threads that every policy has."""
+    kernel[blocks, (SIMULATED if SIMULATOR else policy_of(1)).threads, on_stream](*arguments)
 
 
 def to_device(x: np.ndarray[Any, Any]) -> Any:
+    """Copy an array to the current device."""
     return cuda.to_device(x)
 
 
-def empty(size: int, dtype: Any) -> Any:
-    """Return new memory on the device."""
-    return cuda.device_array(size, dtype)
+def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
+    """Return new memory on the current device."""
+    return cuda.device_array(shape, dtype)
 
 
-def finish() -> None:
-    """Wait for all that was launched: what others do with a result is ordered after that."""
-    cuda.synchronize()
+def fetch(x: Any, on_stream: Any) -> np.ndarray[Any, Any]:
+    """Copy an array to the host once the stream has filled it."""
+    copy: np.ndarray[Any, Any] = x.copy_to_host(stream=on_stream)
+    on_stream.synchronize()
+    return copy
 
 
 class Flag:
     """
     A number on the device, which a kernel sets to the number of the call when it finds something.
 
-    It is never reset: each call has a number of its own.
+    It is never reset: each call has a number of its own. A copy in pinned memory follows the
+    kernel, so that nobody has to wait before the answer is asked for.
     """
 
     def __init__(self) -> None:
         self.array = cuda.to_device(np.zeros(1, np.int32))
+        self._copy = cuda.pinned_array(1, np.int32)
+        self._copied = None if SIMULATOR else cuda.event(timing=False)
         self._calls = 0
 
     def next_call(self) -> np.int32:
@@ -73,6 +160,50 @@ class Flag:
         self._calls = self._calls % (2**31 - 1) + 1
         return np.int32(self._calls)
 
+    def follow(self, on_stream: Any) -> None:
+        """Let the copy be made once the kernel has run."""
+        self.array.copy_to_host(self._copy, stream=on_stream)
+        if self._copied is not None:
+            self._copied.record(on_stream)
+
+    def is_known(self) -> bool:
+        """Tell whether the copy is made."""
+        return self._copied is None or bool(self._copied.query())
+
     def is_set(self) -> bool:
-        """Wait for the kernel, and tell whether the latest call has found something."""
-        return int(self.array.copy_to_host()[0]) == self._calls
+        """Wait for the copy, and tell whether the latest call has found something."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return int(self._copy[0]) == self._calls
+
+
+_spare: defaultdict[int, list[Flag]] = defaultdict(list)  # by device: one for each call under way
+
+
+def borrow_flag(ordinal: int) -> Flag:
+    """Return a flag on a device that no other call uses until it is given back."""
+    try:
+        return _spare[ordinal].pop()
+    except IndexError:
+        return Flag()
+
+
+def give_back(flag: Flag, ordinal: int) -> None:
+    """Let others use a flag whose answer is known."""
+    _spare[ordinal].append(flag)
+
+
+def describe_devices() -> list[str]:
+    """Name each device, or tell why there is none."""
+    if not cuda.is_available():
+        why = str(cuda.cuda_error() or "the driver knows none")
+        return [f"no device: {' '.join(why.split())}"]
+    return [
+        f"{k}: {_name(device)}, compute capability {'.'.join(map(str, device.compute_capability))}"
+        for k, device in enumerate(cuda.gpus)
+    ]
+
+
+def _name(device: Any) -> str:
+    name = device.name
+    return name.decode() if isinstance(name, bytes) else str(name)

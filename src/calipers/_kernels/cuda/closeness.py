@@ -16,64 +16,42 @@ from numba import cuda, types
 from ..closeness import close as _close
 from ..closeness import finite as _finite
 from ..closeness import sure_narrow, sure_wide
-from ..formats import double, from_bfloat16, from_half, single
+from ..formats import double, single
+from .formats import as_is, loader, place_finder, rule
 from .policy import Policy
 
-# Kernels compile functions of Numba's CPU target for the device. The simulator calls them compiled,
-# as what Numba has instead of Python cannot be interpreted, and interprets all others.
 
-
-@numba.njit
+@rule
 def close(a, b, rtol, atol, equal_nan):
     return _close(a, b, rtol, atol, equal_nan)
 
 
-@numba.njit
+@rule
 def finite(x):
     return _finite(x)
 
 
-@numba.njit
+@rule
 def _wide(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
     return sure_wide(a, b, rtol, atol)
 
 
-@numba.njit
+@rule
 def _narrow(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
     return sure_narrow(a, b, narrow_rtol, narrow_atol)
 
 
-@numba.njit
+@rule
 def _exact(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
     return _close(a, b, rtol, atol, equal_nan)
 
 
-@cuda.jit(device=True)
-def _as_is(x):
-    return x
-
-
-@numba.njit
-def _half(x):
-    return from_half(x)
-
-
-@numba.njit
-def _bfloat16(x):
-    return from_bfloat16(x)
-
-
-def _loader(kind: str) -> Any:
-    """Return what turns an element of memory into a number: bits, where Numba has no type."""
-    return {"float16": _half, "bfloat16": _bfloat16}.get(kind, _as_is)
-
-
-@numba.njit
+@rule
 def _as_wide(x):
     return double(x)
 
 
-@numba.njit
+@rule
 def _as_narrow(x):
     return single(x)
 
@@ -88,39 +66,22 @@ def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
         return types.float32, _as_narrow, _narrow
     if set(kinds) <= _EXACT_IN_BINARY64:
         return types.float64, _as_wide, _wide
-    return None, _as_is, _exact
-
-
-@cuda.jit(device=True)
-def _flat(i, shape, a_strides, b_strides):
-    return i, i
-
-
-@cuda.jit(device=True)
-def _strided(i, shape, a_strides, b_strides):
-    """Return where element i of C order stands in the memory of two arrays."""
-    p = q = np.int64(0)
-    for axis in range(len(shape) - 1, -1, -1):
-        k = i % shape[axis]
-        i //= shape[axis]
-        p += k * a_strides[axis]
-        q += k * b_strides[axis]
-    return p, q
+    return None, as_is, _exact
 
 
 @cache
 def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     """Return the kernel that sets ``flag[0]`` to `epoch` if any pair is not close."""
     held, as_held, sure = _quick(kinds)
-    load_a, load_b = map(_loader, kinds)
+    load_a, load_b = map(loader, kinds)
     own_a, own_b = (held or numba.from_dtype(np.dtype(kind)) for kind in kinds)
-    places = _flat if flat else _strided
+    places = place_finder(flat)
     threads, items = policy
     tile = policy.tile
 
     @cuda.jit
     def kernel(
-        a, b, shape, a_strides, b_strides, size, rtol, atol, low_rtol, low_atol, equal_nan, flag,
+        a, b, shape, a_steps, b_steps, size, rtol, atol, low_rtol, low_atol, equal_nan, flag,
         epoch,
     ):  # fmt: skip
         seen = cuda.shared.array(1, types.int32)
@@ -138,7 +99,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
             # The last tile looks at the last pair more than once, and needs no test of its own.
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                p[k], q[k] = places(i, shape, a_strides, b_strides)
+                p[k], q[k] = places(i, shape, a_steps, b_steps)
             for k in range(items):
                 x[k] = as_held(load_a(a[p[k]]))
                 y[k] = as_held(load_b(b[q[k]]))
@@ -149,7 +110,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
             if not clear:
                 for k in range(items):
                     i = min(start + me + k * threads, size - 1)
-                    here, there = places(i, shape, a_strides, b_strides)
+                    here, there = places(i, shape, a_steps, b_steps)
                     one, other = load_a(a[here]), load_b(b[there])
                     if not close(one, other, rtol, atol, equal_nan):
                         found = np.int32(1)
@@ -164,13 +125,13 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
 @cache
 def mask(kinds: tuple[str, str], flat: bool) -> Any:
     """Return the kernel that stores each pair's verdict."""
-    load_a, load_b = map(_loader, kinds)
-    places = _flat if flat else _strided
+    load_a, load_b = map(loader, kinds)
+    places = place_finder(flat)
 
     @cuda.jit
-    def kernel(a, b, shape, a_strides, b_strides, size, rtol, atol, equal_nan, out):
+    def kernel(a, b, shape, a_steps, b_steps, size, rtol, atol, equal_nan, out):
         for i in range(cuda.grid(1), size, cuda.gridsize(1)):
-            here, there = places(i, shape, a_strides, b_strides)
+            here, there = places(i, shape, a_steps, b_steps)
             one, other = load_a(a[here]), load_b(b[there])
             out[i] = close(one, other, rtol, atol, equal_nan)
 
@@ -180,13 +141,13 @@ def mask(kinds: tuple[str, str], flat: bool) -> Any:
 @cache
 def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
     """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
-    load = _loader(kind)
-    places = _flat if flat else _strided
+    load = loader(kind)
+    places = place_finder(flat)
     threads, items = policy
     tile = policy.tile
 
     @cuda.jit
-    def kernel(a, shape, strides, size, found):
+    def kernel(a, shape, steps, size, found):
         seen = cuda.shared.array(1, types.int64)
         me = cuda.threadIdx.x
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
@@ -198,12 +159,12 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
             clear = True
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                here, _ = places(i, shape, strides, strides)
+                here, _ = places(i, shape, steps, steps)
                 clear &= finite(load(a[here]))
             if not clear:
                 for k in range(items):
                     i = min(start + me + k * threads, size - 1)
-                    here, _ = places(i, shape, strides, strides)
+                    here, _ = places(i, shape, steps, steps)
                     if not finite(load(a[here])):
                         cuda.atomic.min(found, 0, i)
             cuda.syncthreads()

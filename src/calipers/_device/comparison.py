@@ -1,0 +1,133 @@
+"""The comparison of two arrays on one device: what is asked of them, in one pass and a few short.
+
+The names are those of `_host`, which asks the same of arrays on the host.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numba
+import numpy as np
+
+from .._arrays import Pair, library_of, working_dtypes
+from .._kernels.cuda import _target as target
+from .._kernels.cuda import comparison as kernels
+from .._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
+from .._kernels.sums import SCALES
+from .._protocols import NDArray
+from .._tally import MEASURES, Rule, Tally, rule_arguments, widened
+from .closeness import ask
+from .operands import Operand, Places, common_shape, operands, places_of
+
+
+def as_pair(actual: Any, expected: Any, names: tuple[str, str]) -> Pair:
+    """Find two arrays on one device, one of which may be a number."""
+    a, b = operands(actual, expected, names)
+    return Pair(a, b, working_dtypes(a.dtype, b.dtype), library_of(actual) or library_of(expected))
+
+
+def broadcast(pair: Pair) -> Pair:
+    """Bring two arrays to one shape; a ValueError tells that there is none."""
+    shape = common_shape(pair.a, pair.b)
+    return pair._replace(a=pair.a.broadcast(shape), b=pair.b.broadcast(shape))
+
+
+def all_close(a: Operand, b: Operand, rtol: float, atol: float, equal_nan: bool) -> bool:
+    """Give the verdict on all elements, as early as it can be had."""
+    return ask(a, b, rtol, atol, equal_nan).result()
+
+
+def tally_pair(pair: Pair, rule: Rule) -> Tally:
+    """Pass once over two arrays of one shape."""
+    a, b = pair.a, pair.b
+    tally = Tally.empty(a.shape)
+    if a.size == 0:
+        return tally
+    assert pair.dtypes is not None
+    held = tuple(numba.from_dtype(widened(dtype)) for dtype in pair.dtypes)
+    kinds = a.element, b.element
+    ndim = len(tally.axes)
+    with target.on(a.memory.ordinal):
+        places = places_of([a, b])
+        layout = target.policy(max(numba_type.bitwidth for numba_type in held) // 8, places.flat)
+        arguments = *places.vectors, places.shape, *places.steps, a.size
+        arguments = *arguments, *rule_arguments(pair, rule)
+        lengths = tuple(int(n) for n in tally.axes[:, LENGTH])
+        starts = tuple(int(n) for n in tally.axes[:, COUNTS])
+        counts = target.to_device(np.zeros(kernels.AXES + tally.counts.size, np.int64))
+        rows = target.blocks_of(a.size, layout.tile)
+        width = kernels.PLACES + kernels.RANGE * ndim
+        numbers = target.empty((rows, kernels.NUMBERS), np.float64)
+        ulps = target.empty(rows, np.uint64)
+        where = target.empty((rows, width), np.int64)
+        found = numbers, ulps, where
+        kernel = kernels.tally(kinds, held, places.flat, ndim, layout)
+        target.launch(kernel, rows, a.stream, *arguments, lengths, starts, counts, *found)
+        target.launch(kernels.conclude(ndim, layout), 1, a.stream, rows, *found)
+        parts = [target.fetch(x, a.stream) for x in (numbers[0], ulps[:1], where[0], counts)]
+        _enter(tally, *parts)
+        if tally["mismatches"]:
+            tally.record["first"][0] = _first(kinds, held, places, a, arguments)
+    return tally
+
+
+def _first(
+    kinds: tuple[str, str], held: Any, places: Places, a: Operand, arguments: tuple[Any, ...]
+) -> NDArray:
+    """Find the first mismatches, one after the other."""
+    found = target.to_device(np.full(FIRST, a.size))
+    kernel = kernels.next_mismatch(kinds, held, places.flat)
+    for k in range(FIRST):
+        target.launch(kernel, target.blocks_of(a.size, 1), a.stream, *arguments, k, found)
+    first = target.fetch(found, a.stream)
+    return np.where(first < a.size, first, -1)
+
+
+def _enter(tally: Tally, numbers: NDArray, ulps: NDArray, where: NDArray, counts: NDArray) -> None:
+    """Enter what the kernels found."""
+    record = tally.record[0]
+    size = prod(int(n) for n in tally.axes[:, LENGTH])
+    record["size"] = size
+    record["finite"] = size - counts[kernels.NONFINITE]
+    names = ("nan_both", "nan_actual", "nan_expected", "infinite", "mismatches", "signs")
+    for name, at in zip(names, range(kernels.NAN_BOTH, kernels.HISTOGRAM), strict=True):
+        record[name] = counts[at]
+    record["histogram"] = counts[kernels.HISTOGRAM : kernels.AXES]
+    tally.counts[:] = counts[kernels.AXES :]
+    best = ("excess", "absolute", "relative", "passing_rtol", "passing_atol")
+    for name, value in zip(best, numbers, strict=False):
+        record[name] = value
+    record["ulp"] = ulps[0]
+    for measure, place in zip(MEASURES, where, strict=False):
+        record[f"{measure}_at"] = place
+    sums = numbers[kernels.BEST :].reshape(len(SCALES), 2, 2)
+    record["squares"], record["reference_squares"] = sums[:, 0], sums[:, 1]
+    ranges = where[kernels.PLACES :].reshape(-1, kernels.RANGE)
+    touched = ranges[:, kernels.LOWEST] >= 0
+    tally.axes[touched, LOWEST] = ranges[touched, kernels.LOWEST]
+    tally.axes[touched, HIGHEST] = ranges[touched, kernels.HIGHEST]
+    tally.axes[touched, LATEST] = ranges[touched, kernels.HIGHEST]
+    tally.axes[touched, STEP] = ranges[touched, kernels.STEP]
+
+
+def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:
+    """Copy the pairs at some positions in C order to the host, as arrays of one element each."""
+    if not positions:
+        return []
+    columns = [_gathered(x, positions) for x in (pair.a, pair.b)]
+    return [
+        pair._replace(a=columns[0][k : k + 1], b=columns[1][k : k + 1])
+        for k in range(len(positions))
+    ]
+
+
+def _gathered(x: Operand, positions: Sequence[int]) -> NDArray:
+    with target.on(x.memory.ordinal):
+        places = places_of([x])
+        out = target.empty(len(positions), x.memory.dtype)
+        given = target.to_device(np.array(positions, np.int64))
+        kernel = kernels.gather(places.flat)
+        arguments = places.vectors[0], places.shape, places.steps[0], given, out
+        target.launch(kernel, 1, x.stream, *arguments)
+        return target.fetch(out, x.stream).view(x.dtype)

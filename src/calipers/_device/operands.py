@@ -1,0 +1,218 @@
+"""Arrays on a device as kernels take them: memory as a vector, and where elements stand in it."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._arrays import broadcast_shape, library_of, strengthen
+from .._kernels.cuda import _target as target
+from .._protocols import NDArray
+
+# What kernels read an element as, where Numba's own type has no arithmetic; bool is a byte.
+_CARRIERS = {"float16": np.uint16, "bfloat16": np.uint16, "bool": np.uint8}
+
+
+class Operand(NamedTuple):
+    """An array on a device, of whose elements none is moved: views of it are other operands."""
+
+    memory: target.Memory  # of the first element, in the format that kernels read
+    kind: str  # the name of the dtype
+    weak: bool = False  # a Python number, whose dtype is that of what it meets
+
+    @property
+    def element(self) -> str:
+        """The name of the dtype as kernels read it."""
+        return "uint8" if self.kind == "bool" else self.kind
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        if self.kind != "bfloat16":
+            return np.dtype(self.kind)
+        try:
+            import ml_dtypes
+        except ImportError:
+            msg = "bfloat16 on a device needs ml_dtypes for its report: pip install ml_dtypes"
+            raise ImportError(msg) from None
+        dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.memory.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps along the axes, in bytes."""
+        return self.memory.strides
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.memory.dtype.itemsize
+
+    @property
+    def stream(self) -> Any:
+        """The stream that fills the array."""
+        return target.stream(self.memory.stream)
+
+    def _placed(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> "Operand":
+        address = self.memory.address + offset
+        memory = self.memory._replace(address=address, shape=tuple(shape), strides=tuple(strides))
+        return self._replace(memory=memory)
+
+    def broadcast(self, shape: tuple[int, ...]) -> "Operand":
+        """View the array as one of a shape that it is broadcast to."""
+        missing = len(shape) - self.ndim
+        steps = (0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True))
+        return self._placed(shape, (*(0,) * missing, *steps))
+
+    def transpose(self, *axes: int) -> "Operand":
+        """View the array with its axes in another order."""
+        return self._placed([self.shape[i] for i in axes], [self.strides[i] for i in axes])
+
+    def reshape(self, shape: tuple[int, ...]) -> "Operand":
+        """View an array in C order as one of another shape."""
+        return self._placed(shape, target.contiguous(shape, self.itemsize))
+
+    def is_c_contiguous(self) -> bool:
+        """Tell whether elements lie in C order, without gaps."""
+        usual = target.contiguous(self.shape, self.itemsize)
+        lengths = zip(self.shape, self.strides, usual, strict=True)
+        return all(n < 2 or own == step for n, own, step in lengths)
+
+    def to_host(self) -> NDArray:
+        """Copy the array to the host."""
+        places = places_of([self])
+        with target.on(self.memory.ordinal):
+            memory = target.fetch(places.vectors[0], self.stream)
+        steps = [s * self.itemsize for s in places.steps[0][1:]]
+        view = np.lib.stride_tricks.as_strided(memory[places.steps[0][0] :], places.shape, steps)
+        return view.view(self.dtype).reshape(self.shape)
+
+    def __getitem__(self, key: tuple[slice, ...]) -> "Operand":  # type: ignore[override]
+        """View a part of the array: a slice for each of its first axes."""
+        shape: list[int] = list(self.shape)
+        strides: list[int] = list(self.strides)
+        offset = 0
+        for axis, part in enumerate(key):
+            start, stop, step = part.indices(shape[axis])
+            shape[axis] = len(range(start, stop, step))
+            offset += start * strides[axis]
+            strides[axis] *= step
+        return self._placed(shape, strides, offset)
+
+
+class Places(NamedTuple):
+    """Where the elements of arrays of one shape stand, axes joined where memory allows."""
+
+    shape: tuple[int, ...]
+    steps: list[tuple[int, ...]]  # of each array: its first element's place, and that of each axis
+    vectors: list[Any]
+    flat: bool  # element i of each stands at i
+
+
+def places_of(operands: Sequence[Operand], any_order: bool = False) -> Places:
+    """Lay out the elements of arrays of one shape, in C order or in whatever suits memory."""
+    lengths = zip(operands[0].shape, *(o.strides for o in operands), strict=True)
+    axes: list[tuple[int, ...]] = [axis for axis in lengths if axis[0] > 1]
+    offsets = [0] * len(operands)
+    if any_order:
+        for k, (n, *own) in enumerate(axes):
+            if own[0] < 0:  # the other way round
+                offsets = [at + (n - 1) * s for at, s in zip(offsets, own, strict=True)]
+                axes[k] = (n, *(-s for s in own))
+        axes.sort(key=lambda axis: axis[1:], reverse=True)
+    axes = _joined(axes) or [(1, *(o.itemsize for o in operands))]
+    shape, *strides = (tuple(column) for column in zip(*axes, strict=True))
+    steps, vectors = [], []
+    for operand, distances, offset in zip(operands, strides, offsets, strict=True):
+        reach = [(n - 1) * s for n, s in zip(shape, distances, strict=True)]
+        lowest = sum(s for s in reach if s < 0)
+        size = operand.itemsize
+        steps.append((-lowest // size, *(s // size for s in distances)))
+        count = (sum(map(abs, reach))) // size + 1
+        memory = operand.memory
+        address = memory.address + offset + lowest
+        vectors.append(target.vector(memory.owner, address, count, memory.dtype))
+    return Places(shape, steps, vectors, len(shape) == 1 and all(s == (0, 1) for s in steps))
+
+
+def _joined(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Join neighbouring axes that are one in the memory of all arrays."""
+    joined: list[tuple[int, ...]] = []
+    for n, *own in axes:
+        if joined and all(s == n * t for s, t in zip(joined[-1][1:], own, strict=True)):
+            joined[-1] = (joined[-1][0] * n, *own)
+        else:
+            joined.append((n, *own))
+    return joined
+
+
+def operand(x: Any, name: str) -> Operand:
+    """Find an array on a device, and what kernels read its elements as."""
+    library = library_of(x)
+    view, kind, stream = (x, None, None) if library is None else library.on_device(x)
+    memory = target.memory_of(view)
+    if stream is not None:
+        memory = memory._replace(stream=stream)
+    kind = kind or memory.dtype.name
+    if memory.dtype.kind not in "biufc" or memory.dtype.char in "gG" or not memory.dtype.isnative:
+        msg = f"{name} has dtype {memory.dtype}, which is not compared on a device; "
+        msg += "compare it on the host"
+        raise TypeError(msg)
+    carrier = np.dtype(_CARRIERS.get(kind, memory.dtype))
+    steps = zip(memory.shape, memory.strides, strict=True)
+    if any(n > 1 and s % carrier.itemsize for n, s in steps):
+        msg = f"{name} has strides {memory.strides}, which are no multiples of its elements' size; "
+        msg += "pass a contiguous copy of it"
+        raise TypeError(msg)
+    return Operand(memory._replace(dtype=carrier), kind)
+
+
+def operands(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tuple[Operand, Operand]:
+    """
+    Find two arrays on one device, one of which may be a number.
+
+    What fills the second is waited for, if that is another stream than the first's: work on both
+    goes to the stream of the first.
+    """
+    numbers = [isinstance(x, (int, float, complex, np.generic)) for x in (a, b)]
+    if numbers[0]:
+        y = operand(b, names[1])
+        return _number(a, y), y
+    x = operand(a, names[0])
+    if numbers[1]:
+        return x, _number(b, x)
+    y = operand(b, names[1])
+    if x.memory.ordinal != y.memory.ordinal:
+        found = (f"{n} is on device {o.memory.ordinal}" for n, o in zip(names, (x, y), strict=True))
+        msg = f"{' and '.join(found)}; move one of them to the other's device"
+        raise TypeError(msg)
+    if x.memory.stream != y.memory.stream:
+        y.stream.synchronize()
+    return x, y
+
+
+def _number(x: Any, like: Operand) -> Operand:
+    """Put a number on the device, in the dtype that it takes beside an array (NEP 50)."""
+    own = np.dtype(np.float32 if like.kind == "bfloat16" else like.kind)
+    value = np.asarray(x) if isinstance(x, np.generic) else strengthen(x, own)
+    with target.on(like.memory.ordinal):
+        found = operand(target.to_device(value.reshape(1)), "a number")
+    memory = found.memory._replace(shape=(), strides=(), stream=like.memory.stream)
+    return Operand(memory, found.kind, weak=not isinstance(x, np.generic))
+
+
+def common_shape(x: Operand, y: Operand, names: tuple[str, str] = ("a", "b")) -> tuple[int, ...]:
+    """Return the shape that two arrays broadcast to."""
+    empties = [np.broadcast_to(np.empty(()), o.shape) for o in (x, y)]
+    return broadcast_shape(empties, names)

@@ -1,0 +1,468 @@
+"""What one pass over two arrays on a device tells of them, by the measures of the CPU's pass.
+
+Pairs are counted by atomic additions of integers, whose order does not matter. Of the largest
+differences, of sums and of the ranges of indices each thread keeps its own; those of a block's
+threads are united in a fixed order, and so are those of all blocks in a second launch.
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, types
+
+from ..closeness import HUGE, TINY
+from ..comparison import BUCKETS
+from ..comparison import bucket as _bucket
+from ..comparison import raised as _raised
+from ..formats import product
+from ..measures import acceptable as _acceptable
+from ..measures import is_nan as _is_nan
+from ..measures import measure as _measure
+from ..measures import opposite as _opposite
+from ..measures import polar as _polar
+from ..measures import weigh as _weigh
+from ..sums import SCALES
+from .closeness import finite
+from .formats import loader, place_finder, rule
+from .policy import Policy
+
+# Where counts stand; those of distances in ULP follow, and then those of each axis.
+NONFINITE, NAN_BOTH, NAN_ACTUAL, NAN_EXPECTED, INFINITE, MISMATCHES, SIGNS, HISTOGRAM = range(8)
+AXES = HISTOGRAM + BUCKETS
+
+# A finding, of a thread or of all: in binary64 the largest of three measures, the two tolerances
+# that pass, and two sums of squares in three scales, each of two parts; the largest distance in
+# ULP; and as integers the places of the four largest, and the range of mismatches on each axis.
+EXCESS, ABSOLUTE, RELATIVE, PASSING_RTOL, PASSING_ATOL = range(5)
+BEST = 5
+SUMS = 4 * len(SCALES)
+NUMBERS = BEST + SUMS
+ULP_AT = 3
+PLACES = 4
+LOWEST, HIGHEST, STEP, RANGE = range(4)
+
+
+acceptable = rule(_acceptable)
+raised = rule(_raised)
+weigh = rule(_weigh)
+bucket = rule(_bucket)
+
+
+@rule
+def measure(a, b, rtol, atol, shift, unit):
+    return _measure(a, b, rtol, atol, shift, unit)
+
+
+@rule
+def polar(a, b):
+    return _polar(a, b)
+
+
+@rule
+def is_nan(x):
+    return _is_nan(x)
+
+
+@rule
+def opposite(a, b):
+    return _opposite(a, b)
+
+
+@rule
+def exceeds(d, size, rtol, atol):
+    """Tell whether a difference is beyond a bound."""
+    return d > atol + product(rtol, size)
+
+
+@rule
+def may_lead(d, bound, size, excess, relative):
+    """
+    Tell whether a pair may have the largest excess, or relative difference.
+
+    A quotient that rounds to more than another exceeds it by multiplication, lowered by more than
+    that rounds by.
+    """
+    lowered = 1.0 - 2.0**-50
+    return d > excess * lowered * bound or d > relative * lowered * size
+
+
+@rule
+def scaled(x, exponent):
+    return math.ldexp(x, exponent)
+
+
+@rule
+def square(x):
+    return product(x, x)
+
+
+# Two findings of one kind
+
+
+@cuda.jit(device=True)
+def precedes(value, place, other, there):
+    """Tell whether one of two largest is larger, or as large and comes first."""
+    return value > other or (value == other and place < there)
+
+
+@cuda.jit(device=True)
+def add(numbers, at, x, low):
+    """Add to a sum of two parts, whose low part takes what rounding loses (Knuth's TwoSum)."""
+    high = numbers[at]
+    total = high + x
+    back = total - high
+    numbers[at] = total
+    numbers[at + 1] += (high - (total - back)) + (x - back) + low
+
+
+@cuda.jit(device=True)
+def common_step(a, b):
+    """Return the greatest common divisor."""
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@cuda.jit(device=True)
+def widen(spans, at, low, high, step):
+    """Extend the range of an axis, and its step, by another range."""
+    if low < 0:
+        return
+    if spans[at + LOWEST] < 0:
+        spans[at + LOWEST] = low
+        spans[at + HIGHEST] = high
+        spans[at + STEP] = step
+        return
+    gap = abs(low - spans[at + LOWEST])
+    spans[at + STEP] = common_step(common_step(spans[at + STEP], step), gap)
+    spans[at + LOWEST] = min(spans[at + LOWEST], low)
+    spans[at + HIGHEST] = max(spans[at + HIGHEST], high)
+
+
+# The findings of a block
+
+
+@cuda.jit(device=True)
+def lead(values, places):
+    """Bring the largest of a block's values, and its first place, to the front."""
+    me = cuda.threadIdx.x
+    half = cuda.blockDim.x // 2
+    while half:
+        cuda.syncthreads()
+        if me < half and precedes(values[me + half], places[me + half], values[me], places[me]):
+            values[me] = values[me + half]
+            places[me] = places[me + half]
+        half //= 2
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def total(sums):
+    """Bring the sum of a block's sums, of two parts each, to the front."""
+    me = cuda.threadIdx.x
+    half = cuda.blockDim.x // 2
+    while half:
+        cuda.syncthreads()
+        if me < half:
+            add(sums, 2 * me, sums[2 * (me + half)], sums[2 * (me + half) + 1])
+        half //= 2
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def span(ranges):
+    """Bring the range of all of a block's ranges to the front."""
+    me = cuda.threadIdx.x
+    half = cuda.blockDim.x // 2
+    while half:
+        cuda.syncthreads()
+        if me < half:
+            at = RANGE * (me + half)
+            widen(ranges, RANGE * me, ranges[at], ranges[at + HIGHEST], ranges[at + STEP])
+        half //= 2
+    cuda.syncthreads()
+
+
+@cache
+def uniter(threads: int, ndim: int) -> Any:
+    """Return what unites the findings of a block's threads and stores them in a row."""
+    doubled = 2 * threads
+    whole = RANGE * threads
+
+    @cuda.jit(device=True)
+    def unite(row, numbers, ulp, where, all_numbers, all_ulps, all_where):
+        values = cuda.shared.array(threads, types.float64)
+        steps = cuda.shared.array(threads, types.uint64)
+        places = cuda.shared.array(threads, types.int64)
+        sums = cuda.shared.array(doubled, types.float64)
+        ranges = cuda.shared.array(whole, types.int64)
+        me = cuda.threadIdx.x
+        for k in range(BEST):
+            values[me] = numbers[k]
+            places[me] = where[k] if k < ULP_AT else 0
+            lead(values, places)
+            if me == 0:
+                all_numbers[row, k] = values[0]
+                if k < ULP_AT:
+                    all_where[row, k] = places[0]
+            cuda.syncthreads()
+        steps[me] = ulp
+        places[me] = where[ULP_AT]
+        lead(steps, places)
+        if me == 0:
+            all_ulps[row] = steps[0]
+            all_where[row, ULP_AT] = places[0]
+        for k in range(BEST, NUMBERS, 2):
+            sums[2 * me] = numbers[k]
+            sums[2 * me + 1] = numbers[k + 1]
+            total(sums)
+            if me == 0:
+                all_numbers[row, k] = sums[0]
+                all_numbers[row, k + 1] = sums[1]
+            cuda.syncthreads()
+        for axis in range(ndim):
+            at = PLACES + RANGE * axis
+            for k in range(RANGE):
+                ranges[RANGE * me + k] = where[at + k]
+            span(ranges)
+            if me == 0:
+                for k in range(RANGE):
+                    all_where[row, at + k] = ranges[k]
+            cuda.syncthreads()
+
+    return unite
+
+
+@cuda.jit(device=True)
+def clear(numbers, where):
+    """Set the state of a thread that has found nothing."""
+    for k in range(NUMBERS):
+        numbers[k] = 0.0
+    for k in range(len(where)):
+        where[k] = -1
+
+
+@cuda.jit(device=True)
+def add_square(numbers, which, x, exponent):
+    """Add the square of x*2**exponent to one of the two sums, in the scale that holds it."""
+    small, usual, large = BEST + 2 * which, BEST + 4 + 2 * which, BEST + 8 + 2 * which
+    whole = scaled(x, exponent)
+    if whole == 0.0 or TINY < whole < HUGE:
+        add(numbers, usual, square(whole), 0.0)
+    elif whole < 1.0:
+        x = scaled(x, exponent + 600)
+        add(numbers, small, square(x), 0.0)
+    else:
+        x = scaled(x, exponent - 600)
+        add(numbers, large, square(x), 0.0)
+
+
+@cuda.jit(device=True)
+def note(i, lengths, starts, where, counts):
+    """Note where a mismatch lies on each axis."""
+    for axis in range(len(lengths) - 1, -1, -1):
+        k = i % lengths[axis]
+        i //= lengths[axis]
+        widen(where, PLACES + RANGE * axis, k, k, 0)
+        if starts[axis] >= 0:
+            cuda.atomic.add(counts, AXES + starts[axis] + k, 1)
+
+
+@cuda.jit(device=True)
+def classify(a, b, accepted, counts):
+    """Count a pair that is not finite."""
+    cuda.atomic.add(counts, NONFINITE, 1)
+    if is_nan(a) and is_nan(b):
+        cuda.atomic.add(counts, NAN_BOTH, 1)
+    elif is_nan(a):
+        cuda.atomic.add(counts, NAN_ACTUAL, 1)
+    elif is_nan(b):
+        cuda.atomic.add(counts, NAN_EXPECTED, 1)
+    elif not accepted:
+        cuda.atomic.add(counts, INFINITE, 1)
+
+
+@cache
+def tally(
+    kinds: tuple[str, str], held: tuple[Any, Any], flat: bool, ndim: int, policy: Policy
+) -> Any:
+    """Return the kernel that measures all pairs; each block stores its findings in a row."""
+    load_a, load_b = map(loader, kinds)
+    held_a, held_b = held
+    places = place_finder(flat)
+    threads, items = policy
+    tile = policy.tile
+    unite = uniter(threads, ndim)
+    width = PLACES + RANGE * ndim
+
+    @cuda.jit
+    def kernel(
+        a, b, shape, a_steps, b_steps, size, rtol, atol, max_ulp, equal_nan, shift, unit,
+        lengths, starts, counts, all_numbers, all_ulps, all_where,
+    ):  # fmt: skip
+        numbers = cuda.local.array(NUMBERS, types.float64)
+        where = cuda.local.array(width, types.int64)
+        x = cuda.local.array(items, held_a)
+        y = cuda.local.array(items, held_b)
+        histogram = cuda.shared.array(BUCKETS, types.int32)
+        me = cuda.threadIdx.x
+        for k in range(me, BUCKETS, threads):
+            histogram[k] = 0
+        cuda.syncthreads()
+        clear(numbers, where)
+        ulp = np.uint64(0)
+        mismatches = np.int64(0)
+        signs = np.int64(0)
+        # The same bucket many times in a row, which is usual, is counted once.
+        latest = np.int64(0)
+        run = np.int32(0)
+        for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                p, q = places(i, shape, a_steps, b_steps)
+                x[k] = load_a(a[p])
+                y[k] = load_b(b[q])
+            for k in range(items):
+                i = start + me + k * threads
+                if i >= size:
+                    break
+                d, modulus, bound, apart, usual = measure(x[k], y[k], rtol, atol, shift, unit)
+                if usual:
+                    wrong = apart > np.uint64(max_ulp) if max_ulp >= 0 else d > bound
+                else:
+                    wrong = not acceptable(x[k], y[k], rtol, atol, max_ulp, equal_nan, shift, unit)
+                if wrong:
+                    mismatches += 1
+                    note(i, lengths, starts, where, counts)
+                if not usual and not (finite(x[k]) and finite(y[k])):
+                    classify(x[k], y[k], not wrong, counts)
+                    continue
+                if wrong and opposite(x[k], y[k]):
+                    signs += 1
+                exponent = shifted = 0
+                if not usual:
+                    d, exponent, modulus, shifted = polar(x[k], y[k])
+                add_square(numbers, 0, d, exponent)
+                add_square(numbers, 1, modulus, shifted)
+                more = may_lead(d, bound, modulus, numbers[EXCESS], numbers[RELATIVE])
+                if more or d > numbers[ABSOLUTE] or apart > ulp or not usual:
+                    excess, absolute, relative, apart = weigh(
+                        x[k], y[k], rtol, atol, max_ulp, shift, unit
+                    )
+                    if excess > numbers[EXCESS]:
+                        numbers[EXCESS] = excess
+                        where[EXCESS] = i
+                    if absolute > numbers[ABSOLUTE]:
+                        numbers[ABSOLUTE] = absolute
+                        where[ABSOLUTE] = i
+                    if relative > numbers[RELATIVE]:
+                        numbers[RELATIVE] = relative
+                        where[RELATIVE] = i
+                    if apart > ulp:
+                        ulp = apart
+                        where[ULP_AT] = i
+                short = exceeds(d, modulus, rtol, numbers[PASSING_ATOL])
+                short |= exceeds(d, modulus, numbers[PASSING_RTOL], atol)
+                if short or not usual:
+                    passing = numbers[PASSING_ATOL]
+                    numbers[PASSING_ATOL] = raised(x[k], y[k], passing, rtol, False)
+                    passing = numbers[PASSING_RTOL]
+                    numbers[PASSING_RTOL] = raised(x[k], y[k], passing, atol, True)
+                own = bucket(np.uint64(apart))
+                if own != latest:
+                    if run:
+                        cuda.atomic.add(histogram, latest, run)
+                    latest = own
+                    run = np.int32(0)
+                run += np.int32(1)
+        if run:
+            cuda.atomic.add(histogram, latest, run)
+        if mismatches:
+            cuda.atomic.add(counts, MISMATCHES, mismatches)
+            cuda.atomic.add(counts, SIGNS, signs)
+        cuda.syncthreads()
+        for k in range(me, BUCKETS, threads):
+            if histogram[k]:
+                cuda.atomic.add(counts, HISTOGRAM + k, np.int64(histogram[k]))
+        unite(cuda.blockIdx.x, numbers, ulp, where, all_numbers, all_ulps, all_where)
+
+    return kernel
+
+
+@cache
+def conclude(ndim: int, policy: Policy) -> Any:
+    """Return the kernel of one block that unites the rows of all blocks in the first."""
+    threads = policy.threads
+    unite = uniter(threads, ndim)
+    width = PLACES + RANGE * ndim
+
+    @cuda.jit
+    def kernel(rows, all_numbers, all_ulps, all_where):
+        numbers = cuda.local.array(NUMBERS, types.float64)
+        where = cuda.local.array(width, types.int64)
+        clear(numbers, where)
+        ulp = np.uint64(0)
+        for row in range(cuda.threadIdx.x, rows, threads):
+            for k in range(BEST):
+                there = all_where[row, k] if k < ULP_AT else 0
+                here = where[k] if k < ULP_AT else 0
+                if precedes(all_numbers[row, k], there, numbers[k], here):
+                    numbers[k] = all_numbers[row, k]
+                    if k < ULP_AT:
+                        where[k] = there
+            if precedes(all_ulps[row], all_where[row, ULP_AT], ulp, where[ULP_AT]):
+                ulp = all_ulps[row]
+                where[ULP_AT] = all_where[row, ULP_AT]
+            for k in range(BEST, NUMBERS, 2):
+                add(numbers, k, all_numbers[row, k], all_numbers[row, k + 1])
+            for axis in range(ndim):
+                at = PLACES + RANGE * axis
+                low, high = all_where[row, at + LOWEST], all_where[row, at + HIGHEST]
+                widen(where, at, low, high, all_where[row, at + STEP])
+        cuda.syncthreads()
+        unite(0, numbers, ulp, where, all_numbers, all_ulps, all_where)
+
+    return kernel
+
+
+@cache
+def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> Any:
+    """Return the kernel that lowers ``found[k]`` to the first mismatch after ``found[k - 1]``."""
+    load_a, load_b = map(loader, kinds)
+    held_a, held_b = held
+    places = place_finder(flat)
+
+    @cuda.jit
+    def kernel(
+        a, b, shape, a_steps, b_steps, size, rtol, atol, max_ulp, equal_nan, shift, unit, k, found
+    ):
+        x = cuda.local.array(1, held_a)
+        y = cuda.local.array(1, held_b)
+        first = found[k - 1] + 1 if k else 0
+        for i in range(first + cuda.grid(1), size, cuda.gridsize(1)):
+            if found[k] < i:  # perhaps not the latest, which costs time only
+                return
+            p, q = places(i, shape, a_steps, b_steps)
+            x[0] = load_a(a[p])
+            y[0] = load_b(b[q])
+            if not acceptable(x[0], y[0], rtol, atol, max_ulp, equal_nan, shift, unit):
+                cuda.atomic.min(found, k, i)
+                return
+
+    return kernel
+
+
+@cache
+def gather(flat: bool) -> Any:
+    """Return the kernel that copies the elements at some positions."""
+    places = place_finder(flat)
+
+    @cuda.jit
+    def kernel(a, shape, steps, positions, out):
+        for k in range(cuda.grid(1), positions.size, cuda.gridsize(1)):
+            here, _ = places(positions[k], shape, steps, steps)
+            out[k] = a[here]
+
+    return kernel

@@ -1,0 +1,101 @@
+"""What calipers runs on: versions, threads, the cache of its kernels, devices."""
+
+import importlib.metadata
+import os
+import platform
+from importlib import import_module
+from typing import Any
+
+import numba
+
+from ._jit import cache_folder
+from ._kernels.closeness import first_apart
+from ._threads import available_cores, get_num_threads
+
+__all__ = ["show_config"]
+
+_PACKAGES = ("calipers", "numpy", "numba", "numba-cuda", "torch", "jax", "cupy", "scipy")
+_NO_CUDA = 'numba-cuda is not installed: pip install "calipers[cuda]"'
+_NOT_ASKED = "the driver was not asked: show_config(devices=True) asks it"
+
+
+def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any] | None:
+    """
+    Print what calipers runs on: versions, threads, where kernels are cached, and CUDA devices.
+
+    Parameters
+    ----------
+    mode : {"stdout", "dicts"}, default "stdout"
+        Whether to print it, or to return it as a dict, as `numpy.show_config` does.
+    devices : bool, default False
+        Whether to ask the CUDA driver for devices. Once a process has asked, it cannot fork and
+        use them in the child.
+
+    Returns
+    -------
+    dict or None
+        None if it is printed.
+
+    Raises
+    ------
+    ValueError
+        If `mode` is neither of the two.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> sorted(calipers.show_config(mode="dicts"))
+    ['cache', 'cpu', 'cuda', 'threads', 'versions']
+    """
+    if mode not in ("stdout", "dicts"):
+        msg = f'mode must be "stdout" or "dicts", got {mode!r}'
+        raise ValueError(msg)
+    found = {
+        "versions": {"python": platform.python_version()} | _versions(),
+        "cpu": f"{numba.config.CPU_NAME or _processor()}, {available_cores()} cores",
+        "threads": f"{get_num_threads()}, calipers' own"
+        + (", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""),
+        "cache": cache_folder(first_apart) or "none: kernels are compiled in each process",
+        "cuda": _devices() if devices else _cuda(),
+    }
+    if mode == "dicts":
+        return found
+    for name, value in found.items():
+        lines = value if isinstance(value, list) else [value]
+        if isinstance(value, dict):
+            lines = [", ".join(f"{package} {version}" for package, version in value.items())]
+        for line in lines:
+            print(f"{name:10}{line}")
+            name = ""
+    return None
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    from llvmlite import binding
+
+    return str(binding.get_host_cpu_name())
+
+
+def _cuda() -> str:
+    """Tell what is known without the driver."""
+    if numba.config.ENABLE_CUDASIM:
+        return "Numba's simulator (NUMBA_ENABLE_CUDASIM)"
+    return _NOT_ASKED if "numba-cuda" in _versions() else _NO_CUDA
+
+
+def _devices() -> str | list[str]:
+    """Ask the driver."""
+    if numba.config.ENABLE_CUDASIM or "numba-cuda" not in _versions():
+        return _cuda()
+    described: list[str] = import_module("._kernels.cuda._target", __package__).describe_devices()
+    return described

@@ -1,0 +1,46 @@
+"""What show_config tells, and what it leaves alone."""
+
+import subprocess
+import sys
+
+import numba
+import pytest
+
+import calipers
+
+
+def test_it_prints_what_it_returns(capsys):
+    assert calipers.show_config() is None
+    text = capsys.readouterr().out
+    found = calipers.show_config(mode="dicts")
+    assert f"numba {numba.__version__}" in text
+    for value in found.values():
+        words = value.values() if isinstance(value, dict) else [value]
+        assert all(word in text for word in words)
+
+
+def test_the_number_of_threads_is_the_one_in_force():
+    with calipers.num_threads(3):
+        assert calipers.show_config(mode="dicts")["threads"].startswith("3,")
+
+
+def test_a_cache_that_is_off_is_told(monkeypatch):
+    assert "__pycache__" in calipers.show_config(mode="dicts")["cache"]
+    monkeypatch.setenv("CALIPERS_CACHE", "0")
+    assert calipers.show_config(mode="dicts")["cache"].startswith("none")
+
+
+def test_the_driver_is_asked_only_on_request():
+    code = "import sys, calipers; calipers.show_config(); assert 'numba.cuda' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_devices_or_why_there_are_none():
+    found = calipers.show_config(mode="dicts", devices=True)["cuda"]
+    text = found if isinstance(found, str) else " ".join(found)
+    assert "not installed" in text or "no device: " in text or "compute capability" in text
+
+
+def test_a_mode_that_is_not_known():
+    with pytest.raises(ValueError, match='mode must be "stdout" or "dicts", got 3'):
+        calipers.show_config(3)
