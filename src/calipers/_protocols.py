@@ -45,6 +45,14 @@ class ArrayLibrary(Protocol):
         """Hand a device array over as the library's, beside an array of its own."""
         ...
 
+    def put(self, x: NDArray, like: Any) -> Any:
+        """Copy a host array to where one of the library's is."""
+        ...
+
+    def fetch(self, x: Any) -> NDArray:
+        """Copy one of the library's arrays to the host, wherever it is."""
+        ...
+
 
 @dataclass(frozen=True)
 class Differentiated:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import as_array
+from ._arrays import as_array, device_module, on_device
 from ._differences import hessians, sparse
 from ._differences.columns import Columns, Scratch
 from ._differences.directions import against, along, blocks
@@ -16,11 +16,13 @@ from ._differences.plan import (
     Options,
     arranged,
     arranged_errors,
+    fetched,
     find,
     options_of,
     pose,
     require_memory,
     rows_of,
+    runs_on_device,
     steps_of,
 )
 from ._differences.problem import REAL, WIRTINGER, Problem
@@ -184,7 +186,7 @@ def jacobian(
         Show how far it is; or call ``progress(done, total)``. An exception in it stops the work.
     memory_limit : float, optional
         The bytes that the result may take: by default, the memory that the machine has free.
-    target : {None, "cpu"}
+    target : {None, "cpu", "cuda"}
         Where it is computed.
 
     Returns
@@ -329,7 +331,7 @@ def _by_argument(
     args: Any,
     argnums: Any,
     options: Options,
-    answer: Callable[[Problem, Options], Any],
+    answer: Callable[..., Any],
 ) -> Any:
     """Answer for one argument of f, or for each of several."""
     if not isinstance(args, (tuple, list)):
@@ -337,8 +339,7 @@ def _by_argument(
         raise TypeError(msg)
     args = tuple(args)
     if not isinstance(argnums, tuple):
-        dense = options.sparsity is None
-        return answer(pose(f, x, args, argnums, options, dense=dense), options)
+        return answer(f, x, args, argnums, options)
     if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
         msg = f"x must be a tuple of {len(argnums)} arrays, one for each of argnums {argnums}"
         raise ValueError(msg)
@@ -348,20 +349,35 @@ def _by_argument(
     answers = []
     for position in argnums:
         others = (*given[:position], *given[position + 1 :])
-        answers.append(answer(pose(f, given[position], others, position, options), options))
+        answers.append(answer(f, given[position], others, position, options))
     return tuple(answers)
 
 
-def _value(problem: Problem, options: Options) -> Any:
+def _value(
+    f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
+) -> Any:
+    if runs_on_device(f, x, options.target):
+        found = device_module("derivatives").jacobian(f, x, args, position, options)
+        if found is not None:
+            return found
+    problem = pose(f, x, args, position, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return sparse.find(problem, options).value
     _require_memory(problem, options)
     steps = steps_of(problem, options)
     rows = rows_of(problem, steps, options, problem.coordinates, report=options.progress)
-    return arranged(problem, rows)
+    return _beside(x, arranged(problem, rows))
 
 
-def _derivative(problem: Problem, options: Options) -> Derivative:
+def _beside(x: Any, value: Any) -> Any:
+    """Return a derivative where x is."""
+    return device_module("derivatives").at_home(value, x) if on_device(x=x) else value
+
+
+def _derivative(
+    f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
+) -> Derivative:
+    problem = pose(f, x, args, position, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return _sparse_derivative(problem, options)
     _require_memory(problem, options, errors=options.adaptive)
@@ -595,12 +611,13 @@ def jvp(
     problem = pose(f, x, tuple(args), argnums, chosen)
     value, _ = along(problem, _like_x(problem, v), chosen)
     if problem.imaginary:
-        return value[1::2].reshape(problem.shape)
-    return value.astype(problem.base.dtype).view(problem.dtype).reshape(problem.shape)
+        return _beside(x, value[1::2].reshape(problem.shape))
+    numbers = value.astype(problem.base.dtype).view(problem.dtype)
+    return _beside(x, numbers.reshape(problem.shape))
 
 
 def _like_x(problem: Problem, v: Any) -> NDArray:
-    direction = np.asarray(v)
+    direction = fetched(v)
     if direction.shape != problem.x.shape:
         msg = f"v has shape {direction.shape}, and x has {problem.x.shape}: give one of x's shape"
         raise ValueError(msg)
@@ -654,11 +671,11 @@ def vjp(
     """
     chosen = options_of("vjp", options, DENSE_ONLY)
     problem = pose(f, x, tuple(args), argnums, chosen)
-    return against(problem, _like_f(problem, w), chosen)[0]
+    return _beside(x, against(problem, _like_f(problem, w), chosen)[0])
 
 
 def _like_f(problem: Problem, w: Any) -> NDArray:
-    weights = np.asarray(w)
+    weights = fetched(w)
     if weights.shape != problem.shape:
         msg = f"w has shape {weights.shape}, and f(x) has {problem.shape}: give one of f(x)'s shape"
         raise ValueError(msg)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
+from .._arrays import as_array, device_module, on_device
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .columns import Columns
@@ -43,8 +43,8 @@ class Options:
         if self.method not in NAMES:
             msg = f"method must be one of {', '.join(map(repr, NAMES))}, got {self.method!r}"
             raise ValueError(msg)
-        if self.target not in (None, "cpu"):
-            msg = f"target must be None or 'cpu', got {self.target!r}: no other is supported yet"
+        if self.target not in (None, "cpu", "cuda"):
+            msg = f"target must be None, 'cpu' or 'cuda', got {self.target!r}"
             raise ValueError(msg)
         if self.rowwise and self.out_like is None:
             msg = "rowwise=True needs out_like=, the shape of f's results or an array like them"
@@ -87,6 +87,21 @@ def options_of(function: str, given: dict[str, Any], without: tuple[str, ...] = 
     return Options(**given)
 
 
+def runs_on_device(f: Any, x: Any, target: str | None) -> bool:
+    """Tell whether f is evaluated on a device: as asked, or because x is there, or f is for it."""
+    if target is not None:
+        return target == "cuda"
+    return on_device(x=x) or type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
+
+
+def fetched(x: Any) -> NDArray:
+    """Return an array as one on the host, wherever it is."""
+    if on_device(x=x):
+        copy: NDArray = device_module("operands").operand(x, "x").to_host()
+        return copy
+    return np.asarray(x)
+
+
 def as_point(x: Any) -> tuple[NDArray, bool]:
     """Return x as a new floating array in C order, and whether it is a number."""
     array = as_array(x, "x")
@@ -118,6 +133,8 @@ def pose(
             f"the places of f's positional arguments"
         )
         raise ValueError(msg)
+    if runs_on_device(f, x, options.target):
+        f, x, options = device_module("derivatives").as_host(f, x, position, options)
     point, scalar = as_point(x)
     if options.adaptive and point.dtype.char in "gG":
         msg = "method='adaptive' computes in binary64; for longdouble x take '5-point'"

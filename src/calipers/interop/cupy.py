@@ -33,3 +33,10 @@ class Cupy:
 
     def from_device(self, x: Any, like: Any) -> Any:
         return sys.modules["cupy"].asarray(x)
+
+    def put(self, x: NDArray, like: Any) -> Any:
+        with like.device:
+            return sys.modules["cupy"].asarray(x)
+
+    def fetch(self, x: Any) -> NDArray:
+        return self.as_numpy(x)

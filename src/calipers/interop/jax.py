@@ -47,6 +47,12 @@ class Jax:
         # A copy: jax does not keep what it only views alive.
         return sys.modules["jax"].numpy.array(x).block_until_ready()
 
+    def put(self, x: NDArray, like: Any) -> Any:
+        return sys.modules["jax"].device_put(x, next(iter(like.devices())))
+
+    def fetch(self, x: Any) -> NDArray:
+        return np.asarray(sys.modules["jax"].device_get(x))
+
 
 class _Bits:
     """The bits of an array whose dtype the interface has no name for."""

@@ -63,3 +63,9 @@ class Torch:
 
     def from_device(self, x: Any, like: Any) -> Any:
         return sys.modules["torch"].as_tensor(x, device=like.device)
+
+    def put(self, x: NDArray, like: Any) -> Any:
+        return sys.modules["torch"].tensor(x, device=like.device)
+
+    def fetch(self, x: Any) -> NDArray:
+        return self.as_numpy(x.detach().cpu())

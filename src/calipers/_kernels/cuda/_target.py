@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import config, cuda
 
-from .policy import SIMULATED, Policy, blocks_for, policy_of
+from .policy import RESIDENT, SIMULATED, Policy, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
 # Numba warns of fewer blocks; those that find no tile return at once.
@@ -81,11 +81,22 @@ def _ordinal(address: int) -> int:
 
 def vector(owner: Any, address: int, count: int, dtype: np.dtype[Any]) -> Any:
     """View elements from an address on as an array that a kernel takes."""
+    return view(owner, address, dtype, (count,))
+
+
+def view(
+    owner: Any,
+    address: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """View memory as an array of some shape, in C order if no strides are given."""
     interface = {
-        "shape": (count,),
+        "shape": shape,
         "typestr": dtype.str,
         "data": (address, False),
-        "strides": None,
+        "strides": strides,
         "version": 3,
     }
     if SIMULATOR:
@@ -115,13 +126,41 @@ def on(ordinal: int) -> AbstractContextManager[Any]:
 
 def blocks_of(size: int, tile: int) -> int:
     """Return how many blocks a pass is run by: as its work and the device have room for."""
-    processors = 2 if SIMULATOR else cuda.get_current_device().MULTIPROCESSOR_COUNT
-    return max(_LEAST_BLOCKS, blocks_for(size, tile, processors))
+    return max(_LEAST_BLOCKS, min(-(-size // tile), resident()))
 
 
-def launch(kernel: Any, blocks: int, on_stream: Any, *arguments: Any) -> None:
-    """Start a kernel on blocks of the threads that every policy has."""
-    kernel[blocks, (SIMULATED if SIMULATOR else policy_of(1)).threads, on_stream](*arguments)
+def launch(kernel: Any, blocks: int, on_stream: Any, *arguments: Any, shared: int = 0) -> None:
+    """Start a kernel on blocks of the threads that every policy has, and bytes that they share."""
+    kernel[blocks, threads(), on_stream, shared](*arguments)
+
+
+def threads() -> int:
+    """Return how many threads a block has."""
+    return SIMULATED.threads if SIMULATOR else policy_of(1).threads
+
+
+def resident() -> int:
+    """Return how many blocks run at once."""
+    if SIMULATOR:
+        return 2
+    return RESIDENT * int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+
+
+def free_memory() -> int:
+    """Return how many bytes of the current device are free."""
+    return 1 << 30 if SIMULATOR else int(cuda.current_context().get_memory_info().free)
+
+
+def require_device() -> None:
+    """Refuse to go on without a device."""
+    if not (SIMULATOR or cuda.is_available()):
+        msg = f"there is no CUDA device to run on: {why_not()}"
+        raise RuntimeError(msg)
+
+
+def why_not() -> str:
+    """Tell why there is no device."""
+    return " ".join(str(cuda.cuda_error() or "the driver knows none").split())
 
 
 def to_device(x: np.ndarray[Any, Any]) -> Any:
@@ -196,8 +235,7 @@ def give_back(flag: Flag, ordinal: int) -> None:
 def describe_devices() -> list[str]:
     """Name each device, or tell why there is none."""
     if not cuda.is_available():
-        why = str(cuda.cuda_error() or "the driver knows none")
-        return [f"no device: {' '.join(why.split())}"]
+        return [f"no device: {why_not()}"]
     return [
         f"{k}: {_name(device)}, compute capability {'.'.join(map(str, device.compute_capability))}"
         for k, device in enumerate(cuda.gpus)

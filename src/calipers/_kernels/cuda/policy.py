@@ -9,7 +9,7 @@ _BYTES_IN_FLIGHT = 48
 _THREADS = 256
 _MOST_ITEMS = 8  # that the compiler keeps in registers
 _MOST_STRIDED = 4  # with the arithmetic of their places
-_BLOCKS = 8  # of that many threads fill a multiprocessor
+RESIDENT = 8  # blocks of that many threads fill a multiprocessor
 
 
 class Policy(NamedTuple):
@@ -32,8 +32,3 @@ def policy_of(itemsize: int, flat: bool = True) -> Policy:
 
 # The simulator runs a Python thread for each of the device's.
 SIMULATED = Policy(8, 2)
-
-
-def blocks_for(size: int, tile: int, multiprocessors: int) -> int:
-    """Return how many blocks to launch: no more than run at once, so that a finding stops all."""
-    return max(1, min(-(-size // tile), _BLOCKS * multiprocessors))

@@ -1,0 +1,251 @@
+"""Derivatives of functions that run on a device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numba.core.errors import NumbaError
+
+from .._arrays import is_weak, library_of, on_device
+from .._differences.plan import Options, as_point, require_memory
+from .._differences.problem import REAL, empty_like
+from .._differences.run import Progress
+from .._differences.stencils import METHODS
+from .._differences.steps import modes_of, plan_steps
+from .._kernels.cuda import _target as target
+from .._kernels.cuda import differences as kernels
+from .._protocols import NDArray
+from .operands import Operand, operand
+
+# A block's copy of x is in its shared memory if it fits the part that every device has.
+_SHARED_BYTES = 48 << 10
+# Copies of x and results beside the Jacobian take at most this share of the memory that is free.
+_SHARE = 4
+
+
+class Launched:
+    """A function compiled for a device, as one of batches of arguments on the host."""
+
+    def __init__(
+        self, f: Callable[..., Any], position: int, options: Options, ordinal: int
+    ) -> None:
+        like = empty_like(options.out_like)
+        self._shape, self._dtype = like.shape, like.dtype
+        self._position = position
+        self._ordinal = ordinal
+        self._rowwise = options.rowwise
+        self._kernel = (kernels.compute_values if options.rowwise else kernels.fill_values)(f)
+
+    def __call__(self, *args: Any) -> NDArray:
+        """Return the values at each of a batch of points."""
+        k = self._position
+        points = args[k]
+        if points.ndim == 1:
+            msg = "x has no axis, and a function on a device takes an array: give x of shape (1,)"
+            raise ValueError(msg)
+        count, size = len(points), prod(self._shape)
+        with target.on(self._ordinal):
+            stream = target.stream(0)
+            given = target.to_device(np.ascontiguousarray(points))
+            values = target.empty((count, *self._shape), self._dtype)
+            out, work = values, count
+            if self._rowwise:
+                out, work = values.reshape(count, size), count * size
+            others = _on_device(args[:k]), _on_device(args[k + 1 :])
+            blocks = target.blocks_of(work, target.threads())
+            _launch(self._kernel, blocks, stream, given, *others, out)
+            return target.fetch(values, stream)
+
+
+class Sent:
+    """A function of a library's arrays on a device, as one of arrays on the host."""
+
+    def __init__(self, f: Callable[..., Any], position: int, like: Any) -> None:
+        self._f, self._position, self._like = f, position, like
+        self._library = library_of(like)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+        """Return f's value for an argument that is sent to the device."""
+        k = self._position
+        assert self._library is not None
+        x = self._library.put(args[k], self._like)
+        y = self._f(*args[:k], x, *args[k + 1 :], **kwargs)
+        library = library_of(y)
+        return np.asarray(y) if library is None else library.fetch(y)
+
+
+def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, Options]:
+    """Return a function, a point and options by which the host differentiates f on a device."""
+    away = on_device(x=x)
+    library = library_of(x)
+    takes_arrays = options.batched or (options.out_like is None and not kernels.is_compiled(f))
+    if takes_arrays and away and library is not None:
+        return Sent(f, position, x), library.fetch(x), options
+    if takes_arrays:
+        msg = "a function on a device fills its results in: write it as f(x, out) with out_like=, "
+        msg += "or f(i, x) with rowwise=True; or f(x) on arrays of torch, jax or cupy"
+        raise TypeError(msg)
+    target.require_device()
+    found = operand(x, "x") if away else None
+    launched = Launched(f, position, options, found.memory.ordinal if found else 0)
+    host = options.kwargs
+    if host:
+        msg = f"a function on a device takes no keyword arguments, got {', '.join(host)}: use args="
+        raise TypeError(msg)
+    plain = replace(options, out_like=None, rowwise=False, batched=True)
+    return launched, found.to_host() if found else x, plain
+
+
+def at_home(value: Any, x: Any) -> Any:
+    """Return a derivative as an array of x's library, on the device of x."""
+    if isinstance(value, tuple):
+        return tuple(at_home(part, x) for part in value)
+    if not isinstance(value, np.ndarray | np.generic):
+        return value
+    library = library_of(x)
+    if library is not None:
+        return library.put(np.ascontiguousarray(value), x)
+    with target.on(operand(x, "x").memory.ordinal):
+        return target.to_device(np.ascontiguousarray(value))
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What steps are planned by."""
+
+    x: NDArray
+    dtype: np.dtype[Any]
+    mode: str = REAL
+    stride: int = 1
+
+    @property
+    def coordinates(self) -> int:
+        return self.x.size
+
+
+def jacobian(
+    f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
+) -> Any:
+    """
+    Differentiate a function compiled for a device by fixed steps, in one launch.
+
+    None if that cannot be done so: the host does it then, by values from the device.
+    """
+    fills = options.out_like is not None and options.method in METHODS and not options.batched
+    if not fills or options.sparsity is not None or options.kwargs:
+        return None
+    target.require_device()
+    away = on_device(x=x)
+    found = operand(x, "x") if away else None
+    point, scalar = as_point(found.to_host() if found else x)
+    like = empty_like(options.out_like)
+    if scalar or modes_of(point, options.method, options.holomorphic) != REAL:
+        return None
+    limit = target.free_memory() if options.memory_limit is None else options.memory_limit
+    require_memory(like.size, point.size, like.itemsize, limit)
+    planned: Any = _Point(point, like.dtype)
+    steps = plan_steps(planned, options.method, options.step, options.scale, options.bounds)
+    progress = Progress(options.progress, point.size)
+    try:
+        with target.on(found.memory.ordinal if found else 0):
+            stream = found.stream if found else target.stream(0)
+            table, _ = steps.tables(planned, 0, point.size)
+            others = _on_device(args[:position]), _on_device(args[position:])
+            differentiate = _rows if options.rowwise else _columns
+            result = differentiate(f, point, table, others, like, stream)
+            progress.add(point.size)
+            if not away:
+                return target.fetch(result, stream)
+            stream.synchronize()
+    finally:
+        progress.close()
+    library = library_of(x)
+    return result if library is None else library.from_device(result, x)
+
+
+def _columns(
+    f: Any, x: NDArray, table: NDArray, others: tuple[Any, Any], like: NDArray, stream: Any
+) -> Any:
+    """Return the Jacobian of ``f(x, out)``."""
+    m, n = like.size, x.size
+    whole = target.empty((m, n), like.dtype)
+    several = table.shape[1] > 1
+    bytes_per_lane = n * x.itemsize + (2 if several else 1) * m * like.itemsize
+    most = max(1, target.free_memory() // _SHARE // max(1, bytes_per_lane))
+    lanes = max(1, min(n, target.resident() * target.threads(), most))
+    copies = target.empty((n, lanes), x.dtype)
+    lower = target.empty((m, lanes), like.dtype)
+    upper = target.empty((m, lanes), like.dtype) if several else lower
+    changed = target.to_device(np.zeros(1, np.int64))
+    blocks = -(-lanes // target.threads())
+    shaped = [
+        copies.reshape(*x.shape, lanes),
+        *(y.reshape(*like.shape, lanes) for y in (upper, lower)),
+        whole.reshape(*like.shape, n),
+    ]
+    given = target.to_device(x.reshape(-1)), target.to_device(table), *others
+    matrices = shaped[0], copies, shaped[1], upper, shaped[2], lower, shaped[3], whole
+    _launch(kernels.fill_columns(f), blocks, stream, *given, *matrices, changed)
+    _require_unchanged(changed, stream)
+    return whole.reshape(*like.shape, *x.shape)
+
+
+def _rows(
+    f: Any, x: NDArray, table: NDArray, others: tuple[Any, Any], like: NDArray, stream: Any
+) -> Any:
+    """Return the Jacobian of ``f(i, x)``: a view of its transpose."""
+    m, n = like.size, x.size
+    transposed = target.empty((n, m), like.dtype)
+    shared = x.ndim == 1 and x.nbytes <= _SHARED_BYTES
+    several = table.shape[1] > 1
+    bytes_per_block = (0 if shared else x.nbytes) + (like.nbytes if several else 0)
+    most = max(1, target.free_memory() // _SHARE // max(1, bytes_per_block))
+    blocks = max(1, min(n, target.resident(), most))
+    copies = target.empty((1 if shared else blocks, n), x.dtype)
+    above = target.empty((blocks, m) if several else (1, 1), like.dtype)
+    changed = target.to_device(np.zeros(1, np.int64))
+    given = target.to_device(x.reshape(-1)), target.to_device(table), *others
+    matrices = copies.reshape(len(copies), *x.shape), copies, above, transposed
+    kernel = kernels.compute_rows(f, shared)
+    nbytes = x.nbytes if shared else 0
+    _launch(kernel, blocks, stream, *given, *matrices, changed, shared=nbytes)
+    _require_unchanged(changed, stream)
+    size = like.itemsize
+    strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))
+    memory = target.memory_of(transposed)
+    return target.view(transposed, memory.address, like.dtype, (*like.shape, *x.shape), strides)
+
+
+def _launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, shared: int = 0) -> None:
+    try:
+        target.launch(kernel, blocks, stream, *arguments, shared=shared)
+    except NumbaError as error:
+        first = str(error).strip().partition("\n")[0]
+        msg = f"f cannot be compiled for a device, or not for these arguments: {first}"
+        raise TypeError(msg) from error
+
+
+def _require_unchanged(changed: Any, stream: Any) -> None:
+    if target.fetch(changed, stream)[0]:
+        msg = "f changes its argument; let it work on a copy"
+        raise ValueError(msg)
+
+
+def _on_device(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return f's other arguments as kernels take them."""
+    return tuple(_argument(x) for x in args)
+
+
+def _argument(x: Any) -> Any:
+    if is_weak(x) or isinstance(x, np.generic):
+        return x
+    if on_device(x=x):
+        return _plain(operand(x, "an argument of f"))
+    return target.to_device(np.ascontiguousarray(x))
+
+
+def _plain(x: Operand) -> Any:
+    memory = x.memory
+    return target.view(memory.owner, memory.address, memory.dtype, memory.shape, memory.strides)

@@ -1,0 +1,168 @@
+"""Where a function compiled for a device is evaluated, and how differences become derivatives.
+
+Points and weights are those of `_kernels.differences.tabulate`. Each thread, or each block, has one
+copy of x, in which it displaces one coordinate at a time; so memory is for as many columns as run
+together. Arguments of f before and after x come as tuples.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from numba import cuda
+
+# A compiled function is kept until so many others have come after it.
+_KEPT = 64
+
+
+@lru_cache(_KEPT)
+def compiled(f: Callable[..., Any]) -> Any:
+    """Return a function as kernels call it; of one compiled for the CPU, its Python is taken."""
+    return f if is_compiled(f) else cuda.jit(device=True)(getattr(f, "py_func", f))
+
+
+def is_compiled(f: Any) -> bool:
+    """Tell whether a function is one of Numba's CUDA target."""
+    return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
+
+
+@lru_cache(_KEPT)
+def fill_columns(f: Callable[..., Any]) -> Any:
+    """
+    Return the kernel that differentiates ``f(x, out)``, a thread for each column.
+
+    Copies of x and results of f have the threads, or the columns, along their last axis, so that
+    threads side by side read and write side by side. Each is given in f's shape and as a matrix.
+    """
+    call = compiled(f)
+
+    @cuda.jit
+    def kernel(
+        x, table, before, after, copies, coords, uppers, above, lowers, below, out, jacobian,
+        changed,
+    ):  # fmt: skip
+        lane = cuda.grid(1)
+        lanes = coords.shape[1]
+        if lane >= lanes:
+            return
+        for i in range(x.size):
+            coords[i, lane] = x[i]
+        point = copies[..., lane]
+        lower = lowers[..., lane]
+        upper = uppers[..., lane % uppers.shape[uppers.ndim - 1]]
+        at_base = False
+        for k in range(lane, jacobian.shape[1], lanes):
+            for p in range(table.shape[1]):
+                top, bottom, weight = table[0, p, k], table[1, p, k], table[2, p, k]
+                if top == bottom:
+                    if p == 0:
+                        for i in range(jacobian.shape[0]):
+                            jacobian[i, k] = weight
+                    continue
+                coords[k, lane] = top
+                if p == 0:
+                    column = out[..., k]
+                    call(*(before + (point,) + after + (column,)))
+                else:
+                    call(*(before + (point,) + after + (upper,)))
+                if bottom != x[k] or not at_base:
+                    coords[k, lane] = bottom
+                    call(*(before + (point,) + after + (lower,)))
+                    at_base = bottom == x[k]
+                coords[k, lane] = x[k]
+                if p == 0:
+                    for i in range(jacobian.shape[0]):
+                        jacobian[i, k] = (jacobian[i, k] - below[i, lane]) * weight
+                else:
+                    for i in range(jacobian.shape[0]):
+                        jacobian[i, k] += (above[i, lane] - below[i, lane]) * weight
+        for i in range(x.size):
+            if coords[i, lane] != x[i] and x[i] == x[i]:
+                changed[0] = 1
+
+    return kernel
+
+
+@lru_cache(_KEPT)
+def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
+    """
+    Return the kernel that differentiates ``f(i, x)``, a thread for each entry of a block's column.
+
+    The Jacobian is transposed: threads side by side write side by side. The block's copy of x is in
+    shared memory, as a vector, or a row of `copies`.
+    """
+    call = compiled(f)
+
+    @cuda.jit
+    def kernel(x, table, before, after, copies, coords, above, transposed, changed):
+        block, me, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+        if shared:
+            point = cuda.shared.array(0, x.dtype)
+            own = point
+        else:
+            point = copies[block]
+            own = coords[block]
+        for i in range(me, x.size, threads):
+            own[i] = x[i]
+        for k in range(block, transposed.shape[0], cuda.gridDim.x):
+            for p in range(table.shape[1]):
+                weight = table[2, p, k]
+                if table[0, p, k] == table[1, p, k]:
+                    if p == 0:
+                        for i in range(me, transposed.shape[1], threads):
+                            transposed[k, i] = weight
+                    continue
+                for side in range(2):
+                    cuda.syncthreads()
+                    if me == 0:
+                        own[k] = table[side, p, k]
+                    cuda.syncthreads()
+                    for i in range(me, transposed.shape[1], threads):
+                        value = call(*((i,) + before + (point,) + after))
+                        if side == 0 and p == 0:
+                            transposed[k, i] = value
+                        elif side == 0:
+                            above[block, i] = value
+                        elif p == 0:
+                            transposed[k, i] = (transposed[k, i] - value) * weight
+                        else:
+                            transposed[k, i] += (above[block, i] - value) * weight
+            cuda.syncthreads()
+            if me == 0:
+                own[k] = x[k]
+        cuda.syncthreads()
+        for i in range(me, x.size, threads):
+            if own[i] != x[i] and x[i] == x[i]:
+                changed[0] = 1
+
+    return kernel
+
+
+@lru_cache(_KEPT)
+def fill_values(f: Callable[..., Any]) -> Any:
+    """Return the kernel that evaluates ``f(x, out)``, a thread for each point."""
+    call = compiled(f)
+
+    @cuda.jit
+    def kernel(points, before, after, values):
+        for k in range(cuda.grid(1), points.shape[0], cuda.gridsize(1)):
+            point, value = points[k], values[k]
+            call(*(before + (point,) + after + (value,)))
+
+    return kernel
+
+
+@lru_cache(_KEPT)
+def compute_values(f: Callable[..., Any]) -> Any:
+    """Return the kernel that evaluates ``f(i, x)``, a thread for each value of each point."""
+    call = compiled(f)
+
+    @cuda.jit
+    def kernel(points, before, after, values):
+        rows = values.shape[1]
+        for k in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+            i = k % rows
+            point = points[k // rows]
+            values[k // rows, i] = call(*((i,) + before + (point,) + after))
+
+    return kernel

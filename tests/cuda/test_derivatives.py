@@ -1,0 +1,179 @@
+"""Derivatives of functions that run on a device."""
+
+import math
+
+import numpy as np
+import pytest
+from numba import cuda
+
+import calipers
+
+X = np.array([0.3, -1.2, 2.0, 0.7, 1.1])
+POINT = cuda.to_device(X)
+
+
+def fill(x, out):
+    for i in range(out.size):
+        out[i] = math.sin(x[i]) * x[i + 1] ** 2
+
+
+def row(i, x):
+    return math.sin(x[i]) * x[i + 1] ** 2
+
+
+def expected(x=X):
+    m = x.size - 1
+    jacobian = np.zeros((m, x.size))
+    jacobian[np.arange(m), np.arange(m)] = np.cos(x[:-1]) * x[1:] ** 2
+    jacobian[np.arange(m), np.arange(1, m + 1)] = 2 * np.sin(x[:-1]) * x[1:]
+    return jacobian
+
+
+FORMS = {"fills": (fill, {"out_like": 4}), "rowwise": (row, {"out_like": 4, "rowwise": True})}
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+@forms
+@pytest.mark.parametrize(
+    ("method", "error"), [("2-point", 1e-6), ("3-point", 1e-9), ("5-point", 1e-11)]
+)
+def test_fixed_steps(form, method, error):
+    f, options = FORMS[form]
+    jacobian = calipers.jacobian(f, POINT, method=method, **options)
+    assert hasattr(jacobian, "__cuda_ndarray__")
+    assert jacobian.shape == (4, 5)
+    found = np.asarray(jacobian.copy_to_host())
+    np.testing.assert_allclose(found, expected(), atol=error)
+    # The same points, and the same arithmetic on the values there.
+    host = calipers.jacobian(f, X, method=method, target="cpu", **options)
+    np.testing.assert_allclose(found, host, rtol=0, atol=error / 1e3)
+
+
+@forms
+def test_compiled_functions_and_arrays_on_the_host(form):
+    f, options = FORMS[form]
+    for function in (cuda.jit(device=True)(f), f):
+        jacobian = calipers.jacobian(function, X, target="cuda", **options)
+        assert type(jacobian) is np.ndarray
+        np.testing.assert_allclose(jacobian, expected(), atol=1e-9)
+    found = calipers.jacobian(cuda.jit(device=True)(f), X, **options)
+    np.testing.assert_allclose(found, expected(), atol=1e-9)
+
+
+@forms
+def test_more_columns_than_run_at_once(form):
+    f, options = FORMS[form]
+    x = np.linspace(0.1, 2, 37)
+    jacobian = calipers.jacobian(f, x, target="cuda", **options | {"out_like": 36})
+    np.testing.assert_allclose(jacobian, expected(x), atol=1e-9)
+
+
+@forms
+def test_single_precision_stays_single(form):
+    f, options = FORMS[form]
+    x = X.astype("f4")
+    jacobian = calipers.jacobian(f, x, target="cuda", **options | {"out_like": x[:4]})
+    assert jacobian.dtype == np.float32
+    np.testing.assert_allclose(jacobian, expected(), atol=1e-3)
+
+
+@forms
+def test_bounds_and_elements_left_out(form):
+    f, options = FORMS[form]
+    bounds = (X, X + 1)
+    jacobian = calipers.jacobian(f, X, bounds=bounds, target="cuda", **options)
+    np.testing.assert_allclose(jacobian, expected(), atol=1e-8)
+    step = np.full(5, 1e-5)
+    step[2] = 0
+    jacobian = calipers.jacobian(f, X, step=step, target="cuda", **options)
+    assert np.isnan(jacobian[:, 2]).all()
+    np.testing.assert_allclose(np.delete(jacobian, 2, 1), np.delete(expected(), 2, 1), atol=1e-8)
+
+
+def matrix(a, x, scale, out):
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            out[j, i] = a[i] * x[i, j] ** 2 * scale
+
+
+def matrix_rows(k, a, x, scale):
+    i, j = k % x.shape[0], k // x.shape[0]
+    return a[i] * x[i, j] ** 2 * scale
+
+
+@pytest.mark.parametrize("rowwise", [False, True])
+def test_shapes_and_other_arguments(rowwise):
+    a, x = np.array([1.0, 2.0, 3.0]), np.arange(6.0).reshape(3, 2) + 1
+    f = matrix_rows if rowwise else matrix
+    for given in (a, cuda.to_device(a)):
+        jacobian = calipers.jacobian(
+            f, cuda.to_device(x), args=(given, 0.5), argnums=1, out_like=(2, 3), rowwise=rowwise
+        ).copy_to_host()
+        assert jacobian.shape == (2, 3, 3, 2)
+        for i in range(3):
+            for j in range(2):
+                assert jacobian[j, i, i, j] == pytest.approx(a[i] * x[i, j])
+        assert np.count_nonzero(abs(jacobian) > 1e-8) == 6
+
+
+@forms
+def test_products(form):
+    f, options = FORMS[form]
+    v, w = np.arange(5.0), np.arange(4.0)
+    forward = calipers.jvp(f, POINT, cuda.to_device(v), **options)
+    np.testing.assert_allclose(forward.copy_to_host(), expected() @ v, atol=1e-8)
+    backward = calipers.vjp(f, POINT, w, **options)
+    np.testing.assert_allclose(backward.copy_to_host(), w @ expected(), atol=1e-8)
+
+
+@forms
+def test_errors_are_known(form):
+    f, options = FORMS[form]
+    derivative = calipers.differentiate(f, X, target="cuda", **options)
+    assert (abs(derivative.value - expected()) <= derivative.error).all()
+    assert derivative.error.max() < 1e-8
+
+
+def test_colors():
+    sparse = pytest.importorskip("scipy.sparse")
+    pattern = sparse.csc_array(expected() != 0)
+    derivative = calipers.differentiate(
+        fill, X, out_like=4, sparsity=pattern, method="3-point", target="cuda"
+    )
+    assert derivative.colors == 2
+    np.testing.assert_allclose(derivative.value.toarray(), expected(), atol=1e-9)
+    jacobian = calipers.jacobian(fill, POINT, out_like=4, sparsity=pattern)
+    np.testing.assert_allclose(jacobian.toarray(), expected(), atol=1e-9)
+
+
+def test_the_point_stays_as_it_is():
+    calipers.jacobian(fill, POINT, out_like=4)
+    np.testing.assert_array_equal(POINT.copy_to_host(), X)
+
+
+def spoil(x, out):
+    out[0] = x[0]
+    x[1] = 7.0
+
+
+def spoil_row(i, x):
+    x[1] = 7.0
+    return x[i]
+
+
+def test_a_function_that_changes_its_argument():
+    with pytest.raises(ValueError, match="f changes its argument"):
+        calipers.jacobian(spoil, X, out_like=1, target="cuda")
+    with pytest.raises(ValueError, match="f changes its argument"):
+        calipers.jacobian(spoil_row, X, out_like=1, rowwise=True, target="cuda")
+
+
+def test_what_cannot_run_on_a_device():
+    with pytest.raises(TypeError, match=r"write it as f\(x, out\) with out_like="):
+        calipers.jacobian(lambda x: x, POINT)
+    with pytest.raises(TypeError, match="takes no keyword arguments, got k: use args="):
+        calipers.jacobian(fill, POINT, out_like=4, kwargs={"k": 1})
+    with pytest.raises(MemoryError, match="the limit is"):
+        calipers.jacobian(fill, np.ones(1001), out_like=1000, memory_limit=10, target="cuda")
+    with pytest.raises(TypeError, match="takes host arrays here"):
+        calipers.jacobian(fill, POINT, out_like=4, target="cpu")
