@@ -1,6 +1,7 @@
 """Kernels for devices, without one: in Numba's simulator, and compiled to PTX."""
 
 import importlib.util
+import math
 import os
 import re
 import subprocess
@@ -11,13 +12,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import calipers
+
 HERE = Path(__file__).parent
 KINDS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8"]
 KINDS += ["int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+SIMULATED = sorted({path.name for path in HERE.glob("cuda/test_*.py")} - {"test_real_device.py"})
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16"}
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in HERE.glob("cuda/test_*.py")))
+@pytest.mark.parametrize("name", SIMULATED)
 def test_the_simulator_gives_the_hosts_verdicts(name):
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTEST_ADDOPTS": ""}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "cuda" / name]
@@ -156,21 +160,65 @@ def test_the_kernels_of_a_report_compile_for_older_devices(ptx, kind, capability
         ptx(kernel, arguments, capability)
 
 
-def test_the_rule_of_a_device_is_the_hosts(ptx):
-    """A users's own kernel may ask for the verdict of a pair."""
-    from numba import cuda, types
+def difference_kernels(x, out):
+    """List the kernels of a Jacobian, each with the types that it is called with."""
+    from numba import types
 
-    from calipers._kernels.cuda.closeness import close
+    from calipers._kernels.cuda import differences as kernels
+
+    def fills(x, a, b, out):
+        for i in range(out.size):
+            out[i] = math.sin(x[i]) * a * b[0]
+
+    def row(i, x, a, b):
+        return math.sin(x[i]) * a * b[0]
+
+    def arrays(element, *dimensions):
+        return tuple(types.Array(element, n, "C") for n in dimensions)
+
+    others = types.Tuple(()), types.Tuple((types.float64, types.float64[::1]))
+    copies, values = arrays(x, 1, 2), arrays(out, 2)[0]
+    given = copies[0], types.float64[:, :, ::1], *others
+    changed = types.int64[::1]
+    columns = copies[1], copies[1], values, values, values, values, values, values, changed
+    yield kernels.fill_columns(fills), (*given, *columns)
+    for shared in (False, True):
+        rows = copies[1], copies[1], values, values, changed
+        yield kernels.compute_rows(row, shared), (*given, *rows)
+    yield kernels.fill_values(fills), (copies[1], *others, values)
+    yield kernels.compute_values(row), (copies[1], *others, values)
+    call = types.Tuple((copies[0], types.float64, types.float64[::1], copies[0]))
+    yield kernels.once(fills), (call,)
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (9, 0)])
+@pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
+def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability):
+    from numba import types
+
+    for kernel, arguments in difference_kernels(getattr(types, x), getattr(types, out)):
+        text = ptx(kernel, arguments, capability)
+        assert f".target sm_{capability[0]}{capability[1]}" in text
+        assert "st.global" in text or "st.f" in text  # what f computes is stored
+
+
+def test_the_rule_can_be_asked_by_a_users_own_kernel(ptx):
+    from numba import cuda, types
+    from numba.core import entrypoints
+
+    entrypoints.init_all()  # as a kernel's first launch does
 
     @cuda.jit
     def kernel(a, b, out):
         i = cuda.grid(1)
         if i < out.size:
-            out[i] = close(a[i], b[i], 1e-5, 1e-8, False)
+            near = calipers.isclose(a[i], b[i])
+            out[i] = near and calipers.allclose(a[i], b[i], rtol=1e-9, equal_nan=True)
 
     array = types.float64[::1]
     text = ptx(kernel, (array, array, types.boolean[::1]), (9, 0))
     assert "fma" not in text
+    assert re.search(r"begin inline asm\s+mul\.rn\.f64", text)
 
 
 def test_importing_calipers_asks_for_no_device():

@@ -120,6 +120,11 @@ def on_device(**arrays: Any) -> bool:
     return True
 
 
+def is_device_function(f: Any) -> bool:
+    """Tell whether a function was compiled by Numba's CUDA target."""
+    return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
+
+
 def device_module(name: str) -> Any:
     """Return the part of `_device` that answers a question; what it needs is imported now."""
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import device_module
 from ._gradcheck.check import Check
 from ._gradcheck.derivative import Derivative
 from ._gradcheck.given import FORMS, Given, ValueAndJac, require_way
@@ -208,13 +209,19 @@ def gradcheck(
     if value_and_jac is not None and jac is not None:
         msg = "jac and value_and_jac were both given: they are the same, so give one of them"
         raise ValueError(msg)
-    source = None if value_and_jac is None else ValueAndJac(value_and_jac)
-    wanted = {"jac": source or jac, "vjp": vjp, "jvp": jvp}
+    wanted = {"jac": jac if value_and_jac is None else value_and_jac, "vjp": vjp, "jvp": jvp}
     require_callables({**wanted, "jac": jac, "value_and_jac": value_and_jac})
     given = Given(
         f, inputs, wanted, argnums, tuple(nondifferentiable_outputs), convention, args, kwargs
     )
     require_way(inplace, given, value_and_jac)
+    if given.on_device():
+        given, out_like = device_module("gradients").carried(given, out_like, inplace)
+    source = None
+    both = given.derivatives["jac"]
+    if value_and_jac is not None and both is not None:
+        source = ValueAndJac(both)
+        given = replace(given, derivatives={**given.derivatives, "jac": source})
     if out_like is not None:
         given = given.filling(out_like)
     given = given.translated(bool(masked))

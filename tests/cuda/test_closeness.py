@@ -218,3 +218,16 @@ def test_an_answer_that_is_not_waited_for():
     assert asyncio.run(awaited()) is False
     with pytest.raises(ValueError, match="could not be broadcast"):
         calipers.allclose_async(x, cuda.to_device(np.ones(2)))
+
+
+def test_the_rule_in_a_users_own_kernel():
+    @cuda.jit
+    def kernel(a, b, out):
+        i = cuda.grid(1)
+        if i < out.size:
+            out[i] = calipers.isclose(a[i], b[i], rtol=1e-3)
+
+    a, b = np.array([1.0, 1.0, np.nan]), np.array([1.0009, 1.002, np.nan])
+    out = cuda.device_array(3, np.bool_)
+    kernel[1, 8](cuda.to_device(a), cuda.to_device(b), out)
+    assert out.copy_to_host().tolist() == [True, False, False]

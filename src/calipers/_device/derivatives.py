@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
 
-from .._arrays import is_weak, library_of, on_device
+from .._arrays import is_device_function, library_of, on_device
 from .._differences.plan import Options, as_point, require_memory
 from .._differences.problem import REAL, empty_like
 from .._differences.run import Progress
@@ -17,7 +15,8 @@ from .._differences.steps import modes_of, plan_steps
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import differences as kernels
 from .._protocols import NDArray
-from .operands import Operand, operand
+from .functions import Launched, Sent, arguments, launch
+from .operands import operand
 
 # A block's copy of x is in its shared memory if it fits the part that every device has.
 _SHARED_BYTES = 48 << 10
@@ -25,71 +24,21 @@ _SHARED_BYTES = 48 << 10
 _SHARE = 4
 
 
-class Launched:
-    """A function compiled for a device, as one of batches of arguments on the host."""
-
-    def __init__(
-        self, f: Callable[..., Any], position: int, options: Options, ordinal: int
-    ) -> None:
-        like = empty_like(options.out_like)
-        self._shape, self._dtype = like.shape, like.dtype
-        self._position = position
-        self._ordinal = ordinal
-        self._rowwise = options.rowwise
-        self._kernel = (kernels.compute_values if options.rowwise else kernels.fill_values)(f)
-
-    def __call__(self, *args: Any) -> NDArray:
-        """Return the values at each of a batch of points."""
-        k = self._position
-        points = args[k]
-        if points.ndim == 1:
-            msg = "x has no axis, and a function on a device takes an array: give x of shape (1,)"
-            raise ValueError(msg)
-        count, size = len(points), prod(self._shape)
-        with target.on(self._ordinal):
-            stream = target.stream(0)
-            given = target.to_device(np.ascontiguousarray(points))
-            values = target.empty((count, *self._shape), self._dtype)
-            out, work = values, count
-            if self._rowwise:
-                out, work = values.reshape(count, size), count * size
-            others = _on_device(args[:k]), _on_device(args[k + 1 :])
-            blocks = target.blocks_of(work, target.threads())
-            _launch(self._kernel, blocks, stream, given, *others, out)
-            return target.fetch(values, stream)
-
-
-class Sent:
-    """A function of a library's arrays on a device, as one of arrays on the host."""
-
-    def __init__(self, f: Callable[..., Any], position: int, like: Any) -> None:
-        self._f, self._position, self._like = f, position, like
-        self._library = library_of(like)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return f's value for an argument that is sent to the device."""
-        k = self._position
-        assert self._library is not None
-        x = self._library.put(args[k], self._like)
-        y = self._f(*args[:k], x, *args[k + 1 :], **kwargs)
-        library = library_of(y)
-        return np.asarray(y) if library is None else library.fetch(y)
-
-
 def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, Options]:
     """Return a function, a point and options by which the host differentiates f on a device."""
     away = on_device(x=x)
     library = library_of(x)
-    takes_arrays = options.batched or (options.out_like is None and not kernels.is_compiled(f))
+    takes_arrays = options.batched or (options.out_like is None and not is_device_function(f))
     if takes_arrays and away and library is not None:
-        return Sent(f, position, x), library.fetch(x), options
+        return Sent(f, frozenset({position}), 1 << 30, x), library.fetch(x), options
     if takes_arrays:
         msg = "a function on a device fills its results in: write it as f(x, out) with out_like=, "
         msg += "or f(i, x) with rowwise=True; or f(x) on arrays of torch, jax or cupy"
         raise TypeError(msg)
     target.require_device()
     found = operand(x, "x") if away else None
-    launched = Launched(f, position, options, found.memory.ordinal if found else 0)
+    ordinal = found.memory.ordinal if found else 0
+    launched = Launched(f, position, empty_like(options.out_like), options.rowwise, ordinal)
     host = options.kwargs
     if host:
         msg = f"a function on a device takes no keyword arguments, got {', '.join(host)}: use args="
@@ -152,7 +101,7 @@ def jacobian(
         with target.on(found.memory.ordinal if found else 0):
             stream = found.stream if found else target.stream(0)
             table, _ = steps.tables(planned, 0, point.size)
-            others = _on_device(args[:position]), _on_device(args[position:])
+            others = arguments(args[:position]), arguments(args[position:])
             differentiate = _rows if options.rowwise else _columns
             result = differentiate(f, point, table, others, like, stream)
             progress.add(point.size)
@@ -187,7 +136,7 @@ def _columns(
     ]
     given = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = shaped[0], copies, shaped[1], upper, shaped[2], lower, shaped[3], whole
-    _launch(kernels.fill_columns(f), blocks, stream, *given, *matrices, changed)
+    launch(kernels.fill_columns(f), blocks, stream, *given, *matrices, changed)
     _require_unchanged(changed, stream)
     return whole.reshape(*like.shape, *x.shape)
 
@@ -210,7 +159,7 @@ def _rows(
     matrices = copies.reshape(len(copies), *x.shape), copies, above, transposed
     kernel = kernels.compute_rows(f, shared)
     nbytes = x.nbytes if shared else 0
-    _launch(kernel, blocks, stream, *given, *matrices, changed, shared=nbytes)
+    launch(kernel, blocks, stream, *given, *matrices, changed, shared=nbytes)
     _require_unchanged(changed, stream)
     size = like.itemsize
     strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))
@@ -218,34 +167,7 @@ def _rows(
     return target.view(transposed, memory.address, like.dtype, (*like.shape, *x.shape), strides)
 
 
-def _launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, shared: int = 0) -> None:
-    try:
-        target.launch(kernel, blocks, stream, *arguments, shared=shared)
-    except NumbaError as error:
-        first = str(error).strip().partition("\n")[0]
-        msg = f"f cannot be compiled for a device, or not for these arguments: {first}"
-        raise TypeError(msg) from error
-
-
 def _require_unchanged(changed: Any, stream: Any) -> None:
     if target.fetch(changed, stream)[0]:
         msg = "f changes its argument; let it work on a copy"
         raise ValueError(msg)
-
-
-def _on_device(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return f's other arguments as kernels take them."""
-    return tuple(_argument(x) for x in args)
-
-
-def _argument(x: Any) -> Any:
-    if is_weak(x) or isinstance(x, np.generic):
-        return x
-    if on_device(x=x):
-        return _plain(operand(x, "an argument of f"))
-    return target.to_device(np.ascontiguousarray(x))
-
-
-def _plain(x: Operand) -> Any:
-    memory = x.memory
-    return target.view(memory.owner, memory.address, memory.dtype, memory.shape, memory.strides)

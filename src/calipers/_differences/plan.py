@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, device_module, on_device
+from .._arrays import as_array, device_module, is_device_function, on_device
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .columns import Columns
@@ -91,7 +91,7 @@ def runs_on_device(f: Any, x: Any, target: str | None) -> bool:
     """Tell whether f is evaluated on a device: as asked, or because x is there, or f is for it."""
     if target is not None:
         return target == "cuda"
-    return on_device(x=x) or type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
+    return on_device(x=x) or is_device_function(f)
 
 
 def fetched(x: Any) -> NDArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
+from .._arrays import as_array, is_device_function, on_device
 from .._protocols import Differentiated
 from ..interop.functions import function_library
 from .blocks import WrongFormError
@@ -38,6 +38,14 @@ class Given:
     @property
     def several(self) -> tuple[Any, ...]:
         return tuple(self.inputs) if isinstance(self.inputs, (tuple, list)) else (self.inputs,)
+
+    def on_device(self) -> bool:
+        """Tell whether arrays or functions are a device's, and no library differentiates them."""
+        calls = [call for call in self.derivatives.values() if call is not None]
+        if not calls:
+            return False
+        whole = (*self.several, *self.args)
+        return any(map(is_device_function, (self.f, *calls))) or any(on_device(x=x) for x in whole)
 
     def translated(self, masked: bool) -> "Given":
         """Return the same for arrays alone: of a library's function, or of sparse matrices."""

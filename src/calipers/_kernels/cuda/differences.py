@@ -11,6 +11,8 @@ from typing import Any
 
 from numba import cuda
 
+from ..._arrays import is_device_function
+
 # A compiled function is kept until so many others have come after it.
 _KEPT = 64
 
@@ -18,12 +20,7 @@ _KEPT = 64
 @lru_cache(_KEPT)
 def compiled(f: Callable[..., Any]) -> Any:
     """Return a function as kernels call it; of one compiled for the CPU, its Python is taken."""
-    return f if is_compiled(f) else cuda.jit(device=True)(getattr(f, "py_func", f))
-
-
-def is_compiled(f: Any) -> bool:
-    """Tell whether a function is one of Numba's CUDA target."""
-    return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
+    return f if is_device_function(f) else cuda.jit(device=True)(getattr(f, "py_func", f))
 
 
 @lru_cache(_KEPT)
@@ -164,5 +161,18 @@ def compute_values(f: Callable[..., Any]) -> Any:
             i = k % rows
             point = points[k // rows]
             values[k // rows, i] = call(*((i,) + before + (point,) + after))
+
+    return kernel
+
+
+@lru_cache(_KEPT)
+def once(f: Callable[..., Any]) -> Any:
+    """Return the kernel that calls a function in one thread."""
+    call = compiled(f)
+
+    @cuda.jit
+    def kernel(arguments):
+        if cuda.grid(1) == 0:
+            call(*arguments)
 
     return kernel

@@ -1,0 +1,133 @@
+"""Functions that run on a device, as ones of arrays on the host."""
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+from numba.core.errors import NumbaError
+
+from .._arrays import is_weak, library_of, on_device
+from .._kernels.cuda import _target as target
+from .._kernels.cuda import differences as kernels
+from .._protocols import NDArray
+from .operands import Operand, operand
+
+
+class Launched:
+    """A function compiled for a device, as one of batches of arguments on the host."""
+
+    def __init__(
+        self, f: Callable[..., Any], position: int, like: NDArray, rowwise: bool, ordinal: int
+    ) -> None:
+        self._shape, self._dtype = like.shape, like.dtype
+        self._position = position
+        self._ordinal = ordinal
+        self._rowwise = rowwise
+        self._kernel = (kernels.compute_values if rowwise else kernels.fill_values)(f)
+
+    def __call__(self, *args: Any) -> NDArray:
+        """Return the values at each of a batch of points."""
+        k = self._position
+        points = args[k]
+        if points.ndim == 1:
+            msg = "x has no axis, and a function on a device takes an array: give x of shape (1,)"
+            raise ValueError(msg)
+        count, size = len(points), prod(self._shape)
+        with target.on(self._ordinal):
+            stream = target.stream(0)
+            given = target.to_device(np.ascontiguousarray(points))
+            values = target.empty((count, *self._shape), self._dtype)
+            out, work = values, count
+            if self._rowwise:
+                out, work = values.reshape(count, size), count * size
+            others = arguments(args[:k]), arguments(args[k + 1 :])
+            blocks = target.blocks_of(work, target.threads())
+            launch(self._kernel, blocks, stream, given, *others, out)
+            return target.fetch(values, stream)
+
+
+class Sent:
+    """
+    A function of arrays on a device as one of arrays on the host.
+
+    Of its arguments those at `positions`, and all beyond the first `count`, are sent to the device;
+    what it writes there is brought back. One that is `launched` runs in one thread.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        positions: frozenset[int],
+        count: int,
+        like: Any,
+        launched: bool = False,
+    ) -> None:
+        self._f, self._positions, self._count, self._like = f, positions, count, like
+        self._library = library_of(like)
+        self.ordinal = operand(like, "x").memory.ordinal if on_device(x=like) else 0
+        self.launched = launched
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the function's results, as arrays on the host."""
+        with target.on(self.ordinal):
+            sent = [
+                self._send(x) if k in self._positions or k >= self._count else x
+                for k, x in enumerate(args)
+            ]
+            y = None
+            if self.launched:
+                launch(kernels.once(self._f), 1, target.stream(0), arguments(tuple(sent)))
+            else:
+                y = self._f(*sent, **kwargs)
+            for own, x in zip(args, sent, strict=True):
+                if x is not own and isinstance(own, np.ndarray) and own.flags.writeable:
+                    now = self._bring(x)
+                    if now.tobytes() != own.tobytes():
+                        own[...] = now
+            return self._bring(y)
+
+    def _send(self, x: Any) -> Any:
+        if isinstance(x, (tuple, list)):
+            return type(x)(map(self._send, x))
+        if not isinstance(x, np.ndarray):
+            return x
+        if self._library is not None:
+            return self._library.put(x, self._like)
+        return target.to_device(np.ascontiguousarray(x))
+
+    def _bring(self, y: Any) -> Any:
+        if isinstance(y, (tuple, list)):
+            return type(y)(map(self._bring, y))
+        if not on_device(y=y):
+            return y
+        library = library_of(y)
+        return operand(y, "a result of f").to_host() if library is None else library.fetch(y)
+
+
+def launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, shared: int = 0) -> None:
+    """Start a kernel that calls a user's function."""
+    try:
+        target.launch(kernel, blocks, stream, *arguments, shared=shared)
+    except NumbaError as error:
+        first = str(error).strip().partition("\n")[0]
+        msg = f"f cannot be compiled for a device, or not for these arguments: {first}"
+        raise TypeError(msg) from error
+
+
+def arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return f's other arguments as kernels take them."""
+    return tuple(_argument(x) for x in args)
+
+
+def _argument(x: Any) -> Any:
+    if is_weak(x) or isinstance(x, np.generic):
+        return x
+    if on_device(x=x):
+        return _plain(operand(x, "an argument of f"))
+    return target.to_device(np.ascontiguousarray(x))
+
+
+def _plain(x: Operand) -> Any:
+    memory = x.memory
+    return target.view(memory.owner, memory.address, memory.dtype, memory.shape, memory.strides)
