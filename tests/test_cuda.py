@@ -33,6 +33,16 @@ def test_the_simulator_gives_the_hosts_verdicts(name):
     assert "skipped" not in done.stdout
 
 
+def test_the_benchmark_of_a_device_runs_through():
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    command = [sys.executable, "-m", "benchmarks.gpu", "0.0005"]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=HERE.parent, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "| float64 | 8 | 3-point |" in done.stdout
+
+
 @pytest.fixture(scope="module")
 def ptx():
     """Compile a kernel for a device that is not there."""
