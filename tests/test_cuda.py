@@ -231,6 +231,25 @@ def test_the_rule_can_be_asked_by_a_users_own_kernel(ptx):
     assert re.search(r"begin inline asm\s+mul\.rn\.f64", text)
 
 
+def test_a_target_that_is_not_there():
+    code = """
+import numpy as np, calipers
+try:
+    calipers.jacobian(lambda x, out: None, np.ones(3), out_like=3, target="cuda")
+except (ImportError, RuntimeError) as error:
+    print(type(error).__name__, error)
+"""
+    if importlib.util.find_spec("numba_cuda") is None:
+        expected = 'ImportError .*pip install "calipers\\[cuda\\]"'
+    else:
+        expected = "RuntimeError there is no CUDA device to run on: .*driver"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert re.search(expected, done.stdout)
+
+
 def test_importing_calipers_asks_for_no_device():
     code = "import sys, calipers; calipers.allclose; print('numba.cuda' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

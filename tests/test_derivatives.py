@@ -2443,7 +2443,7 @@ REACTING = numba.njit(robertson)
 
 def test_an_unknown_target_is_refused():
     assert_near(calipers.jacobian(square, X, target="cpu"), np.diag(2 * X))
-    with pytest.raises(ValueError, match="target must be None or 'cpu'"):
+    with pytest.raises(ValueError, match="target must be None, 'cpu' or 'cuda'"):
         calipers.jacobian(square, X, target="tpu")
 
 

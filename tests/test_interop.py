@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers import _arrays
 from calipers._arrays import as_array
 
 
@@ -155,3 +156,18 @@ def test_libraries_are_not_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_arrays_go_to_a_library_and_come_back(name):
+    pytest.importorskip(name)
+    library = next(x for x in _arrays._LIBRARIES if type(x).__name__.lower() == name)
+    like = library.from_numpy(np.ones(2))
+    x = np.arange(6.0).reshape(2, 3).astype(np.float32)
+    x.flags.writeable = False
+    sent = library.put(x, like)
+    assert library.owns(sent)
+    assert library.device(sent) == library.device(like)
+    back = library.fetch(sent)
+    assert back.dtype == x.dtype
+    np.testing.assert_array_equal(back, x)

@@ -132,7 +132,8 @@ def compare(
     Parameters
     ----------
     actual, expected : array_like, or list, tuple, dict or dataclass of them
-        Arrays of NumPy, or of torch or jax in host memory. A list of plain numbers is an array.
+        Arrays of NumPy, or of torch or jax in host memory; or both on one CUDA device, of which
+        only the report is copied back. A list of plain numbers is an array.
     rtol, atol : float, optional
         Relative and absolute tolerance; both or neither. By default `default_tolerance` of the
         dtypes.
@@ -160,7 +161,7 @@ def compare(
     Raises
     ------
     TypeError
-        If an option is of the wrong kind, or an array is not in host memory.
+        If an option is of the wrong kind, or one array is on a device and the other is not.
     ValueError
         If one of `rtol` and `atol` is missing; if a tolerance is negative, infinite or NaN; if
         two options exclude each other; if `max_mismatch_ratio` is not from 0 to 1.

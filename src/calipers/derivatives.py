@@ -187,7 +187,10 @@ def jacobian(
     memory_limit : float, optional
         The bytes that the result may take: by default, the memory that the machine has free.
     target : {None, "cpu", "cuda"}
-        Where it is computed.
+        Where f runs: by default where x is, or on a device if f is compiled for one. There f is
+        ``f(x, *args, out)`` or ``f(i, x, *args)`` with `out_like`, compiled by `numba.cuda.jit` or
+        by calipers; or a function of arrays of torch, jax or cupy, like x. The result is where x
+        is; a sparse one, and error estimates, are on the host.
 
     Returns
     -------
