@@ -1,0 +1,574 @@
+"""What would a narrower format give? emulate, emulated_matmul; and a census, denormals."""
+
+from collections.abc import Callable, Collection
+from copy import copy
+from dataclasses import asdict, dataclass
+from functools import lru_cache, wraps
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._arrays import FLOAT64, DType, as_array, library_of, require_host
+from ._dispatch import fold, scan
+from ._kernels.emulation import CENSUS, MULTIPLY, ROUND_EACH
+from ._protocols import NDArray
+from ._threads import get_num_threads, in_parts
+
+__all__ = ["Denormals", "denormals", "emulate", "emulated_matmul"]
+
+FLOAT32 = np.dtype(np.float32)
+
+# Below this many products of numbers, one thread is as soon done.
+_SERIAL_PRODUCTS = 1 << 18
+_TASKS_PER_THREAD = 8
+
+
+class Format(NamedTuple):
+    """
+    A binary floating-point format.
+
+    Attributes
+    ----------
+    fraction : int
+        Bits behind the leading one.
+    lowest : int
+        The exponent of the smallest normal number.
+    largest : float
+        The largest finite number.
+    infinity : bool
+        Whether there is an infinity; a NaN stands in its place if not.
+    """
+
+    fraction: int
+    lowest: int
+    largest: float
+    infinity: bool = True
+
+
+def _ieee(fraction: int, lowest: int) -> Format:
+    """Return a format whose exponents lie about 0 as those of IEEE 754."""
+    return Format(fraction, lowest, (2.0 - 2.0**-fraction) * 2.0 ** (1 - lowest))
+
+
+FORMATS = {
+    "tf32": _ieee(10, -126),
+    "bfloat16": _ieee(7, -126),
+    "float16": _ieee(10, -14),
+    "float8_e4m3": Format(3, -6, 448.0, infinity=False),
+    "float8_e5m2": _ieee(2, -14),
+    "float32": _ieee(23, -126),
+    "float64": _ieee(52, -1022),
+}
+
+
+def emulate(
+    f: Any,
+    fmt: str,
+    *,
+    where: str | Collection[str] = ("inputs", "outputs"),
+    arguments: int | str | Collection[int | str] | None = None,
+    rounding: str = "nearest",
+    flush: bool = False,
+) -> Callable[..., Any]:
+    """
+    Return a function that calls f with inputs and outputs rounded to a narrow format.
+
+    Real and complex numbers and arrays are rounded, alone or in lists, tuples and dicts; all else,
+    integers for instance, is handed on. What is rounded keeps its dtype and its library, and holds
+    numbers of the format; from float64 it is rounded once. What f computes in between is not
+    rounded.
+
+    Parameters
+    ----------
+    f : callable
+        A function of arrays: of NumPy, or of torch or jax in host memory. It gets copies of the
+        arrays that are rounded, so that what it writes into them does not reach the caller's.
+    fmt : str
+        "tf32" (10 bits of fraction and the range of float32), "bfloat16", "float16", "float8_e4m3",
+        "float8_e5m2", "float32" or "float64".
+    where : {"inputs", "outputs"} or a collection of both, default both
+        What to round.
+    arguments : collection of int and str, optional
+        The inputs to round, by position or by keyword; all by default.
+    rounding : {"nearest", "truncate"}, default "nearest"
+        To the nearest number, of two equally near to that with an even last bit; or towards 0.
+    flush : bool, default False
+        Whether subnormal numbers of the format become 0 and keep their sign, as those of float16
+        and bfloat16 do in the matrix units of AMD's MI200 [1]_.
+
+    Returns
+    -------
+    callable
+        Of the parameters of f.
+
+    Raises
+    ------
+    ValueError
+        If `fmt`, `where`, `arguments` or `rounding` is none of those above; when called, if there
+        is no input that `arguments` names.
+    TypeError
+        If f is not callable; when called, if an array is on a device, or none that can be rounded:
+        longdouble, object, a subclass of ndarray, or of a library other than those above.
+
+    See Also
+    --------
+    emulated_matmul : Rounds the running sums, too.
+    denormals : How many numbers `flush` would change.
+
+    Notes
+    -----
+    A number beyond the largest of the format becomes infinite, or the largest if it is truncated.
+    Infinities, NaN and the signs of zeros are kept. But float8_e4m3 is that of most hardware [2]_
+    and ml_dtypes' float8_e4m3fn: its largest number is 448, and it has NaN in place of infinities;
+    torch may cast to 448 instead. What does not fit the dtype it has to keep, bfloat16 in float16
+    for instance, is rounded to that, too. Tensors that are rounded carry no graph.
+
+    References
+    ----------
+    .. [1] PyTorch, "Numerical accuracy", https://pytorch.org/docs/stable/notes/numerical_accuracy.html
+    .. [2] P. Micikevicius et al., "FP8 formats for deep learning", 2022, arXiv:2209.05433.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> x = np.array([1.0, 1.01, 300.0])
+    >>> calipers.emulate(np.sqrt, "bfloat16")(x)
+    array([ 1.   ,  1.   , 17.375])
+    >>> calipers.emulate(np.sqrt, "tf32", where="inputs", rounding="truncate")(x) - np.sqrt(x)
+    array([ 0.        , -0.00011661,  0.        ])
+    """
+    if not callable(f):
+        msg = f"f must be callable, got {type(f).__name__}: {f!r:.60}"
+        raise TypeError(msg)
+    if rounding not in ("nearest", "truncate"):
+        msg = f'rounding must be "nearest" or "truncate", got {rounding!r}'
+        raise ValueError(msg)
+    _require_known(fmt=fmt)
+    rounder = _Rounder(fmt, rounding == "truncate", bool(flush))
+    sides = {where} if isinstance(where, str) else set(where)
+    if not sides or not sides <= {"inputs", "outputs"}:
+        msg = f'where must be "inputs", "outputs" or both, got {where!r}'
+        raise ValueError(msg)
+    chosen = (arguments,) if isinstance(arguments, int | str) else arguments
+    chosen = None if chosen is None else tuple(chosen)
+    for key in chosen or ():
+        if not (isinstance(key, str) or (isinstance(key, int) and key >= 0)):
+            msg = f"arguments must hold positions from 0 on and keywords, got {key!r}"
+            raise ValueError(msg)
+
+    @wraps(f, updated=())
+    def emulated(*args: Any, **kwargs: Any) -> Any:
+        inputs: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        if "inputs" in sides:
+            for key in inputs if chosen is None else chosen:
+                if key not in inputs:
+                    msg = f"arguments holds {key!r}, but f is called with {[*inputs]}"
+                    raise ValueError(msg)
+                inputs[key] = rounder(inputs[key], f"argument {key!r}")
+        result = f(*(inputs[k] for k in range(len(args))), **{key: inputs[key] for key in kwargs})
+        return rounder(result, "the result") if "outputs" in sides else result
+
+    return emulated
+
+
+def emulated_matmul(
+    a: Any,
+    b: Any,
+    fmt: str,
+    *,
+    accumulate: str | None = None,
+    split: int = 1,
+    step: int = 1,
+) -> Any:
+    """
+    Multiply matrices of a narrow format, with sums that are rounded as they grow.
+
+    The elements of both are rounded to `fmt`. Each element of the product is a sum of exact
+    products in their order; every sum on the way is rounded once, to the format `accumulate`.
+
+    Parameters
+    ----------
+    a, b : array_like
+        Real arrays of shapes that `numpy.matmul` takes: of NumPy, or of torch or jax in host
+        memory. They may have one dimension, and broadcast over all but the last two.
+    fmt : str
+        The format of the elements; see `emulate` for the formats.
+    accumulate : str, optional
+        The format of the running sums. By default that of the result; tensor cores have float32.
+    split : int, default 1
+        Into how many parts of about equal length each sum is split (split-K). With more than one,
+        the sum of each part is rounded to `fmt`, and then added to the parts before it.
+    step : int, default 1
+        How many products are summed in float64 before they are added to the running sum.
+
+    Returns
+    -------
+    array
+        Of the shape that `numpy.matmul` gives, in the inputs' library: of float32 if that holds
+        all numbers of both dtypes, else of float64. It is not rounded to `fmt`; see the example.
+
+    Raises
+    ------
+    ValueError
+        If `fmt` or `accumulate` is not known, `split` or `step` is not positive, or the shapes do
+        not match.
+    TypeError
+        If `a` or `b` is complex, not of numbers, or on a device.
+
+    See Also
+    --------
+    emulate : Rounds the inputs and outputs of any function.
+
+    Notes
+    -----
+    Rounding is to nearest, ties to even; tensor cores may truncate instead [1]_. Products of
+    float64 numbers are rounded before they are added to sums of a narrower format. Running sums of
+    float32 are the processor's own, and flush subnormal numbers if it is told to.
+
+    References
+    ----------
+    .. [1] M. Fasi, N. J. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor
+       cores", PeerJ Computer Science 7 (2021) e330.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> x = np.ones(1000, np.float32)
+    >>> calipers.emulated_matmul(x, x, "bfloat16")
+    np.float32(1000.0)
+    >>> calipers.emulated_matmul(x, x, "bfloat16", accumulate="bfloat16")
+    np.float32(256.0)
+    >>> calipers.emulated_matmul(x, x, "bfloat16", accumulate="bfloat16", split=10)
+    np.float32(1000.0)
+
+    With a result of the narrow format:
+
+    >>> def matmul(a, b):
+    ...     return calipers.emulated_matmul(a, b, "bfloat16")
+    >>> calipers.emulate(matmul, "bfloat16")(x[:515], x[:515])
+    np.float32(516.0)
+    """
+    x, y = _operand(a, "a"), _operand(b, "b")
+    single = np.can_cast(x.dtype, FLOAT32) and np.can_cast(y.dtype, FLOAT32)
+    dtype = FLOAT32 if single else FLOAT64
+    accumulate = dtype.name if accumulate is None else accumulate
+    _require_known(fmt=fmt, accumulate=accumulate)
+    for name, number in (("split", split), ("step", step)):
+        if not isinstance(number, int | np.integer) or number < 1:
+            msg = f"{name} must be a positive integer, got {number!r}; 1 is a plain running sum"
+            raise ValueError(msg)
+    left = x[None] if x.ndim == 1 else x
+    right = y[:, None] if y.ndim == 1 else y
+    batch = _batch_shape(left, right)
+    with np.errstate(all="ignore"):
+        product = _multiply(left, right, batch, fmt, accumulate, int(split), int(step))
+        product = product.astype(dtype, copy=False)
+    rows, columns = product.shape[-2:]
+    result = product.reshape(batch + (rows,) * (x.ndim > 1) + (columns,) * (y.ndim > 1))
+    library = library_of(a) or library_of(b)
+    return library.from_numpy(result) if library else result[()]
+
+
+@dataclass(frozen=True)
+class Denormals:
+    """
+    How many numbers of an array are subnormal in a format, and how many are 0 or not finite.
+
+    Attributes
+    ----------
+    format : str
+        The format to which the numbers are rounded for this.
+    size : int
+        The number of elements.
+    finite : int
+        Those that are neither infinite nor NaN.
+    zeros : int
+        Those that are 0.
+    subnormals : int
+        Those that are not 0, but smaller than the smallest normal number.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> print(calipers.denormals([1.0, 1e-6, 0.0], "float16"))
+    of 3 elements 1 (33.3 %) are subnormal in float16, 1 zero, 0 not finite
+    """
+
+    format: str
+    size: int
+    finite: int
+    zeros: int
+    subnormals: int
+
+    @property
+    def fraction(self) -> float:
+        """The share of all elements that is subnormal."""
+        return self.subnormals / self.size if self.size else 0.0
+
+    def __str__(self) -> str:
+        """Write one line."""
+        return (
+            f"of {self.size} elements {self.subnormals} ({100 * self.fraction:.3g} %) are "
+            f"subnormal in {self.format}, {self.zeros} zero, {self.size - self.finite} not finite"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all counts and the fraction."""
+        return asdict(self) | {"fraction": self.fraction}
+
+
+def denormals(a: Any, fmt: str | None = None) -> Denormals:
+    """
+    Count the elements of an array that are subnormal, 0 and finite in a format.
+
+    Parameters
+    ----------
+    a : array_like
+        Real floating-point numbers, of any shape: of NumPy, or of torch or jax in host memory.
+    fmt : str, optional
+        The format to which they are rounded first, to nearest; see `emulate` for the formats. By
+        default that of the array.
+
+    Returns
+    -------
+    Denormals
+        The counts; ``fraction`` is the share of subnormal numbers.
+
+    Raises
+    ------
+    ValueError
+        If `fmt` is not known.
+    TypeError
+        If `a` is not of real floating-point numbers, of a format that is not known, or on a device.
+
+    See Also
+    --------
+    emulate : With ``flush=True`` subnormal numbers become 0.
+
+    Notes
+    -----
+    Subnormal numbers are counted where the processor is told to take them for 0, too.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> gradient = np.logspace(-12, 0, 1000, dtype=np.float32)
+    >>> calipers.denormals(gradient).subnormals
+    0
+    >>> calipers.denormals(gradient, "float16")
+    Denormals(format='float16', size=1000, finite=1000, zeros=373, subnormals=276)
+    """
+    x = as_array(a)
+    held = _held(x, "a")
+    if held is None or x.dtype.kind == "c":
+        msg = f"a must be of real floating-point numbers, got dtype {x.dtype}"
+        raise TypeError(msg)
+    if fmt is None:
+        fmt = x.dtype.name.removesuffix("fn")
+        if fmt not in FORMATS:
+            msg = f"a has dtype {x.dtype}, of which calipers knows no limits; name a format as fmt"
+            raise TypeError(msg)
+    _require_known(fmt=fmt)
+    rule, (*_, normal, _, _, _) = bit_rule(fmt, held), bit_rule(fmt, held, flush=True)
+    bits = _bits(held)
+    kernel = CENSUS[bits]
+
+    def count(counts: NDArray, position: int, block: NDArray) -> None:
+        kernel(block, rule, normal, counts)
+
+    def begin(_: NDArray | None) -> NDArray:
+        return np.zeros(3, np.int64)
+
+    with np.errstate(all="ignore"):
+        numbers = x.astype(held, copy=False)
+    zeros, subnormals, finite = fold(count, begin, np.add, [numbers.view(bits)], [bits]).tolist()
+    return Denormals(fmt, x.size, finite, zeros, subnormals)
+
+
+# The rule of a format, and its way to arrays and to all that holds them
+
+
+def _bits(dtype: DType) -> DType:
+    return np.dtype(f"i{dtype.itemsize}")
+
+
+def _require_known(**formats: Any) -> None:
+    for name, fmt in formats.items():
+        if not (isinstance(fmt, str) and fmt in FORMATS):
+            msg = f"{name} must be one of {', '.join(FORMATS)}, got {fmt!r:.60}"
+            raise ValueError(msg)
+
+
+@lru_cache
+def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False) -> tuple[int, ...]:
+    """Return what the kernels know of a format whose numbers are held in float32 or float64."""
+    own, widest = FORMATS[fmt], FORMATS[held.name]
+    fraction = min(own.fraction, widest.fraction)
+    lowest = max(own.lowest, widest.lowest) - widest.lowest + 1
+
+    def bits(x: float) -> int:
+        return int(held.type(x).view(_bits(held)))
+
+    largest = bits(min(own.largest, widest.largest))
+    special = 0 if own.infinity else bits(np.nan)
+    beyond = largest if truncate else bits(np.inf) | special
+    # What is less than a number that is subnormal when held becomes 0 by itself.
+    least = max(lowest if flush else lowest - fraction, 0) << widest.fraction
+    nearest = 0 if truncate else -1
+    return widest.fraction - fraction, lowest, nearest, least, largest, beyond, special
+
+
+def _is_floating(dtype: Any) -> bool:
+    name = getattr(dtype, "name", str(dtype))  # torch's have none
+    return "float" in name or "complex" in name
+
+
+def _held(x: NDArray, name: str) -> DType | None:
+    """Return the dtype in which an array is rounded, or None if it is not of floating point."""
+    if type(x) is not np.ndarray:
+        msg = f"{name} is a {type(x).__name__}, whose numbers are not all there is to it; "
+        raise TypeError(msg + "pass a plain array")
+    if x.dtype.kind == "c":
+        x = x.real
+    for held in (FLOAT32, FLOAT64):
+        if _is_floating(x.dtype) and np.can_cast(x.dtype, held):
+            return held
+    if _is_floating(x.dtype) or x.dtype.kind == "O" or x.dtype.fields:
+        msg = f"{name} has dtype {x.dtype}, which is not rounded here; pass float64 or narrower"
+        raise TypeError(msg)
+    return None
+
+
+def round_array(x: NDArray, rule: tuple[int, ...]) -> NDArray:
+    """Return a rounded copy of an array of float32 or float64."""
+    if not (x.flags.forc and x.flags.aligned):
+        x = x.copy()
+    out = np.empty_like(x)
+    bits = _bits(x.dtype)
+    kernel = ROUND_EACH[bits]
+    pair = x.view(bits), out.view(bits)
+    scan(lambda _, block, rounded: kernel(block, rule, rounded), pair, (bits, bits))
+    return out
+
+
+class _Rounder:
+    """Rounds all that is of floating point, and leaves the rest; names are for errors."""
+
+    def __init__(self, fmt: str, truncate: bool, flush: bool) -> None:
+        self._rules = {held: bit_rule(fmt, held, truncate, flush) for held in (FLOAT32, FLOAT64)}
+
+    def __call__(self, x: Any, name: str) -> Any:
+        if isinstance(x, list | tuple):
+            items = [self(item, f"{name}[{k}]") for k, item in enumerate(x)]
+            return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
+        if isinstance(x, dict):
+            rounded = copy(x)
+            for key, value in x.items():
+                rounded[key] = self(value, f"{name}[{key!r}]")
+            return rounded
+        library = library_of(x)
+        if library is not None:
+            # Asked first: a random key of jax cannot be viewed.
+            if not _is_floating(x.dtype):
+                return x
+            result = library.from_numpy(self._array(as_array(x, name), name))
+            return result.to(x.dtype) if hasattr(result, "to") else result.astype(x.dtype)
+        if isinstance(x, np.ndarray | np.generic | float | complex):
+            array = as_array(x, name)
+            if _held(array, name) is None:
+                return x
+            with np.errstate(all="ignore"):
+                result = self._array(array, name).astype(array.dtype, copy=False)
+            if isinstance(x, np.ndarray):
+                return result
+            return result[()] if isinstance(x, np.generic) else result.item()
+        require_host(**{name: x})
+        if hasattr(type(x), "__array__"):
+            msg = f"{name} is a {type(x).__name__}, which is not rounded here; "
+            raise TypeError(msg + "pass an array of NumPy, torch or jax")
+        return x
+
+    def _array(self, x: NDArray, name: str) -> NDArray:
+        held = _held(x, name)
+        if held is None:
+            return x
+        if x.dtype.kind == "c":
+            out = np.empty_like(x)
+            out.real, out.imag = self._array(x.real, name), self._array(x.imag, name)
+            return out
+        with np.errstate(all="ignore"):
+            return round_array(x.astype(held, copy=False), self._rules[held])
+
+
+def _operand(x: Any, name: str) -> NDArray:
+    array = as_array(x, name)
+    if type(array) is not np.ndarray or not np.can_cast(array.dtype, FLOAT64):
+        kind = f"a {type(array).__name__} of {array.dtype}"
+        msg = f"{name} must be a plain array of real numbers of at most 64 bits, got {kind}"
+        raise TypeError(msg)
+    if array.ndim == 0:
+        msg = f"{name} has no dimension; multiply by a number with *"
+        raise ValueError(msg)
+    return array
+
+
+def _multiply(
+    left: NDArray,
+    right: NDArray,
+    batch: tuple[int, ...],
+    fmt: str,
+    accumulate: str,
+    split: int,
+    step: int,
+) -> NDArray:
+    rows, length = left.shape[-2:]
+    columns = right.shape[-1]
+    if columns < rows:  # rows are gone through by number, columns by vector
+        return _multiply(right.mT, left.mT, batch, fmt, accumulate, split, step).mT
+    # The processor's own arithmetic where it has that format, else binary64.
+    single = accumulate == "float32" and fmt != "float64" and step == 1
+    held = FLOAT32 if single else FLOAT64
+    out = np.empty((*batch, rows, columns), held)
+    if out.size == 0:
+        return out
+    both, places = [], []
+    for x in (left, right):
+        own = FLOAT32 if np.can_cast(x.dtype, FLOAT32) else FLOAT64
+        numbers = round_array(np.asarray(x, own), bit_rule(fmt, own))
+        both.append(numbers.astype(held, copy=False).reshape(-1))
+        count = x.shape[:-2]
+        places.append(np.broadcast_to(np.arange(prod(count)).reshape(count), batch).flatten())
+    kernel = MULTIPLY[_bits(held)]
+    sums = bit_rule(accumulate, held)
+    part = bit_rule(fmt, held) if split > 1 else sums
+    # Beyond the length there is nothing to split.
+    split, step = (min(x, length + 1) for x in (split, step))
+    flat = out.reshape(-1)
+
+    def work(start: int, stop: int) -> None:
+        space = np.empty(2 * columns, held)
+        result = flat[start * columns : stop * columns]
+        shape = rows, length, columns
+        kernel(*both, *places, *shape, split, step, part, sums, start, space, result)
+
+    total = prod(batch) * rows
+    tasks = get_num_threads() * _TASKS_PER_THREAD if out.size * length > _SERIAL_PRODUCTS else 1
+    in_parts(work, range(0, total, -(-total // tasks)), total)
+    return out
+
+
+def _batch_shape(left: NDArray, right: NDArray) -> tuple[int, ...]:
+    try:
+        if left.shape[-1] != right.shape[-2]:
+            raise ValueError
+        return np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    except ValueError:
+        msg = (
+            f"a and b are taken as matrices of shapes {left.shape} and {right.shape}; the last "
+            "axis of a must be as long as the last but one of b, and those before must broadcast"
+        )
+        raise ValueError(msg) from None
