@@ -2,6 +2,10 @@ from ._threads import get_num_threads as get_num_threads
 from ._threads import num_threads as num_threads
 from ._threads import set_num_threads as set_num_threads
 from ._warmup import warmup as warmup
+from .agreement import Diagnosis as Diagnosis
+from .agreement import Worst as Worst
+from .agreement import compare_to_reference as compare_to_reference
+from .agreement import diagnose as diagnose
 from .closeness import PendingBool as PendingBool
 from .closeness import allclose as allclose
 from .closeness import allclose_async as allclose_async
@@ -39,5 +43,6 @@ from .reports import Difference as Difference
 from .reports import NestedComparison as NestedComparison
 from .tolerances import Tolerance as Tolerance
 from .tolerances import default_tolerance as default_tolerance
+from .tolerances import recommend_tolerance as recommend_tolerance
 
 __version__: str

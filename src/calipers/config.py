@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -70,6 +71,7 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
     return None
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {}
     for package in _PACKAGES:

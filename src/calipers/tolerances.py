@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Tolerance", "default_tolerance"]
+__all__ = ["Tolerance", "default_tolerance", "recommend_tolerance"]
 
 
 class Tolerance(NamedTuple):
@@ -65,3 +65,97 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
     names = [str(x) if str(x) in _BY_NAME else np.dtype(x).name for x in dtypes]
     own = [_BY_NAME.get(name, _EXACT) for name in names]
     return Tolerance(max(x.rtol for x in own), max(x.atol for x in own))
+
+
+class _Precision(NamedTuple):
+    """Of a format: its unit roundoff, the roundings a result may take, and its accumulator's."""
+
+    roundoff: float
+    roundings: float
+    accumulator: float
+    narrowing: float = 0.0  # roundings of inputs that a wider result takes on
+
+
+_PRECISIONS = {
+    "float64": _Precision(2.0**-53, 8, 2.0**-53),
+    "float32": _Precision(2.0**-24, 8, 2.0**-24),
+    "tf32": _Precision(2.0**-24, 8, 2.0**-24, 12 * 2.0**-11),
+    "float16": _Precision(2.0**-11, 4, 2.0**-24),
+    "bfloat16": _Precision(2.0**-8, 4, 2.0**-24),
+    "float8_e4m3": _Precision(2.0**-4, 4, 2.0**-24, 4 * 2.0**-4),
+    "float8_e5m2": _Precision(2.0**-3, 4, 2.0**-24, 4 * 2.0**-3),
+}
+_COMPLEX = {"complex64": "float32", "complex128": "float64"}
+
+
+def recommend_tolerance(
+    dtype: Any, reduction: int = 1, *, accumulator: Any = None, scale: float = 1.0
+) -> Tolerance:
+    """
+    Return tolerances for results whose errors are rounding of sums.
+
+    Parameters
+    ----------
+    dtype : dtype_like or str
+        The format of inputs and results; "tf32", "bfloat16", "float8_e4m3" and "float8_e5m2" too.
+    reduction : int, default 1
+        n, the number of terms of the longest sum.
+    accumulator : dtype_like or str, optional
+        The format of the sums: by default float32 for narrower formats, and the format itself.
+    scale : float, default 1.0
+        The typical size of the results, or better the sum of the sizes of the terms; for a function
+        that magnifies its inputs' last places, times that.
+
+    Returns
+    -------
+    Tolerance
+        ``rtol`` of some roundings of the format, and ``atol = (4*sqrt(n)*u + m)*scale`` with the
+        accumulator's unit roundoff u, and m for inputs that are narrower than the results.
+
+    Raises
+    ------
+    ValueError
+        If a format is not known, or `reduction` or `scale` is not positive.
+
+    See Also
+    --------
+    diagnose : Needs no tolerance.
+    default_tolerance : What `assert_close` takes, whatever is computed.
+
+    Notes
+    -----
+    The law of sqrt(n) is that of Higham and Mary, SIAM J. Sci. Comput. 41 (2019).
+
+    Examples
+    --------
+    >>> import calipers
+    >>> calipers.recommend_tolerance("float32", 4096).atol
+    1.52587890625e-05
+    >>> calipers.assert_close([1.0], [1.0], tolerance=calipers.recommend_tolerance("float64", 100))
+    """
+    name, twice = _format(dtype, "dtype")
+    own = _PRECISIONS[name]
+    sums = own.accumulator
+    if accumulator is not None:
+        sums = _PRECISIONS[_format(accumulator, "accumulator")[0]].roundoff
+    if not reduction >= 1:
+        msg = f"reduction must be at least 1, got {reduction!r}"
+        raise ValueError(msg)
+    if not 0 < scale < float("inf"):
+        msg = f"scale must be positive and finite, got {scale!r}"
+        raise ValueError(msg)
+    atol = (4 * float(reduction) ** 0.5 * sums + own.narrowing) * scale
+    return Tolerance(twice * own.roundings * own.roundoff, twice * atol)
+
+
+def _format(dtype: Any, name: str) -> tuple[str, int]:
+    """Return the name of a real format, and 2 for complex numbers of it."""
+    own = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
+    own = own.removeprefix("torch.")
+    twice = 2 if own in _COMPLEX else 1
+    own = _COMPLEX.get(own, own)
+    if own not in _PRECISIONS:
+        known = ", ".join((*_PRECISIONS, *_COMPLEX))
+        msg = f"{name} must be one of {known}, got {dtype!r}"
+        raise ValueError(msg)
+    return own, twice

@@ -1,0 +1,362 @@
+"""The questions put to two implementations, cheapest first, until the answers decide."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+from ..emulation import bit_rule, round_array
+from .sides import WIDER, Answer, BudgetError, Side, is_movable, widened
+from .units import ROUNDOFF, Size, Unit, cosine, difference, moved, size_of, unit_of
+
+# kinds
+EQUAL, ROUNDING, LAYOUT, AMPLIFIED = "EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED"
+RANGE, NONDETERMINISTIC, REDUCED = "RANGE", "NONDETERMINISTIC", "REDUCED"
+UNSTABLE, SUSPECT, BUG, RAISES = "UNSTABLE", "SUSPECT", "BUG", "RAISES"
+KINDS = (
+    *(EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE),
+    *(SUSPECT, BUG, RAISES),
+)
+
+ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
+HIDDEN = 256.0  # times less than it should an error falls in the wider format, if it is no rounding
+EXPLAINED = 0.9  # of an error's square
+FLIPS = 32  # moves to see which results jump
+REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
+FLAT = 0.1  # a kappa below which a function does not feel the inputs' last places
+SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inputs are
+REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
+COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
+STEADY = 0.9  # a cosine that no rounding has
+COARSEST = 4  # the power of 1/2 beyond which inputs are not moved
+
+
+@dataclass
+class Verdict:
+    """A kind, the sentence that says why, and the numbers."""
+
+    kind: str
+    reason: str
+    format: str | None = None
+    arguments: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an inquiry has measured, for the report."""
+
+    evidence: dict[str, Any]
+    units: NDArray | None = None  # that the sides are apart, element by element
+    reference: NDArray | None = None
+
+
+@dataclass
+class Inquiry:
+    """Two sides at some inputs, and what is known of them so far."""
+
+    f: Side
+    g: Side
+    inputs: tuple[Any, ...]
+    form: str  # the working format
+    wide: str | None  # which sides may be called in the wider format: "fg", "f", "g" or none
+    reference: Callable[..., Any] | None
+    length: int  # of the reductions
+    batch: tuple[int, ...]
+    seed: int
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def roundoff(self) -> float:
+        return ROUNDOFF[self.form]
+
+    @property
+    def allowed(self) -> float:
+        """How many units an error of rounding may take: C(n)."""
+        return 4 + math.sqrt(self.length)
+
+    @cached_property
+    def of_f(self) -> Answer:
+        return self.f(self.inputs)
+
+    @cached_property
+    def of_g(self) -> Answer:
+        return self.g(self.inputs)
+
+    # The wider format
+
+    @cached_property
+    def wider(self) -> list[Any]:
+        return widened(self.inputs)
+
+    @cached_property
+    def wide_answers(self) -> dict[str, Answer]:
+        """What the sides that can give in the wider format; a reference of the caller's is "r"."""
+        found = {}
+        for name, side in (("f", self.f), ("g", self.g)):
+            if self.wide is None or name not in self.wide:
+                continue
+            answer = side(self.wider)
+            if answer.error is None and answer.shapes == self.of_f.shapes and _is_wide(answer):
+                found[name] = answer
+        return found
+
+    @cached_property
+    def _standards(self) -> tuple[Side, Answer, Unit] | None:
+        """The side that errors are measured from, its answer in the wider format, and units."""
+        if self.reference is not None:
+            side = Side("reference", self.reference, self.f.likes, self.f.budget)
+            answer = side(self.wider)
+            if answer.error is None and answer.shapes == self.of_f.shapes:
+                return side, answer, self._unit(side, answer)
+        answers = self.wide_answers
+        if not answers:
+            return None
+        sides = {"f": self.f, "g": self.g}
+        # Of two, the one that is finite where the other is not.
+        finite = {
+            name: int(np.isfinite(answer.numbers(np.float64)).sum())
+            for name, answer in answers.items()
+        }
+        first, *others = sorted(answers, key=lambda name: (-finite[name], name))
+        unit = self._unit(sides[first], answers[first])
+        for name in others:  # one that holds numbers in few bits does not feel small moves
+            if unit.kappa < FLAT and finite[name] == finite[first]:
+                other = self._unit(sides[name], answers[name])
+                if other.kappa >= FLAT:
+                    return sides[name], answers[name], other
+        return sides[first], answers[first], unit
+
+    def _unit(self, side: Side, answer: Answer) -> Unit:
+        return unit_of(side, answer, self.inputs, self.roundoff, self.form, self.seed)
+
+    @property
+    def standard(self) -> tuple[Side, Answer] | None:
+        """The side that errors are measured from, and its answer in the wider format."""
+        return None if self._standards is None else self._standards[:2]
+
+    @property
+    def unit(self) -> Unit:
+        """What a last place of the inputs does to each result."""
+        assert self._standards is not None
+        return self._standards[2]
+
+    def error(self, answer: Answer) -> Size:
+        """Measure a side's errors from the reference."""
+        assert self.standard is not None
+        return size_of(difference(answer, self.standard[1]), self.unit.values)
+
+    @cached_property
+    def eta_f(self) -> Size:
+        return self.error(self.of_f)
+
+    @cached_property
+    def eta_g(self) -> Size:
+        return self.error(self.of_g)
+
+    @cached_property
+    def apart(self) -> NDArray:
+        return difference(self.of_f, self.of_g)
+
+    @cached_property
+    def scale(self) -> NDArray:
+        """The units of differences: of the reference, or else of how f answers moved inputs."""
+        if self.standard is not None:
+            return self.unit.values
+        far = 16.0
+        sums = np.zeros(self.apart.size)
+        count = 0
+        for k in range(8):
+            answer = self.f(moved(self.inputs, far * self.roundoff, self.seed + k, wide=False))
+            if answer.error is None and answer.shapes == self.of_f.shapes:
+                d = difference(answer, self.of_f)
+                sums += np.where(np.isfinite(d), d, 0.0) ** 2
+                count += 1
+        own = self.roundoff * np.abs(self.of_f.numbers(np.float64))
+        own[~np.isfinite(own)] = np.inf
+        return np.sqrt(sums / max(count, 1) / far**2 + own**2)
+
+    @cached_property
+    def eta_apart(self) -> Size:
+        return size_of(self.apart, self.scale)
+
+    @cached_property
+    def eta_wide(self) -> Size | None:
+        """
+        How far the sides are apart in the wider format, in units of its own rounding.
+
+        They are asked at inputs that need all its bits: with the bits of the narrower one much that
+        would round is exact.
+        """
+        if len(self.wide_answers) < 2:
+            return None
+        points = moved(self.inputs, 0.731 * self.roundoff, self.seed + 70, wide=True)
+        f, g = self.f(points), self.g(points)
+        if f.error is not None or g.error is not None or f.shapes != g.shapes:
+            return None
+        fine = ROUNDOFF["float64"] if self.form != "float64" else 2.0**-64
+        unit = self.unit.values * (fine / self.roundoff)
+        # At kinks and ties a function's own noise is not in proportion.
+        floor = self._noise_wide(fine)
+        return size_of(difference(f, g), np.maximum(unit, floor))
+
+    @cached_property
+    def differ_wide(self) -> bool:
+        """
+        Tell whether the sides are two functions: their difference stays in the wider format.
+
+        One of rounding falls as the format's does, even where an algorithm magnifies it.
+        """
+        far = self.eta_wide
+        if far is None:
+            return False
+        expected = HIDDEN * max(self.eta_apart.rms, 1e-3)
+        return far.broken > 0 or (far.least > self.allowed and far.rms > expected)
+
+    def _noise_wide(self, fine: float) -> NDArray:
+        assert self.standard is not None
+        side, answer = self.standard
+        sums = np.zeros(answer.numbers(np.float64).size)
+        for k in range(2):
+            again = side(moved(self.wider, fine, self.seed + 77 + k, wide=False))
+            if again.error is None and again.shapes == answer.shapes:
+                d = difference(again, answer)
+                sums += np.where(np.isfinite(d), d, 0.0) ** 2
+        return np.sqrt(sums / 2)
+
+    def given(self, f: Answer, g: Answer, reference: Answer, unit: NDArray) -> None:
+        """Take answers and units as known, and ask no side."""
+        self.of_f, self.of_g = f, g
+        side = Side("reference", self.f.call, (), self.f.budget)
+        self._standards = side, reference, Unit(unit, math.nan, [])
+        self.eta_wide, self.differ_wide = None, False
+
+    def measured(self) -> Measured:
+        """Return errors as numbers, as far as the calls that are left allow."""
+        try:
+            apart = self.eta_apart
+            found: dict[str, Any] = {"apart": _numbers(apart)}
+            found["apart"]["absolute_largest"] = float(np.abs(self.apart).max(initial=0))
+            with np.errstate(all="ignore"):
+                units = np.where(self.apart == 0, 0.0, np.abs(self.apart) / self.scale)
+            if self.standard is None:
+                found["scale"] = _rms(self.of_f.numbers(np.float64))
+                return Measured(found, units)
+            reference = self.standard[1].numbers(np.float64)
+            found |= {
+                "f": _numbers(self.eta_f),
+                "g": _numbers(self.eta_g),
+                "kappa": self.unit.kappa,
+                "scale": _rms(reference),
+                "measured_from": self.standard[0].name,
+            }
+            if self.eta_wide is not None:
+                found["wide"] = _numbers(self.eta_wide)
+            return Measured(found, units, reference)
+        except BudgetError:
+            return Measured({})
+
+    # Other layouts
+
+    def layouts(self) -> Iterator[tuple[str, list[Any]]]:
+        """Give the same numbers, laid out in other ways."""
+        yield "in column-major order", [_column_major(x) for x in self.inputs]
+        yield "from memory that is not aligned", [_misaligned(x) for x in self.inputs]
+
+    def slices(self) -> Iterator[tuple[str, Any, list[Any]]]:
+        """Give parts of a batch: what they are called, which rows, and the inputs."""
+        batched = [self.inputs[k] for k in self.batch if k < len(self.inputs)]
+        rows = {x.shape[0] for x in batched if isinstance(x, np.ndarray) and x.ndim}
+        if len(rows) != 1:
+            return
+        (n,) = rows
+        middle = slice(n // 2, n // 2 + 1)
+        for name, part in (("a batch of 1", middle), ("a batch of 3", slice(0, 3))):
+            if n > (part.stop - part.start):
+                chosen = [x[part] if k in self.batch else x for k, x in enumerate(self.inputs)]
+                yield name, part, chosen
+
+    # Moves in the working format
+
+    def at_moved(self, delta: float, seed: int) -> tuple[Answer, Answer]:
+        """Ask both sides at inputs that are moved, and rounded to their format."""
+        x = moved(self.inputs, delta, seed, wide=False)
+        return self.f(x), self.g(x)
+
+    def likeness(self, delta: float, seed: int) -> float | None:
+        """Return the cosine between the difference of the sides here, and at moved inputs."""
+        f, g = self.at_moved(delta, seed)
+        if f.error or g.error or f.shapes != self.of_f.shapes or g.shapes != self.of_f.shapes:
+            return None
+        return cosine(self.apart, difference(f, g), self.scale)
+
+    # Narrow formats
+
+    def narrowed(self, form: str, truncate: bool, arguments: Sequence[int]) -> list[Any] | None:
+        """Return wide inputs of which some are rounded to a format, if the format holds them."""
+        result = list(self.wider)
+        limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
+        for k in arguments:
+            x = self.wider[k]
+            parts = np.ascontiguousarray(x).astype(
+                np.complex128 if x.dtype.kind == "c" else np.float64
+            )
+            reals = parts.reshape(-1).view(np.float64)
+            rule = bit_rule(form, np.dtype(np.float64), truncate)
+            rounded = round_array(reals, rule)
+            if not np.linalg.norm(rounded - reals) <= limit * np.linalg.norm(reals):
+                return None
+            result[k] = rounded.view(parts.dtype).reshape(x.shape).astype(x.dtype)
+        return result
+
+
+def _numbers(size: Size) -> dict[str, float | int]:
+    return {
+        name: getattr(size, name) for name in ("rms", "largest", "normwise", "absolute", "broken")
+    }
+
+
+def _rms(numbers: NDArray) -> float:
+    finite = numbers[np.isfinite(numbers)]
+    return math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+
+
+def _is_wide(answer: Answer) -> bool:
+    """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
+    return all(x.dtype.kind not in "fc" or x.dtype.char in "dDgG" for x in answer.arrays)
+
+
+def _column_major(x: Any) -> Any:
+    return np.asfortranarray(x) if isinstance(x, np.ndarray) and x.ndim > 1 else x
+
+
+def _misaligned(x: Any) -> Any:
+    if not isinstance(x, np.ndarray) or not x.size:
+        return x
+    memory = np.empty(x.nbytes + x.itemsize, np.uint8)
+    shifted = memory[x.itemsize :].view(x.dtype).reshape(x.shape)
+    shifted[...] = x
+    return shifted
+
+
+def movable(inputs: Sequence[Any]) -> list[int]:
+    """Return the places of inputs that can be moved, or rounded."""
+    return [k for k, x in enumerate(inputs) if is_movable(x)]
+
+
+def format_of(inputs: Sequence[Any], dtype: Any) -> str:
+    """Return the working format: what the caller says, or the widest of the inputs."""
+    if dtype is not None:
+        name = getattr(dtype, "__name__", None) or str(dtype)
+        name = name.removeprefix("torch.")
+        if name not in ROUNDOFF:
+            msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r}"
+            raise ValueError(msg)
+        return name
+    kinds = [x.dtype.name for x in inputs if is_movable(x)]
+    reals = [{"complex64": "float32", "complex128": "float64"}.get(name, name) for name in kinds]
+    known = [name for name in reals if name in ROUNDOFF and name in WIDER]
+    return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"

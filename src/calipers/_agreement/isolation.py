@@ -1,0 +1,73 @@
+"""Calling what may crash in a process of its own."""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from .sides import Side
+
+
+@dataclass(frozen=True)
+class Death:
+    """Which side was being called when the process ended, and how."""
+
+    name: str
+    how: str
+
+
+def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
+    """Return what `work` does in another process, or the Death of that."""
+    methods = multiprocessing.get_all_start_methods()
+    # A fork takes functions that cannot be sent to another process.
+    context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(work, sides, sender))
+    process.start()
+    sender.close()
+    calling = "f"
+    try:
+        while True:
+            kind, value = receiver.recv()
+            if kind == "result":
+                return value
+            if kind == "error":
+                raise value
+            calling = value
+    except EOFError:
+        process.join()
+        return Death(calling, _how(process.exitcode))
+    finally:
+        if process.is_alive():
+            process.join(1)
+            process.terminate()
+        process.join()
+        receiver.close()
+
+
+def _how(code: int | None) -> str:
+    return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+
+
+def _run(work: Callable[[], Any], sides: Sequence[Side], sender: Connection) -> None:
+    for side in sides:
+        side.call = _Announced(side.call, side.name, sender)
+    try:
+        sender.send(("result", work()))
+    except Exception as error:
+        sender.send(("error", error))
+
+
+class _Announced:
+    """A function that tells before it is called."""
+
+    def __init__(self, call: Callable[..., Any], name: str, sender: Connection) -> None:
+        self._call, self._name, self._sender = call, name, sender
+        self.__name__ = getattr(call, "__name__", type(call).__name__)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function."""
+        self._sender.send(("calls", self._name))
+        return self._call(*args)

@@ -1,0 +1,82 @@
+"""Pictures of a diagnosis."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .units import ROUNDOFF, difference
+
+if TYPE_CHECKING:
+    from ..agreement import Diagnosis
+
+_F, _G, _BOUND = "#3b6ea5", "#c1272d", "0.4"
+
+
+def diagnosis_figure(found: "Diagnosis") -> Any:
+    """Draw differences by size, errors of both sides, and how alike differences stay."""
+    from matplotlib.figure import Figure
+
+    alike = found.evidence.get("likeness_by_move")
+    figure = Figure(figsize=(12 if alike else 9, 4), layout="constrained")
+    figure.suptitle(f"{found.kind}: {found.reason}", fontsize=9, wrap=True)
+    panels = figure.subplots(1, 3 if alike else 2)
+    if not found.answers:
+        for axes in panels:
+            axes.set_axis_off()
+        panels[0].text(0.5, 0.5, "nothing to draw: no results", ha="center", va="center")
+        return figure
+    _differences(panels[0], found)
+    _sizes(panels[1], found)
+    if alike:
+        _likeness(panels[2], alike, found.dtype)
+    return figure
+
+
+def _differences(axes: Any, found: "Diagnosis") -> None:
+    f, g = found.answers
+    size, apart = np.abs(g.numbers(np.float64)), np.abs(difference(f, g))
+    shown = np.flatnonzero((apart > 0) & np.isfinite(apart) & (size > 0))
+    if shown.size > 20000:
+        shown = shown[:: shown.size // 20000 + 1]
+    axes.loglog(size[shown], apart[shown], ".", markersize=2, color=_G, label="|f - g|")
+    scale = found.evidence.get("scale") or 1.0
+    grid = np.geomspace(*_limits(size, scale), 100)
+    roundoff = ROUNDOFF[found.dtype]
+    bound = found.allowed * roundoff * np.hypot(grid, scale)
+    axes.loglog(grid, bound, color=_BOUND, label=f"{found.allowed:.3g} roundings")
+    axes.set_xlabel("|g|")
+    axes.legend(fontsize=8)
+
+
+def _limits(size: Any, scale: float) -> tuple[float, float]:
+    finite = size[np.isfinite(size) & (size > 0)]
+    low = float(finite.min()) if finite.size else scale
+    high = float(finite.max()) if finite.size else scale
+    return low, max(high, 10 * low)
+
+
+def _sizes(axes: Any, found: "Diagnosis") -> None:
+    names = [name for name in ("f", "g", "apart", "wide") if name in found.evidence]
+    titles = {"f": "error of f", "g": "error of g", "apart": "f - g", "wide": "f - g, wider"}
+    values = [max(found.evidence[name]["rms"], 1e-3) for name in names]
+    colors = {"f": _F, "g": _G, "apart": "0.5", "wide": "0.75"}
+    axes.bar([titles[n] for n in names], values, color=[colors[n] for n in names])
+    axes.axhline(found.allowed, color=_BOUND, linestyle="--", label="allowed")
+    axes.set_yscale("log")
+    axes.set_ylabel("rms, in units of rounding")
+    axes.tick_params(axis="x", labelsize=8)
+    axes.legend(fontsize=8)
+
+
+def _likeness(axes: Any, alike: list[tuple[float, float]], dtype: str) -> None:
+    moves, cosines = zip(*alike, strict=True)
+    axes.semilogx(moves, cosines, "o-", color=_F, base=2)
+    for name, roundoff in ROUNDOFF.items():
+        if min(moves) / 2 <= roundoff <= 2 * max(moves) and name != dtype:
+            axes.axvline(roundoff, color=_BOUND, linewidth=0.7)
+            axes.text(roundoff, 1.02, name, rotation=45, fontsize=7, va="bottom")
+    axes.axhline(0.5, color=_BOUND, linestyle="--", linewidth=0.7)
+    axes.set_ylim(-0.6, 1.3)
+    axes.set_xlabel(f"inputs moved by, from 2**{math.log2(min(moves)):.0f}")
+    axes.set_ylabel("cosine of f - g with itself")

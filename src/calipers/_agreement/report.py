@@ -1,0 +1,68 @@
+"""The text of a diagnosis: a headline, both sides, the worst elements, and how to see it again."""
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..agreement import Diagnosis
+
+_WIDTH = 80
+
+
+def text_of(found: "Diagnosis") -> str:
+    """Write a diagnosis in at most some 25 lines."""
+    lines = textwrap.wrap(f"{found.kind}: {found.reason}", _WIDTH, subsequent_indent="  ")
+    evidence = found.evidence
+    sides = [(name, evidence[name]) for name in ("f", "g", "apart") if name in evidence]
+    if sides:
+        lines.append(f"  {'':12} {'rms':>9} {'largest':>9} {'normwise':>9} {'absolute':>9}")
+        titles = {"f": "error of f", "g": "error of g", "apart": "f - g"}
+        for name, size in sides:
+            cells = (size[k] for k in ("rms", "largest", "normwise", "absolute"))
+            lines.append(f"  {titles[name]:12}" + "".join(f" {_brief(x):>9}" for x in cells))
+        unit = f"  in units of rounding ({_unit(found)}); allowed: {_brief(found.allowed)}"
+        lines += textwrap.wrap(unit, _WIDTH, subsequent_indent="    ")
+    if found.worst:
+        named = "  reference" if found.worst[0].reference is not None else ""
+        lines.append(f"  {'worst':14} {'f':>14} {'g':>14}{named:>14} {'units':>9}")
+        for worst in found.worst:
+            index = f"[{', '.join(map(str, worst.index))}]"
+            if len(found.shapes) > 1:
+                index = f"{worst.output}{index}"
+            reference = "" if worst.reference is None else f" {worst.reference:>13.7g}"
+            values = f"{worst.f:>14.7g} {worst.g:>14.7g}{reference}"
+            lines.append(f"  {index:14} {values} {_brief(worst.units):>9}")
+    if found.where:
+        lines += textwrap.wrap(f"  where: {found.where}", _WIDTH, subsequent_indent="    ")
+    calls = " and ".join(f"{count} calls of {name}" for name, count in found.calls.items())
+    lines += textwrap.wrap(
+        f"  {calls}, {found.seconds:.2g} s; {_setting(found.environment)}",
+        _WIDTH,
+        subsequent_indent="    ",
+        max_lines=2,
+        placeholder=" ...",
+    )
+    lines += [f"  {line}"[:_WIDTH] for line in found.reproducer.splitlines()]
+    return "\n".join(lines)
+
+
+def _unit(found: "Diagnosis") -> str:
+    kappa = found.evidence.get("kappa")
+    told = f"what a last place of {found.dtype} inputs does"
+    return (
+        told if kappa is None or kappa != kappa else f"{told}; {_brief(kappa)} of the result's own"
+    )
+
+
+def _brief(x: Any) -> str:
+    return f"{x:.3g}" if isinstance(x, float) else str(x)
+
+
+def _setting(environment: dict[str, Any]) -> str:
+    """Write what of the environment decides how numbers are rounded."""
+    versions = environment.get("versions", {})
+    told = [f"{name} {versions[name]}" for name in ("numpy", "torch", "jax") if name in versions]
+    told += [f"{name}={value}" for name, value in environment.items() if "tf32" in name]
+    if environment.get("flushes_subnormals"):
+        told.append("subnormal numbers are flushed to 0")
+    return ", ".join(told)

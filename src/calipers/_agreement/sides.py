@@ -1,0 +1,155 @@
+"""Two callables as functions of NumPy arrays that are called, counted and not trusted."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._arrays import library_of
+from .._protocols import NDArray
+from ..closeness import array_equal
+
+WIDER: dict[str, np.dtype[Any]] = {
+    "float16": np.dtype(np.float64),
+    "bfloat16": np.dtype(np.float64),
+    "float32": np.dtype(np.float64),
+    "float64": np.dtype(np.longdouble),
+    "complex64": np.dtype(np.complex128),
+    "complex128": np.dtype(np.clongdouble),
+}
+
+
+class BudgetError(Exception):
+    """No more calls are allowed."""
+
+
+@dataclass
+class Budget:
+    """How many calls of both sides are left."""
+
+    most: int
+    spent: int = 0
+
+    def take(self) -> None:
+        if self.spent >= self.most:
+            raise BudgetError
+        self.spent += 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a side returned, as arrays in order; or what it raised."""
+
+    arrays: tuple[NDArray, ...] = ()
+    error: Exception | None = None
+
+    def bits(self) -> tuple[Any, ...]:
+        """Return what two answers that are the same to the last bit have in common."""
+        return tuple((x.shape, x.dtype.str, x.tobytes()) for x in self.arrays)
+
+    def numbers(self, dtype: Any) -> NDArray:
+        """Return all real numbers, one after the other; a complex one is two."""
+        wide = [_reals(x).astype(dtype, copy=False) for x in self.arrays]
+        if len(wide) == 1:
+            return wide[0]
+        return np.concatenate([np.empty(0, dtype), *wide])
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(x.shape for x in self.arrays)
+
+
+def _reals(x: NDArray) -> NDArray:
+    flat = np.ascontiguousarray(x).reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+@dataclass
+class Side:
+    """One implementation, called with arrays of the library that the caller's inputs are of."""
+
+    name: str
+    call: Callable[..., Any]
+    likes: Sequence[Any]  # the caller's inputs
+    budget: Budget
+    calls: int = 0
+    seconds: float = float("inf")
+    writes: bool | None = None  # into its arguments; None before the first call
+
+    def __call__(self, inputs: Sequence[Any]) -> Answer:
+        """Return what the function gives for the inputs, which stay as they are."""
+        self.budget.take()
+        self.calls += 1
+        # After a first call that left its copies as they were, it is given arrays themselves.
+        own = inputs if self.writes is False else [_copied(x) for x in inputs]
+        given = [_sent(x, like) for x, like in zip(own, self.likes, strict=True)]
+        started = time.perf_counter()
+        try:
+            with np.errstate(all="ignore"):
+                y = self.call(*given)
+        except Exception as error:
+            return Answer(error=error)
+        self.seconds = min(self.seconds, time.perf_counter() - started)
+        answer = Answer(tuple(_leaves(y)))
+        if self.writes is None:
+            self.writes = any(_differ(x, then) for x, then in zip(own, inputs, strict=True))
+        return answer
+
+
+def _copied(x: Any) -> Any:
+    """Copy an array, but one with gaps: its layout is what is asked about."""
+    return x.copy(order="K") if isinstance(x, np.ndarray) and x.flags.forc else x
+
+
+def _differ(x: Any, then: Any) -> bool:
+    return isinstance(x, np.ndarray) and not array_equal(x, then, equal_nan=True)
+
+
+def _sent(x: Any, like: Any) -> Any:
+    """Return an array as what the caller gave: a library's, or a number."""
+    if not isinstance(x, np.ndarray):
+        return x
+    library = library_of(like)
+    if library is not None:
+        return library.put(x, like)
+    return x[()] if not isinstance(like, np.ndarray) and np.ndim(like) == 0 else x
+
+
+def _leaves(y: Any) -> list[NDArray]:
+    if isinstance(y, (tuple, list)):
+        return [leaf for item in y for leaf in _leaves(item)]
+    if isinstance(y, dict):
+        return [leaf for item in y.values() for leaf in _leaves(item)]
+    library = library_of(y)
+    array = np.asarray(y) if library is None else np.asarray(library.fetch(y))
+    if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
+        msg = f"the functions must return numbers, got {type(y).__name__} of dtype {array.dtype}"
+        raise TypeError(msg)
+    return [array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()]
+
+
+def as_inputs(inputs: Any) -> tuple[Any, ...]:
+    """Return copies of inputs as NumPy arrays; what is none, a flag say, is handed on as it is."""
+    several = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    return tuple(map(_as_input, several))
+
+
+def _as_input(x: Any) -> Any:
+    library = library_of(x)
+    if library is not None:
+        return np.array(library.fetch(x))
+    if isinstance(x, (np.ndarray, np.generic, float, complex)) and not isinstance(x, bool):
+        return np.array(x, order="K")
+    return x
+
+
+def is_movable(x: Any) -> bool:
+    """Tell whether an input is of floating-point numbers, which can be moved a little."""
+    return isinstance(x, np.ndarray) and (x.dtype.kind in "fc" or x.dtype.name == "bfloat16")
+
+
+def widened(inputs: Sequence[Any]) -> list[Any]:
+    """Return the same numbers in the next wider format."""
+    return [x.astype(WIDER[x.dtype.name]) if is_movable(x) else x for x in inputs]

@@ -1,0 +1,551 @@
+"""Why do two implementations differ, rounding or bug? diagnose, and its report."""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from ._agreement.environment import fingerprint
+from ._agreement.inquiry import (
+    BUG,
+    EQUAL,
+    KINDS,
+    RAISES,
+    RANGE,
+    ROUNDING,
+    SUSPECT,
+    Inquiry,
+    Verdict,
+    format_of,
+)
+from ._agreement.isolation import in_a_process
+from ._agreement.report import text_of
+from ._agreement.rules import decide
+from ._agreement.sides import Answer, Budget, BudgetError, Side, as_inputs
+from ._agreement.units import ROUNDOFF, Size, difference, size_of
+from ._arrangement import region
+from ._report import jsonable
+from ._tally import Tally
+from .comparison import compare
+from .tolerances import Tolerance, recommend_tolerance
+
+__all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
+
+_CALLS = {"quick": 24, "full": 256}
+_ALLOWED = ("ROUNDING", "LAYOUT", "AMPLIFIED")
+_WORST = 5
+
+
+@dataclass(frozen=True)
+class Worst:
+    """
+    One of the results that are farthest apart.
+
+    Attributes
+    ----------
+    output : int
+        Which of the functions' results.
+    index : tuple of int
+        Where in it.
+    f, g : float
+        The two values; of a complex one the part that is farther apart.
+    reference : float or None
+        What it is in the wider format.
+    units : float
+        ``|f - g|`` in units of rounding.
+    """
+
+    output: int
+    index: tuple[int, ...]
+    f: float
+    g: float
+    reference: float | None
+    units: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """
+    Why two implementations differ; true if rounding explains it, and ``str()`` is the report.
+
+    Attributes
+    ----------
+    kind : str
+        EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE, SUSPECT, BUG
+        or RAISES; see `diagnose`.
+    reason : str
+        One sentence, with numbers.
+    format : str or None
+        Of REDUCED, the narrower format.
+    arguments : tuple of int or None
+        Of REDUCED, the arguments that are narrowed; None where it is something in between.
+    evidence : dict
+        Every number that was measured: errors of both sides and of their difference ("f", "g",
+        "apart", "wide"), "kappa", "spread", "likeness" and so on, as far as they were needed.
+    dtype : str
+        The working format.
+    allowed : float
+        How many units of rounding an error may take: ``4 + sqrt(n)``.
+    length : int
+        n, the length of the reductions.
+    shapes : tuple of tuple of int
+        Of the results.
+    worst : tuple of Worst
+        The results that are farthest apart.
+    where : str or None
+        In which rows, columns or parts results are farther apart than is allowed.
+    calls : dict
+        How often each side was called.
+    seconds : float
+        What all took.
+    environment : dict
+        Versions, threads and settings that decide how numbers are rounded.
+    seed : int
+        Of all random moves.
+    names : tuple of str
+        Of f and g.
+    """
+
+    kind: str
+    reason: str
+    format: str | None
+    arguments: tuple[int, ...] | None
+    evidence: dict[str, Any]
+    dtype: str
+    allowed: float
+    length: int
+    shapes: tuple[tuple[int, ...], ...]
+    worst: tuple[Worst, ...]
+    where: str | None
+    calls: dict[str, int]
+    seconds: float
+    environment: dict[str, Any]
+    seed: int
+    names: tuple[str, str]
+    inputs: tuple[Any, ...] = field(default=(), repr=False, compare=False)
+    answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """Tell whether rounding explains the difference, however it comes about."""
+        return self.ok()
+
+    def __str__(self) -> str:
+        """Write the report."""
+        return text_of(self)
+
+    @property
+    def reproducer(self) -> str:
+        """Code that asks the same again, and by what the inputs are known."""
+        digest = hashlib.sha256()
+        kinds = []
+        for x in self.inputs:
+            if isinstance(x, np.ndarray):
+                digest.update(np.ascontiguousarray(x).tobytes())
+                kinds.append(f"{x.dtype} {x.shape}")
+            else:
+                kinds.append(type(x).__name__)
+        f, g = self.names
+        return (
+            f"calipers.diagnose({f}, {g}, inputs, seed={self.seed})\n"
+            f"# inputs: {', '.join(kinds)}; sha256 {digest.hexdigest()[:16]}"
+        )
+
+    def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
+        """
+        Tell whether the kind is one of some; EQUAL always is.
+
+        Parameters
+        ----------
+        allow : iterable of str
+            Kinds to accept.
+
+        Raises
+        ------
+        ValueError
+            If one is not a kind.
+        """
+        kinds = {allow} if isinstance(allow, str) else set(allow)
+        unknown = kinds - set(KINDS)
+        if unknown:
+            msg = f"allow must be some of {', '.join(KINDS)}, got {', '.join(sorted(unknown))}"
+            raise ValueError(msg)
+        return self.kind == EQUAL or self.kind in kinds
+
+    def recommend_tolerance(self) -> Tolerance:
+        """
+        Return the tolerances that this pair needs on inputs like these.
+
+        They are those of `calipers.recommend_tolerance` for the format and the reductions' length,
+        with the results' size for scale, times what the function magnifies last places by.
+
+        Raises
+        ------
+        ValueError
+            If the difference is no rounding: a tolerance that accepts it would hide an error.
+        """
+        if self.kind in (BUG, SUSPECT, RANGE) or not self.shapes:
+            msg = f"the verdict is {self.kind}: no tolerance tells that from right results"
+            raise ValueError(msg)
+        scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
+        form = self.dtype if self.format is None else self.format
+        own = recommend_tolerance(form, self.length, scale=scale)
+        # What is measured here may be more than the rule of thumb allows.
+        needed = 2 * self.evidence["apart"]["absolute_largest"] if "apart" in self.evidence else 0.0
+        return Tolerance(own.rtol, max(own.atol, needed))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all findings as built-in types, which JSON can write."""
+        names = [n for n in self.__dataclass_fields__ if n not in ("answers", "inputs")]
+        found = {"ok": self.ok(), "reproducer": self.reproducer}
+        return found | {name: jsonable(getattr(self, name)) for name in names}
+
+    def plot(self) -> Any:
+        """
+        Draw errors in units, differences by size, and how alike they stay when inputs are moved.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from ._agreement.plots import diagnosis_figure
+
+        return diagnosis_figure(self)
+
+
+def diagnose(
+    f: Any,
+    g: Any,
+    inputs: Any,
+    *,
+    dtype: Any = None,
+    float64: Any = "auto",
+    reduction: int | None = None,
+    batch: tuple[int, ...] = (0,),
+    budget: str | int = "full",
+    isolate: bool = False,
+    seed: int = 0,
+) -> Diagnosis:
+    """
+    Tell why two implementations of one function differ: rounding, or what else.
+
+    Both are called at the inputs, in the next wider format, and at inputs that are moved by last
+    places; the cheapest question that decides is the last. Errors count in units of what a last
+    place of the inputs does to each result, so that no tolerance has to be chosen.
+
+    Parameters
+    ----------
+    f, g : callable
+        Functions of the inputs: of NumPy, Numba, torch or jax. They return an array, or several.
+    inputs : array_like or tuple of them
+        Where they are compared. Floating-point arrays are moved and widened; all else is handed on.
+    dtype : dtype_like, optional
+        The working format, if the arrays hold its numbers in a wider one: "bfloat16" in float32.
+    float64 : {"auto", "f", "g"}, callable or None
+        Which side computes in float64 when it is given that (float64 inputs: in longdouble): both,
+        one, or neither; or another function that does.
+    reduction : int, optional
+        How many terms the longest sum has; by default the longest axis of the inputs.
+    batch : tuple of int, default (0,)
+        The inputs whose first axis is a batch, of which rows can be computed alone; () for none.
+    budget : {"full", "quick"} or int
+        How many calls of both sides are allowed: 256, 24, or so many.
+    isolate : bool, default False
+        Call f and g in another process, so that one that crashes is a result: RAISES.
+    seed : int, default 0
+        Of the moves.
+
+    Returns
+    -------
+    Diagnosis
+        Its ``.kind`` is one of
+
+        - EQUAL: the same to the last bit;
+        - ROUNDING: both are as near to the truth as last places of the inputs allow;
+        - LAYOUT: so, and in another memory layout or batch they are equal;
+        - AMPLIFIED: so, but the function magnifies last places a hundred times or more, or jumps;
+        - RANGE: something in between overflows or underflows, although the result fits;
+        - NONDETERMINISTIC: a side does not repeat itself, within rounding;
+        - REDUCED: a side computes in a narrower format, ``.format``;
+        - UNSTABLE: one function, but an algorithm that loses digits;
+        - SUSPECT: within rounding here, but another function;
+        - BUG: another function;
+        - RAISES: a side raises.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be.
+
+    See Also
+    --------
+    compare_to_reference : What arrays alone can tell.
+    recommend_tolerance : A tolerance, where one has to be chosen.
+
+    Notes
+    -----
+    The unit is ``sqrt(mean_k (r(x + dx_k) - r(x))**2 + (u*r)**2)`` for random changes dx_k of about
+    u of each number, u being the format's unit roundoff and r the result in the wider format
+    (after Vignes, Math. Comput. Simul. 35 (1993), on inputs alone). Errors of sums of n terms grow
+    as sqrt(n) with high probability (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)); allowed are
+    ``4 + sqrt(n)`` units. It judges the inputs that it is given.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(8, 64)).astype(np.float32)
+    >>> def mean(x):
+    ...     return x.mean(axis=1)
+    >>> def backwards(x):
+    ...     return x[:, ::-1].cumsum(axis=1)[:, -1] / x.dtype.type(64)
+    >>> calipers.diagnose(mean, backwards, x).kind
+    'ROUNDING'
+    >>> calipers.diagnose(mean, lambda x: x.sum(axis=1) / x.dtype.type(63), x).kind
+    'BUG'
+    """
+    started = time.perf_counter()
+    for name, call in (("f", f), ("g", g)):
+        if not callable(call):
+            msg = f"{name} must be callable, got {type(call).__name__}"
+            raise TypeError(msg)
+    several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    arrays = as_inputs(several)
+    form = format_of(arrays, dtype)
+    wide, reference = _widening(float64)
+    length = _length(reduction, arrays)
+    allowance = Budget(_calls(budget))
+    sides = Side("f", f, several, allowance), Side("g", g, several, allowance)
+    rows = _batch(batch, arrays)
+    inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, index(seed))
+    if not isolate:
+        return _judged(inquiry, started)
+    found = in_a_process(partial(_judged, inquiry, started), sides)
+    if isinstance(found, Diagnosis):
+        return found
+    error = Answer(error=RuntimeError(found.how))
+    inquiry.of_f, inquiry.of_g = error, error
+    told = f"{found.name} ended the process that called it: {found.how}"
+    return _diagnosis(Verdict(RAISES, told), inquiry, time.perf_counter() - started)
+
+
+def _judged(inquiry: Inquiry, started: float) -> Diagnosis:
+    try:
+        verdict = decide(inquiry)
+    except BudgetError:
+        spent = inquiry.f.budget.most
+        verdict = Verdict(SUSPECT, f"undecided after {spent} calls: a larger budget= may tell")
+    return _diagnosis(verdict, inquiry, time.perf_counter() - started)
+
+
+def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
+    if callable(float64):
+        return None, float64
+    ways = {"auto": "fg", "f": "f", "g": "g", None: None}
+    if float64 not in ways:
+        msg = f'float64 must be "auto", "f", "g", None or a function, got {float64!r:.60}'
+        raise ValueError(msg)
+    return ways[float64], None
+
+
+def _length(reduction: Any, arrays: tuple[Any, ...]) -> int:
+    if reduction is None:
+        shapes = [x.shape for x in arrays if isinstance(x, np.ndarray)]
+        return max((n for shape in shapes for n in shape), default=1)
+    if index(reduction) < 1:
+        msg = f"reduction must be at least 1, got {reduction}"
+        raise ValueError(msg)
+    return index(reduction)
+
+
+def _calls(budget: Any) -> int:
+    if budget in _CALLS:
+        return _CALLS[budget]
+    if not isinstance(budget, (int, np.integer)) or isinstance(budget, bool) or budget < 2:
+        msg = f'budget must be "quick", "full" or a number of calls from 2 on, got {budget!r:.60}'
+        raise ValueError(msg)
+    return int(budget)
+
+
+def _batch(batch: Any, arrays: tuple[Any, ...]) -> tuple[int, ...]:
+    places = (batch,) if isinstance(batch, (int, np.integer)) else tuple(batch)
+    for k in places:
+        if not isinstance(k, (int, np.integer)) or not 0 <= k < len(arrays):
+            msg = f"batch names input {k!r}: there are {len(arrays)}, from 0"
+            raise ValueError(msg)
+    return places
+
+
+def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
+    known = q.of_f.error is None and q.of_g.error is None and q.of_f.shapes == q.of_g.shapes
+    worst: tuple[Worst, ...] = ()
+    where = None
+    evidence = dict(q.evidence)
+    if known and verdict.kind != EQUAL:
+        measured = q.measured()
+        evidence.update(measured.evidence)
+        if measured.units is not None:
+            worst = _farthest(q, measured.units, measured.reference)
+            where = _where(q, measured.units)
+    elif known:
+        numbers = q.of_f.numbers(np.float64)
+        evidence["scale"] = _rms(numbers)
+    calls = {side.name: side.calls for side in (q.f, q.g)}
+    return Diagnosis(
+        verdict.kind,
+        verdict.reason,
+        verdict.format,
+        verdict.arguments,
+        evidence,
+        q.form,
+        q.allowed,
+        q.length,
+        q.of_f.shapes if known else (),
+        worst,
+        where,
+        calls,
+        seconds,
+        fingerprint(),
+        q.seed,
+        (_name(q.f.call), _name(q.g.call)),
+        q.inputs,
+        (q.of_f, q.of_g) if known else (),
+    )
+
+
+def _rms(numbers: Any) -> float:
+    finite = numbers[np.isfinite(numbers)]
+    return math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+
+
+def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
+    order = np.argsort(np.nan_to_num(units, nan=np.inf), kind="stable")[::-1][:_WORST]
+    f, g = q.of_f.numbers(np.float64), q.of_g.numbers(np.float64)
+    found = []
+    for k in order.tolist():
+        if units[k] == 0:
+            break
+        output, place = _place(q.of_f, k)
+        r = None if reference is None else float(reference[k])
+        found.append(Worst(output, place, float(f[k]), float(g[k]), r, float(units[k])))
+    return tuple(found)
+
+
+def _place(answer: Answer, k: int) -> tuple[int, tuple[int, ...]]:
+    """Return which result a real number is of, and where."""
+    for output, x in enumerate(answer.arrays):
+        reals = 2 if x.dtype.kind == "c" else 1
+        if k < x.size * reals:
+            return output, tuple(int(i) for i in np.unravel_index(k // reals, x.shape))
+        k -= x.size * reals
+    raise AssertionError
+
+
+def _where(q: Inquiry, units: Any) -> str | None:
+    """Describe where results are farther apart than rounding may take, if there are such."""
+    if len(q.of_f.arrays) != 1 or q.of_f.arrays[0].dtype.kind == "c":
+        return None
+    bad = (~(units <= q.allowed)).reshape(q.of_f.shapes[0])
+    if not bad.any():
+        return None
+    tally: Tally = compare(bad, np.zeros_like(bad)).tally
+    count = int(np.count_nonzero(bad))
+    return f"{region(tally)}: {count} of {bad.size} beyond what rounding may take"
+
+
+def _name(call: Any) -> str:
+    name: str = getattr(call, "__name__", type(call).__name__)
+    return name
+
+
+def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosis:
+    """
+    Tell what arrays alone can tell: how far two results are from one that is more exact.
+
+    Without the functions it stays unknown what the inputs' last places do, so that an amplified
+    rounding error, a narrower format and a bug look alike: they are SUSPECT here.
+
+    Parameters
+    ----------
+    actual, expected : array_like
+        Two results of one computation, of a shape.
+    reference : array_like
+        The same in a wider format.
+
+    Returns
+    -------
+    Diagnosis
+        EQUAL, ROUNDING (each within a few roundings of the reference's size), RANGE (not finite
+        where the reference is) or SUSPECT; its reason says which of the two is nearer.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or the reference is of no wider format.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> exact = np.linspace(1, 2, 5) / 3
+    >>> rounded = exact.astype(np.float32)
+    >>> calipers.compare_to_reference(rounded, np.nextafter(rounded, 0), exact).kind
+    'ROUNDING'
+    """
+    started = time.perf_counter()
+    given = as_inputs((actual, expected, reference))
+    actual, expected, reference = (np.asarray(x) for x in given)
+    if not actual.shape == expected.shape == reference.shape:
+        shapes = f"{actual.shape}, {expected.shape} and {reference.shape}"
+        msg = f"actual, expected and reference must be of one shape, got {shapes}"
+        raise ValueError(msg)
+    form = format_of((actual, expected), None)
+    allowance = Budget(2)
+    first = Side("f", lambda: actual, (), allowance)
+    second = Side("g", lambda: expected, (), allowance)
+    if reference.dtype.kind in "fc" and np.finfo(reference.dtype).eps >= 2 * ROUNDOFF[form]:
+        msg = f"reference must be of a wider format than {form}, got {reference.dtype}"
+        raise ValueError(msg)
+    answers = [first(()), second(())]
+    r = Answer((reference,))
+    numbers = r.numbers(np.float64)
+    unit = ROUNDOFF[form] * np.sqrt(np.square(numbers) + _rms(numbers) ** 2)
+    unit[~np.isfinite(unit)] = np.inf
+    sizes = [size_of(difference(answer, r), unit) for answer in answers]
+    q = Inquiry(first, second, (actual,), form, None, None, 1, (), 0)
+    q.given(answers[0], answers[1], r, unit)
+    return _diagnosis(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
+
+
+def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
+    far = [size.least for size in sizes]
+    nearer = "both are as near to the reference"
+    if max(far) > 2 * min(far):
+        names = ("actual", "expected") if far[0] < far[1] else ("expected", "actual")
+        times = max(far) / min(far) if min(far) else math.inf
+        nearer = f"{names[0]} is {times:.3g} times nearer to the reference than {names[1]}"
+    if answers[0].bits() == answers[1].bits():
+        return Verdict(EQUAL, "all results are equal to the last bit")
+    if sizes[0].broken or sizes[1].broken:
+        name = "actual" if sizes[0].broken else "expected"
+        count = max(sizes[0].broken, sizes[1].broken)
+        return Verdict(
+            RANGE, f"{name} has {count} results that are not finite, unlike the reference"
+        )
+    if max(far) <= q.allowed:
+        return Verdict(ROUNDING, f"errors are {max(far):.2g} roundings at most; {nearer}")
+    return Verdict(
+        SUSPECT,
+        f"errors are up to {max(far):.3g} roundings; {nearer}; arrays alone do not tell whether "
+        f"the inputs' last places do that: give the functions to diagnose",
+    )

@@ -1,0 +1,335 @@
+"""Verdicts on two implementations, on pairs whose labels were there before the rules."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import calipers
+from tests.verdict_cases import CASES
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((32, 256), dtype=np.float32)
+W = (RANDOM.standard_normal((64, 256)) / 16).astype(np.float32)
+B = RANDOM.standard_normal(64, dtype=np.float32)
+
+
+def linear(x, w, b):
+    return x @ w.T + b
+
+
+def turned(x, w, b):
+    return x[:, ::-1] @ w[:, ::-1].T + b
+
+
+def asked(case, seed):
+    f, g, inputs = case.make(np.random.default_rng(seed))
+    return calipers.diagnose(f, g, inputs, **case.options)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_labelled_pairs(case):
+    seed = sum(map(ord, case.name)) % 5
+    found = asked(case, seed)
+    assert found.kind in case.kinds, str(found)
+    if case.kinds == {"REDUCED"}:
+        assert found.format in case.formats
+    assert sum(found.calls.values()) <= 256
+    assert len(str(found).splitlines()) <= 25
+    assert all(len(line) <= 80 for line in str(found).splitlines())
+    assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind
+
+
+def test_the_scores_on_five_seeds_are_those_of_the_benchmark():
+    """A tenth of the cases by all seeds, so that no verdict hangs on one draw."""
+    for case in CASES[::10]:
+        kinds = {asked(case, seed).kind for seed in range(5)}
+        assert kinds <= case.kinds, case.name
+
+
+def test_the_report_names_what_it_found():
+    def tail(x, w, b):
+        y = linear(x, w, b)
+        y[:, 48:] *= y.dtype.type(1.001)
+        return y
+
+    found = calipers.diagnose(linear, tail, (X, W, B))
+    text = str(found)
+    assert found.kind == "BUG"
+    assert "columns 48:64" in text
+    assert f"[{', '.join(map(str, found.worst[0].index))}]" in text
+    assert "seed=0" in text
+    assert f"{found.calls['f']} calls of f" in text
+    assert not found
+    assert not found.ok(allow={"ROUNDING", "UNSTABLE"})
+    assert found.ok(allow={"BUG"})
+    with pytest.raises(ValueError, match="no tolerance tells that from right results"):
+        found.recommend_tolerance()
+
+
+def test_the_numbers_are_those_of_float64():
+    found = calipers.diagnose(linear, turned, (X, W, B))
+    exact = linear(*(v.astype(float) for v in (X, W, B)))
+    error = linear(X, W, B) - exact
+    assert found.evidence["f"]["absolute"] == pytest.approx(np.sqrt(np.mean(error**2)))
+    worst = found.worst[0]
+    apart = np.abs(linear(X, W, B).astype(float) - turned(X, W, B))
+    assert abs(worst.f - worst.g) == apart[worst.index]
+    assert worst.reference == exact[worst.index]
+
+
+def test_a_tolerance_that_passes():
+    for g in (turned, lambda x, w, b: np.stack([w @ row + b for row in x])):
+        found = calipers.diagnose(linear, g, (X, W, B))
+        assert found
+        tolerance = found.recommend_tolerance()
+        calipers.assert_close(linear(X, W, B), g(X, W, B), tolerance=tolerance)
+        assert tolerance.atol < 1e-4
+
+
+def test_calls_are_counted_and_bounded():
+    counts = {"f": 0, "g": 0}
+
+    def counted(name, f):
+        def call(*args):
+            counts[name] += 1
+            return f(*args)
+
+        return call
+
+    found = calipers.diagnose(counted("f", linear), counted("g", turned), (X, W, B))
+    assert found.calls == counts
+    assert sum(counts.values()) <= 30
+    counts.update(f=0, g=0)
+    found = calipers.diagnose(counted("f", linear), counted("g", turned), (X, W, B), budget=6)
+    assert sum(counts.values()) <= 6
+    assert found.kind == "SUSPECT"
+    assert "undecided after 6 calls" in found.reason
+
+
+def test_the_first_tiers_take_few_calls():
+    """Equal bits, repeats, the wider format and units settle these within twenty calls."""
+    wrong = lambda x, w, b: linear(x, w, -b)  # noqa: E731
+    assert sum(calipers.diagnose(linear, linear, (X, W, B)).calls.values()) == 4
+    assert sum(calipers.diagnose(linear, wrong, (X, W, B)).calls.values()) <= 22
+    overflow = lambda x: np.sqrt((x * x).sum())  # noqa: E731
+    large = np.full(2, 1e20, np.float32)
+    found = calipers.diagnose(lambda x: np.hypot(*x), overflow, large, batch=())
+    assert found.kind == "RANGE"
+    assert sum(found.calls.values()) <= 20
+
+
+def test_inputs_stay_as_they_are():
+    x = X.copy()
+    x.flags.writeable = False
+
+    def spoils(x):
+        x *= 2
+        return x.sum(axis=1)
+
+    given = X.copy()
+    found = calipers.diagnose(lambda x: (2 * x).sum(axis=1), spoils, given)
+    assert found.kind == "EQUAL"
+    np.testing.assert_array_equal(given, X)
+    late = {"calls": 0}
+
+    def spoils_later(x):
+        late["calls"] += 1
+        y = x.sum(axis=1)
+        if late["calls"] > 2:
+            x[0] = 0
+        return y
+
+    calipers.diagnose(lambda x: x[:, ::-1].sum(axis=1), spoils_later, given)
+    np.testing.assert_array_equal(given, X)
+    assert calipers.diagnose(np.sin, np.sin, x).kind == "EQUAL"
+
+
+def test_several_results_and_numbers():
+    def both(x, k):
+        return {"sum": x.sum(axis=1), "top": (x.max(axis=1), k)}
+
+    def other(x, k):
+        y = both(x, k)
+        y["top"] = (y["top"][0] * x.dtype.type(1.01), k)
+        return y
+
+    found = calipers.diagnose(both, other, (X, 3))
+    assert found.kind == "BUG"
+    assert found.shapes == ((32,), (32,), ())
+    assert found.worst[0].output == 1
+    assert calipers.diagnose(np.sin, np.sin, 0.5).kind == "EQUAL"
+
+
+def test_an_error_on_one_side():
+    def fails(x):
+        raise ZeroDivisionError("no such thing")
+
+    found = calipers.diagnose(np.sin, fails, X)
+    assert found.kind == "RAISES"
+    assert found.reason == "g raises ZeroDivisionError: no such thing, and f returns"
+    assert not found.worst
+    both = calipers.diagnose(fails, fails, X)
+    assert both.reason.count("ZeroDivisionError") == 2
+
+
+ISOLATED = """
+import os, signal
+import numpy as np
+import calipers
+
+def crashes(x):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def fails(x):
+    raise KeyError("no")
+
+x = np.random.default_rng(0).standard_normal((8, 64), dtype=np.float32)
+total, turned = (lambda x: x.sum(axis=1)), (lambda x: x[:, ::-1].cumsum(axis=1)[:, -1])
+print(calipers.diagnose(np.sin, crashes, x, isolate=True).reason)
+print(calipers.diagnose(fails, np.sin, x, isolate=True).reason)
+whole = calipers.diagnose(total, turned, x, isolate=True)
+here = calipers.diagnose(total, turned, x)
+names = "evidence", "calls", "worst"
+print(whole.kind, all(getattr(whole, k) == getattr(here, k) for k in names))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_a_side_that_crashes():
+    """In a process of its own: a fork beside other tests' threads is not for them to bear."""
+    done = subprocess.run([sys.executable, "-c", ISOLATED], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "g ended the process that called it: SIGSEGV",
+        "f raises KeyError: 'no', and g returns",
+        "ROUNDING True",
+    ], done.stderr
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_arrays_of_other_libraries(library):
+    module = pytest.importorskip(library)
+    if library == "torch":
+        inputs = tuple(map(module.from_numpy, (X, W, B)))
+        g = module.nn.functional.linear
+    else:
+        inputs = tuple(map(module.numpy.asarray, (X, W, B)))
+        g = lambda x, w, b: module.numpy.einsum("ij,kj->ik", x, w) + b  # noqa: E731
+    found = calipers.diagnose(linear, g, inputs)
+    assert found.kind in ("ROUNDING", "LAYOUT", "EQUAL")
+    found = calipers.diagnose(linear, lambda x, w, b: g(x, w, b) * 1.01, inputs)
+    assert found.kind == "BUG"
+
+
+def test_neither_side_computes_in_float64():
+    single = lambda f: lambda *a: f(*(v.astype(np.float32) for v in a))  # noqa: E731
+    found = calipers.diagnose(single(linear), single(turned), (X, W, B), float64=None)
+    assert found.kind in ("ROUNDING", "LAYOUT")
+    assert "f" not in found.evidence
+    wrong = single(lambda x, w, b: linear(x, w, b) * np.float32(1.001))
+    assert calipers.diagnose(single(linear), wrong, (X, W, B), float64=None).kind == "BUG"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"dtype": "float128"}, ValueError, "dtype must be one of float64, float32"),
+        ({"float64": "h"}, ValueError, 'float64 must be "auto", "f", "g", None or a function'),
+        ({"reduction": 0}, ValueError, "reduction must be at least 1, got 0"),
+        ({"budget": "much"}, ValueError, 'budget must be "quick", "full" or a number of calls'),
+        ({"batch": (3,)}, ValueError, "batch names input 3: there are 1, from 0"),
+    ],
+)
+def test_bad_options(options, error, text):
+    with pytest.raises(error, match=text):
+        calipers.diagnose(np.sin, np.cos, X, **options)
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match="g must be callable, got int"):
+        calipers.diagnose(np.sin, 3, X)
+    with pytest.raises(TypeError, match="the functions must return numbers, got str"):
+        calipers.diagnose(lambda x: "no", np.sin, X)
+    with pytest.raises(ValueError, match="allow must be some of EQUAL"):
+        calipers.diagnose(np.sin, np.sin, X).ok(allow={"FINE"})
+
+
+def test_empty_inputs():
+    empty = np.empty((0, 3), np.float32)
+    assert calipers.diagnose(np.sin, np.sin, empty).kind == "EQUAL"
+    assert calipers.diagnose(np.sin, lambda x: x[0], X).kind == "BUG"
+
+
+def test_pictures():
+    pytest.importorskip("matplotlib")
+    wrong = lambda x, w, b: linear(x, w, b) * np.float32(1.001)  # noqa: E731
+    for g in (linear, turned, wrong):
+        assert calipers.diagnose(linear, g, (X, W, B)).plot().axes
+    assert calipers.diagnose(linear, lambda *_: 1 / 0, (X, W, B)).plot().axes
+
+
+class TestCompareToReference:
+    exact = linear(*(v.astype(float) for v in (X, W, B)))
+
+    def test_rounding(self):
+        found = calipers.compare_to_reference(linear(X, W, B), turned(X, W, B), self.exact)
+        assert found.kind == "ROUNDING"
+        assert calipers.compare_to_reference(X, X, X.astype(float)).kind == "EQUAL"
+
+    def test_which_is_nearer(self):
+        near = self.exact.astype(np.float32)
+        far = near * np.float32(1 + 1e-4)
+        found = calipers.compare_to_reference(far, near, self.exact)
+        assert found.kind == "SUSPECT"
+        assert "expected is" in found.reason
+        assert "nearer to the reference than actual" in found.reason
+        assert "arrays alone do not tell" in found.reason
+
+    def test_what_is_not_finite(self):
+        y = linear(X, W, B)
+        y[3, 4] = np.inf
+        found = calipers.compare_to_reference(linear(X, W, B), y, self.exact)
+        assert found.kind == "RANGE"
+        assert found.reason.startswith("expected has 1 results that are not finite")
+
+    def test_bad_arrays(self):
+        with pytest.raises(ValueError, match="must be of one shape"):
+            calipers.compare_to_reference(X, X, self.exact)
+        with pytest.raises(ValueError, match="reference must be of a wider format than float32"):
+            calipers.compare_to_reference(X, X, X)
+
+
+class TestRecommendTolerance:
+    @pytest.mark.parametrize(
+        ("dtype", "n", "rtol", "atol"),
+        [
+            ("float64", 256, 8.9e-16, 7.1e-15),
+            ("float64", 2**20, 8.9e-16, 4.5e-13),
+            ("float32", 4096, 4.8e-7, 1.5e-5),
+            ("bfloat16", 256, 1.6e-2, 3.8e-6),
+            ("float16", 2**20, 2.0e-3, 2.4e-4),
+            ("tf32", 256, 4.8e-7, 5.9e-3),
+            ("complex64", 256, 9.5e-7, 7.6e-6),
+        ],
+    )
+    def test_the_table(self, dtype, n, rtol, atol):
+        found = calipers.recommend_tolerance(dtype, n)
+        assert found.rtol == pytest.approx(rtol, rel=0.05)
+        assert found.atol == pytest.approx(atol, rel=0.05)
+
+    def test_accumulator_and_scale(self):
+        found = calipers.recommend_tolerance("float16", 256, accumulator="float16", scale=2.0)
+        assert found.atol == pytest.approx(2 * 3.1e-2, rel=0.05)
+        assert calipers.recommend_tolerance(np.float32).rtol == 8 * 2.0**-24
+
+    def test_bad_arguments(self):
+        with pytest.raises(ValueError, match="dtype must be one of float64"):
+            calipers.recommend_tolerance("int8")
+        with pytest.raises(ValueError, match="accumulator must be one of"):
+            calipers.recommend_tolerance("float32", accumulator="half")
+        with pytest.raises(ValueError, match="reduction must be at least 1"):
+            calipers.recommend_tolerance("float32", 0)
+        with pytest.raises(ValueError, match="scale must be positive and finite"):
+            calipers.recommend_tolerance("float32", scale=-1.0)
