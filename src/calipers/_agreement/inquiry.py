@@ -32,7 +32,7 @@ SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inp
 REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
 COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
 STEADY = 0.9  # a cosine that no rounding has
-COARSEST = 4  # the power of 1/2 beyond which inputs are not moved
+COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 
 @dataclass

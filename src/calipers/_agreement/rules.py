@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from .._protocols import NDArray
+from ..emulation import bit_rule, round_array
 from .inquiry import (
     AMPLIFIED,
     BUG,
@@ -25,8 +26,8 @@ from .inquiry import (
     REDRAWN,
     REDUCED,
     ROUNDING,
-    SUSPECT,
     STEADY,
+    SUSPECT,
     SYSTEMATIC,
     UNSTABLE,
     Inquiry,
@@ -35,6 +36,13 @@ from .inquiry import (
 )
 from .sides import Answer, Side
 from .units import ROUNDOFF, cosine, difference, moved, size_of
+
+_ANOTHER = 0.5  # a cosine below which a difference is taken for another one
+_CHANGED = 0.7  # one where it is half way to that
+_LEAST, _MOST = 0.22, 1.0  # moves that change noise half way, in units of its size
+_CHANCE = 0.1  # by which cosines rise by chance
+_MANY = 16  # different numbers that are no accident on a grid
+_STORED = ("float8_e5m2", "float8_e4m3", "bfloat16", "float16", "float32")
 
 Rule = Callable[[Inquiry], Verdict | None]
 
@@ -379,6 +387,41 @@ def _jumps(q: Inquiry) -> Verdict | None:
     return None
 
 
+def _on_a_grid(q: Inquiry) -> Verdict | None:
+    """Recognise results that are numbers of a narrower format, where the other side's are not."""
+    coarse = {name: _grid(q, answer) for name, answer in (("f", q.of_f), ("g", q.of_g))}
+    for name, other in (("g", "f"), ("f", "g")):
+        form = coarse[name]
+        if form is not None and coarse[other] != form:
+            size = q.eta_apart
+            most = 4 * ROUNDOFF[form] * math.sqrt(q.length) / q.roundoff
+            if size.broken == 0 and size.normwise <= most:
+                return Verdict(
+                    REDUCED,
+                    f"the sides are {size.rms:.2g} units apart, and all results of {name} are "
+                    f"numbers of {form}: it sums, or returns, in that format",
+                    form,
+                    None,
+                )
+    return None
+
+
+def _grid(q: Inquiry, answer: Answer) -> str | None:
+    """Return the narrowest format that holds all of many different results."""
+    numbers = answer.numbers(np.float64)
+    numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
+    # Few, or small integers, are in any format.
+    if np.unique(np.abs(numbers)).size < _MANY or (numbers == np.rint(numbers)).all():
+        return None
+    for form in _STORED:
+        if ROUNDOFF[form] <= q.roundoff:
+            break
+        rule = bit_rule(form, numbers.dtype)
+        if np.array_equal(round_array(numbers, rule), numbers):
+            return form
+    return None
+
+
 def _reduced(q: Inquiry) -> Verdict | None:
     """Errors that inputs, or results, in a narrower format explain."""
     if q.standard is None:
@@ -436,14 +479,17 @@ def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
 
 
 def _unstable(q: Inquiry) -> Verdict | None:
-    """Recognise one function in the wider format, of which a side loses much in this one."""
+    """Recognise an algorithm that loses as many digits of the wider format as of this one."""
     far = q.eta_wide
-    if far is None or far.broken or q.differ_wide:
+    if far is None or far.broken or q.differ_wide or far.least <= q.allowed:
         return None
-    if far.least <= q.allowed:  # else it loses as many digits of the wider format
-        noise = _noise_bits(q)
-        if noise is not None:
-            return noise
+    return _loses_digits(q)
+
+
+def _loses_digits(q: Inquiry) -> Verdict | None:
+    """Recognise one function, by the wider format, of which a side loses much in this one."""
+    if q.eta_wide is None or q.differ_wide:
+        return None
     errors = {"f": q.eta_f, "g": q.eta_g}
     name = max(errors, key=lambda name: errors[name].least)
     return Verdict(
@@ -453,54 +499,32 @@ def _unstable(q: Inquiry) -> Verdict | None:
     )
 
 
-def _noise_bits(q: Inquiry) -> Verdict | None:
-    """Recognise noise of a coarser format: it changes only when that one's bits do."""
-    star = _star(q)
-    if star is None or star < COARSE * q.roundoff:
-        return None
-    form = min(
-        ("float32", "tf32", "bfloat16", "float8_e4m3", "float8_e5m2"),
-        key=lambda form: abs(math.log2(ROUNDOFF[form]) - math.log2(star)),
-    )
-    # Rounding to a format is an error of about its own last place.
-    if q.eta_apart.rms * q.roundoff < ROUNDOFF[form] / 8:
-        return None
-    return Verdict(
-        REDUCED,
-        f"the sides are {q.eta_apart.rms:.2g} units apart, by an error that changes only when "
-        f"inputs are moved by 2**{math.log2(star):.0f}: something in between is held in {form}",
-        form,
-        None,
-    )
-
-
-def _star(q: Inquiry) -> float | None:
-    """Return how far inputs are moved when the sides differ otherwise; None if they never do."""
-    alike: list[tuple[float, float]] = []
-    finest = int(-math.log2(q.roundoff)) - 1
-    for k, power in enumerate(range(finest, COARSEST, -2 if finest < 30 else -3)):
-        delta = 2.0**-power
-        found = q.likeness(delta, q.seed + 900 + k)
-        if found is None:
-            return None
-        alike.append((delta, found))
-        if found < 0.5:
-            break
-    q.evidence["likeness_by_move"] = alike
-    delta, found = alike[-1] if alike else (0.0, 1.0)
-    return delta if found < 0.5 else None
-
-
 def _noise(q: Inquiry) -> Verdict | None:
-    """Recognise rounding by its becoming another one when inputs are moved."""
+    """
+    Recognise rounding by its becoming another one when inputs are moved.
+
+    Noise does so when they are moved by about half of its own size, whatever format it is of; the
+    difference of two functions does so elsewhere, or never.
+    """
     flat = q.standard is not None and q.unit.kappa < FLAT
     if q.eta_apart.broken or flat:
         return None
-    reduced = _noise_bits(q)
-    if reduced is not None:
-        return reduced
-    star = _star(q)
-    if star is not None and star < COARSE * q.roundoff:
+    reach = _reach(q)
+    if reach is None:
+        return None
+    size = q.eta_apart.rms * q.roundoff
+    if reach >= COARSE * q.roundoff and _LEAST < reach / size < _MOST:
+        form = _in_between(q, size)
+        if form is not None:
+            return Verdict(
+                REDUCED,
+                f"the sides are {q.eta_apart.rms:.2g} units apart, by an error that becomes "
+                f"another one when inputs are moved by 2**{math.log2(reach):.0f} of themselves, "
+                f"and not before: something in between is held in about as many bits as {form}",
+                form,
+                None,
+            )
+    if reach < COARSE * q.roundoff and q.eta_wide is None:
         return Verdict(
             UNSTABLE,
             f"the sides are {q.eta_apart.least:.2g} units apart, of {q.allowed:.3g} that rounding "
@@ -508,6 +532,42 @@ def _noise(q: Inquiry) -> Verdict | None:
             f"of them loses digits",
         )
     return None
+
+
+def _in_between(q: Inquiry, size: float) -> str | None:
+    """Return the format in which sums may be held, for their errors to be of a size.
+
+    That many roundings of a finer format give the same size cannot be told from few of a coarser
+    one: of those in which sums are held, the coarsest is named.
+    """
+    for form in ("bfloat16", "float16", "float32"):
+        own = ROUNDOFF[form]
+        if own > q.roundoff and own / 6 < size < own * math.sqrt(q.length):
+            return form
+    return None
+
+
+def _reach(q: Inquiry) -> float | None:
+    """Return how far inputs are moved until the sides' difference is another; None if it stays."""
+    alike = [(q.roundoff, 1.0)]
+    finest = int(-math.log2(q.roundoff)) - 1
+    for k, power in enumerate(range(finest, COARSEST - 1, -2 if finest < 30 else -3)):
+        found = q.likeness(2.0**-power, q.seed + 900 + k)
+        if found is None:
+            return None
+        alike.append((2.0**-power, found))
+        if found < _ANOTHER:
+            break
+    q.evidence["likeness_by_move"] = alike[1:]
+    cosines = [found for _, found in alike]
+    # Noise that has become another does not become itself again.
+    if cosines[-1] >= _ANOTHER or any(b > a + _CHANCE for a, b in pairwise(cosines)):
+        return None
+    # Where it is half way to that, between two moves, along a straight line of the logarithm.
+    k = next(k for k, (_, found) in enumerate(alike) if found < _CHANGED)
+    (before, above), (after, below) = alike[k - 1 : k + 1]
+    share = (above - _CHANGED) / (above - below)
+    return float(before * (after / before) ** share)
 
 
 def _bug(q: Inquiry) -> Verdict:
@@ -531,6 +591,8 @@ RULES: tuple[Rule, ...] = (
     _reduced,
     _rescaled,
     _unstable,
+    _on_a_grid,
     _noise,
+    _loses_digits,
     _bug,
 )
