@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from tests.verdict_cases import CASES, KINDS
+from tests.verdict_cases import CASES, HELD_OUT, KINDS
 from tests.verdict_cases.case import FORMATS, narrow
 
 SEEDS = range(5)
+ALL = CASES + HELD_OUT
 SAME = {"EQUAL", "ROUNDING", "LAYOUT"}
 # Functions with jumps at their inputs have no one value in float64 either.
 JUMPS = {"floor_of_softmax_sum", "floor_to_bytes", "sign_of_zero_sum", "argmax_of_ties"}
@@ -22,7 +23,7 @@ def named(case):
     return case.name
 
 
-each_case = pytest.mark.parametrize("case", CASES, ids=named)
+each_case = pytest.mark.parametrize("case", ALL, ids=named)
 
 
 def is_tensor(x):
@@ -86,14 +87,14 @@ def differences(f, g, inputs):
     return float(np.abs(a - b)[known].max() / max(np.abs(a[known]).max(), 1e-300))
 
 
-@pytest.fixture(params=CASES, ids=named)
+@pytest.fixture(params=ALL, ids=named)
 def built(request):
     case = request.param
     return case, [case.make(np.random.default_rng(seed)) for seed in SEEDS]
 
 
 def test_names_are_unique():
-    names = [case.name for case in CASES]
+    names = [case.name for case in ALL]
     assert len(names) == len(set(names))
 
 
@@ -102,6 +103,8 @@ def test_there_are_enough():
     assert sum(case.bug for case in CASES) >= 30
     assert not any(case.bug and case.benign for case in CASES)
     assert {kind for case in CASES for kind in case.kinds} == set(KINDS)
+    assert sum(not case.needs for case in HELD_OUT) >= 30
+    assert sum(case.bug and not case.needs for case in HELD_OUT) >= 10
 
 
 @each_case
@@ -240,14 +243,14 @@ def sensitivity(f, inputs, u, count=8):
 @pytest.mark.parametrize("name", sorted(JUMPS))
 def test_jumps(name):
     """The value for inputs moved by their last places is another one by far."""
-    (case,) = (case for case in CASES if case.name == name)
+    (case,) = (case for case in ALL if case.name == name)
     for seed in SEEDS:
         f, _, inputs = case.make(np.random.default_rng(seed))
         change, r = sensitivity(f, inputs, unit(case, inputs))
         assert change > 1e4 * unit(case, inputs) * max(rms(r), 1)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.kinds == {"BUG"}], ids=named)
+@pytest.mark.parametrize("case", [case for case in ALL if case.kinds == {"BUG"}], ids=named)
 def test_bugs_are_visible(case):
     """A bug that must not be a mere suspicion stands out in the working type itself."""
     for seed in SEEDS:
@@ -261,7 +264,7 @@ def test_bugs_are_visible(case):
         assert share.max() > (2 if "dtype" in case.options else 10) * c * u
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.arguments is not None], ids=named)
+@pytest.mark.parametrize("case", [case for case in ALL if case.arguments is not None], ids=named)
 def test_formats_explain(case):
     """To narrow the named arguments of the other side gives the same results but for rounding."""
     for seed in SEEDS:
@@ -285,7 +288,7 @@ def unexplained(full, narrowed, inputs, case, truncate):
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in CASES if "LAYOUT" in case.kinds <= {"LAYOUT", "EQUAL"}],
+    [case for case in ALL if "LAYOUT" in case.kinds <= {"LAYOUT", "EQUAL"}],
     ids=named,
 )
 def test_other_layouts_agree(case):

@@ -29,6 +29,7 @@ from . import (
     bugs,
     exact,
     formats,
+    held_out,
     linear,
     networks,
     ranges,
@@ -40,7 +41,7 @@ from . import (
 )
 from .case import KINDS, Case
 
-__all__ = ["CASES", "KINDS", "Case"]
+__all__ = ["CASES", "HELD_OUT", "KINDS", "Case"]
 
 _THEMES = (
     linear,
@@ -60,4 +61,9 @@ _THEMES = (
 # Without torch or jax the list is shorter.
 CASES: tuple[Case, ...] = tuple(
     case for theme in _THEMES for case in theme.CASES if all(map(find_spec, case.needs))
+)
+
+# Labelled when the rules were there, without them: never to be tuned on.
+HELD_OUT: tuple[Case, ...] = tuple(
+    case for case in held_out.CASES if all(map(find_spec, case.needs))
 )

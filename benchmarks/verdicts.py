@@ -1,0 +1,210 @@
+"""What is said of labelled pairs of implementations: by diagnose, and by the usual criteria.
+
+``python -m benchmarks.verdicts [seeds]`` asks of every pair in tests/verdict_cases; those of
+HELD_OUT were added when the rules stood, and are scored apart.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from tests import verdict_cases
+
+import calipers
+
+# What a yes or no can be right about: the same function, but for rounding; or another one.
+_ROUNDING = {"EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED", "NONDETERMINISTIC"}
+
+
+class Asked(NamedTuple):
+    """A pair at one seed: what each side gives here and, where it can, in float64."""
+
+    f: list[np.ndarray]
+    g: list[np.ndarray]
+    wide: tuple[list[np.ndarray], list[np.ndarray]] | None
+
+
+def arrays(y: Any) -> list[np.ndarray]:
+    several = y if isinstance(y, (tuple, list)) else (y,)
+    return [np.asarray(item) for item in several]
+
+
+def widened(x: Any) -> Any:
+    kinds = {"float32": float, "float16": float, "complex64": complex}
+    return x.astype(kinds.get(x.dtype.name, x.dtype)) if isinstance(x, np.ndarray) else x
+
+
+def ask(case: Any, seed: int) -> Asked | None:
+    """Call both sides; None if one raises."""
+    f, g, inputs = case.make(np.random.default_rng(seed))
+    with np.errstate(all="ignore"):
+        try:
+            answers = arrays(f(*inputs)), arrays(g(*inputs))
+        except Exception:  # what raises is not compared
+            return None
+        try:
+            wide = tuple(map(widened, inputs))
+            return Asked(*answers, (arrays(f(*wide)), arrays(g(*wide))))
+        except Exception:
+            return Asked(*answers, None)
+
+
+def each(asked: Asked, accepts: Callable[[np.ndarray, np.ndarray], Any]) -> bool:
+    pairs = zip(asked.f, asked.g, strict=False)
+    with np.errstate(all="ignore"):
+        return len(asked.f) == len(asked.g) and all(
+            x.shape == y.shape and bool(accepts(x, y)) for x, y in pairs
+        )
+
+
+def close(asked: Asked) -> bool:
+    return each(asked, lambda x, y: np.allclose(y, x, equal_nan=True))
+
+
+_TORCH = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
+
+
+def torch_close(asked: Asked) -> bool:
+    def accepts(x: np.ndarray, y: np.ndarray) -> bool:
+        rtol, atol = _TORCH.get(x.real.dtype.name, (0, 0))
+        return np.allclose(y, x, rtol, atol, equal_nan=True)
+
+    return each(asked, accepts)
+
+
+def errors(asked: Asked, norm: Callable[[np.ndarray], float]) -> tuple[float, float] | None:
+    """Return norms of the errors of f and g from f in float64."""
+    if asked.wide is None:
+        return None
+    r = np.concatenate([x.ravel() for x in asked.wide[0]])
+    sides = [np.concatenate([x.ravel() for x in side]) for side in (asked.f, asked.g)]
+    if any(side.shape != r.shape for side in sides):
+        return None
+    with np.errstate(all="ignore"):
+        first, second = (norm(np.abs(side - r)) for side in sides)
+    return first, second
+
+
+def twice(asked: Asked) -> bool:
+    """Accept if g's largest error is at most twice f's, as FlashAttention's tests do."""
+    found = errors(asked, lambda d: float(d.max(initial=0)))
+    return found is not None and found[1] <= 2 * found[0]
+
+
+def rmse(asked: Asked) -> bool:
+    """Accept what is close, or a root mean square of the error at most twice f's, as dynamo."""
+    found = errors(asked, lambda d: float(np.sqrt(np.mean(d**2))))
+    return torch_close(asked) or (found is not None and found[1] <= 2 * found[0])
+
+
+def cosine(asked: Asked) -> bool:
+    def accepts(x: np.ndarray, y: np.ndarray) -> bool:
+        x, y = x.ravel().astype(complex), y.ravel().astype(complex)
+        size = np.linalg.norm(x) * np.linalg.norm(y)
+        return bool(np.array_equal(x, y) or (size and np.vdot(x, y).real / size >= 0.99))
+
+    return each(asked, accepts)
+
+
+CRITERIA = {
+    "numpy.allclose": close,
+    "torch.testing.assert_close's": torch_close,
+    "twice the error": twice,
+    "twice the RMSE": rmse,
+    "cosine >= 0.99": cosine,
+}
+
+
+_known: dict[tuple[str, int], calipers.Diagnosis] = {}
+
+
+def diagnosed(case: Any, seed: int) -> calipers.Diagnosis:
+    if (case.name, seed) not in _known:
+        f, g, inputs = case.make(np.random.default_rng(seed))
+        _known[case.name, seed] = calipers.diagnose(f, g, inputs, **case.options)
+    return _known[case.name, seed]
+
+
+def right(case: Any, found: calipers.Diagnosis) -> bool:
+    formats = case.formats if case.kinds == {"REDUCED"} else ()
+    return found.kind in case.kinds and (not formats or found.format in formats)
+
+
+def kinds_table(cases: Iterable[Any], seeds: range) -> list[str]:
+    """Score kinds: right, bugs called what they are, false alarms."""
+    counts: Counter[str] = Counter()
+    for case in cases:
+        for seed in seeds:
+            found = diagnosed(case, seed)
+            counts["runs"] += 1
+            counts["right"] += right(case, found)
+            if case.bug:
+                counts["bugs"] += 1
+                counts["bugs called BUG"] += found.kind == "BUG"
+                counts["bugs called SUSPECT"] += found.kind == "SUSPECT"
+                counts["bugs accepted"] += found.kind not in ("BUG", "SUSPECT")
+            elif case.benign:
+                counts["benign"] += 1
+                counts["false alarms"] += found.kind in ("BUG", "SUSPECT")
+    return [
+        f"{counts['right']} of {counts['runs']} verdicts right; of {counts['bugs']} bugs "
+        f"{counts['bugs called BUG']} BUG, {counts['bugs called SUSPECT']} SUSPECT, "
+        f"{counts['bugs accepted']} accepted; {counts['false alarms']} of {counts['benign']} "
+        f"benign pairs called BUG or SUSPECT"
+    ]
+
+
+def yes_or_no(cases: Iterable[Any], seeds: range) -> list[str]:
+    """Compare with criteria that accept or reject, on pairs where that can be right."""
+    tally: dict[str, Counter[str]] = {name: Counter() for name in (*CRITERIA, "diagnose")}
+    runs: Counter[str] = Counter()
+    for case in cases:
+        benign = case.kinds <= _ROUNDING
+        if not (benign or case.bug):
+            continue
+        for seed in seeds:
+            asked = ask(case, seed)
+            if asked is None:
+                continue
+            label = "benign" if benign else "bug"
+            runs[label] += 1
+            answers = {name: accepts(asked) for name, accepts in CRITERIA.items()}
+            answers["diagnose"] = bool(diagnosed(case, seed).ok({*_ROUNDING}))
+            for name, accepted in answers.items():
+                tally[name][f"{label} {accepted}"] += 1
+    lines = [
+        f"| criterion | benign rejected, of {runs['benign']} | bugs accepted, of {runs['bug']} |",
+        "|---|---|---|",
+    ]
+    for name, counts in tally.items():
+        lines.append(f"| {name} | {counts['benign False']} | {counts['bug True']} |")
+    return lines
+
+
+def main(seeds: range) -> None:
+    started = perf_counter()
+    sets = {"Pairs that were there before the rules": verdict_cases.CASES}
+    held_out = getattr(verdict_cases, "HELD_OUT", ())
+    if held_out:
+        sets["Pairs added after the rules"] = held_out
+    for title, cases in sets.items():
+        print(f"{title}: {len(cases)}, by {len(seeds)} seeds\n")
+        print("\n".join(kinds_table(cases, seeds)), end="\n\n")
+        print("\n".join(yes_or_no(cases, seeds)), end="\n\n")
+        for case in cases:
+            for seed in seeds:
+                found = diagnosed(case, seed)
+                if not right(case, found):
+                    expected = " or ".join(sorted(case.kinds))
+                    print(f"- {case.name}, seed {seed}: {found.kind}, expected {expected}")
+    calls = [sum(found.calls.values()) for found in _known.values()]
+    print(f"\nCalls of both sides: median {median(calls):.0f}, at most {max(calls)}.")
+    print(f"{perf_counter() - started:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(range(int(sys.argv[1]) if len(sys.argv) > 1 else 5))
