@@ -23,7 +23,9 @@ KINDS = (
 )
 
 ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
-HIDDEN = 256.0  # times less than it should an error falls in the wider format, if it is no rounding
+# A difference that in the wider format is less by less than this power of what that gains is no
+# rounding.
+KEPT = 0.55
 EXPLAINED = 0.9  # of an error's square
 FLIPS = 32  # moves to see which results jump
 REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
@@ -197,10 +199,9 @@ class Inquiry:
         f, g = self.f(points), self.g(points)
         if f.error is not None or g.error is not None or f.shapes != g.shapes:
             return None
-        fine = ROUNDOFF["float64"] if self.form != "float64" else 2.0**-64
-        unit = self.unit.values * (fine / self.roundoff)
+        unit = self.unit.values * (self._fine / self.roundoff)
         # At kinks and ties a function's own noise is not in proportion.
-        floor = self._noise_wide(fine)
+        floor = self._noise_wide(self._fine)
         return size_of(difference(f, g), np.maximum(unit, floor))
 
     @cached_property
@@ -208,13 +209,20 @@ class Inquiry:
         """
         Tell whether the sides are two functions: their difference stays in the wider format.
 
-        One of rounding falls as the format's does, even where an algorithm magnifies it.
+        One of rounding falls as the format's does, even where an algorithm magnifies it; at a root,
+        by the square root of that. What falls less is none.
         """
         far = self.eta_wide
         if far is None:
             return False
-        expected = HIDDEN * max(self.eta_apart.rms, 1e-3)
+        kept = (self.roundoff / self._fine) ** KEPT
+        expected = kept * max(self.eta_apart.rms, 1e-3)
         return far.broken > 0 or (far.least > self.allowed and far.rms > expected)
+
+    @property
+    def _fine(self) -> float:
+        """The roundoff of the wider format."""
+        return ROUNDOFF["float64"] if self.form != "float64" else 2.0**-64
 
     def _noise_wide(self, fine: float) -> NDArray:
         assert self.standard is not None
@@ -327,6 +335,14 @@ def _rms(numbers: NDArray) -> float:
 def _is_wide(answer: Answer) -> bool:
     """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
     return all(x.dtype.kind not in "fc" or x.dtype.char in "dDgG" for x in answer.arrays)
+
+
+def plain(inputs: Sequence[Any]) -> list[Any] | None:
+    """Return the same arrays in C order, without gaps; None if they are so."""
+    loose = [x for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous]
+    if not loose:
+        return None
+    return [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in inputs]
 
 
 def _column_major(x: Any) -> Any:

@@ -33,6 +33,7 @@ from .inquiry import (
     Inquiry,
     Verdict,
     movable,
+    plain,
 )
 from .sides import Answer, Side
 from .units import ROUNDOFF, cosine, difference, moved, size_of
@@ -123,6 +124,13 @@ def _restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verd
     benign = spread <= 2 * q.allowed and (d.least <= q.allowed or d.least <= 4 * spread)
     if benign and not d.broken:
         return Verdict(NONDETERMINISTIC, f"{told}, which another order of summation explains")
+    forms = {_grid(q, q.of_f if name == "f" else q.of_g) for name in names}
+    form = forms.pop()
+    if form is not None and not forms:
+        coarse = ROUNDOFF[form] / q.roundoff
+        if spread <= 4 * coarse and d.least <= 4 * coarse and not d.broken:
+            told += f", by steps of {form}, to which the results are rounded at random"
+            return Verdict(NONDETERMINISTIC, told)
     return Verdict(BUG, f"{told}, which no order of summation explains (dropout, a race, memory)")
 
 
@@ -343,6 +351,28 @@ def _steady(q: Inquiry) -> Verdict | None:
     found = q.likeness(2.0**-COARSEST, q.seed + 800)
     q.evidence["likeness_far"] = found
     return _bug(q) if found is not None and found > STEADY else None
+
+
+def _by_layout(q: Inquiry) -> Verdict | None:
+    """Recognise a side that is right only for arrays without gaps."""
+    inputs = plain(q.inputs)
+    if inputs is None or q.standard is None:
+        return None
+    for name, side, answer in (("f", q.f, q.of_f), ("g", q.g, q.of_g)):
+        before = q.error(answer)
+        if before.least <= q.allowed and not before.broken:
+            continue
+        other = side(inputs)
+        if other.error is not None or other.shapes != answer.shapes:
+            continue
+        after = q.error(other)
+        if after.least <= q.allowed and not after.broken:
+            return Verdict(
+                BUG,
+                f"{name} is {before.rms:.3g} units off for arrays of this layout, and right for "
+                f"the same numbers in C order: it does not heed their strides",
+            )
+    return None
 
 
 def _jumps(q: Inquiry) -> Verdict | None:
@@ -587,6 +617,7 @@ RULES: tuple[Rule, ...] = (
     _overflow,
     _within,
     _steady,
+    _by_layout,
     _jumps,
     _reduced,
     _rescaled,
