@@ -31,8 +31,9 @@ lint: .venv/.installed-$(TEST_EXTRAS)
 bench: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/python -m benchmarks
 
-# On a machine with a GPU: the device's verdicts beside the host's, and their speed.
-gpu: .venv/.installed-test,cuda
+# On a machine with a GPU: the device's verdicts beside the host's, and their speed. EXTRAS=torch,jax
+# adds peers, where their builds for CUDA are installed.
+gpu: .venv/.installed-test,cuda$(if $(EXTRAS),$(comma)$(EXTRAS))
 	CALIPERS_GPU=1 $(BIN)/python -m pytest tests/cuda
 	$(BIN)/python -m benchmarks.gpu
 

@@ -223,6 +223,23 @@ def test_arrays_of_other_libraries(library):
     assert found.kind == "BUG"
 
 
+@pytest.mark.parametrize("inputs_of", ["numpy", "torch"])
+def test_sides_of_two_libraries(inputs_of):
+    """Of a model and its port, each takes arrays of its own library."""
+    torch = pytest.importorskip("torch")
+
+    def ported(x, w, b):
+        return x @ w.astype(x.dtype).T + b  # tensors have no astype
+
+    inputs = (X, W, B) if inputs_of == "numpy" else tuple(map(torch.from_numpy, (X, W, B)))
+    found = calipers.diagnose(torch.nn.functional.linear, ported, inputs)
+    assert found.kind in ("ROUNDING", "LAYOUT", "EQUAL"), found
+    wrong = calipers.diagnose(torch.nn.functional.linear, lambda *a: 1.01 * ported(*a), inputs)
+    assert wrong.kind == "BUG"
+    fails = calipers.diagnose(torch.nn.functional.linear, lambda *a: a.nothing, inputs)
+    assert fails.reason.startswith("g raises AttributeError")
+
+
 def test_neither_side_computes_in_float64():
     single = lambda f: lambda *a: f(*(v.astype(np.float32) for v in a))  # noqa: E731
     found = calipers.diagnose(single(linear), single(turned), (X, W, B), float64=None)

@@ -12,6 +12,7 @@ NEEDS = {
     "derivative_error": ("scipy",),
     "fitting": ("scipy",),
     "jax_custom_vjp": ("jax",),
+    "porting": ("torch",),
     "reaction_diffusion": ("scipy",),
     "three_libraries": ("torch", "jax"),
     "torch_gradcheck": ("torch",),

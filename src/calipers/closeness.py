@@ -409,3 +409,7 @@ def _in_library(verdicts: NDArray, pair: Pair) -> Any:
 def _numpy_pair(a: Any, b: Any, pair: Pair) -> tuple[Any, Any]:
     """Return what NumPy is asked about: the caller's own objects, unless it cannot know them."""
     return (pair.a, pair.b) if pair.library else (a, b)
+
+
+# What Numba's CPU target loads by its entry point, its CUDA target does not.
+import_module("._overloads", __package__)

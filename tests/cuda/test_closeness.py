@@ -106,6 +106,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Grid size")  # of Numba's own transposition
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout):
     host = drawn("float64", 41)
@@ -229,5 +230,26 @@ def test_the_rule_in_a_users_own_kernel():
 
     a, b = np.array([1.0, 1.0, np.nan]), np.array([1.0009, 1.002, np.nan])
     out = cuda.device_array(3, np.bool_)
-    kernel[1, 8](cuda.to_device(a), cuda.to_device(b), out)
+    kernel[target._LEAST_BLOCKS, 8](cuda.to_device(a), cuda.to_device(b), out)
     assert out.copy_to_host().tolist() == [True, False, False]
+
+
+def test_binary32_and_numbers_beside_it():
+    """A Python number takes the array's dtype (NEP 50); a negative tolerance accepts equality."""
+    x = np.array([0.1, 0.2], np.float32)
+    assert both(x, 0.1, rtol=0.0, atol=0.0).tolist() == [True, False]
+    assert both(np.float64(0.1), x, rtol=0.0, atol=0.0).tolist() == [False, False]
+    assert both(x, x + np.float32(1e-3), rtol=-1.0, atol=0.05).tolist() == [False, False]
+    assert both(x, x.copy(), rtol=-1.0, atol=-1.0).all()
+
+
+@pytest.mark.skipif(not target.SIMULATOR, reason="needs an array made by hand")
+def test_fields_of_structures_are_refused():
+    whole = np.zeros(4, [("a", "f8"), ("b", "f4")])
+    part = type(cuda.to_device(np.ones(1)))(whole["a"])
+    with pytest.raises(TypeError, match="which are no multiples of its elements' size"):
+        calipers.allclose(part, part)
+
+
+def test_an_array_beside_a_number_is_not_equal_to_it():
+    assert not calipers.array_equal(cuda.to_device(np.ones(3)), 1.0)

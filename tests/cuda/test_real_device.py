@@ -37,7 +37,8 @@ def near_threshold(dtype, seed, rtol=1e-3, atol=1e-6):
     values = np.append(values, np.finfo(real).smallest_subnormal).astype(real)
     a[:64], b[:64] = (v.ravel() for v in np.meshgrid(values, values))
     if kind.kind == "c":
-        a, b = a + 1j * np.roll(a, 7) * 0.5, b + 1j * np.roll(b, 7) * 0.5
+        parts = [np.stack((x, np.roll(x, 7)), axis=-1) for x in (a, b)]
+        a, b = (np.ascontiguousarray(x).view(kind)[:, 0] for x in parts)
     return a.astype(kind), b.astype(kind)
 
 

@@ -1,14 +1,16 @@
 """Two callables as functions of NumPy arrays that are called, counted and not trusted."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numba.core.errors import NumbaError
 
-from .._arrays import library_of
-from .._protocols import NDArray
+from .._arrays import library_of, loaded_libraries
+from .._protocols import ArrayLibrary, NDArray
 from ..closeness import array_equal
 
 WIDER: dict[str, np.dtype[Any]] = {
@@ -68,7 +70,12 @@ def _reals(x: NDArray) -> NDArray:
 
 @dataclass
 class Side:
-    """One implementation, called with arrays of the library that the caller's inputs are of."""
+    """
+    One implementation, called with arrays of the library that it takes.
+
+    That is the one that the caller's inputs are of; or another one, if the first call says that
+    these are of a wrong type: ported code takes other arrays than the original.
+    """
 
     name: str
     call: Callable[..., Any]
@@ -77,17 +84,32 @@ class Side:
     calls: int = 0
     seconds: float = float("inf")
     writes: bool | None = None  # into its arguments; None before the first call
+    sent: Callable[[Any, Any], Any] | None = None  # makes an argument; None before the first call
 
     def __call__(self, inputs: Sequence[Any]) -> Answer:
         """Return what the function gives for the inputs, which stay as they are."""
+        if self.sent is not None:
+            return self._answer(inputs, self.sent)
+        first = self._answer(inputs, _as_given)
+        self.sent = _as_given
+        if not isinstance(first.error, _WRONG_TYPE):
+            return first
+        for way in _other_ways(self.likes):
+            answer = self._answer(inputs, way)
+            if answer.error is None:
+                self.sent = way
+                return answer
+        return first
+
+    def _answer(self, inputs: Sequence[Any], sent: Callable[[Any, Any], Any]) -> Answer:
         self.budget.take()
         self.calls += 1
         # After a first call that left its copies as they were, it is given arrays themselves.
         own = inputs if self.writes is False else [_copied(x) for x in inputs]
-        given = [_sent(x, like) for x, like in zip(own, self.likes, strict=True)]
         started = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
+                given = [sent(x, like) for x, like in zip(own, self.likes, strict=True)]
                 y = self.call(*given)
         except Exception as error:
             return Answer(error=error)
@@ -98,16 +120,11 @@ class Side:
         return answer
 
 
-def _copied(x: Any) -> Any:
-    """Copy an array, but one with gaps: its layout is what is asked about."""
-    return x.copy(order="K") if isinstance(x, np.ndarray) and x.flags.forc else x
+# What functions raise for arrays of another library than theirs.
+_WRONG_TYPE = (TypeError, AttributeError, NumbaError)
 
 
-def _differ(x: Any, then: Any) -> bool:
-    return isinstance(x, np.ndarray) and not array_equal(x, then, equal_nan=True)
-
-
-def _sent(x: Any, like: Any) -> Any:
+def _as_given(x: Any, like: Any) -> Any:
     """Return an array as what the caller gave: a library's, or a number."""
     if not isinstance(x, np.ndarray):
         return x
@@ -115,6 +132,29 @@ def _sent(x: Any, like: Any) -> Any:
     if library is not None:
         return library.put(x, like)
     return x[()] if not isinstance(like, np.ndarray) and np.ndim(like) == 0 else x
+
+
+def _other_ways(likes: Sequence[Any]) -> Iterator[Callable[[Any, Any], Any]]:
+    """Give other ways to hand arrays over: as NumPy's, and as those of libraries that are there."""
+    libraries = {library_of(like) for like in likes}
+    if libraries - {None}:
+        yield lambda x, like: x
+    for library in loaded_libraries():
+        if library not in libraries:
+            yield partial(_of_library, library)
+
+
+def _of_library(library: ArrayLibrary, x: Any, like: Any) -> Any:
+    return library.from_numpy(x) if isinstance(x, np.ndarray) else x
+
+
+def _copied(x: Any) -> Any:
+    """Copy an array, but one with gaps: its layout is what is asked about."""
+    return x.copy(order="K") if isinstance(x, np.ndarray) and x.flags.forc else x
+
+
+def _differ(x: Any, then: Any) -> bool:
+    return isinstance(x, np.ndarray) and not array_equal(x, then, equal_nan=True)
 
 
 def _leaves(y: Any) -> list[NDArray]:

@@ -20,7 +20,7 @@ from .operands import operand
 
 # A block's copy of x is in its shared memory if it fits the part that every device has.
 _SHARED_BYTES = 48 << 10
-# Copies of x and results beside the Jacobian take at most this share of the memory that is free.
+# Copies of x and results beside the Jacobian take at most this share of the memory that is allowed.
 _SHARE = 4
 
 
@@ -55,9 +55,9 @@ def at_home(value: Any, x: Any) -> Any:
         return value
     library = library_of(x)
     if library is not None:
-        return library.put(np.ascontiguousarray(value), x)
+        return library.put(np.asarray(value, order="C"), x)
     with target.on(operand(x, "x").memory.ordinal):
-        return target.to_device(np.ascontiguousarray(value))
+        return target.to_device(np.asarray(value, order="C"))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,11 @@ def jacobian(
     like = empty_like(options.out_like)
     if scalar or modes_of(point, options.method, options.holomorphic) != REAL:
         return None
-    limit = target.free_memory() if options.memory_limit is None else options.memory_limit
+    if like.ndim == 0 and not options.rowwise:
+        msg = "out_like has no axis, and a function on a device fills an array: give shape (1,)"
+        raise ValueError(msg)
+    with target.on(found.memory.ordinal if found else 0):
+        limit = target.free_memory() if options.memory_limit is None else options.memory_limit
     require_memory(like.size, point.size, like.itemsize, limit)
     planned: Any = _Point(point, like.dtype)
     steps = plan_steps(planned, options.method, options.step, options.scale, options.bounds)
@@ -103,7 +107,7 @@ def jacobian(
             table, _ = steps.tables(planned, 0, point.size)
             others = arguments(args[:position]), arguments(args[position:])
             differentiate = _rows if options.rowwise else _columns
-            result = differentiate(f, point, table, others, like, stream)
+            result = differentiate(f, point, table, others, like, stream, limit)
             progress.add(point.size)
             if not away:
                 return target.fetch(result, stream)
@@ -115,14 +119,20 @@ def jacobian(
 
 
 def _columns(
-    f: Any, x: NDArray, table: NDArray, others: tuple[Any, Any], like: NDArray, stream: Any
+    f: Any,
+    x: NDArray,
+    table: NDArray,
+    others: tuple[Any, Any],
+    like: NDArray,
+    stream: Any,
+    limit: float,
 ) -> Any:
     """Return the Jacobian of ``f(x, out)``."""
     m, n = like.size, x.size
     whole = target.empty((m, n), like.dtype)
     several = table.shape[1] > 1
     bytes_per_lane = n * x.itemsize + (2 if several else 1) * m * like.itemsize
-    most = max(1, target.free_memory() // _SHARE // max(1, bytes_per_lane))
+    most = max(1, int(limit) // _SHARE // max(1, bytes_per_lane))
     lanes = max(1, min(n, target.resident() * target.threads(), most))
     copies = target.empty((n, lanes), x.dtype)
     lower = target.empty((m, lanes), like.dtype)
@@ -142,7 +152,13 @@ def _columns(
 
 
 def _rows(
-    f: Any, x: NDArray, table: NDArray, others: tuple[Any, Any], like: NDArray, stream: Any
+    f: Any,
+    x: NDArray,
+    table: NDArray,
+    others: tuple[Any, Any],
+    like: NDArray,
+    stream: Any,
+    limit: float,
 ) -> Any:
     """Return the Jacobian of ``f(i, x)``: a view of its transpose."""
     m, n = like.size, x.size
@@ -150,13 +166,13 @@ def _rows(
     shared = x.ndim == 1 and x.nbytes <= _SHARED_BYTES
     several = table.shape[1] > 1
     bytes_per_block = (0 if shared else x.nbytes) + (like.nbytes if several else 0)
-    most = max(1, target.free_memory() // _SHARE // max(1, bytes_per_block))
+    most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
     blocks = max(1, min(n, target.resident(), most))
     copies = target.empty((1 if shared else blocks, n), x.dtype)
     above = target.empty((blocks, m) if several else (1, 1), like.dtype)
     changed = target.to_device(np.zeros(1, np.int64))
     given = target.to_device(x.reshape(-1)), target.to_device(table), *others
-    matrices = copies.reshape(len(copies), *x.shape), copies, above, transposed
+    matrices = blocks, copies.reshape(len(copies), *x.shape), copies, above, transposed
     kernel = kernels.compute_rows(f, shared)
     nbytes = x.nbytes if shared else 0
     launch(kernel, blocks, stream, *given, *matrices, changed, shared=nbytes)

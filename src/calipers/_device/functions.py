@@ -11,7 +11,7 @@ from .._arrays import is_weak, library_of, on_device
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import differences as kernels
 from .._protocols import NDArray
-from .operands import Operand, operand
+from .operands import operand
 
 
 class Launched:
@@ -30,6 +30,9 @@ class Launched:
         """Return the values at each of a batch of points."""
         k = self._position
         points = args[k]
+        if not self._shape and not self._rowwise:
+            msg = "out_like has no axis, and a function on a device fills an array: give shape (1,)"
+            raise ValueError(msg)
         if points.ndim == 1:
             msg = "x has no axis, and a function on a device takes an array: give x of shape (1,)"
             raise ValueError(msg)
@@ -78,6 +81,7 @@ class Sent:
             y = None
             if self.launched:
                 launch(kernels.once(self._f), 1, target.stream(0), arguments(tuple(sent)))
+                target.stream(0).synchronize()  # the library may read on a stream of its own
             else:
                 y = self._f(*sent, **kwargs)
             for own, x in zip(args, sent, strict=True):
@@ -94,7 +98,7 @@ class Sent:
             return x
         if self._library is not None:
             return self._library.put(x, self._like)
-        return target.to_device(np.ascontiguousarray(x))
+        return target.to_device(np.asarray(x, order="C"))
 
     def _bring(self, y: Any) -> Any:
         if isinstance(y, (tuple, list)):
@@ -123,11 +127,14 @@ def arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _argument(x: Any) -> Any:
     if is_weak(x) or isinstance(x, np.generic):
         return x
-    if on_device(x=x):
-        return _plain(operand(x, "an argument of f"))
-    return target.to_device(np.ascontiguousarray(x))
-
-
-def _plain(x: Operand) -> Any:
-    memory = x.memory
-    return target.view(memory.owner, memory.address, memory.dtype, memory.shape, memory.strides)
+    if not on_device(x=x):
+        return target.to_device(np.asarray(x, order="C"))
+    found = operand(x, "an argument of f")
+    memory = found.memory
+    if memory.stream:
+        found.stream.synchronize()
+    if found.kind == "bfloat16":
+        msg = "an argument of f is of bfloat16, which compiled functions do not take: widen it"
+        raise TypeError(msg)
+    own = np.dtype(found.kind)
+    return target.view(memory.owner, memory.address, own, memory.shape, memory.strides)

@@ -91,6 +91,8 @@ class Operand(NamedTuple):
 
     def to_host(self) -> NDArray:
         """Copy the array to the host."""
+        if self.size == 0:
+            return np.empty(self.shape, self.dtype)
         places = places_of([self])
         with target.on(self.memory.ordinal):
             memory = target.fetch(places.vectors[0], self.stream)
@@ -198,7 +200,8 @@ def operands(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tuple[Opera
         msg = f"{' and '.join(found)}; move one of them to the other's device"
         raise TypeError(msg)
     if x.memory.stream != y.memory.stream:
-        y.stream.synchronize()
+        with target.on(y.memory.ordinal):
+            y.stream.synchronize()
     return x, y
 
 

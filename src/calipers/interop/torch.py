@@ -55,6 +55,10 @@ class Torch:
 
     def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
         torch = sys.modules["torch"]
+        name = str(x.dtype).removeprefix("torch.")
+        if name in _FOREIGN and name != "bfloat16":
+            msg = f"{name} tensors are not compared on a device; pass x.float()"
+            raise TypeError(msg)
         x = x.detach().resolve_conj().resolve_neg()
         stream = torch.cuda.current_stream(x.device).cuda_stream
         if x.dtype == torch.bfloat16:

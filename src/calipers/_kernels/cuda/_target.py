@@ -11,7 +11,7 @@ from numba import config, cuda
 from .policy import RESIDENT, SIMULATED, Policy, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
-# Numba warns of fewer blocks; those that find no tile return at once.
+# Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _LEGACY_STREAM = 1  # what interfaces call the default stream
 
@@ -130,8 +130,12 @@ def blocks_of(size: int, tile: int) -> int:
 
 
 def launch(kernel: Any, blocks: int, on_stream: Any, *arguments: Any, shared: int = 0) -> None:
-    """Start a kernel on blocks of the threads that every policy has, and bytes that they share."""
-    kernel[blocks, threads(), on_stream, shared](*arguments)
+    """
+    Start a kernel on blocks of the threads that every policy has, and bytes that they share.
+
+    There may be more blocks than are asked for, which find nothing to do.
+    """
+    kernel[max(blocks, _LEAST_BLOCKS), threads(), on_stream, shared](*arguments)
 
 
 def threads() -> int:
@@ -164,8 +168,10 @@ def why_not() -> str:
 
 
 def to_device(x: np.ndarray[Any, Any]) -> Any:
-    """Copy an array to the current device."""
-    return cuda.to_device(x)
+    """Copy an array to the current device, and wait for that: any stream may read it then."""
+    copy = cuda.to_device(x)
+    cuda.default_stream().synchronize()
+    return copy
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
@@ -189,7 +195,7 @@ class Flag:
     """
 
     def __init__(self) -> None:
-        self.array = cuda.to_device(np.zeros(1, np.int32))
+        self.array = to_device(np.zeros(1, np.int32))
         self._copy = cuda.pinned_array(1, np.int32)
         self._copied = None if SIMULATOR else cuda.event(timing=False)
         self._calls = 0

@@ -2,7 +2,7 @@
 
 A block takes tiles in turn. Each of its threads loads some pairs, one block's width apart, before
 it looks at any, so that they are on their way together; a quick test of all of them is followed by
-the rule itself only where one is in doubt. Before each tile the block asks whether another one has
+the rule itself only where one is in doubt. For each tile the block asks whether another one has
 found what ends the search.
 """
 
@@ -17,7 +17,7 @@ from ..closeness import close as _close
 from ..closeness import finite as _finite
 from ..closeness import sure_narrow, sure_wide
 from ..formats import double, single
-from .formats import as_is, loader, place_finder, rule
+from .formats import as_is, latest, loader, place_finder, rule
 from .policy import Policy
 
 
@@ -91,11 +91,6 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
         y = cuda.local.array(items, own_b)
         me = cuda.threadIdx.x
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
-            if me == 0:
-                seen[0] = cuda.atomic.add(flag, 0, 0)
-            cuda.syncthreads()
-            if seen[0] == epoch:
-                return
             # The last tile looks at the last pair more than once, and needs no test of its own.
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
@@ -103,6 +98,12 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
             for k in range(items):
                 x[k] = as_held(load_a(a[p[k]]))
                 y[k] = as_held(load_b(b[q[k]]))
+            # While these are on their way: has another block found something?
+            if me == 0:
+                seen[0] = latest(flag, 0)
+            cuda.syncthreads()
+            if seen[0] == epoch:
+                return
             clear = True
             for k in range(items):
                 clear &= sure(x[k], y[k], rtol, atol, low_rtol, low_atol, equal_nan)
@@ -152,7 +153,7 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
         me = cuda.threadIdx.x
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
             if me == 0:
-                seen[0] = cuda.atomic.min(found, 0, size)
+                seen[0] = latest(found, 0)
             cuda.syncthreads()
             if seen[0] < start:
                 return

@@ -25,7 +25,7 @@ from ..measures import polar as _polar
 from ..measures import weigh as _weigh
 from ..sums import SCALES
 from .closeness import finite
-from .formats import loader, place_finder, rule
+from .formats import latest, loader, place_finder, rule
 from .policy import Policy
 
 # Where counts stand; those of distances in ULP follow, and then those of each axis.
@@ -400,6 +400,8 @@ def conclude(ndim: int, policy: Policy) -> Any:
 
     @cuda.jit
     def kernel(rows, all_numbers, all_ulps, all_where):
+        if cuda.blockIdx.x > 0:
+            return
         numbers = cuda.local.array(NUMBERS, types.float64)
         where = cuda.local.array(width, types.int64)
         clear(numbers, where)
@@ -442,7 +444,7 @@ def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> 
         y = cuda.local.array(1, held_b)
         first = found[k - 1] + 1 if k else 0
         for i in range(first + cuda.grid(1), size, cuda.gridsize(1)):
-            if found[k] < i:  # perhaps not the latest, which costs time only
+            if latest(found, k) < i:
                 return
             p, q = places(i, shape, a_steps, b_steps)
             x[0] = load_a(a[p])

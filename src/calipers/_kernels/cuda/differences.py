@@ -91,8 +91,10 @@ def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
     call = compiled(f)
 
     @cuda.jit
-    def kernel(x, table, before, after, copies, coords, above, transposed, changed):
+    def kernel(x, table, before, after, blocks, copies, coords, above, transposed, changed):
         block, me, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
+        if block >= blocks:
+            return
         if shared:
             point = cuda.shared.array(0, x.dtype)
             own = point
@@ -101,7 +103,7 @@ def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
             own = coords[block]
         for i in range(me, x.size, threads):
             own[i] = x[i]
-        for k in range(block, transposed.shape[0], cuda.gridDim.x):
+        for k in range(block, transposed.shape[0], blocks):
             for p in range(table.shape[1]):
                 weight = table[2, p, k]
                 if table[0, p, k] == table[1, p, k]:
