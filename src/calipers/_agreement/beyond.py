@@ -1,0 +1,113 @@
+"""Differences that are more than rounding: jumps, lost digits, and other functions."""
+
+import numpy as np
+
+from .inquiry import AMPLIFIED, BUG, COARSEST, FLIPS, STEADY, UNSTABLE, Inquiry, Verdict, plain
+from .units import difference, moved, size_of
+
+
+def steady_difference(q: Inquiry) -> Verdict | None:
+    """Recognise another function, whose difference stays however far the inputs are moved.
+
+    Rounding, to whatever format, would be another one then; and so would a jump.
+    """
+    if not q.differ_wide or q.eta_apart.broken:
+        return None
+    found = q.likeness(2.0**-COARSEST, q.seed + 800)
+    q.evidence["likeness_far"] = found
+    return another_function(q) if found is not None and found > STEADY else None
+
+
+def heedless_of_strides(q: Inquiry) -> Verdict | None:
+    """Recognise a side that is right only for arrays without gaps."""
+    inputs = plain(q.inputs)
+    if inputs is None or q.standard is None:
+        return None
+    for name, side, answer in (("f", q.f, q.of_f), ("g", q.g, q.of_g)):
+        before = q.error(answer)
+        if before.least <= q.allowed and not before.broken:
+            continue
+        other = side(inputs)
+        if other.error is not None or other.shapes != answer.shapes:
+            continue
+        after = q.error(other)
+        if after.least <= q.allowed and not after.broken:
+            return Verdict(
+                BUG,
+                f"{name} is {before.rms:.3g} units off for arrays of this layout, and right for "
+                f"the same numbers in C order: it does not heed their strides",
+            )
+    return None
+
+
+def jumps(q: Inquiry) -> Verdict | None:
+    """Results that jump where the function does: at ties, which last places decide."""
+    if q.standard is None:
+        return None
+    side, r = q.standard
+    out = [np.abs(difference(y, r)) > q.allowed * q.unit.values for y in (q.of_f, q.of_g)]
+    outliers = out[0] | out[1]
+    if not outliers.any() or q.eta_f.broken or q.eta_g.broken:
+        return None
+    rest = ~outliers
+    values = r.numbers(np.float64)
+    low, high = values.copy(), values.copy()
+    delta = q.allowed * q.roundoff
+    for k in range(FLIPS):
+        answer = side(moved(q.inputs, delta, q.seed + 500 + k, wide=True))
+        if answer.error is None and answer.shapes == r.shapes:
+            low = np.minimum(low, answer.numbers(np.float64))
+            high = np.maximum(high, answer.numbers(np.float64))
+    room = q.allowed * q.unit.values
+    covered = np.ones(values.size, bool)
+    for y in (q.of_f, q.of_g):
+        numbers = y.numbers(np.float64)
+        covered &= (numbers >= low - room) & (numbers <= high + room)
+    # An envelope that is wide everywhere covers anything.
+    jumped = (high - low) > 4 * q.allowed * q.unit.values
+    q.evidence["jumps"] = int(np.count_nonzero(jumped))
+    share = np.count_nonzero(covered & jumped & outliers) / np.count_nonzero(outliers)
+    unit = q.unit.values
+    small = all(
+        not rest.any() or size_of(difference(y, r)[rest], unit[rest]).least <= q.allowed
+        for y in (q.of_f, q.of_g)
+    )
+    if share >= 0.9 and small:
+        n = int(np.count_nonzero(outliers))
+        return Verdict(
+            AMPLIFIED,
+            f"{n} results differ beyond rounding, and the function itself jumps as far when its "
+            f"inputs are moved by last places",
+        )
+    return None
+
+
+def unstable(q: Inquiry) -> Verdict | None:
+    """Recognise an algorithm that loses as many digits of the wider format as of this one."""
+    far = q.eta_wide
+    if far is None or far.broken or q.differ_wide or far.least <= q.allowed:
+        return None
+    return loses_digits(q)
+
+
+def loses_digits(q: Inquiry) -> Verdict | None:
+    """Recognise one function, by the wider format, of which a side loses much in this one."""
+    if q.eta_wide is None or q.differ_wide:
+        return None
+    errors = {"f": q.eta_f, "g": q.eta_g}
+    name = max(errors, key=lambda name: errors[name].least)
+    return Verdict(
+        UNSTABLE,
+        f"in the wider format both sides agree, and here {name} is {errors[name].least:.2g} units "
+        f"off, of {q.allowed:.3g} that rounding may take: its algorithm loses digits",
+    )
+
+
+def another_function(q: Inquiry) -> Verdict:
+    size = q.eta_apart
+    told = f"the sides are {size.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed"
+    if size.broken:
+        told = f"{size.broken} results are not finite on one side alone"
+    if q.differ_wide:
+        told += ", and as far in the wider format: another function"
+    return Verdict(BUG, told)

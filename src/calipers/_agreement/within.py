@@ -1,0 +1,141 @@
+"""Differences that rounding explains, and what may hide in them."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from .inquiry import (
+    AMPLIFIED,
+    BUG,
+    ILL,
+    LAYOUT,
+    REDRAW,
+    REDRAWN,
+    ROUNDING,
+    SUSPECT,
+    SYSTEMATIC,
+    Inquiry,
+    Verdict,
+)
+from .sides import Answer
+from .units import cosine, difference, size_of
+
+
+def within_rounding(q: Inquiry) -> Verdict | None:
+    """Both sides as near to the truth as the inputs are: rounding, however it comes about."""
+    if not _near(q):
+        return None
+    hidden = _hidden(q)
+    if hidden is not None:
+        return hidden
+    kappa = q.unit.kappa if q.standard is not None else 0.0
+    size = _worst(q)
+    if kappa > ILL:
+        return Verdict(
+            AMPLIFIED,
+            f"the function magnifies a change of the inputs' last places {kappa:.3g} times; in "
+            f"units of that the error is {size:.2g}, of {q.allowed:.3g} that rounding may take",
+        )
+    mixed, agree = _slices_and_layouts(q)
+    if mixed is not None:
+        return mixed
+    said = f"the error is {size:.2g} units of rounding, of {q.allowed:.3g} allowed"
+    if agree is not None:
+        return Verdict(LAYOUT, f"{said}; {agree} both sides are equal to the last bit")
+    return Verdict(ROUNDING, said)
+
+
+def _near(q: Inquiry) -> bool:
+    if q.standard is None:
+        return q.eta_apart.least <= q.allowed and not q.eta_apart.broken
+    sizes = q.eta_f, q.eta_g
+    return all(size.least <= q.allowed and not size.broken for size in sizes)
+
+
+def _worst(q: Inquiry) -> float:
+    if q.standard is None:
+        return q.eta_apart.least
+    return max(q.eta_f.least, q.eta_g.least)
+
+
+def _hidden(q: Inquiry) -> Verdict | None:
+    """Another function, whose difference the working format's rounding covers."""
+    far = q.eta_wide
+    if far is not None:
+        if not q.differ_wide:
+            return None
+        return Verdict(
+            SUSPECT,
+            f"within rounding here, but in the wider format the sides are {far.rms:.2g} units of "
+            f"its rounding apart, where {q.eta_apart.rms:.2g} would be expected: another function",
+        )
+    kept = _kept(q)
+    if kept is None or kept[0] <= 0.05 or kept[0] <= 5 * kept[1]:
+        return None
+    if q.eta_apart.least * math.sqrt(kept[0]) > SYSTEMATIC:
+        return Verdict(
+            SUSPECT,
+            f"within rounding here, but the difference stays alike (cosine {kept[0]:.2g}) when the "
+            f"inputs are moved by last places: it is no rounding",
+        )
+    return None
+
+
+def _kept(q: Inquiry) -> tuple[float, float] | None:
+    """Return how alike differences at moved inputs are, and what chance would make of that."""
+    differences = [q.apart]
+    for k in range(REDRAWN - 1):
+        f, g = q.at_moved(REDRAW * q.roundoff, q.seed + 31 * (k + 1))
+        if f.error is None and g.error is None and f.shapes == g.shapes == q.of_f.shapes:
+            differences.append(difference(f, g))
+    if len(differences) < 3:
+        return None
+    found = [cosine(a, b, q.scale) for a, b in combinations(differences, 2)]
+    q.evidence["likeness"] = float(np.mean(found))
+    return float(np.mean(found)), float(np.std(found)) / math.sqrt(len(differences))
+
+
+def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
+    """Look for a side whose rows mix, and for a layout in which the sides agree."""
+    agree = None
+    for name, part, inputs in q.slices():
+        f, g = q.f(inputs), q.g(inputs)
+        if f.error is not None or g.error is not None:
+            continue
+        mixes = [_mixes(q, whole, own, part) for whole, own in ((q.of_f, f), (q.of_g, g))]
+        if mixes[0] != mixes[1]:
+            who = "f" if mixes[0] else "g"
+            told = f"{who} gives a row other results in {name} than among all: its rows mix"
+            return Verdict(BUG, told), None
+        if agree is None and f.bits() == g.bits() and not _by_chance(q, f):
+            agree = f"in {name}"
+    for name, inputs in q.layouts() if agree is None else ():
+        f, g = q.f(inputs), q.g(inputs)
+        if f.error is None and g.error is None and f.bits() == g.bits() and not _by_chance(q, f):
+            return None, name
+    return None, agree
+
+
+def _by_chance(q: Inquiry, part: Answer) -> bool:
+    """Tell whether so few results might be equal although some of all are not."""
+    differing = np.count_nonzero(q.apart) / max(1, q.apart.size)
+    count = sum(x.size for x in part.arrays)
+    return bool((1 - differing) ** count > 0.01)
+
+
+def _mixes(q: Inquiry, whole: Answer, own: Answer, part: slice) -> bool:
+    """Tell whether a part of a batch has other results alone."""
+    pairs = list(zip(whole.arrays, own.arrays, strict=False))
+    if not all(a.ndim and a[part].shape == b.shape for a, b in pairs):
+        return False
+    units = q.scale
+    start = 0
+    for a, b in pairs:
+        reals = 2 if a.dtype.kind == "c" else 1
+        unit = units[start : start + a.size * reals].reshape(a.shape[0], -1)[part].reshape(-1)
+        start += a.size * reals
+        d = difference(Answer((a[part],)), Answer((b,)))
+        if size_of(d, np.ascontiguousarray(unit)).least > 2 * q.allowed:
+            return True
+    return False
