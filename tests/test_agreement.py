@@ -1,8 +1,10 @@
 """Verdicts on two implementations, on pairs whose labels were there before the rules."""
 
+import io
 import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -107,6 +109,22 @@ def test_calls_are_counted_and_bounded():
     assert sum(counts.values()) <= 6
     assert found.kind == "SUSPECT"
     assert "undecided after 6 calls" in found.reason
+
+
+def test_who_waits_is_told(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def slow(x):
+        time.sleep(0.3)
+        return np.cos(x)
+
+    for stream, shown in ((Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        calipers.diagnose(np.sin, slow, X, budget=14)
+        assert ("of at most 14 calls" in stream.getvalue()) == shown
+        assert not shown or stream.getvalue().endswith("\r\033[K")
 
 
 def test_the_first_tiers_take_few_calls():
@@ -269,8 +287,47 @@ def test_bad_arguments():
         calipers.diagnose(np.sin, 3, X)
     with pytest.raises(TypeError, match="the functions must return numbers, got str"):
         calipers.diagnose(lambda x: "no", np.sin, X)
+    if np.finfo(np.longdouble).eps < np.finfo(float).eps:
+        with pytest.raises(TypeError, match="there is no wider format to compare with"):
+            calipers.diagnose(np.sin, np.sin, X.astype(np.longdouble))
     with pytest.raises(ValueError, match="allow must be some of EQUAL"):
         calipers.diagnose(np.sin, np.sin, X).ok(allow={"FINE"})
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e170, 1e300])
+def test_results_at_the_ends_of_the_range(scale):
+    x = RANDOM.standard_normal((16, 64))
+    small = lambda x: x.sum(axis=1) * scale  # noqa: E731
+    turned = lambda x: x[:, ::-1].cumsum(axis=1)[:, -1] * scale  # noqa: E731
+    wrong = lambda x: x.sum(axis=1) * scale * 1.001  # noqa: E731
+    assert calipers.diagnose(small, turned, x).kind in ("ROUNDING", "LAYOUT")
+    assert calipers.diagnose(small, wrong, x).kind == "BUG"
+
+
+def test_results_beyond_the_format():
+    found = calipers.diagnose(np.exp, lambda x: np.exp(x / 2) ** 2, X * 100)
+    assert found.kind == "AMPLIFIED"  # both overflow where the format does
+    lost = lambda x: (x * np.float32(1e38)).sum(axis=1)  # noqa: E731  # inf - inf
+    found = calipers.diagnose(lost, lambda x: x.sum(axis=1) * np.float32(1e38), X * 10)
+    assert found.kind == "RANGE"
+    assert "f gives nan where the result is" in found.reason
+
+
+@pytest.mark.parametrize("float64", ["auto", None])
+def test_one_wrong_result_among_many(float64):
+    x = RANDOM.standard_normal((300, 300), dtype=np.float32)
+
+    def single(x):
+        return (x.astype(np.float32) if float64 is None else x) * 3
+
+    def spoiled(x):
+        y = single(x).copy()
+        y[17, 3] *= y.dtype.type(1 + 2e-4)
+        return y
+
+    found = calipers.diagnose(single, spoiled, x, float64=float64, reduction=1)
+    assert found.kind == "BUG"
+    assert found.worst[0].index == (17, 3)
 
 
 def test_empty_inputs():

@@ -21,7 +21,10 @@ def __getattr__(name: str) -> object:
     if name not in _homes:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    value = getattr(import_module(_homes[name], __name__), name)
+    home = _homes[name]
+    # From "." come modules themselves.
+    module = import_module(home + name if home == "." else home, __name__)
+    value = module if home == "." else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,3 +1,5 @@
+from . import golden as golden
+from . import probes as probes
 from ._threads import get_num_threads as get_num_threads
 from ._threads import num_threads as num_threads
 from ._threads import set_num_threads as set_num_threads
@@ -41,6 +43,8 @@ from .reports import ClosenessError as ClosenessError
 from .reports import Comparison as Comparison
 from .reports import Difference as Difference
 from .reports import NestedComparison as NestedComparison
+from .scaling import Growth as Growth
+from .scaling import growth as growth
 from .tolerances import Tolerance as Tolerance
 from .tolerances import default_tolerance as default_tolerance
 from .tolerances import recommend_tolerance as recommend_tolerance

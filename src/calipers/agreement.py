@@ -28,7 +28,7 @@ from ._agreement.isolation import in_a_process
 from ._agreement.report import text_of
 from ._agreement.rules import decide
 from ._agreement.sides import Answer, Budget, BudgetError, Side, as_inputs
-from ._agreement.units import ROUNDOFF, Size, difference, size_of
+from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
 from ._arrangement import region
 from ._report import jsonable
 from ._tally import Tally
@@ -328,9 +328,12 @@ def diagnose(
     sides = Side("f", f, several, allowance), Side("g", g, several, allowance)
     rows = _batch(batch, arrays)
     inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, index(seed))
-    if not isolate:
-        return _judged(inquiry, started)
-    found = in_a_process(partial(_judged, inquiry, started), sides)
+    try:
+        if not isolate:
+            return _judged(inquiry, started)
+        found = in_a_process(partial(_judged, inquiry, started), sides)
+    finally:
+        allowance.end()
     if isinstance(found, Diagnosis):
         return found
     error = Answer(error=RuntimeError(found.how))
@@ -399,7 +402,7 @@ def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
             where = _where(q, measured.units)
     elif known:
         numbers = q.of_f.numbers(np.float64)
-        evidence["scale"] = _rms(numbers)
+        evidence["scale"] = rms_of(numbers)
     calls = {side.name: side.calls for side in (q.f, q.g)}
     return Diagnosis(
         verdict.kind,
@@ -421,11 +424,6 @@ def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         q.inputs,
         (q.of_f, q.of_g) if known else (),
     )
-
-
-def _rms(numbers: Any) -> float:
-    finite = numbers[np.isfinite(numbers)]
-    return math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
 
 
 def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
@@ -519,7 +517,7 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     answers = [first(()), second(())]
     r = Answer((reference,))
     numbers = r.numbers(np.float64)
-    unit = ROUNDOFF[form] * np.sqrt(np.square(numbers) + _rms(numbers) ** 2)
+    unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
     unit[~np.isfinite(unit)] = np.inf
     sizes = [size_of(difference(answer, r), unit) for answer in answers]
     q = Inquiry(first, second, (actual,), form, None, None, 1, (), 0)

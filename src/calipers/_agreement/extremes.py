@@ -12,9 +12,10 @@ def overflow(q: Inquiry) -> Verdict | None:
     if q.standard is None:
         return None
     r = q.standard[1].numbers(np.float64)
-    fits = np.abs(r) <= _largest(q)
+    fits = np.abs(r) <= q.largest
     for name, answer in (("f", q.of_f), ("g", q.of_g)):
-        lost = ~np.isfinite(answer.numbers(np.float64)) & fits
+        y = answer.numbers(np.float64)
+        lost = (~np.isfinite(y) & fits) | (np.isnan(y) & ~np.isnan(r))
         wide = q.wide_answers.get(name)
         if wide is not None:
             lost &= np.isfinite(wide.numbers(np.float64))
@@ -22,14 +23,10 @@ def overflow(q: Inquiry) -> Verdict | None:
             k = int(np.argmax(lost))
             return Verdict(
                 RANGE,
-                f"{name} gives {answer.numbers(np.float64)[k]} where the result is {r[k]:.3g}, "
-                f"which {q.form} holds: something in between overflows or underflows",
+                f"{name} gives {y[k]} where the result is {r[k]:.3g}: something in between "
+                f"overflows or underflows",
             )
     return None
-
-
-def _largest(q: Inquiry) -> float:
-    return {"float16": 65504.0, "float32": 3.4028235e38}.get(q.form, 1.7e308)
 
 
 def better_when_rescaled(q: Inquiry) -> Verdict | None:

@@ -11,7 +11,20 @@ import numpy as np
 from .._protocols import NDArray
 from ..emulation import bit_rule, round_array
 from .sides import WIDER, Answer, BudgetError, Side, is_movable, widened
-from .units import ROUNDOFF, Size, Unit, cosine, difference, moved, size_of, unit_of
+from .units import (
+    MOVES,
+    ROUNDOFF,
+    Size,
+    Unit,
+    cosine,
+    difference,
+    moved,
+    own_roundings,
+    rms_of,
+    size_of,
+    spread_of,
+    unit_of,
+)
 
 # kinds
 EQUAL, ROUNDING, LAYOUT, AMPLIFIED = "EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED"
@@ -26,6 +39,7 @@ ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorit
 # A difference that in the wider format is less by less than this power of what that gains is no
 # rounding.
 KEPT = 0.55
+ALONE = 8.0  # times what is allowed for all, one result may be off: it is seen among a million
 EXPLAINED = 0.9  # of an error's square
 FLIPS = 32  # moves to see which results jump
 REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
@@ -148,8 +162,23 @@ class Inquiry:
 
     def error(self, answer: Answer) -> Size:
         """Measure a side's errors from the reference."""
+        return size_of(self.off(answer), self.unit.values)
+
+    def off(self, answer: Answer) -> NDArray:
+        """Return a side's errors from the reference; what the format cannot hold is infinite."""
         assert self.standard is not None
-        return size_of(difference(answer, self.standard[1]), self.unit.values)
+        d = difference(answer, self.standard[1])
+        lost = ~np.isfinite(d)
+        if lost.any():
+            y, r = answer.numbers(np.float64)[lost], self.standard[1].numbers(np.float64)[lost]
+            beyond = np.isinf(y) & (np.abs(r) > self.largest) & (np.sign(y) == np.sign(r))
+            d[np.flatnonzero(lost)[beyond]] = 0
+        return d
+
+    @property
+    def largest(self) -> float:
+        """The largest number of the working format."""
+        return {"float16": 65504.0, "float32": 3.4028235e38}.get(self.form, 1.7e308)
 
     @cached_property
     def eta_f(self) -> Size:
@@ -168,18 +197,11 @@ class Inquiry:
         """The units of differences: of the reference, or else of how f answers moved inputs."""
         if self.standard is not None:
             return self.unit.values
-        far = 16.0
-        sums = np.zeros(self.apart.size)
-        count = 0
-        for k in range(8):
-            answer = self.f(moved(self.inputs, far * self.roundoff, self.seed + k, wide=False))
-            if answer.error is None and answer.shapes == self.of_f.shapes:
-                d = difference(answer, self.of_f)
-                sums += np.where(np.isfinite(d), d, 0.0) ** 2
-                count += 1
-        own = self.roundoff * np.abs(self.of_f.numbers(np.float64))
-        own[~np.isfinite(own)] = np.inf
-        return np.sqrt(sums / max(count, 1) / far**2 + own**2)
+        far = 16.0  # roundings, beside which those of the results do not count
+        seeds = [self.seed + k for k in range(MOVES)]
+        spread = spread_of(self.f, self.of_f, self.inputs, far * self.roundoff, seeds, wide=False)
+        scale: NDArray = np.hypot(spread / far, own_roundings(self.of_f, self.roundoff))
+        return scale
 
     @cached_property
     def eta_apart(self) -> Size:
@@ -225,21 +247,17 @@ class Inquiry:
         return ROUNDOFF["float64"] if self.form != "float64" else 2.0**-64
 
     def _noise_wide(self, fine: float) -> NDArray:
+        """Return what last places of the wider format do."""
         assert self.standard is not None
         side, answer = self.standard
-        sums = np.zeros(answer.numbers(np.float64).size)
-        for k in range(2):
-            again = side(moved(self.wider, fine, self.seed + 77 + k, wide=False))
-            if again.error is None and again.shapes == answer.shapes:
-                d = difference(again, answer)
-                sums += np.where(np.isfinite(d), d, 0.0) ** 2
-        return np.sqrt(sums / 2)
+        seeds = [self.seed + 77, self.seed + 78]
+        return spread_of(side, answer, self.wider, fine, seeds, wide=False)
 
     def given(self, f: Answer, g: Answer, reference: Answer, unit: NDArray) -> None:
         """Take answers and units as known, and ask no side."""
         self.of_f, self.of_g = f, g
         side = Side("reference", self.f.call, (), self.f.budget)
-        self._standards = side, reference, Unit(unit, math.nan, [])
+        self._standards = side, reference, Unit(unit, math.nan)
         self.eta_wide, self.differ_wide = None, False
 
     def measured(self) -> Measured:
@@ -251,14 +269,14 @@ class Inquiry:
             with np.errstate(all="ignore"):
                 units = np.where(self.apart == 0, 0.0, np.abs(self.apart) / self.scale)
             if self.standard is None:
-                found["scale"] = _rms(self.of_f.numbers(np.float64))
+                found["scale"] = rms_of(self.of_f.numbers(np.float64))
                 return Measured(found, units)
             reference = self.standard[1].numbers(np.float64)
             found |= {
                 "f": _numbers(self.eta_f),
                 "g": _numbers(self.eta_g),
                 "kappa": self.unit.kappa,
-                "scale": _rms(reference),
+                "scale": rms_of(reference),
                 "measured_from": self.standard[0].name,
             }
             if self.eta_wide is not None:
@@ -327,11 +345,6 @@ def _numbers(size: Size) -> dict[str, float | int]:
     }
 
 
-def _rms(numbers: NDArray) -> float:
-    finite = numbers[np.isfinite(numbers)]
-    return math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-
-
 def _is_wide(answer: Answer) -> bool:
     """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
     return all(x.dtype.kind not in "fc" or x.dtype.char in "dDgG" for x in answer.arrays)
@@ -372,6 +385,11 @@ def format_of(inputs: Sequence[Any], dtype: Any) -> str:
             msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r}"
             raise ValueError(msg)
         return name
+    for k, x in enumerate(inputs):
+        if is_movable(x) and x.dtype.name not in WIDER:
+            msg = f"input {k} has dtype {x.dtype}, and there is no wider format to compare with: "
+            msg += "pass float64 or narrower"
+            raise TypeError(msg)
     kinds = [x.dtype.name for x in inputs if is_movable(x)]
     reals = [{"complex64": "float32", "complex128": "float64"}.get(name, name) for name in kinds]
     known = [name for name in reals if name in ROUNDOFF and name in WIDER]

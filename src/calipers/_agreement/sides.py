@@ -1,8 +1,9 @@
 """Two callables as functions of NumPy arrays that are called, counted and not trusted."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,15 +30,25 @@ class BudgetError(Exception):
 
 @dataclass
 class Budget:
-    """How many calls of both sides are left."""
+    """How many calls of both sides are left; who waits for longer than a second is told."""
 
     most: int
     spent: int = 0
+    told: float = field(default_factory=lambda: time.perf_counter() + 1)  # when to tell again
 
     def take(self) -> None:
         if self.spent >= self.most:
             raise BudgetError
         self.spent += 1
+        if time.perf_counter() > self.told and sys.stderr.isatty():
+            self.told = time.perf_counter() + 0.2
+            line = f"\rdiagnose: {self.spent} of at most {self.most} calls "
+            print(line, end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave no line behind."""
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,7 @@ class Side:
 
 
 # What functions raise for arrays of another library than theirs.
-_WRONG_TYPE = (TypeError, AttributeError, NumbaError)
+_WRONG_TYPE = (TypeError, AttributeError, NumbaError, Warning)
 
 
 def _as_given(x: Any, like: Any) -> Any:

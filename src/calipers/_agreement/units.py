@@ -78,6 +78,7 @@ class Size:
     largest: float
     at: int
     normwise: float  # the norm of the errors by that of the units
+    peak: float  # the largest, by itself or by the root of the mean square of the units
     broken: int  # that are not finite
     absolute: float  # the root of the mean square of the errors themselves
 
@@ -89,18 +90,55 @@ class Size:
 
 def size_of(d: NDArray, unit: NDArray) -> Size:
     """Measure errors."""
-    found = np.empty(7)
+    scale = _scale(d, unit)
+    if scale != 1:
+        d, unit = d * scale, unit * scale
+    found = np.empty(8)
     WEIGH[None](d, unit, found)
-    count, squares, largest, at, errors, units, broken = found.tolist()
+    count, squares, largest, at, errors, units, broken, farthest = found.tolist()
     n = max(count, 1.0)
     normwise = math.sqrt(errors / units) if units else (math.inf if errors else 0.0)
-    rms, absolute = math.sqrt(squares / n), math.sqrt(errors / n)
-    return Size(rms, max(largest, 0.0), int(at), normwise, int(broken), absolute)
+    rms, absolute = math.sqrt(squares / n), math.sqrt(errors / n) / scale
+    peak = min(largest, farthest / math.sqrt(units / n)) if units else largest
+    return Size(rms, max(largest, 0.0), int(at), normwise, max(peak, 0.0), int(broken), absolute)
+
+
+def _scale(*arrays: NDArray) -> float:
+    """Return a power of two by which squares of numbers neither overflow nor vanish."""
+    tops = [float(np.max(x, where=np.isfinite(x), initial=0.0)) for x in map(np.abs, arrays)]
+    top = max(tops)
+    if top == 0 or 1e-100 < top < 1e100:
+        return 1.0
+    return 2.0 ** -max(-1000, min(1000, math.frexp(top)[1]))
 
 
 def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
     """Return the cosine between two vectors of errors, in units."""
     return float(COSINE[None](a, b, unit))
+
+
+def rms_of(numbers: NDArray) -> float:
+    """Return the root mean square of what is finite."""
+    finite = numbers[np.isfinite(numbers)]
+    scale = _scale(finite)
+    return math.sqrt(float(np.mean(np.square(finite * scale)))) / scale if finite.size else 0.0
+
+
+def spread_of(
+    side: Side, here: Answer, inputs: Sequence[Any], delta: float, seeds: Sequence[int], wide: bool
+) -> NDArray:
+    """Return the root mean square of what moves of the inputs do to each result of a side."""
+    numbers = np.abs(here.numbers(np.float64))
+    scale = _scale(numbers)
+    sums, count = np.zeros(numbers.size), 0
+    for seed in seeds:
+        answer = side(moved(inputs, delta, seed, wide))
+        if answer.error is None and answer.shapes == here.shapes:
+            d = difference(answer, here)
+            ADD_SQUARES[None](np.where(np.isfinite(d), d * scale, 0.0), sums)
+            count += 1
+    spread: NDArray = np.sqrt(sums / max(1, count)) / scale
+    return spread
 
 
 @dataclass(frozen=True)
@@ -109,26 +147,24 @@ class Unit:
 
     values: NDArray
     kappa: float  # the former by the latter
-    moves: list[Answer]
 
 
 def unit_of(
     side: Side, reference: Answer, inputs: Sequence[Any], roundoff: float, form: str, seed: int
 ) -> Unit:
     """Estimate units around a reference, by calls at inputs that are moved at random."""
-    sums = np.zeros(reference.numbers(np.float64).size)
-    answers = []
-    for k in range(MOVES):
-        answer = side(moved(inputs, roundoff, seed + k, wide=True))
-        if answer.error is None and answer.shapes == reference.shapes:
-            answers.append(answer)
-            d = difference(answer, reference)
-            ADD_SQUARES[None](np.where(np.isfinite(d), d, 0.0), sums)
-    sums /= max(1, len(answers))
-    own = roundoff * np.abs(reference.numbers(np.float64))
-    own[~np.isfinite(own)] = np.inf
-    values = np.sqrt(sums + own * own + _SMALLEST.get(form, 0.0) ** 2)
+    seeds = [seed + k for k in range(MOVES)]
+    spread = spread_of(side, reference, inputs, roundoff, seeds, wide=True)
+    own = own_roundings(reference, roundoff)
+    values = np.hypot(np.hypot(spread, own), _SMALLEST.get(form, 0.0))
     known = np.isfinite(own)
-    size = math.sqrt(np.mean(own[known] ** 2)) if known.any() else 0.0
-    spread = math.sqrt(np.mean(sums[known])) if known.any() else 0.0
-    return Unit(values, spread / size if size else (math.inf if spread else 0.0), answers)
+    scale = _scale(own)
+    size, moves = (float(np.linalg.norm(x[known] * scale)) for x in (own, spread))
+    return Unit(values, moves / size if size else (math.inf if moves else 0.0))
+
+
+def own_roundings(answer: Answer, roundoff: float) -> NDArray:
+    """Return what a rounding of each result is; infinite where it is not finite."""
+    own = roundoff * np.abs(answer.numbers(np.float64))
+    own[~np.isfinite(own)] = np.inf
+    return own

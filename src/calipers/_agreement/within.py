@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from .inquiry import (
+    ALONE,
     AMPLIFIED,
     BUG,
     ILL,
@@ -47,10 +48,11 @@ def within_rounding(q: Inquiry) -> Verdict | None:
 
 
 def _near(q: Inquiry) -> bool:
-    if q.standard is None:
-        return q.eta_apart.least <= q.allowed and not q.eta_apart.broken
-    sizes = q.eta_f, q.eta_g
-    return all(size.least <= q.allowed and not size.broken for size in sizes)
+    sizes = (q.eta_apart,) if q.standard is None else (q.eta_f, q.eta_g)
+    return all(
+        size.least <= q.allowed and size.peak <= ALONE * q.allowed and not size.broken
+        for size in sizes
+    )
 
 
 def _worst(q: Inquiry) -> float:

@@ -57,12 +57,14 @@ def weigh(d, unit, found):
     Sum up errors in units.
 
     Store how many there are, the sum of their squares, the largest, where it is, the sums of
-    squares of the errors and of the units themselves, and how many errors are not finite.
+    squares of the errors and of the units themselves, how many errors are not finite, and the
+    largest error itself.
     """
     count = np.int64(0)
     broken = np.int64(0)
     at = np.int64(-1)
     largest = -1.0
+    farthest = 0.0
     squares = 0.0
     errors = 0.0
     units = 0.0
@@ -76,6 +78,7 @@ def weigh(d, unit, found):
         share = size / unit[i] if size > 0.0 else 0.0
         count += 1
         squares += share * share
+        farthest = max(farthest, size)
         errors += size * size
         units += unit[i] * unit[i]
         if share > largest:
@@ -88,6 +91,7 @@ def weigh(d, unit, found):
     found[4] = errors
     found[5] = units
     found[6] = broken
+    found[7] = farthest
 
 
 def cosine(a, b, unit):

@@ -1,0 +1,140 @@
+"""How much of the inputs' accuracy a result can have."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._protocols import NDArray
+from .._report import jsonable
+from ..closeness import first_nonfinite
+from .inquiry import format_of
+from .trials import Subject
+from .units import ROUNDOFF
+
+# Values closer than so many roundings of the largest are taken for one.
+_NEAR = 100
+
+
+@dataclass(frozen=True)
+class Condition:
+    """
+    How many times errors of the inputs grow on the way to the result.
+
+    Attributes
+    ----------
+    kappa : float
+        The relative error of the result by that of the inputs. Of a matrix, its largest singular
+        value by its smallest.
+    digits : float
+        Decimal digits that are left of those of the format, ``-log10(kappa*u)``; at least 0.
+    format : str
+        The working format.
+    singular_gap : float or None
+        Of a matrix: the smallest distance of two singular values by the largest of all. Where it is
+        near u, their singular vectors are arbitrary, and gradients by them are infinite.
+    eigen_gap : float or None
+        Of a Hermitian matrix: that of its eigenvalues.
+    singular_values : tuple of float
+        Of a matrix, largest first.
+    """
+
+    kappa: float
+    digits: float
+    format: str
+    singular_gap: float | None = None
+    eigen_gap: float | None = None
+    singular_values: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        """Write a line for the condition, and one for gaps."""
+        lines = [f"condition {self.kappa:.3g}: {self.digits:.1f} digits of {self.format} are left"]
+        for kind, gap in (("singular ", self.singular_gap), ("eigen", self.eigen_gap)):
+            if gap is not None:
+                lost = gap < _NEAR * ROUNDOFF[self.format]
+                text = f": their {kind}vectors are arbitrary" if lost else ""
+                lines.append(f"  closest two {kind}values: {gap:.3g} of the largest{text}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as built-in types, which JSON can write."""
+        found: dict[str, Any] = jsonable(self)
+        return found
+
+    def plot(self) -> Any:
+        """
+        Draw the singular values of a matrix beside what rounding does to them.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If it is the condition of a function.
+        """
+        from .pictures import condition_figure
+
+        return condition_figure(self)
+
+
+def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
+    """Move the inputs by a rounding, and see how far the results move."""
+    subject = Subject(f, inputs)
+    ask = subject.ask
+    if ask.standard is not None:
+        kappa = ask.unit.kappa
+        return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
+    own = ask.roundoff * np.abs(subject.plain.numbers(np.float64))
+    scale = ask.scale
+    known = np.isfinite(own) & np.isfinite(scale)
+    moved = float(np.sum(np.maximum(scale[known] ** 2 - own[known] ** 2, 0.0)))
+    size = float(np.sum(own[known] ** 2))
+    kappa = math.sqrt(moved / size) if size else (math.inf if moved else 0.0)
+    return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
+
+
+def of_matrix(matrix: Any) -> Condition:
+    """Compare singular values."""
+    a = as_array(matrix, "matrix")
+    if a.ndim != 2 or not a.size:
+        msg = f"a matrix must have two axes and elements, got shape {a.shape}; or pass f and inputs"
+        raise ValueError(msg)
+    if a.dtype.kind not in "biufc" and a.dtype.name != "bfloat16":
+        msg = f"a matrix must be of numbers, got dtype {a.dtype}"
+        raise TypeError(msg)
+    bad = first_nonfinite(a)
+    if bad is not None:
+        msg = f"a matrix must be finite, got {a[bad]} at {bad}"
+        raise ValueError(msg)
+    form = format_of((a,), None)
+    wide = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
+    values = np.linalg.svd(wide, compute_uv=False)
+    kappa = float(values[0] / values[-1]) if values[-1] else math.inf
+    hermitian = a.shape[0] == a.shape[1] and bool((wide == wide.conj().T).all())
+    return Condition(
+        kappa,
+        _digits(kappa, ROUNDOFF[form]),
+        form,
+        _gap(values),
+        _gap(np.linalg.eigvalsh(wide)) if hermitian else None,
+        tuple(values.tolist()),
+    )
+
+
+def _digits(kappa: float, roundoff: float) -> float:
+    return max(0.0, -math.log10(max(kappa, 1.0) * roundoff)) if kappa < math.inf else 0.0
+
+
+def _gap(values: NDArray) -> float | None:
+    """Return the smallest distance of two values by the largest."""
+    largest = float(np.abs(values).max())
+    if values.size < 2:
+        return None
+    return float(np.abs(np.diff(np.sort(values))).min()) / largest if largest else 0.0

@@ -1,0 +1,115 @@
+"""Inputs whose sums of products are exact in every order."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._report import jsonable
+from .sides import Answer, as_inputs, is_movable
+from .trials import require_callable, several, side_of
+from .units import difference
+
+
+@dataclass(frozen=True)
+class Exact:
+    """
+    Whether two functions agree where no rounding can part them; true if they do.
+
+    Attributes
+    ----------
+    size : int
+        The number of results.
+    differing : int
+        Those that are not equal.
+    differing_rounded : int
+        Those that are not equal when rounded to integers.
+    largest : float
+        The largest difference.
+    first : int or None
+        The position of the first that differ, in C order of all results.
+    problem : str or None
+        Why there is nothing to compare: what one of them raised, or other shapes.
+    seed : int
+        Of the inputs.
+    """
+
+    size: int
+    differing: int
+    differing_rounded: int
+    largest: float
+    first: int | None
+    problem: str | None
+    seed: int
+
+    def __bool__(self) -> bool:
+        """Tell whether all results are equal."""
+        return self.problem is None and self.differing == 0
+
+    def __str__(self) -> str:
+        """Write one line."""
+        if self.problem is not None:
+            return f"not equal: {self.problem} (seed {self.seed})"
+        if self:
+            return f"equal: {self.size} results of inputs from -1, 0, 1 (seed {self.seed})"
+        text = (
+            f"not equal: {self.differing} of {self.size} results of inputs from -1, 0, 1 differ, "
+            f"by {self.largest:.3g} at most, the first at {self.first} (seed {self.seed})"
+        )
+        if not self.differing_rounded:
+            text += "; none once rounded to integers: one of them is no plain sum of products"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as built-in types, which JSON can write."""
+        found: dict[str, Any] = jsonable(self)
+        return found | {"passed": bool(self)}
+
+
+def of_exact(
+    f: Callable[..., Any], g: Callable[..., Any], inputs: Any, dtype: Any, seed: int
+) -> Exact:
+    """Ask both for the same sums."""
+    require_callable(f=f, g=g)
+    random = np.random.default_rng(seed)
+    # A tuple of numbers is one shape, and not numbers to hand on.
+    likes = (inputs,) if _is_shape(inputs) else several(inputs)
+    given, arrays = [], []
+    for own, x in zip(likes, as_inputs(likes), strict=True):
+        if _is_shape(own):
+            given.append(np.empty(own, dtype))
+            arrays.append(random.integers(-1, 2, own).astype(dtype))
+        else:
+            given.append(own)
+            arrays.append(random.integers(-1, 2, x.shape).astype(x.dtype) if is_movable(x) else x)
+    if not any(is_movable(x) for x in arrays):
+        msg = "inputs must hold shapes, or arrays of floating-point numbers to take the shapes of"
+        raise ValueError(msg)
+    answers = [side_of(name, call, given)(arrays) for name, call in (("f", f), ("g", g))]
+    problem = _problem(*answers)
+    if problem is not None:
+        return Exact(0, 0, 0, math.nan, None, problem, seed)
+    d = difference(*answers)
+    wrong = d != 0  # where one alone is NaN, too
+    with np.errstate(all="ignore"):
+        rounded = difference(*(Answer(tuple(map(np.rint, answer.arrays))) for answer in answers))
+    return Exact(
+        *(d.size, int(wrong.sum()), int((rounded != 0).sum())),
+        float(np.max(np.nan_to_num(np.abs(d), nan=math.inf), initial=0.0)),
+        int(np.argmax(wrong)) if wrong.any() else None,
+        None,
+        seed,
+    )
+
+
+def _is_shape(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) > 0 and all(type(d) is int and d >= 0 for d in x)
+
+
+def _problem(a: Answer, b: Answer) -> str | None:
+    for name, answer in (("f", a), ("g", b)):
+        if answer.error is not None:
+            return f"{name} raises {type(answer.error).__name__}: {answer.error!s:.60}"
+    return f"shapes {a.shapes} and {b.shapes}" if a.shapes != b.shapes else None

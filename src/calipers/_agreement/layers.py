@@ -1,0 +1,159 @@
+"""Where errors start: two implementations, layer by layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._arrays import library_of
+from .._report import jsonable
+from .inquiry import Inquiry, format_of
+from .sides import Answer
+from .trials import Trial, inputs_of, require_callable, several, side_of, trial
+
+_LINES = 18
+
+
+@dataclass(frozen=True)
+class Layer:
+    """
+    The errors of a layer; true if its own are rounding.
+
+    Attributes
+    ----------
+    name : str
+        Of the layer.
+    new : Trial
+        Its own error: both layers at the same inputs, those that the layers of f made before it.
+    carried : Trial
+        How far the results of all layers so far are apart, in the same units.
+    """
+
+    name: str
+    new: Trial
+    carried: Trial
+
+    def __bool__(self) -> bool:
+        """Tell whether the layer's own error is rounding."""
+        return bool(self.new)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """
+    The errors of all layers; true if each layer's own are rounding.
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+        In their order; up to the first whose results cannot be compared.
+    """
+
+    layers: tuple[Layer, ...]
+
+    def __bool__(self) -> bool:
+        """Tell whether each layer's own errors are rounding."""
+        return all(self.layers)
+
+    @property
+    def first(self) -> Layer | None:
+        """The first layer with an error of its own beyond rounding."""
+        return next((layer for layer in self.layers if not layer), None)
+
+    def __str__(self) -> str:
+        """Write a line for the verdict, and one for each layer."""
+        first = self.first
+        if first is None:
+            lines = [f"all {len(self.layers)} layers agree within rounding"]
+        else:
+            lines = [
+                f"layer {self.layers.index(first)}, {first.name[:40]}, is the first beyond rounding"
+            ]
+        width = min(24, max((len(layer.name) for layer in self.layers), default=0))
+        lines.append(
+            f"  {'layer':{max(width, 5)}}  {'new':>9}  {'carried':>9}  {'allowed':>9}  units"
+        )
+        shown = self.layers
+        if len(shown) > _LINES:
+            # The first that is wrong is always among them.
+            start = max(0, self.layers.index(first) - _LINES // 2) if first is not None else 0
+            shown = shown[start : start + _LINES]
+        for layer in shown:
+            lines.append(
+                f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:9.3g}  "
+                f"{layer.carried.units:9.3g}  {layer.new.allowed:9.3g}"
+                + ("" if layer else f"  {layer.new.problem or 'beyond rounding'}"[:60])
+            )
+        if len(self.layers) > len(shown):
+            lines.append(f"  {len(self.layers) - len(shown)} layers are left out: see .layers")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as built-in types, which JSON can write."""
+        found: dict[str, Any] = jsonable(self)
+        return found | {"passed": bool(self), "first": self.first.name if self.first else None}
+
+    def plot(self) -> Any:
+        """
+        Draw the new and the carried error by layer, beside what rounding may do.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .pictures import layers_figure
+
+        return layers_figure(self)
+
+
+def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
+    """Run both, and g's layers beside each of f's at the inputs of that."""
+    for name, layers in (("fs", fs), ("gs", gs)):
+        for k, item in enumerate(layers):
+            if not (isinstance(item, tuple) and len(item) == 2):
+                msg = f"{name}[{k}] must be a name and a callable, got {item!r:.60}"
+                raise TypeError(msg)
+            require_callable(**{f"{name}[{k}][1]": item[1]})
+    if len(fs) != len(gs) or not fs:
+        msg = f"fs and gs must have as many layers, at least one, got {len(fs)} and {len(gs)}"
+        raise ValueError(msg)
+    library = next((y for y in several(x) if library_of(y) is not None), None)
+    ours = theirs = inputs_of(x)
+    found: list[Layer] = []
+    for (own, f), (other, g) in zip(fs, gs, strict=True):
+        name = own if own == other else f"{own} / {other}"
+        likes = several(x) if not found else [library if library is not None else y for y in ours]
+        both = side_of(own, f, likes), side_of(other, g, likes)
+        axes = [d for y in ours if isinstance(y, np.ndarray) for d in y.shape]
+        # Units are those of g's layer, and of f's where it is g's that is not finite.
+        ask = Inquiry(
+            *(both[1], both[0], ours, format_of(ours, None), "fg", None),
+            *(max(axes, default=1), (), 0),
+        )
+        _require(ask.of_f, "gs", other)
+        _require(ask.of_g, "fs", own)
+        new = _compared(ask, ask.of_g, ask.of_f)
+        if new.problem is not None:
+            found.append(Layer(name, new, new))
+            break
+        after = ask.of_f if theirs is ours else side_of(other, g, likes)(theirs)
+        _require(after, "gs", other)
+        found.append(Layer(name, new, _compared(ask, ask.of_g, after)))
+        ours, theirs = ask.of_g.arrays, after.arrays
+    return Layers(tuple(found))
+
+
+def _require(answer: Answer, side: str, name: str) -> None:
+    if answer.error is not None:
+        answer.error.add_note(f"raised by layer {name!r} of {side}")
+        raise answer.error
+
+
+def _compared(ask: Inquiry, answer: Answer, expected: Answer) -> Trial:
+    return trial(ask.g.name, answer, expected, lambda: ask.scale, ask.allowed)

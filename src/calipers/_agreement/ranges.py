@@ -1,0 +1,279 @@
+"""Does something overflow or underflow in between, although the result fits?"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+from .._report import jsonable
+from ..emulation import FORMATS
+from .sides import Answer, is_movable, widened
+from .trials import Subject, in_units
+from .units import difference
+
+_FALLS = 10.0  # times an error falls in another range, if range was its cause
+_HOMOGENEOUS = 2.0**-40  # relative error of the power law
+_STEP = 2  # of exponents, to see what the power is
+
+
+@dataclass(frozen=True)
+class Range:
+    """
+    Whether numbers left the range of their format on the way; true if none did to any effect.
+
+    Attributes
+    ----------
+    kind : {"FITS", "OVERFLOW", "UNDERFLOW", "UNKNOWN"}
+        UNKNOWN if f takes no wider format and is not homogeneous either.
+    reason : str
+        One sentence.
+    format : str
+        The working format.
+    nonfinite : int
+        How many results are infinite or NaN although they are finite in the wider format and fit.
+    first : tuple of int or None
+        The index of the first of these, after the number of the output if there are several.
+    homogeneous : tuple of int
+        The inputs that f is homogeneous in; -1 stands for all at once.
+    argument : int or None
+        The input that was multiplied by a power of two for the smallest error; -1 for all at once.
+    exponent : int or None
+        Of that power of two.
+    error, rescaled_error : float
+        The root mean square of the errors, in units of rounding: as it is, and rescaled so.
+    allowed : float
+        How large they may be.
+    """
+
+    kind: str
+    reason: str
+    format: str
+    nonfinite: int
+    first: tuple[int, ...] | None
+    homogeneous: tuple[int, ...]
+    argument: int | None
+    exponent: int | None
+    error: float
+    rescaled_error: float
+    allowed: float
+
+    def __bool__(self) -> bool:
+        """Tell whether no loss was found."""
+        return self.kind == "FITS"
+
+    def __str__(self) -> str:
+        """Write the kind and the reason."""
+        return f"{self.kind}: {self.reason}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as built-in types, which JSON can write."""
+        found: dict[str, Any] = jsonable(self)
+        return found | {"passed": bool(self)}
+
+
+def of_range(f: Callable[..., Any], inputs: Any) -> Range:
+    """Compare with the wider format, as it is and rescaled by powers of two."""
+    subject = Subject(f, inputs)
+    ask, plain = subject.ask, subject.plain
+    if ask.standard is not None:
+        exact, unit = ask.standard[1], subject.unit
+    else:
+        found = _elsewhere(subject)
+        if found is None:
+            return _unknown(subject)
+        exact, unit = found, ask.roundoff * np.abs(found.numbers(np.float64))
+    numbers, reference = plain.numbers(np.float64), exact.numbers(np.longdouble)
+    largest = np.concatenate(
+        [np.empty(0), *(np.full(_reals(x), _limit(x, ask.form)) for x in plain.arrays)]
+    )
+    fits = np.isfinite(reference) & (np.abs(reference) <= largest)
+    lost = fits & ~np.isfinite(numbers)
+    nonfinite = int(lost.sum())
+    first = _index(int(np.argmax(lost)), plain) if nonfinite else None
+
+    def error_of(answer: Answer) -> float:
+        return in_units(np.where(fits, difference(answer, exact), 0.0), unit)[0]
+
+    error = error_of(plain)
+    best: tuple[float, int, int] | None = None
+    homogeneous = []
+    for which, chosen in _arguments(subject):
+        degrees = _law(subject, chosen)[0]
+        if degrees is None:
+            continue
+        homogeneous.append(which)
+        if not nonfinite and error <= ask.allowed:
+            continue
+        for k in _exponents(subject, chosen):
+            answer = _unscaled(subject.side(_scaled(subject.inputs, chosen, k)), degrees, k)
+            if answer.error is None and answer.shapes == exact.shapes:
+                size = error_of(answer)
+                if best is None or size < best[0]:
+                    best = size, which, k
+    # Any error is less than that of an infinite result.
+    least = error / _FALLS if error < math.inf else ask.allowed
+    helped = best is not None and best[0] <= least
+    rescaled, argument, exponent = best if best and helped else (error, None, None)
+    kind, reason = _judged(
+        *(ask.form, nonfinite, numbers.size, first, error, rescaled, argument, exponent)
+    )
+    return Range(
+        *(kind, reason, ask.form, nonfinite, first, tuple(homogeneous)),
+        *(argument, exponent, error, rescaled, ask.allowed),
+    )
+
+
+def _judged(
+    form: str,
+    nonfinite: int,
+    size: int,
+    first: tuple[int, ...] | None,
+    error: float,
+    rescaled: float,
+    argument: int | None,
+    exponent: int | None,
+) -> tuple[str, str]:
+    if not nonfinite and exponent is None:
+        return "FITS", f"nothing is lost to the range of {form} ({error:.3g} units of rounding)"
+    kind = "UNDERFLOW" if exponent is not None and exponent > 0 else "OVERFLOW"
+    found = []
+    if nonfinite:
+        found.append(
+            f"{nonfinite} of {size} results are not finite although they fit {form}, "
+            f"the first at {first}"
+        )
+    if exponent is not None:
+        what = "all inputs" if argument == -1 else f"input {argument}"
+        found.append(
+            f"with {what} times 2**{exponent} the error falls from {error:.3g} to {rescaled:.3g} "
+            "units of rounding"
+        )
+    return kind, "; ".join(found)
+
+
+def _unknown(subject: Subject) -> Range:
+    reason = "f takes no wider format and obeys no power law, so what fits is not known"
+    nan = math.nan
+    form, allowed = subject.ask.form, subject.ask.allowed
+    return Range("UNKNOWN", reason, form, 0, None, (), None, None, nan, nan, allowed)
+
+
+def _reals(x: NDArray) -> int:
+    return x.size * (2 if x.dtype.kind == "c" else 1)
+
+
+def _limit(x: NDArray, form: str) -> float:
+    """Return the largest finite number of a result; narrow ones come in a wider dtype."""
+    if x.dtype.kind not in "fc":
+        return math.inf
+    return min(float(np.finfo(x.dtype).max), FORMATS[form].largest)
+
+
+def _index(position: int, answer: Answer) -> tuple[int, ...]:
+    for k, x in enumerate(answer.arrays):
+        if position < _reals(x):
+            place = position // (2 if x.dtype.kind == "c" else 1)
+            own = tuple(int(i) for i in np.unravel_index(place, x.shape))
+            return (k, *own) if len(answer.arrays) > 1 else own
+        position -= _reals(x)
+    raise AssertionError
+
+
+def _arguments(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Give each input that has a scale, and all of them."""
+    chosen = tuple(
+        k
+        for k, x in enumerate(subject.inputs)
+        if is_movable(x) and x.any() and np.isfinite(np.abs(x).max())
+    )
+    for k in chosen:
+        yield k, (k,)
+    if len(chosen) > 1:
+        yield -1, chosen
+
+
+def _exponents(subject: Subject, chosen: tuple[int, ...]) -> list[int]:
+    """Return ways to rescale: the largest number to about 1, and far up and down."""
+    to_one = _to_one(subject, chosen)
+    far = -FORMATS[subject.ask.form].lowest // 4
+    return sorted({k for k in (to_one, to_one + far, to_one - far) if k}, key=abs)
+
+
+def _to_one(subject: Subject, chosen: tuple[int, ...]) -> int:
+    largest = max(float(np.abs(subject.inputs[k]).max().astype(float)) for k in chosen)
+    return -math.frexp(largest)[1]
+
+
+def _scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
+    """Multiply by a power of two; in two steps, since one may be out of range."""
+    half = k // 2
+    with np.errstate(all="ignore"):
+        return [
+            (x * x.real.dtype.type(2.0**half) * x.real.dtype.type(2.0 ** (k - half))).astype(
+                x.dtype
+            )
+            if j in chosen
+            else x
+            for j, x in enumerate(inputs)
+        ]
+
+
+def _law(subject: Subject, chosen: tuple[int, ...]) -> tuple[list[float] | None, Answer]:
+    """Return each output's degree if f is homogeneous, and the results that have shown it.
+
+    Without a wider format these are of inputs that are rescaled to about 1.
+    """
+    if subject.ask.standard is not None:
+        inputs, here = widened(subject.inputs), subject.ask.standard[1]
+        return _degrees(here, subject.side(_scaled(inputs, chosen, _STEP))), here
+    k = _to_one(subject, chosen)
+    here, there = (subject.side(_scaled(subject.inputs, chosen, shift)) for shift in (k, k + _STEP))
+    degrees = None if here.error else _degrees(here, there)
+    return degrees, here if degrees is None else _unscaled(here, degrees, k)
+
+
+def _elsewhere(subject: Subject) -> Answer | None:
+    """Return results as the power law has them, if there is one."""
+    laws = (_law(subject, chosen) for _, chosen in _arguments(subject))
+    return next(
+        (found for degrees, found in laws if degrees and found.shapes == subject.plain.shapes), None
+    )
+
+
+def _degrees(here: Answer, there: Answer) -> list[float] | None:
+    """Return the degrees that results grow by; multiples of a half, as that of a root."""
+    if there.error is not None or there.shapes != here.shapes:
+        return None
+    degrees = []
+    for a, b in zip(there.arrays, here.arrays, strict=True):
+        if b.dtype.kind not in "fc":
+            return None
+        known = np.isfinite(b)
+        then, now = b[known], a[known]
+        with np.errstate(all="ignore"):
+            sizes = [float(np.max(np.abs(x), initial=0.0)) for x in (then, now)]
+            if not all(0 < size < math.inf for size in sizes):
+                return None
+            degree = round(2 * math.log2(sizes[1] / sizes[0]) / _STEP) / 2
+            off = np.max(np.abs(now * b.real.dtype.type(2.0 ** (-degree * _STEP)) - then))
+        if not off <= _HOMOGENEOUS * sizes[0]:
+            return None
+        degrees.append(degree)
+    return degrees
+
+
+def _unscaled(answer: Answer, degrees: list[float], k: int) -> Answer:
+    """Undo what rescaling did to the results, in a format that has room for it."""
+    if answer.error is not None or len(answer.arrays) != len(degrees):
+        return answer
+    with np.errstate(all="ignore"):
+        return Answer(
+            tuple(
+                x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
+                * np.exp2(np.longdouble(-degree * k))
+                for x, degree in zip(answer.arrays, degrees, strict=True)
+            )
+        )

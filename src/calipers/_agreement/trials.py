@@ -1,0 +1,287 @@
+"""How far results are apart that would be equal without rounding, and in which units."""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+from .._report import jsonable
+from .inquiry import Inquiry, format_of
+from .sides import WIDER, Answer, Budget, Side, as_inputs, is_movable, widened
+from .units import difference, size_of
+
+# A single error may be so many times as large as errors are allowed to be on average.
+_OUTLIER = 8.0
+# The inquiry's moves in the working format, in units of its rounding.
+_FAR = 16.0
+_LINES = 20
+
+
+@dataclass(frozen=True)
+class Trial:
+    """
+    How far two results are apart that would be equal without rounding; true if rounding may do it.
+
+    Attributes
+    ----------
+    name : str
+        What was asked differently.
+    size : int
+        The number of elements.
+    differing : int
+        Those that are not equal to the last bit.
+    units : float
+        The root mean square of the differences, each in units of what one rounding of the inputs
+        and of the result does to it; or their norm by that of the units, if that is less.
+    largest : float
+        The largest difference, in units.
+    allowed : float
+        How large `units` may be: ``4 + sqrt(n)``, n the longest axis of the inputs.
+    problem : str or None
+        Why there is nothing to compare: what f raised, or another shape or dtype.
+    """
+
+    name: str
+    size: int
+    differing: int
+    units: float
+    largest: float
+    allowed: float
+    problem: str | None = None
+
+    def __bool__(self) -> bool:
+        """Tell whether the results are equal within rounding."""
+        return (
+            self.problem is None
+            and self.units <= self.allowed
+            and self.largest <= _OUTLIER * self.allowed
+        )
+
+    @property
+    def equal(self) -> bool:
+        """Whether the results are equal to the last bit."""
+        return self.problem is None and self.differing == 0
+
+    def __str__(self) -> str:
+        """Write one line."""
+        if self.problem is not None:
+            return f"{self.name}: {self.problem}"
+        if self.equal:
+            return f"{self.name}: equal"
+        return (
+            f"{self.name}: {self.differing} of {self.size} elements differ, "
+            f"{self.units:.3g} units rms, {self.largest:.3g} at most"
+            + ("" if self else ": beyond rounding")
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as built-in types, which JSON can write."""
+        return _dict(self) | {"passed": bool(self), "equal": self.equal}
+
+
+@dataclass(frozen=True)
+class Trials:
+    """
+    What a function gives when it is asked the same in several ways; true if all is rounding.
+
+    Attributes
+    ----------
+    question : str
+        What was compared.
+    trials : tuple of Trial
+        Each of the ways.
+    """
+
+    question: str
+    trials: tuple[Trial, ...]
+
+    def __bool__(self) -> bool:
+        """Tell whether all results are equal within rounding."""
+        return all(self.trials)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all results are equal to the last bit."""
+        return all(trial.equal for trial in self.trials)
+
+    @property
+    def units(self) -> float:
+        """The units of the trial that has most."""
+        return max((trial.units for trial in self.trials), default=0.0)
+
+    def __str__(self) -> str:
+        """Write a line for the verdict and one for each trial."""
+        verdict = "equal" if self.equal else "equal within rounding" if self else "not equal"
+        lines = [str(trial)[:100] for trial in self.trials[:_LINES]]
+        if len(self.trials) > _LINES:
+            lines.append(f"and {len(self.trials) - _LINES} more: see .trials")
+        allowed = f" (allowed: {self.trials[0].allowed:.3g} units rms)" if self.trials else ""
+        return "\n  ".join([f"{self.question}: {verdict}{'' if self.equal else allowed}", *lines])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as built-in types, which JSON can write."""
+        return {
+            "question": self.question,
+            "passed": bool(self),
+            "equal": self.equal,
+            "trials": [trial.to_dict() for trial in self.trials],
+        }
+
+
+def _dict(x: Any) -> dict[str, Any]:
+    found: dict[str, Any] = jsonable(asdict(x))
+    return found
+
+
+def require_callable(**functions: Any) -> None:
+    """Refuse what cannot be called; the names are for the error."""
+    for name, f in functions.items():
+        if not callable(f):
+            msg = f"{name} must be callable, got {type(f).__name__}: {f!r:.60}"
+            raise TypeError(msg)
+
+
+def inputs_of(inputs: Any) -> tuple[Any, ...]:
+    """Return inputs as arrays, of formats that have a next wider one."""
+    arrays = as_inputs(inputs)
+    for k, x in enumerate(arrays):
+        if is_movable(x) and x.dtype.name not in WIDER:
+            msg = f"inputs[{k}] has dtype {x.dtype}, beside which there is no wider format; "
+            raise TypeError(msg + "pass float64 or complex128")
+    return arrays
+
+
+def several(inputs: Any) -> tuple[Any, ...]:
+    """Return the caller's own inputs, of which one may come alone."""
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+
+
+def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:
+    """Return a side that may be called without end."""
+    require_callable(**{name: f})
+    return Side(name, f, several(likes), Budget(sys.maxsize))
+
+
+def is_wider_than(noise: NDArray, unit: NDArray, factor: float) -> bool:
+    """Compare two vectors by their norms."""
+    size = size_of(noise, unit)
+    return size.broken > 0 or size.normwise > factor
+
+
+class Subject:
+    """A function at some inputs, and the unit that its results are compared in."""
+
+    def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
+        require_callable(f=f)
+        self.inputs = inputs_of(inputs)
+        self.side = side_of("f", f, inputs)
+        axes = [d for x in self.inputs if isinstance(x, np.ndarray) for d in x.shape]
+        self.ask = Inquiry(
+            *(self.side, self.side, self.inputs, format_of(self.inputs, None), "f", None),
+            *(max(axes, default=1), (), seed),
+        )
+        self.plain = self.ask.of_f
+        if self.plain.error is not None:
+            raise self.plain.error
+
+    @cached_property
+    def unit(self) -> NDArray:
+        """What one rounding of the inputs and of the result does to each result."""
+        unit, standard = self.ask.scale, self.ask.standard
+        # Asked last: a state that drifts from call to call has drifted no less than at the moves.
+        if standard is None:
+            again, before, share = self.side(self.inputs), self.ask.of_f, 1 / _FAR
+        else:
+            again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
+        same = again.error is None and again.shapes == before.shapes
+        if not same or is_wider_than(share * difference(again, before), unit, 0.5):
+            # It was not the inputs' moves that moved the results.
+            unit = self.ask.roundoff * np.abs(self.plain.numbers(np.float64))
+            unit[~np.isfinite(unit)] = np.inf
+        return unit
+
+    def trial(self, name: str, answer: Answer) -> Trial:
+        """Compare an answer with that at the inputs themselves."""
+        return trial(name, answer, self.plain, lambda: self.unit, self.ask.allowed)
+
+    def part(self, name: str, answer: Answer, rows: Any, n: int) -> Trial:
+        """Compare an answer with rows of that at all n, as far as results have such an axis."""
+        kept = [k for k, x in enumerate(self.plain.arrays) if x.shape[:1] == (n,)]
+        expected = Answer(tuple(self.plain.arrays[k][rows] for k in kept))
+        if answer.error is None and len(answer.arrays) == len(self.plain.arrays):
+            answer = Answer(tuple(answer.arrays[k] for k in kept))
+
+        def unit() -> NDArray:
+            cut, start = [], 0
+            for k, x in enumerate(self.plain.arrays):
+                shape = (*x.shape, 2 if x.dtype.kind == "c" else 1)
+                stop = start + math.prod(shape)
+                if k in kept:
+                    cut.append(self.unit[start:stop].reshape(shape)[rows].reshape(-1))
+                start = stop
+            return np.concatenate(cut)
+
+        return trial(name, answer, expected, unit, self.ask.allowed)
+
+
+def trial(
+    name: str, answer: Answer, expected: Answer, unit: Callable[[], NDArray], allowed: float
+) -> Trial:
+    """Compare two answers; units are asked for only where bits differ."""
+    size = sum(x.size for x in expected.arrays)
+    problem = _problem(answer, expected)
+    if problem is not None:
+        return Trial(name, size, size, math.inf, math.inf, allowed, problem)
+    pairs = zip(answer.arrays, expected.arrays, strict=True)
+    differing = sum(_differing(a, b) for a, b in pairs)
+    if not differing:
+        return Trial(name, size, 0, 0.0, 0.0, allowed)
+    units, largest = in_units(difference(answer, expected), unit())
+    return Trial(name, size, differing, units, largest, allowed)
+
+
+def in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
+    """Return the size of errors on average, and that of the largest; infinite if one is."""
+    known = np.isfinite(unit)
+    if not np.isfinite(d).all():
+        return math.inf, math.inf
+    # Their squares may be out of range.
+    scale = float(np.max(unit[known], initial=0.0)) or 1.0
+    with np.errstate(all="ignore"):
+        d, unit = d / scale, unit / scale
+        # A small result may have lost accuracy beside large ones.
+        floor = np.maximum(unit[known], math.sqrt(np.mean(unit[known] ** 2)) if known.any() else 0)
+        far = np.abs(d[known])
+        largest = float(np.max(np.where(far > 0, far / floor, 0.0), initial=0.0))
+    return size_of(d, unit).least, largest
+
+
+def _problem(answer: Answer, expected: Answer) -> str | None:
+    """Tell why two answers have nothing to compare."""
+    if answer.error is not None:
+        return f"f raises {type(answer.error).__name__}: {answer.error!s:.60}"
+    for name in ("shape", "dtype"):
+        a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (answer, expected))
+        if a != b:
+            return f"{name} {listed(a)} instead of {listed(b)}"
+    return None
+
+
+def listed(x: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, x)) or "none"
+
+
+def _differing(a: NDArray, b: NDArray) -> int:
+    """Count elements that differ in a bit; padding of long doubles is no bit of theirs."""
+    if a.dtype.char in "gG":
+        return int(np.sum((a != b) & ~(np.isnan(a) & np.isnan(b))))
+    bits = [
+        np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, x.itemsize)
+        for x in (a, b)
+    ]
+    return int(np.any(bits[0] != bits[1], axis=1).sum())

@@ -1,0 +1,87 @@
+"""One function asked the same in several ways: in parts, in other layouts, again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._arrays import library_of
+from .._protocols import NDArray
+from .trials import Subject, Trials, listed, side_of
+
+
+def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
+    """Ask for rows, some rows and rows in another order."""
+    subject = Subject(f, inputs, seed)
+    n = subject.inputs[batch[0]].shape[0]
+    if not any(x.shape[:1] == (n,) for x in subject.plain.arrays):
+        msg = f"f must return a row for each of the {n} of inputs[{batch[0]}], got shapes "
+        raise ValueError(msg + listed(subject.plain.shapes))
+    order = np.random.default_rng(seed).permutation(n)
+    if (order == np.arange(n)).all():
+        order = order[::-1]
+    parts = {f"row {i}": np.array([i]) for i in sorted({0, n // 2, n - 1})}
+    if n > 3:
+        parts["rows 0, 1, 2"] = np.arange(3)
+    parts["rows in another order"] = order
+    trials = []
+    for name, rows in parts.items():
+        some = [x[rows] if k in batch else x for k, x in enumerate(subject.inputs)]
+        trials.append(subject.part(name, subject.side(some), rows, n))
+    return Trials("f of rows against rows of f", tuple(trials))
+
+
+def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
+    """Ask with the same numbers elsewhere in memory."""
+    subject = Subject(f, inputs)
+    given = [x.copy(order="C") if isinstance(x, np.ndarray) else x for x in subject.inputs]
+    subject.plain = subject.side(given)
+    sent = subject.side.sent
+    assert sent is not None
+
+    def shared(x: Any, like: Any) -> Any:
+        # A copy of a library's own would have a layout of its own.
+        own = sent(x, like)
+        library = library_of(own)
+        return own if library is None or library.device(own) != "cpu" else library.from_numpy(x)
+
+    direct = side_of("f", f, inputs)
+    # What it is given are copies already, and to copy one again would align it.
+    direct.sent, direct.writes = shared, False
+    ways: dict[str, Callable[[NDArray], NDArray]] = {
+        "column-major": lambda x: x.copy(order="F"),
+        "every second element of a row": strided,
+        "off by one element in memory": misaligned,
+    }
+    trials = []
+    for name, way in ways.items():
+        arrays = [way(x) if isinstance(x, np.ndarray) else x for x in given]
+        trials.append(subject.trial(name, direct(arrays)))
+    return Trials("f of the same numbers in other layouts", tuple(trials))
+
+
+def of_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
+    """Ask again."""
+    subject = Subject(f, inputs)
+    # All before any other call: f may count its calls.
+    answers = [subject.side(subject.inputs) for _ in range(times - 1)]
+    trials = [subject.trial(f"call {k}", answer) for k, answer in enumerate(answers, start=2)]
+    return Trials(f"{times} calls of f", tuple(trials))
+
+
+def strided(x: NDArray) -> NDArray:
+    """Copy an array to every second element of a larger one."""
+    if not x.ndim:
+        return x.copy()
+    gaps = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)[..., ::2]
+    gaps[...] = x
+    return gaps
+
+
+def misaligned(x: NDArray) -> NDArray:
+    """Copy an array to memory that begins one element after where vectors do."""
+    memory = np.zeros(x.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + x.itemsize
+    shifted = memory[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    shifted[...] = x
+    return shifted

@@ -1,0 +1,289 @@
+"""
+Results that are kept, to see later whether a function still gives them: golden.record and check.
+
+A record is one file of arrays that `numpy.load` reads without pickle; the array ``about`` is a JSON
+text of all else: versions, threads, flags of precision, and hashes.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._agreement.environment import changes, fingerprint
+from ._agreement.sides import Answer, as_inputs
+from ._agreement.trials import Subject, Trial, several, side_of, trial
+from ._arrays import library_of
+from ._protocols import NDArray
+from ._report import jsonable
+
+__all__ = ["GoldenCheck", "check", "record"]
+
+_MARK = "calipers golden record"
+_VERSION = 1
+_KEYS = {"version", "inputs", "stored", "results", "allowed", "environment"}
+# Inputs of more bytes are known by their hash only.
+_STORED_BYTES = 1 << 24
+_LINES = 12
+
+
+@dataclass(frozen=True)
+class GoldenCheck:
+    """
+    Whether a function gives what it gave when it was recorded; true if it does, within rounding.
+
+    Attributes
+    ----------
+    kind : {"EQUAL", "ROUNDING", "DIFFERENT", "RAISES"}
+        Equal to the last bit; equal within rounding; not; or no result at all.
+    reason : str
+        One sentence.
+    trial : Trial
+        How far the results are apart, in units of what one rounding of the inputs did to them when
+        they were recorded.
+    changes : tuple of str
+        What has changed since in versions, threads and flags of precision.
+    """
+
+    kind: str
+    reason: str
+    trial: Trial
+    changes: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Tell whether the results are equal within rounding."""
+        return self.kind in ("EQUAL", "ROUNDING")
+
+    def __str__(self) -> str:
+        """Write the kind, the reason, and what has changed since."""
+        lines = [f"{self.kind}: {self.reason}"]
+        lines += [f"  {text[:76]}" for text in self.changes[:_LINES]]
+        if len(self.changes) > _LINES:
+            lines.append(f"  and {len(self.changes) - _LINES} more: see .changes")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as built-in types, which JSON can write."""
+        found: dict[str, Any] = jsonable(self)
+        return found | {"passed": bool(self), "trial": self.trial.to_dict()}
+
+
+def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> None:
+    """
+    Keep what a function returns, and what it may depend on, in a file.
+
+    Parameters
+    ----------
+    path : path
+        The file; one that is there is replaced once the new one is complete. It has the format of
+        `numpy.savez`, whatever its name.
+    f : callable
+        A function of the inputs. It is called about ten times, to see what rounding does to its
+        results.
+    inputs : array_like or tuple
+        Its arguments. NumPy arrays and numbers of up to 16 MB are kept as well, so that `check`
+        needs none; of larger ones, and those of other libraries, a hash is kept.
+
+    Raises
+    ------
+    TypeError
+        If an input is neither an array of numbers nor what JSON can hold.
+
+    See Also
+    --------
+    check : Compares.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from calipers import golden
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = os.path.join(folder.name, "norms.npz")
+    >>> golden.record(path, lambda x: np.linalg.norm(x, axis=1), np.ones((5, 3)))
+    >>> print(golden.check(path, lambda x: np.sqrt((x * x).sum(1))).kind)
+    EQUAL
+    >>> print(golden.check(path, lambda x: np.abs(x).sum(1)))
+    DIFFERENT: 5 of 5 elements differ, ... units rms (allowed: 6.24), ... at most
+    >>> folder.cleanup()
+    """
+    described = _described(inputs)
+    subject = Subject(f, inputs)
+    arrays = {f"result{k}": x for k, x in enumerate(subject.plain.arrays)}
+    arrays["unit"] = subject.unit
+    if _is_stored(inputs):
+        arrays |= {
+            f"input{k}": x for k, x in enumerate(subject.inputs) if isinstance(x, np.ndarray)
+        }
+    about = {
+        "mark": _MARK,
+        "version": _VERSION,
+        "inputs": described,
+        "stored": _is_stored(inputs),
+        "results": len(subject.plain.arrays),
+        "allowed": subject.ask.allowed,
+        "environment": fingerprint(),
+    }
+    arrays["about"] = np.array(json.dumps(about, indent=1))
+    # A record that is there stays until the new one is whole.
+    part = f"{os.fspath(path)}.part"
+    try:
+        with open(part, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        os.replace(part, path)
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+
+
+def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = None) -> GoldenCheck:
+    """
+    Tell whether a function gives what was recorded.
+
+    Parameters
+    ----------
+    path : path
+        A file that `record` wrote.
+    f : callable
+        The function, which is called once.
+    inputs : array_like or tuple, optional
+        The arguments of then, where the record does not hold them.
+
+    Returns
+    -------
+    GoldenCheck
+        The verdict, and what has changed since in versions, threads and flags.
+
+    Raises
+    ------
+    ValueError
+        If the file is no record, or not whole; if inputs are needed, or are others than those of
+        the record.
+    OSError
+        If the file cannot be read.
+
+    See Also
+    --------
+    record : Writes the file; see there for an example.
+    """
+    about, arrays = _read(path)
+    given = _inputs(path, about, arrays) if inputs is None else several(inputs)
+    if inputs is not None:
+        _require_same(path, about["inputs"], _described(inputs))
+    found = side_of("f", f, given)(as_inputs(given))
+    expected = Answer(tuple(arrays[f"result{k}"] for k in range(about["results"])))
+    apart = trial("f", found, expected, lambda: arrays["unit"], about["allowed"])
+    since = tuple(changes(about["environment"], fingerprint()))
+    return GoldenCheck(_kind(found, apart), _reason(apart), apart, since)
+
+
+def _kind(found: Answer, apart: Trial) -> str:
+    if found.error is not None:
+        return "RAISES"
+    return "EQUAL" if apart.equal else "ROUNDING" if apart else "DIFFERENT"
+
+
+def _reason(apart: Trial) -> str:
+    if apart.problem is not None:
+        return apart.problem
+    if apart.equal:
+        return f"all {apart.size} elements are equal to the last bit"
+    return (
+        f"{apart.differing} of {apart.size} elements differ, {apart.units:.3g} units rms "
+        f"(allowed: {apart.allowed:.3g}), {apart.largest:.3g} at most"
+    )
+
+
+# Inputs
+
+
+def _described(inputs: Any) -> list[Any]:
+    """Describe inputs by what is the same whenever they are: hashes of arrays, or values."""
+    described: list[Any] = []
+    for k, x in enumerate(as_inputs(inputs)):
+        if isinstance(x, np.ndarray):
+            if x.dtype.kind not in "biufc" and x.dtype.isbuiltin != 2:
+                msg = f"inputs[{k}] must be of numbers, got dtype {x.dtype}"
+                raise TypeError(msg)
+            native = np.ascontiguousarray(x, x.dtype.newbyteorder("="))
+            digest = hashlib.sha256(native.tobytes()).hexdigest()
+            described.append({"dtype": native.dtype.name, "shape": [*x.shape], "sha256": digest})
+        elif x is None or isinstance(x, bool | int | str):
+            described.append({"value": x})
+        else:
+            msg = (
+                f"inputs[{k}] must be an array, a number, a string or None, "
+                f"got {type(x).__name__}; let f hold it"
+            )
+            raise TypeError(msg)
+    return described
+
+
+def _is_stored(inputs: Any) -> bool:
+    """Tell whether inputs are kept: those of which NumPy's file format holds all."""
+    likes, arrays = several(inputs), as_inputs(inputs)
+    return not any(map(library_of, likes)) and (
+        sum(x.nbytes for x in arrays if isinstance(x, np.ndarray)) <= _STORED_BYTES
+        and not any(isinstance(x, np.ndarray) and x.dtype.isbuiltin == 2 for x in arrays)
+    )
+
+
+def _inputs(path: Any, about: dict[str, Any], arrays: dict[str, NDArray]) -> tuple[Any, ...]:
+    if not about["stored"]:
+        msg = f"{path} holds a hash of its inputs only; pass the same as inputs"
+        raise ValueError(msg)
+    # A number comes as one, as the function got it then.
+    return tuple(
+        x["value"] if "value" in x else arrays[f"input{k}"][()]
+        for k, x in enumerate(about["inputs"])
+    )
+
+
+def _require_same(path: Any, expected: Sequence[Any], found: Sequence[Any]) -> None:
+    if len(expected) != len(found):
+        msg = f"{path} is of {len(expected)} inputs, got {len(found)}"
+        raise ValueError(msg)
+    for k, (own, other) in enumerate(zip(expected, found, strict=True)):
+        if own != other:
+            texts = [
+                f"{x['dtype']} of shape {tuple(x['shape'])} and hash {x['sha256'][:8]}"
+                if "sha256" in x
+                else repr(x["value"])
+                for x in (own, other)
+            ]
+            msg = f"inputs[{k}] must be that of {path}: {texts[0]}, got {texts[1]}"
+            raise ValueError(msg)
+
+
+# Files
+
+
+def _read(path: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """Read a file, which may be anything."""
+    try:
+        # NumPy would leave a file open that it cannot read.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays = dict(file)
+        about = json.loads(str(arrays["about"]))
+        if about["mark"] != _MARK or not _KEYS <= about.keys():
+            raise ValueError
+    except OSError:
+        raise
+    except Exception as error:  # whatever the readers of zip files, arrays and JSON stumble over
+        msg = f"{path} is no golden record, or not whole ({type(error).__name__}); record it again"
+        raise ValueError(msg) from error
+    if about["version"] != _VERSION:
+        msg = f"{path} has version {about['version']} of the format, this is {_VERSION}"
+        raise ValueError(msg + "; record it again")
+    needed = [f"result{k}" for k in range(about["results"])] + ["unit"]
+    if about["stored"]:
+        needed += [f"input{k}" for k, x in enumerate(about["inputs"]) if "sha256" in x]
+    missing = [name for name in needed if name not in arrays]
+    if missing:
+        msg = f"{path} is not whole: it has no {', '.join(missing)}; record it again"
+        raise ValueError(msg)
+    return about, arrays
