@@ -263,6 +263,7 @@ def test_neither_side_computes_in_float64():
     found = calipers.diagnose(single(linear), single(turned), (X, W, B), float64=None)
     assert found.kind in ("ROUNDING", "LAYOUT")
     assert "f" not in found.evidence
+    assert "would not be seen" in found.reason
     wrong = single(lambda x, w, b: linear(x, w, b) * np.float32(1.001))
     assert calipers.diagnose(single(linear), wrong, (X, W, B), float64=None).kind == "BUG"
 

@@ -281,6 +281,8 @@ class Inquiry:
             }
             if self.eta_wide is not None:
                 found["wide"] = _numbers(self.eta_wide)
+                if self.eta_apart.absolute:
+                    found["drop"] = self.eta_wide.absolute / self.eta_apart.absolute
             return Measured(found, units, reference)
         except BudgetError:
             return Measured({})
