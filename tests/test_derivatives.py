@@ -2477,3 +2477,13 @@ def test_options_that_a_function_does_not_take_are_refused_by_name():
         calipers.jacobian(square, X, args=3)
     with pytest.raises(ValueError, match="above the upper one"):
         calipers.jacobian(square, X, bounds=(9, -9))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_function_that_fills_is_told_of_out_like(compiled):
+    def f(x, out):
+        out[:] = x**2
+
+    with pytest.raises(TypeError, match="argument") as caught:
+        calipers.jacobian(numba.njit(f) if compiled else f, X)
+    assert any("give out_like=" in note for note in caught.value.__notes__)

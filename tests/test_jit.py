@@ -173,7 +173,8 @@ def test_names_are_those_of_the_stub():
 import calipers
 print(sorted(calipers.__all__) == calipers.__all__, set(calipers.__all__) <= set(dir(calipers)))
 from calipers import *
-print(all(callable(globals()[name]) for name in calipers.__all__))
+modules = ["golden", "probes"]
+print(all(callable(globals()[name]) != (name in modules) for name in calipers.__all__))
 """
     assert run_python(code) == "True True\nTrue\n"
     stub = ast.parse((PACKAGE / "__init__.pyi").read_text())
@@ -184,7 +185,7 @@ print(all(callable(globals()[name]) for name in calipers.__all__))
     assert declared == ["__version__"]
     assert isinstance(calipers.__version__, str)
     for name in calipers.__all__:
-        assert getattr(calipers, name).__name__ == name
+        assert getattr(calipers, name).__name__.removeprefix("calipers.") == name
         assert getattr(calipers, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = calipers.nothing

@@ -151,7 +151,12 @@ class Problem:
             out = np.empty(self.shape, self.dtype)
             self.f(*given, out, **self.kwargs)
             return out
-        return _numbers(self.f(*given, **self.kwargs))
+        try:
+            return _numbers(self.f(*given, **self.kwargs))
+        except TypeError as error:
+            if "argument" in str(error):
+                error.add_note("if f fills its results in, f(x, out), give out_like= their shape")
+            raise
 
     def call_batch(self, x: NDArray) -> NDArray:
         """Return f of a batch of arguments, one result for each."""
