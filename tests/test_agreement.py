@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._agreement.units import moved
 from tests.verdict_cases import CASES
 
 RANDOM = np.random.default_rng(0)
@@ -297,7 +298,8 @@ def test_bad_arguments():
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e170, 1e300])
 def test_results_at_the_ends_of_the_range(scale):
-    x = RANDOM.standard_normal((16, 64))
+    random = np.random.default_rng(7)
+    x = random.standard_normal((16, 64))
     small = lambda x: x.sum(axis=1) * scale  # noqa: E731
     turned = lambda x: x[:, ::-1].cumsum(axis=1)[:, -1] * scale  # noqa: E731
     wrong = lambda x: x.sum(axis=1) * scale * 1.001  # noqa: E731
@@ -316,19 +318,113 @@ def test_results_beyond_the_format():
 
 @pytest.mark.parametrize("float64", ["auto", None])
 def test_one_wrong_result_among_many(float64):
-    x = RANDOM.standard_normal((300, 300), dtype=np.float32)
+    random = np.random.default_rng(7)
+    x = random.standard_normal((300, 300), dtype=np.float32)
 
     def single(x):
         return (x.astype(np.float32) if float64 is None else x) * 3
 
     def spoiled(x):
         y = single(x).copy()
-        y[17, 3] *= y.dtype.type(1 + 2e-4)
+        y[17, 3] *= y.dtype.type(1 + 2e-5)  # little beside the rounding of all others
         return y
 
     found = calipers.diagnose(single, spoiled, x, float64=float64, reduction=1)
     assert found.kind == "BUG"
     assert found.worst[0].index == (17, 3)
+
+
+def test_jumps_at_ties():
+    """Floors of sums that are integers but for rounding: last places decide each, by themselves."""
+    random = np.random.default_rng(7)
+    shares = random.random((400, 12))
+    x = (3 * shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+    down = lambda x: np.floor(x.cumsum(axis=1)[:, -1])  # noqa: E731
+    found = calipers.diagnose(lambda x: np.floor(x.sum(axis=1)), down, x)
+    assert found.kind == "AMPLIFIED"
+
+
+def test_what_varies_quickly_is_no_jump():
+    def wavy(x, w, b):
+        y = linear(x, w, b)
+        return y * (1 + 2e-5 * np.sin(1e6 * y.astype(float))).astype(y.dtype)
+
+    assert calipers.diagnose(linear, wavy, (X, W, B)).kind == "BUG"
+
+
+def test_the_side_that_is_always_narrow_is_named():
+    narrow = calipers.emulate(linear, "bfloat16", where=("inputs",))
+    for f, g, name in ((narrow, linear, "f"), (linear, narrow, "g")):
+        found = calipers.diagnose(f, g, (X, W, B))
+        assert (found.kind, found.format) == ("REDUCED", "bfloat16")
+        assert found.reason.startswith(f"{name} is")
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_sums_in_a_narrow_format_leave_its_numbers(form):
+    random = np.random.default_rng(7)
+
+    def narrow(x, w):
+        if x.dtype != np.float32:
+            return x @ w.T
+        return calipers.emulated_matmul(x, w.T, "float32", accumulate=form)
+
+    x = random.standard_normal((8, 2048), dtype=np.float32)
+    found = calipers.diagnose(lambda x, w: x @ w.T, narrow, (x, x / 45))
+    assert (found.kind, found.format) == ("REDUCED", form)
+
+
+def test_constants_in_float32_are_no_other_function():
+    case = next(case for case in CASES if case.name == "sine_of_turns_single")
+    assert {asked(case, seed).kind for seed in range(8)} == {"ROUNDING"}
+
+
+def test_rows_that_mix():
+    """On a batch whose mean is 0 nothing is to be seen; on its parts it is."""
+    x = np.concatenate([X, -X])
+    single = lambda f: lambda x: f(x.astype(np.float32))  # noqa: E731
+    f, g = single(lambda x: x - x.mean(axis=0)), single(lambda x: x * np.float32(1 + 2.0**-23))
+    found = calipers.diagnose(f, g, x, float64=None)
+    assert found.kind == "BUG"
+    assert "its rows mix" in found.reason
+
+
+def test_randomness_is_a_bug_and_the_order_of_sums_is_not():
+    noise = np.random.default_rng(3)
+
+    def in_any_order(x):
+        order = noise.permutation(x.shape[1])
+        return x[:, order].cumsum(axis=1)[:, -1]
+
+    total = lambda x: x.sum(axis=1)  # noqa: E731
+    found = calipers.diagnose(total, in_any_order, X)
+    assert found.kind == "NONDETERMINISTIC"
+    assert "g does not repeat itself" in found.reason
+    dropped = lambda x: (x * (noise.random(x.shape) > 0.1)).sum(axis=1)  # noqa: E731
+    assert calipers.diagnose(total, dropped, X).kind == "BUG"
+
+
+def test_a_tolerance_for_what_is_unstable():
+    x = X + np.float32(300)
+    one_pass = lambda x: (x * x).mean(axis=1) - x.mean(axis=1) ** 2  # noqa: E731
+    found = calipers.diagnose(lambda x: x.var(axis=1), one_pass, x)
+    assert found.kind == "UNSTABLE"
+    tolerance = found.recommend_tolerance()
+    calipers.assert_close(one_pass(x), x.var(axis=1), tolerance=tolerance)
+
+
+def test_moves():
+    """Changes of unit size on average, random sign and many sizes; others by each seed."""
+    x = np.ones(10_000)
+    (change,) = ((y - 1) / 1e-3 for y in moved([x], 1e-3, 5, wide=False))
+    assert np.sqrt(np.mean(change**2)) == pytest.approx(1, abs=0.02)
+    assert abs(change.mean()) < 0.05
+    assert np.std(np.abs(change)) > 0.2
+    (other,) = ((y - 1) / 1e-3 for y in moved([x], 1e-3, 6, wide=False))
+    assert abs(np.corrcoef(change, other)[0, 1]) < 0.05
+    (single,) = moved([x.astype(np.float32)], 2.0**-24, 5, wide=True)
+    assert single.dtype == np.float64
+    assert (single != 1).all()
 
 
 def test_empty_inputs():

@@ -42,10 +42,11 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
             if then.error is not None or then.shapes != r.shapes:
                 continue
             left = size_of(difference(answer, then), q.unit.values)
-            if left.broken == 0 and left.absolute**2 < (1 - EXPLAINED) * _power(d):
+            # Of all results alike, and not only of some large ones.
+            share = 1 - max(left.absolute**2 / _power(d), left.rms**2 / size.rms**2)
+            if left.broken == 0 and share > EXPLAINED:
                 which = _arguments(places, q)
                 way = ", truncated" if truncate else ""
-                share = 1 - left.absolute**2 / _power(d)
                 return Verdict(
                     REDUCED,
                     f"{name} is {size.rms:.2g} units off, of which {which} rounded to {form}{way} "
