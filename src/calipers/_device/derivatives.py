@@ -27,6 +27,8 @@ _SHARE = 4
 def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, Options]:
     """Return a function, a point and options by which the host differentiates f on a device."""
     away = on_device(x=x)
+    if not away:
+        target.require_device()
     library = library_of(x)
     takes_arrays = options.batched or (options.out_like is None and not is_device_function(f))
     if takes_arrays and away and library is not None:
@@ -35,7 +37,6 @@ def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, 
         msg = "a function on a device fills its results in: write it as f(x, out) with out_like=, "
         msg += "or f(i, x) with rowwise=True; or f(x) on arrays of torch, jax or cupy"
         raise TypeError(msg)
-    target.require_device()
     found = operand(x, "x") if away else None
     ordinal = found.memory.ordinal if found else 0
     launched = Launched(f, position, empty_like(options.out_like), options.rowwise, ordinal)

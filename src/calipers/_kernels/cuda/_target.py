@@ -11,6 +11,9 @@ from numba import config, cuda
 from .policy import RESIDENT, SIMULATED, Policy, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
+if not SIMULATOR and getattr(cuda, "implementation", None) == "Built-in":
+    msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
+    raise ImportError(msg)
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _LEGACY_STREAM = 1  # what interfaces call the default stream
@@ -158,7 +161,7 @@ def free_memory() -> int:
 def require_device() -> None:
     """Refuse to go on without a device."""
     if not (SIMULATOR or cuda.is_available()):
-        msg = f"there is no CUDA device to run on: {why_not()}"
+        msg = f"there is no CUDA device to run on: {why_not()} (calipers.show_config(devices=True))"
         raise RuntimeError(msg)
 
 
