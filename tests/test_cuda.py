@@ -4,6 +4,7 @@ import importlib.util
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -232,6 +233,64 @@ def test_the_rule_can_be_asked_by_a_users_own_kernel(ptx):
     text = ptx(kernel, (array, array, types.boolean[::1]), (9, 0))
     assert "fma" not in text
     assert re.search(r"begin inline asm\s+mul\.rn\.f64", text)
+
+
+# Compiles a kernel to machine code for a device that is not there, or finds it in the cache.
+COMPILED = """
+from types import SimpleNamespace
+from numba import types
+from numba.cuda import codegen, dispatcher, launchconfig
+
+device = SimpleNamespace(compute_capability=(9, 0))
+dispatcher.get_current_device = lambda: device
+codegen.devices = SimpleNamespace(get_context=lambda: SimpleNamespace(device=device))
+dispatcher._Kernel.bind = lambda self: self._codelibrary.get_cubin((9, 0))
+launchconfig.current_launch_config = lambda: None
+dispatcher.CUDADispatcher._configure_cache_for_launch_config = lambda *_: None
+
+from calipers._kernels.cuda.closeness import mask
+
+kernel = mask(("float64", "float64"), True)
+array, steps = types.float64[::1], types.UniTuple(types.int64, 2)
+numbers = types.int64, types.float64, types.float64, types.boolean, types.boolean[::1]
+shape = types.UniTuple(types.int64, 1)
+compiled = kernel.compile((array, array, shape, steps, steps, *numbers))
+code = compiled._codelibrary.get_cubin((9, 0)).code
+print("cached" if kernel._cache_hits else "compiled", hash(bytes(code)))
+"""
+
+
+def test_machine_code_is_kept_until_a_rule_changes(tmp_path):
+    if importlib.util.find_spec("numba_cuda") is None:
+        pytest.skip('numba-cuda is not installed: pip install "calipers[cuda]"')
+    sources = tmp_path / "calipers"
+    package = HERE.parent / "src" / "calipers"
+    shutil.copytree(package, sources, ignore=shutil.ignore_patterns("__pycache__"))
+    folders = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    environment = {**os.environ, **folders, "PYTHONHASHSEED": "0"}
+
+    def run(**more):
+        command = [sys.executable, "-c", COMPILED]
+        done = subprocess.run(
+            command, env=environment | more, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.split()
+
+    first, again = run(), run()
+    assert (first[0], again[0]) == ("compiled", "cached")
+    assert first[1] == again[1]
+    assert run(CALIPERS_CACHE="0")[0] == "compiled"
+    rule = sources / "_kernels" / "closeness.py"
+    text = rule.read_text()
+    assert text.count("return equal_nan and a != a and b != b") == 1
+    rule.write_text(text.replace("return equal_nan and a != a and b != b", "return equal_nan"))
+    edited = run()
+    assert edited[0] == "compiled"
+    assert edited[1] != first[1]
+    for file in (tmp_path / "cache").rglob("*.nb*"):
+        file.write_bytes(b"damaged")
+    assert run() == edited
 
 
 def test_a_target_that_is_not_there():

@@ -102,7 +102,7 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
 
     def __init__(self, function: Callable[..., Any], variant: tuple[Any, ...]) -> None:
         super().__init__(function)
-        stamp = _source_stamp()
+        stamp = source_stamp()
         name = hashlib.sha256(repr((numba.__version__, stamp, variant)).encode()).hexdigest()[:16]
         self._cache_file = IndexDataCacheFile(
             self._cache_path, f"{self._impl.filename_base}-{name}", stamp
@@ -123,9 +123,10 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
 
 
 @cache
-def _source_stamp() -> str:
+def source_stamp() -> str:
+    """Return a digest of all sources that compiled code is made of."""
     here = Path(__file__)
     digest = hashlib.sha256()
-    for source in [here, *sorted(here.parent.glob("_kernels/*.py"))]:
+    for source in [here, *sorted(here.parent.glob("_kernels/**/*.py"))]:
         digest.update(source.read_bytes())
     return digest.hexdigest()

@@ -17,6 +17,7 @@ from ..closeness import close as _close
 from ..closeness import finite as _finite
 from ..closeness import sure_narrow, sure_wide
 from ..formats import double, single
+from ._cache import kept
 from .formats import as_is, latest, loader, place_finder, rule
 from .policy import Policy
 
@@ -79,7 +80,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     threads, items = policy
     tile = policy.tile
 
-    @cuda.jit
+    @kept(kinds, flat, policy)
     def kernel(
         a, b, shape, a_steps, b_steps, size, rtol, atol, low_rtol, low_atol, equal_nan, flag,
         epoch,
@@ -129,7 +130,7 @@ def mask(kinds: tuple[str, str], flat: bool) -> Any:
     load_a, load_b = map(loader, kinds)
     places = place_finder(flat)
 
-    @cuda.jit
+    @kept(kinds, flat)
     def kernel(a, b, shape, a_steps, b_steps, size, rtol, atol, equal_nan, out):
         for i in range(cuda.grid(1), size, cuda.gridsize(1)):
             here, there = places(i, shape, a_steps, b_steps)
@@ -147,7 +148,7 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
     threads, items = policy
     tile = policy.tile
 
-    @cuda.jit
+    @kept(kind, flat, policy)
     def kernel(a, shape, steps, size, found):
         seen = cuda.shared.array(1, types.int64)
         me = cuda.threadIdx.x

@@ -24,6 +24,7 @@ from ..measures import opposite as _opposite
 from ..measures import polar as _polar
 from ..measures import weigh as _weigh
 from ..sums import SCALES
+from ._cache import kept
 from .closeness import finite
 from .formats import latest, loader, place_finder, rule
 from .policy import Policy
@@ -297,7 +298,7 @@ def tally(
     unite = uniter(threads, ndim)
     width = PLACES + RANGE * ndim
 
-    @cuda.jit
+    @kept(kinds, held, flat, ndim, policy)
     def kernel(
         a, b, shape, a_steps, b_steps, size, rtol, atol, max_ulp, equal_nan, shift, unit,
         lengths, starts, counts, all_numbers, all_ulps, all_where,
@@ -398,7 +399,7 @@ def conclude(ndim: int, policy: Policy) -> Any:
     unite = uniter(threads, ndim)
     width = PLACES + RANGE * ndim
 
-    @cuda.jit
+    @kept(ndim, policy)
     def kernel(rows, all_numbers, all_ulps, all_where):
         if cuda.blockIdx.x > 0:
             return
@@ -436,7 +437,7 @@ def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> 
     held_a, held_b = held
     places = place_finder(flat)
 
-    @cuda.jit
+    @kept(kinds, held, flat)
     def kernel(
         a, b, shape, a_steps, b_steps, size, rtol, atol, max_ulp, equal_nan, shift, unit, k, found
     ):
@@ -461,7 +462,7 @@ def gather(flat: bool) -> Any:
     """Return the kernel that copies the elements at some positions."""
     places = place_finder(flat)
 
-    @cuda.jit
+    @kept(flat)
     def kernel(a, shape, steps, positions, out):
         for k in range(cuda.grid(1), positions.size, cuda.gridsize(1)):
             here, _ = places(positions[k], shape, steps, steps)
