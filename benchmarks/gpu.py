@@ -7,7 +7,10 @@ simulator (NUMBA_ENABLE_CUDASIM=1) it runs through, with small arrays, and write
 
 import json
 import math
+import os
+import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -186,6 +189,33 @@ def forward_modes(host):
             yield "jax.jacfwd", lambda: jacfwd(at).block_until_ready()
 
 
+FIRST = """
+import time
+import numpy as np
+from numba import cuda
+x = cuda.to_device(np.ones(1000))
+start = time.perf_counter()
+import calipers
+calipers.allclose(x, x)
+print(time.perf_counter() - start)
+"""
+
+
+def first_call():
+    """Time the first question of a process, after numba.cuda: without cached kernels, and with."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        for what in ("no cache", "disk cache"):
+            done = subprocess.run(
+                [sys.executable, "-c", FIRST],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            yield {"first allclose of a process": what, "s": float(done.stdout)}
+
+
 def kernels():
     """Tell what each thread of a kernel takes."""
     from calipers._kernels.cuda import closeness as loops
@@ -233,6 +263,7 @@ def main(sizes):
         "jacobian": list(jacobians()),
     }
     if not SIMULATED:
+        parts["First call"] = list(first_call())
         parts["Kernels"] = list(kernels())
     texts = [f"{name}\n\n{table(rows)}\n" for name, rows in parts.items()]
     text = f"Measured on {device}.\n\n" + "\n".join(texts)
