@@ -19,6 +19,9 @@ HERE = Path(__file__).parent
 KINDS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8"]
 KINDS += ["int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 SIMULATED = sorted({path.name for path in HERE.glob("cuda/test_*.py")} - {"test_real_device.py"})
+devices = pytest.mark.parametrize(
+    "capability", [(7, 5), (8, 0), (9, 0)], ids=lambda capability: "sm_{}{}".format(*capability)
+)
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16"}
 
 
@@ -90,15 +93,17 @@ def kernel_of(name, kind, flat):
     return closeness.apart((kind, kind), flat, policy), policy
 
 
+@devices
 @pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
+def test_every_kernel_compiles_for_a_device(ptx, kind, flat, capability):
     names = ["apart", "mask"]
     if kind not in CARRIERS and np.dtype(kind).kind in "fc":
         names.append("first_nonfinite")
     for name in names:
         kernel, policy = kernel_of(name, kind, flat)
-        text = ptx(kernel, arguments_of(name, kind, flat), (9, 0))
+        text = ptx(kernel, arguments_of(name, kind, flat), capability)
+        assert f".target sm_{capability[0]}{capability[1]}" in text
         # One rounding for each operation of the rule: that of binary64 has no fused ones.
         assert "fma.rn.f64" not in text
         inlined = set(re.findall(r"begin inline asm\s+(\S+)", text))
@@ -121,16 +126,6 @@ def loads_together(text):
             now += 1
             longest = max(longest, now)
     return longest
-
-
-@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "complex128", "int64", "uint8"])
-def test_kernels_compile_for_older_devices(ptx, kind, capability):
-    for name in ("apart", "mask"):
-        kernel, _ = kernel_of(name, kind, True)
-        assert f".target sm_{capability[0]}{capability[1]}" in ptx(
-            kernel, arguments_of(name, kind, True), capability
-        )
 
 
 def comparison_kernels(kind, flat):
@@ -160,21 +155,15 @@ def comparison_kernels(kind, flat):
     yield kernels.gather(flat), (array, shape, steps, word[::1], types.Array(array.dtype, 1, "C"))
 
 
+@devices
 @pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_kernels_of_a_report_compile_for_a_device(ptx, kind, flat):
+def test_the_kernels_of_a_report_compile_for_a_device(ptx, kind, flat, capability):
     for kernel, arguments in comparison_kernels(kind, flat):
-        text = ptx(kernel, arguments, (9, 0))
+        text = ptx(kernel, arguments, capability)
         assert "fma.rn.f64" not in text
         polls = kernel.py_func.__qualname__.startswith("next_mismatch")
         assert ("ld.global.cv" in text) == polls
-
-
-@pytest.mark.parametrize("capability", [(7, 5), (8, 0)])
-@pytest.mark.parametrize("kind", ["float16", "float64", "complex128", "uint64"])
-def test_the_kernels_of_a_report_compile_for_older_devices(ptx, kind, capability):
-    for kernel, arguments in comparison_kernels(kind, True):
-        ptx(kernel, arguments, capability)
 
 
 def difference_kernels(x, out):
@@ -208,7 +197,7 @@ def difference_kernels(x, out):
     yield kernels.once(fills), (call,)
 
 
-@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (9, 0)])
+@devices
 @pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
 def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability):
     from numba import types

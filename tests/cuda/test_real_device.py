@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(target.SIMULATOR, reason="a simulated device is 
 
 PAIRS = 10**6
 DTYPES = ["float16", "float32", "float64", "complex64", "complex128", "int8", "int32", "int64"]
-DTYPES += ["uint8", "uint64"]
+DTYPES += ["int16", "uint8", "uint16", "uint32", "uint64"]
 
 
 def near_threshold(dtype, seed, rtol=1e-3, atol=1e-6):
@@ -90,6 +90,9 @@ def test_torch_tensors():
     assert calipers.gradcheck(torch.sin, (torch.rand(5, device="cuda").double().requires_grad_(),))
     jacobian = calipers.jacobian(lambda x: x**2, torch.arange(3.0, device="cuda").double())
     assert jacobian.is_cuda
+    x = torch.arange(3.0, device="cuda").double()
+    batched = calipers.jacobian(lambda x: x**2, x, batched=True)
+    assert calipers.allclose(batched, torch.diag(2 * x), atol=1e-8)
     with pytest.raises(TypeError, match=r"pass a\.cpu\(\)|pass b\.cpu\(\)"):
         calipers.allclose(x, np.zeros(3))
 

@@ -16,6 +16,7 @@ if not SIMULATOR and getattr(cuda, "implementation", None) == "Built-in":
     raise ImportError(msg)
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
+_RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
 _LEGACY_STREAM = 1  # what interfaces call the default stream
 
 
@@ -146,11 +147,15 @@ def threads() -> int:
     return SIMULATED.threads if SIMULATOR else policy_of(1).threads
 
 
-def resident() -> int:
-    """Return how many blocks run at once."""
+def resident(shared: int = 0) -> int:
+    """Return how many blocks run at once, each of which has some bytes of shared memory."""
     if SIMULATOR:
         return 2
-    return RESIDENT * int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
+    device = cuda.get_current_device()
+    own = RESIDENT
+    if shared:
+        own = min(own, max(1, device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared + _RESERVED)))
+    return own * int(device.MULTIPROCESSOR_COUNT)
 
 
 def free_memory() -> int:
