@@ -1,8 +1,11 @@
 """Results that are lost because something in between overflows or underflows."""
 
+import math
+
 import numpy as np
 
 from .inquiry import RANGE, Inquiry, Verdict, movable
+from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, Side
 from .units import size_of
 
@@ -29,6 +32,9 @@ def overflow(q: Inquiry) -> Verdict | None:
     return None
 
 
+_FAR = 4  # powers of two between an argument and 1, below which nothing is gained
+
+
 def better_when_rescaled(q: Inquiry) -> Verdict | None:
     """Errors that go when an argument, of which the result is a power, is scaled by one of two."""
     if q.standard is None:
@@ -50,34 +56,17 @@ def better_when_rescaled(q: Inquiry) -> Verdict | None:
 
 
 def _scaled_error(q: Inquiry, side: Side, r: Answer, own: Side, k: int) -> float | None:
-    x = q.inputs[k]
-    finite = np.abs(x[np.isfinite(x)])
+    """Return the error of a side whose argument is scaled, if results grow as a power of that."""
+    finite = np.abs(q.inputs[k][np.isfinite(q.inputs[k])])
     if not finite.size or finite.max() == 0:
         return None
-    power = -int(np.round(np.log2(float(finite.max()))))
-    if abs(power) < 4:
+    power = -math.frexp(float(finite.max()))[1]
+    if abs(power) < _FAR:
         return None
-    factor = 2.0**power
-    there = [v * v.dtype.type(factor) if j == k else v for j, v in enumerate(q.inputs)]
-    wide = [v * v.dtype.type(factor) if j == k else v for j, v in enumerate(q.wider)]
-    moved_r = side(wide)
-    if moved_r.error is not None or moved_r.shapes != r.shapes:
+    degrees = degrees_of(r, side(scaled(q.wider, (k,), STEP)))
+    if degrees is None or not any(degrees):
         return None
-    a, b = r.numbers(np.float64), moved_r.numbers(np.float64)
-    good = np.isfinite(a) & np.isfinite(b) & (a != 0)
-    if not good.any() or not (np.isfinite(a) == np.isfinite(b)).all():
-        return None
-    with np.errstate(all="ignore"):
-        degrees = np.log2(np.abs(b[good] / a[good])) / power
-    degree = float(np.median(degrees))
-    if abs(degree - round(degree)) > 1e-6 or round(degree) == 0:
-        return None
-    back = 2.0 ** (-power * round(degree))
-    if not np.allclose(b[good] * back, a[good], rtol=1e-9, atol=0):
-        return None
-    y = own(there)
+    y = unscaled(own(scaled(q.inputs, (k,), power)), degrees, power)
     if y.error is not None or y.shapes != r.shapes:
         return None
-    d = y.numbers(np.float64) * back - a
-    same = (y.numbers(np.float64) * back == a) | ~np.isfinite(a)
-    return size_of(np.where(same, 0.0, d), q.unit.values).rms
+    return size_of(q.off(y), q.unit.values).rms

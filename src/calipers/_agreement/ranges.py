@@ -10,13 +10,12 @@ import numpy as np
 from .._protocols import NDArray
 from .._report import jsonable
 from ..emulation import FORMATS
+from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, is_movable, widened
 from .trials import Subject, in_units
 from .units import difference
 
 _FALLS = 10.0  # times an error falls in another range, if range was its cause
-_HOMOGENEOUS = 2.0**-40  # relative error of the power law
-_STEP = 2  # of exponents, to see what the power is
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
         if not nonfinite and error <= ask.allowed:
             continue
         for k in _exponents(subject, chosen):
-            answer = _unscaled(subject.side(_scaled(subject.inputs, chosen, k)), degrees, k)
+            answer = unscaled(subject.side(scaled(subject.inputs, chosen, k)), degrees, k)
             if answer.error is None and answer.shapes == exact.shapes:
                 size = error_of(answer)
                 if best is None or size < best[0]:
@@ -207,20 +206,6 @@ def _to_one(subject: Subject, chosen: tuple[int, ...]) -> int:
     return -math.frexp(largest)[1]
 
 
-def _scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
-    """Multiply by a power of two; in two steps, since one may be out of range."""
-    half = k // 2
-    with np.errstate(all="ignore"):
-        return [
-            (x * x.real.dtype.type(2.0**half) * x.real.dtype.type(2.0 ** (k - half))).astype(
-                x.dtype
-            )
-            if j in chosen
-            else x
-            for j, x in enumerate(inputs)
-        ]
-
-
 def _law(subject: Subject, chosen: tuple[int, ...]) -> tuple[list[float] | None, Answer]:
     """Return each output's degree if f is homogeneous, and the results that have shown it.
 
@@ -228,11 +213,11 @@ def _law(subject: Subject, chosen: tuple[int, ...]) -> tuple[list[float] | None,
     """
     if subject.ask.standard is not None:
         inputs, here = widened(subject.inputs), subject.ask.standard[1]
-        return _degrees(here, subject.side(_scaled(inputs, chosen, _STEP))), here
+        return degrees_of(here, subject.side(scaled(inputs, chosen, STEP))), here
     k = _to_one(subject, chosen)
-    here, there = (subject.side(_scaled(subject.inputs, chosen, shift)) for shift in (k, k + _STEP))
-    degrees = None if here.error else _degrees(here, there)
-    return degrees, here if degrees is None else _unscaled(here, degrees, k)
+    here, there = (subject.side(scaled(subject.inputs, chosen, shift)) for shift in (k, k + STEP))
+    degrees = None if here.error else degrees_of(here, there)
+    return degrees, here if degrees is None else unscaled(here, degrees, k)
 
 
 def _elsewhere(subject: Subject) -> Answer | None:
@@ -241,39 +226,3 @@ def _elsewhere(subject: Subject) -> Answer | None:
     return next(
         (found for degrees, found in laws if degrees and found.shapes == subject.plain.shapes), None
     )
-
-
-def _degrees(here: Answer, there: Answer) -> list[float] | None:
-    """Return the degrees that results grow by; multiples of a half, as that of a root."""
-    if there.error is not None or there.shapes != here.shapes:
-        return None
-    degrees = []
-    for a, b in zip(there.arrays, here.arrays, strict=True):
-        if b.dtype.kind not in "fc":
-            return None
-        known = np.isfinite(b)
-        then, now = b[known], a[known]
-        with np.errstate(all="ignore"):
-            sizes = [float(np.max(np.abs(x), initial=0.0)) for x in (then, now)]
-            if not all(0 < size < math.inf for size in sizes):
-                return None
-            degree = round(2 * math.log2(sizes[1] / sizes[0]) / _STEP) / 2
-            off = np.max(np.abs(now * b.real.dtype.type(2.0 ** (-degree * _STEP)) - then))
-        if not off <= _HOMOGENEOUS * sizes[0]:
-            return None
-        degrees.append(degree)
-    return degrees
-
-
-def _unscaled(answer: Answer, degrees: list[float], k: int) -> Answer:
-    """Undo what rescaling did to the results, in a format that has room for it."""
-    if answer.error is not None or len(answer.arrays) != len(degrees):
-        return answer
-    with np.errstate(all="ignore"):
-        return Answer(
-            tuple(
-                x.astype(np.clongdouble if x.dtype.kind == "c" else np.longdouble)
-                * np.exp2(np.longdouble(-degree * k))
-                for x, degree in zip(answer.arrays, degrees, strict=True)
-            )
-        )
