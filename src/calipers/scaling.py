@@ -108,7 +108,7 @@ class Growth:
         ImportError
             If matplotlib is not installed.
         """
-        from ._agreement.pictures import growth_figure
+        from ._agreement.probe_plots import growth_figure
 
         return growth_figure(self, _CURVES)
 

@@ -79,7 +79,7 @@ class Condition:
         ValueError
             If it is the condition of a function.
         """
-        from .pictures import condition_figure
+        from .probe_plots import condition_figure
 
         return condition_figure(self)
 

@@ -107,7 +107,7 @@ class Layers:
         ImportError
             If matplotlib is not installed.
         """
-        from .pictures import layers_figure
+        from .probe_plots import layers_figure
 
         return layers_figure(self)
 

@@ -152,7 +152,7 @@ class SummationOrder:
         ImportError
             If matplotlib is not installed.
         """
-        from .pictures import order_figure
+        from .probe_plots import order_figure
 
         return order_figure(self)
 
