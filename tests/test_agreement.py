@@ -344,6 +344,18 @@ def test_jumps_at_ties():
     assert found.kind == "AMPLIFIED"
 
 
+def test_jumps_that_few_moves_show():
+    """Sums two last places off integers: the function jumps there, but not at every move."""
+    random = np.random.default_rng(0)
+    shares = random.random((400, 12))
+    x = (3 * shares / shares.sum(axis=1, keepdims=True)).astype(np.float32)
+    x[:, 0] += np.float32(2.0**-21) * random.choice([-1, 1], 400).astype(np.float32)
+    down = lambda x: np.floor(x.cumsum(axis=1)[:, -1])  # noqa: E731
+    found = calipers.diagnose(lambda x: np.floor(x.sum(axis=1)), down, x)
+    assert found.kind == "AMPLIFIED"
+    assert "the function itself jumps as far" in found.reason
+
+
 def test_what_varies_quickly_is_no_jump():
     def wavy(x, w, b):
         y = linear(x, w, b)
