@@ -224,3 +224,10 @@ def test_results_without_an_axis():
         lambda i, x: x[0] * x[1], X, out_like=(), rowwise=True, target="cuda"
     )
     np.testing.assert_allclose(gradient, [X[1], X[0], 0, 0, 0], atol=1e-9)
+
+
+@forms
+def test_nothing_to_differentiate(form):
+    f, options = FORMS[form]
+    empty = calipers.jacobian(f, np.empty(0), target="cuda", **options | {"out_like": 0})
+    assert empty.shape == (0, 0)

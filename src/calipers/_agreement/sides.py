@@ -125,7 +125,7 @@ class Side:
         except Exception as error:
             return Answer(error=error)
         self.seconds = min(self.seconds, time.perf_counter() - started)
-        answer = Answer(tuple(_leaves(y)))
+        answer = Answer(tuple(_leaves(y, self.name)))
         if self.writes is None:
             self.writes = any(_differ(x, then) for x, then in zip(own, inputs, strict=True))
         return answer
@@ -168,15 +168,16 @@ def _differ(x: Any, then: Any) -> bool:
     return isinstance(x, np.ndarray) and not array_equal(x, then, equal_nan=True)
 
 
-def _leaves(y: Any) -> list[NDArray]:
-    if isinstance(y, (tuple, list)):
-        return [leaf for item in y for leaf in _leaves(item)]
+def _leaves(y: Any, name: str) -> list[NDArray]:
     if isinstance(y, dict):
-        return [leaf for item in y.values() for leaf in _leaves(item)]
+        y = tuple(y.values())
+    if isinstance(y, (tuple, list)):
+        return [leaf for item in y for leaf in _leaves(item, name)]
     library = library_of(y)
     array = np.asarray(y) if library is None else np.asarray(library.fetch(y))
     if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
-        msg = f"the functions must return numbers, got {type(y).__name__} of dtype {array.dtype}"
+        what = "None" if y is None else f"{type(y).__name__} of dtype {array.dtype}"
+        msg = f"{name} must return numbers, got {what}: return an array, or several in a tuple"
         raise TypeError(msg)
     return [array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()]
 

@@ -43,11 +43,9 @@ def within_rounding(q: Inquiry) -> Verdict | None:
         return mixed
     said = f"the error is {size:.2g} units of rounding, of {q.allowed:.3g} allowed"
     if q.standard is None:
-        reach = q.allowed * q.roundoff
         said = (
             f"the sides are {size:.2g} units of rounding apart, of {q.allowed:.3g} allowed; none "
-            f"was called in float64, so that an error below {reach:.1g} of what the inputs' "
-            f"changes do would not be seen"
+            f"was called in float64, so that a bug of fewer units would not be seen"
         )
     if agree is not None:
         return Verdict(LAYOUT, f"{said}; {agree} both sides are equal to the last bit")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,18 @@ class _Point:
         return self.x.size
 
 
+class _Given(NamedTuple):
+    """A function, where and by which differences it is differentiated, and what that may take."""
+
+    f: Any
+    x: NDArray
+    table: NDArray  # of `_kernels.differences.tabulate`
+    others: tuple[Any, Any]  # arguments of f before and after x, on the device
+    like: NDArray  # f's results
+    stream: Any
+    limit: float  # bytes
+
+
 def jacobian(
     f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
 ) -> Any:
@@ -91,7 +103,8 @@ def jacobian(
     found = operand(x, "x") if away else None
     point, scalar = as_point(found.to_host() if found else x)
     like = empty_like(options.out_like)
-    if scalar or modes_of(point, options.method, options.holomorphic) != REAL:
+    empty = not (point.size and like.size)
+    if scalar or empty or modes_of(point, options.method, options.holomorphic) != REAL:
         return None
     if like.ndim == 0 and not options.rowwise:
         msg = "out_like has no axis, and a function on a device fills an array: give shape (1,)"
@@ -108,7 +121,7 @@ def jacobian(
             table, _ = steps.tables(planned, 0, point.size)
             others = arguments(args[:position]), arguments(args[position:])
             differentiate = _rows if options.rowwise else _columns
-            result = differentiate(f, point, table, others, like, stream, limit)
+            result = differentiate(_Given(f, point, table, others, like, stream, limit))
             progress.add(point.size)
             if not away:
                 return target.fetch(result, stream)
@@ -119,16 +132,9 @@ def jacobian(
     return result if library is None else library.from_device(result, x)
 
 
-def _columns(
-    f: Any,
-    x: NDArray,
-    table: NDArray,
-    others: tuple[Any, Any],
-    like: NDArray,
-    stream: Any,
-    limit: float,
-) -> Any:
+def _columns(given: _Given) -> Any:
     """Return the Jacobian of ``f(x, out)``."""
+    f, x, table, others, like, stream, limit = given
     m, n = like.size, x.size
     whole = target.empty((m, n), like.dtype)
     several = table.shape[1] > 1
@@ -145,23 +151,16 @@ def _columns(
         *(y.reshape(*like.shape, lanes) for y in (upper, lower)),
         whole.reshape(*like.shape, n),
     ]
-    given = target.to_device(x.reshape(-1)), target.to_device(table), *others
+    points = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = shaped[0], copies, shaped[1], upper, shaped[2], lower, shaped[3], whole
-    launch(kernels.fill_columns(f), blocks, stream, *given, *matrices, changed)
+    launch(kernels.fill_columns(f), blocks, stream, *points, *matrices, changed)
     _require_unchanged(changed, stream)
     return whole.reshape(*like.shape, *x.shape)
 
 
-def _rows(
-    f: Any,
-    x: NDArray,
-    table: NDArray,
-    others: tuple[Any, Any],
-    like: NDArray,
-    stream: Any,
-    limit: float,
-) -> Any:
+def _rows(given: _Given) -> Any:
     """Return the Jacobian of ``f(i, x)``: a view of its transpose."""
+    f, x, table, others, like, stream, limit = given
     m, n = like.size, x.size
     transposed = target.empty((n, m), like.dtype)
     shared = x.ndim == 1 and x.nbytes <= _SHARED_BYTES
@@ -172,11 +171,11 @@ def _rows(
     copies = target.empty((1 if shared else blocks, n), x.dtype)
     above = target.empty((blocks, m) if several else (1, 1), like.dtype)
     changed = target.to_device(np.zeros(1, np.int64))
-    given = target.to_device(x.reshape(-1)), target.to_device(table), *others
+    points = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = blocks, copies.reshape(len(copies), *x.shape), copies, above, transposed
     kernel = kernels.compute_rows(f, shared)
     nbytes = x.nbytes if shared else 0
-    launch(kernel, blocks, stream, *given, *matrices, changed, shared=nbytes)
+    launch(kernel, blocks, stream, *points, *matrices, changed, shared=nbytes)
     _require_unchanged(changed, stream)
     size = like.itemsize
     strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))

@@ -19,7 +19,6 @@ class Operand(NamedTuple):
 
     memory: target.Memory  # of the first element, in the format that kernels read
     kind: str  # the name of the dtype
-    weak: bool = False  # a Python number, whose dtype is that of what it meets
 
     @property
     def element(self) -> str:
@@ -212,7 +211,7 @@ def _number(x: Any, like: Operand) -> Operand:
     with target.on(like.memory.ordinal):
         found = operand(target.to_device(value.reshape(1)), "a number")
     memory = found.memory._replace(shape=(), strides=(), stream=like.memory.stream)
-    return Operand(memory, found.kind, weak=not isinstance(x, np.generic))
+    return Operand(memory, found.kind)
 
 
 def common_shape(x: Operand, y: Operand, names: tuple[str, str] = ("a", "b")) -> tuple[int, ...]:
