@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
+from mmap import ALLOCATIONGRANULARITY
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,8 +161,29 @@ def _view(x: Any) -> NDArray:
     library = library_of(x)
     if library is not None:
         return library.as_numpy(x)
-    # A memory map is an ndarray in all but the file behind it.
-    return x.view(np.ndarray) if type(x) is np.memmap else np.asanyarray(x)
+    if type(x) is np.memmap:
+        # An ndarray in all but the file behind it.
+        _require_whole(x)
+        return x.view(np.ndarray)
+    return np.asanyarray(x)
+
+
+def _require_whole(x: Any) -> None:
+    """Refuse a map whose file was cut: a touch beyond its end would be the end of the process."""
+    held = x._mmap
+    if held is None:
+        return
+    end = x.offset - x.offset % ALLOCATIONGRANULARITY + len(held)
+    try:
+        size = held.size()
+    except (OSError, ValueError):  # it has no file
+        return
+    if size < end:
+        msg = (
+            f"the file of a memory map, {x.filename}, ends at byte {size}, but is mapped up to byte "
+            f"{end}: it was cut; write it anew"
+        )
+        raise OSError(msg)
 
 
 def as_array(x: Any, name: str = "a") -> NDArray:

@@ -1,14 +1,13 @@
 """How a pass over arrays is run: on views of their memory or through buffers, by whom."""
 
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ._arrays import DType
 from ._protocols import NDArray
-from ._threads import first_found, get_num_threads
+from ._threads import InOrder, first_found, get_num_threads
 
 # Handing work to another thread takes some 60 us, and the last task to end is waited for: below
 # this, one thread that reads from its caches is as soon done.
@@ -81,27 +80,18 @@ def fold(
         _scan_buffers(add, arrays, dtypes, "C")
         return whole
 
-    total: S | None = None
-    waiting: dict[int, S] = {}
-    merged = 0
-    in_turn = Lock()
+    parts = InOrder(merge)
 
     def work(task: int) -> int:
-        nonlocal total, merged
-        state = begin(total)
+        state = begin(parts.total)
         start = task * _FOLD_LENGTH
         call(state, start, *(x[start : start + _FOLD_LENGTH] for x in views))
-        with in_turn:
-            waiting[task] = state
-            while merged in waiting:
-                part = waiting.pop(merged)
-                total = part if total is None else merge(total, part)
-                merged += 1
+        parts.add(task, state)
         return -1
 
     threads = min(get_num_threads(), sum(x.nbytes for x in views) // SERIAL_BYTES + 1)
     first_found(work, -(-views[0].size // _FOLD_LENGTH), threads)
-    return begin(None) if total is None else total
+    return begin(None) if parts.total is None else parts.total
 
 
 def _flat(x: NDArray) -> NDArray:

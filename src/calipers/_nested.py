@@ -20,7 +20,10 @@ def is_container(x: Any) -> bool:
     """Tell whether x is walked into: a nested list of plain numbers is an array instead."""
     if isinstance(x, list | tuple):
         return _is_namedtuple(x) or not _is_numeric(x)
-    return isinstance(x, Mapping) or (is_dataclass(x) and not isinstance(x, type))
+    if isinstance(x, Mapping):
+        return True
+    # An array may be a dataclass, too, as zarr's are.
+    return is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "__array__")
 
 
 def leaves(actual: Any, expected: Any, path: str = "") -> Iterator[Leaf]:

@@ -27,7 +27,8 @@ def comparison_figure(report: "Comparison") -> Any:
     elements, distances = figure.subplots(1, 2)
     if report.arrays is None or not report.size:
         elements.set_axis_off()
-        elements.text(0.5, 0.5, "no elements to draw", ha="center", va="center")
+        text = "compared in parts: no elements were kept" if report.size else "no elements to draw"
+        elements.text(0.5, 0.5, text, ha="center", va="center")
     else:
         _draw_elements(elements, report)
     _draw_histogram(distances, report)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
+Result = TypeVar("Result")
 
 
 class ArrayLibrary(Protocol):
@@ -51,6 +52,69 @@ class ArrayLibrary(Protocol):
 
     def fetch(self, x: Any) -> NDArray:
         """Copy one of the library's arrays to the host, wherever it is."""
+        ...
+
+
+class Store(Protocol):
+    """A library of arrays in files, or behind a network, that are read region by region."""
+
+    def owns(self, x: Any) -> bool:
+        """Tell whether x is one of the library's arrays, without importing the library."""
+        ...
+
+    def name(self, x: Any) -> str:
+        """Name an array as its user would, for errors."""
+        ...
+
+    def chunks(self, x: Any) -> tuple[int, ...] | None:
+        """Return the shape of what is read as a whole, if the array is kept in such chunks."""
+        ...
+
+    def read(self, x: Any, region: tuple[slice, ...]) -> NDArray:
+        """Return a region as a new array."""
+        ...
+
+    def state(self, x: Any) -> Any:
+        """Return what changes if the array is cut while it is read: asked before and after."""
+        ...
+
+
+class UnevenError(ValueError):
+    """Two sequences of chunks do not have the same shape as wholes, as their end has shown."""
+
+
+class Spread(Protocol):
+    """One or two arrays that are not in memory as a whole, taken apart into blocks that are."""
+
+    counted: bool
+    """Whether shapes are known from the start, and not only when all has been read."""
+
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Return the shape of each array."""
+        ...
+
+    def dtypes(self) -> tuple[np.dtype[Any], ...]:
+        """Return the dtype of each array."""
+        ...
+
+    def every(self, test: Callable[..., bool]) -> bool:
+        """
+        Tell whether ``test(block of a, block of b)`` holds for all blocks, or ``test(block of a)``.
+
+        What is left is neither read nor computed once it does not hold. UnevenError is raised if
+        it holds for all, but one of two sequences of chunks ends before the other.
+        """
+        ...
+
+    def reduced(
+        self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
+    ) -> Result | None:
+        """
+        Merge ``part(corner, block of a, block of b)`` of all blocks, pair by pair.
+
+        `corner` is the index that a block's first element has in the whole. None if there is no
+        block.
+        """
         ...
 
 

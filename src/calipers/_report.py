@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _LEAVES = 8
 _COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
+_NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
 
 
 def comparison_text(report: "Comparison") -> str:
@@ -135,18 +136,29 @@ def _table(report: "Comparison") -> list[str]:
         if difference is not None:
             cells = blocks["largest (*)"].setdefault(difference.index, _cells(difference))
             cells[column] += "*"
+    # A number that is cut is another number: columns give way as a whole.
+    layouts = [_COLUMNS, *(_NARROW[:count] for count in range(len(_NARROW), 0, -1))]
+    tables = (_rows(blocks, columns) for columns in layouts)
+    return next((rows for rows in tables if max(map(len, rows), default=0) <= _WIDTH), [])
+
+
+def _rows(
+    blocks: dict[str, dict[tuple[int, ...], list[str]]], columns: tuple[str, ...]
+) -> list[str]:
     rows: list[tuple[str, list[str]]] = []
     for title, members in blocks.items():
         if members:
-            rows.append((f"  {title}", [] if rows else list(_COLUMNS)))
-            rows += [(f"    {_index(index)}", cells) for index, cells in members.items()]
+            rows.append((f"  {title}", [] if rows else list(columns)))
+            rows += [
+                (f"    {_index(index)}", cells[: len(columns)]) for index, cells in members.items()
+            ]
     left = max((len(label) for label, _ in rows), default=0)
     # A star stands beside its column.
     widths = [
         max(len(cells[k].rstrip("*")) for _, cells in rows if cells) if rows else 0
-        for k in range(len(_COLUMNS))
+        for k in range(len(columns))
     ]
-    return [label.ljust(left) + _aligned(cells, widths) for label, cells in rows]
+    return [(label.ljust(left) + _aligned(cells, widths)).rstrip() for label, cells in rows]
 
 
 def _aligned(cells: list[str], widths: list[int]) -> str:

@@ -120,23 +120,26 @@ class Tally:
         length, start = self.axes[axis, LENGTH], self.axes[axis, COUNTS]
         return self.counts[start : start + length] if start >= 0 else None
 
-    def placed(self, shape: tuple[int, ...], row: int) -> "Tally":
-        """Return the tally of the rows from `row` on, as a part of a whole of some shape."""
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes; a number has one, of length 1."""
+        return tuple(self.axes[:, LENGTH].tolist())
+
+    def placed(self, shape: tuple[int, ...], corner: tuple[int, ...]) -> "Tally":
+        """Return the tally of the part that begins at `corner` of a whole of some shape."""
         whole = Tally.empty(shape)
-        offset = row * math.prod(shape[1:])
         whole.record[:] = self.record
         for name in ("first", *(f"{measure}_at" for measure in MEASURES)):
             places = whole.record[name]
-            places[places >= 0] += offset
-        found = self.axes[:, LOWEST] >= 0
+            known = places >= 0
+            places[known] = moved(places[known], self.shape, corner, shape)
         columns = [LOWEST, HIGHEST, LATEST]
-        whole.axes[:, [*columns, STEP]] = self.axes[:, [*columns, STEP]]
-        if found[0]:
-            whole.axes[0, columns] += row
-        for axis in range(len(shape)):
+        whole.axes[:, STEP] = self.axes[:, STEP]
+        for axis, start in enumerate(corner):
+            found = self.axes[axis, columns]
+            whole.axes[axis, columns] = found + start if found[0] >= 0 else found
             own, part = whole.axis_counts(axis), self.axis_counts(axis)
             if own is not None and part is not None:
-                start = row if axis == 0 else 0
                 own[start : start + part.size] = part
         return whole
 
@@ -172,6 +175,18 @@ def _root(numerator: Fraction, denominator: Fraction | int) -> float:
         return float(Fraction(root, 1 << (shift // 2)))
     except OverflowError:
         return math.inf
+
+
+def moved(
+    positions: NDArray, part: tuple[int, ...], corner: tuple[int, ...], whole: tuple[int, ...]
+) -> NDArray:
+    """Return the positions in C order of a whole that some have in a part that begins at `corner`.
+
+    They rise as those in the part do: of equals, the first stays the first.
+    """
+    places = np.unravel_index(positions, part)
+    shifted = tuple(i + start for i, start in zip(places, corner, strict=True))
+    return np.asarray(np.ravel_multi_index(shifted, whole))
 
 
 def merge(left: Tally, right: Tally) -> Tally:

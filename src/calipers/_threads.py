@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -189,6 +190,26 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
         found[-1] = -1  # an interrupt while waiting stops the helpers, too
         raise
     return found[min(found)] if found else -1
+
+
+class InOrder(Generic[T]):
+    """Parts merged in the order of their tasks, whenever they come."""
+
+    def __init__(self, merge: Callable[[T, T], T]) -> None:
+        self.total: T | None = None
+        self._merge = merge
+        self._waiting: dict[int, T] = {}
+        self._next = 0
+        self._one_at_a_time = Lock()
+
+    def add(self, task: int, part: T) -> None:
+        with self._one_at_a_time:
+            self._waiting[task] = part
+            while self._next in self._waiting:
+                following = self._waiting.pop(self._next)
+                # A part may be None itself.
+                self.total = self._merge(self.total, following) if self._next else following  # type: ignore[arg-type]
+                self._next += 1
 
 
 def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int) -> None:

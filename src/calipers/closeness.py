@@ -1,6 +1,7 @@
 """Do two arrays agree? allclose, isclose, array_equal; and allfinite, first_nonfinite."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,7 @@ from ._arrays import (
     Pair,
     as_array,
     as_pair,
+    as_tolerance,
     device_module,
     kernel_dtype,
     on_device,
@@ -20,9 +22,12 @@ from ._arrays import (
 )
 from ._dispatch import scan
 from ._kernels.closeness import FIRST_NONFINITE
-from ._protocols import NDArray
+from ._protocols import NDArray, Spread, UnevenError
 from ._question import Question, plain_verdict
+from ._spread import MEMORY_LIMIT, spread_of
 from ._threads import in_background
+
+_Place = tuple[int, ...] | None
 
 __all__ = [
     "PendingBool",
@@ -43,6 +48,7 @@ def allclose(
     equal_nan: bool = False,
     *,
     axis: int | tuple[int, ...] | None = None,
+    memory_limit: int = MEMORY_LIMIT,
 ) -> Any:
     """
     Tell whether all elements of two arrays are close, stopping at the first that is not.
@@ -57,7 +63,8 @@ def allclose(
     a, b : array_like
         Arrays of any shapes that broadcast together: of NumPy, or of torch or jax in host memory,
         which are read where they lie; or both on one CUDA device. A Python number takes the dtype
-        of the array it meets.
+        of the array it meets. Arrays of zarr, h5py or dask, memory maps, and iterators of chunks
+        that follow each other along axis 0 are compared chunk by chunk.
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
     atol : float or array_like, default 1e-8
@@ -66,6 +73,8 @@ def allclose(
         Whether two NaN are close.
     axis : int or tuple of int, optional
         The axis or axes that make a row: each row gets a verdict of its own.
+    memory_limit : int, default 256 MiB
+        The bytes that chunks in memory may take. Memory maps that are smaller are read in place.
 
     Returns
     -------
@@ -79,7 +88,9 @@ def allclose(
         If a dtype has no distance (strings, structures, dates), a tolerance is not real, or one
         array is on a device and the other is not.
     ValueError
-        If the shapes do not broadcast together.
+        If the shapes do not broadcast together, or chunks do not fit `memory_limit`.
+    OSError
+        If a file or store cannot be read, or is cut while it is read.
 
     Warns
     -----
@@ -115,6 +126,9 @@ def allclose(
             msg = "axis is not supported for arrays on a device; take isclose(a, b).all(axis)"
             raise TypeError(msg)
         return device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan).result()
+    spread = spread_of(memory_limit, a=a, b=b)
+    if spread is not None:
+        return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         if axis is None:
@@ -124,6 +138,18 @@ def allclose(
     if axis is None:
         return question.all_close()
     return _in_library(question.rows_close(axis), pair)
+
+
+def _by_blocks(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[..., bool]:
+    """Return the question that is asked of each pair of blocks."""
+    if axis is not None:
+        msg = "axis is not supported for arrays in chunks; ask about each row, or load them first"
+        raise TypeError(msg)
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not isinstance(as_tolerance(tolerance, name), float):
+            msg = f"{name} must be a number where arrays come in chunks, got an array"
+            raise TypeError(msg)
+    return partial(allclose, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 def allclose_async(
@@ -258,7 +284,9 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     return _in_library(Question(pair, rtol, atol, equal_nan).each_close(), pair)
 
 
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+def array_equal(
+    a1: Any, a2: Any, equal_nan: bool = False, *, memory_limit: int = MEMORY_LIMIT
+) -> bool:
     """
     Tell whether two arrays have the same shape and equal elements, stopping at the first unequal.
 
@@ -268,6 +296,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         Arrays of any dtypes. Those without a kernel, strings for instance, are left to NumPy.
     equal_nan : bool, default False
         Whether two NaN are equal.
+    memory_limit : int, default 256 MiB
+        The bytes that chunks in memory may take, as in `allclose`.
 
     Returns
     -------
@@ -297,6 +327,9 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     if on_device(a1=a1, a2=a2):
         return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)
+    spread = spread_of(memory_limit, a1=a1, a2=a2)
+    if spread is not None:
+        return _spread_equal(spread, equal_nan)
     try:
         # No number is weak here: NumPy makes arrays of both first, and what fails at that is
         # not equal to anything.
@@ -309,14 +342,27 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     return a.shape == b.shape and Question(pair, 0.0, 0.0, equal_nan).all_close()
 
 
-def allfinite(a: Any) -> bool:
+def _spread_equal(spread: Spread, equal_nan: bool) -> bool:
+    if spread.counted and len(set(spread.shapes())) > 1:
+        return False
+    try:
+        equal = spread.every(partial(array_equal, equal_nan=equal_nan))
+    except UnevenError:
+        return False
+    return equal and len(set(spread.shapes())) == 1
+
+
+def allfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> bool:
     """
     Tell whether an array has neither NaN nor infinity, stopping at the first.
 
     Parameters
     ----------
     a : array_like
-        Any shape. A complex number is finite if both of its parts are.
+        Any shape. A complex number is finite if both of its parts are. Arrays in chunks are read
+        chunk by chunk, as by `allclose`.
+    memory_limit : int, default 256 MiB
+        The bytes that chunks in memory may take.
 
     Returns
     -------
@@ -338,17 +384,20 @@ def allfinite(a: Any) -> bool:
     >>> calipers.allfinite([0.0, 1e308])
     True
     """
-    return first_nonfinite(a) is None
+    spread = spread_of(memory_limit, a=a)
+    return spread.every(allfinite) if spread is not None else first_nonfinite(a) is None
 
 
-def first_nonfinite(a: Any) -> tuple[int, ...] | None:
+def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, ...] | None:
     """
     Find the first NaN or infinity of an array, in C order.
 
     Parameters
     ----------
     a : array_like
-        Any shape.
+        Any shape. Arrays in chunks are read to their end, as a later one may hold an earlier index.
+    memory_limit : int, default 256 MiB
+        The bytes that chunks in memory may take.
 
     Returns
     -------
@@ -373,6 +422,9 @@ def first_nonfinite(a: Any) -> tuple[int, ...] | None:
     if on_device(a=a):
         position = device_module("closeness").first_nonfinite(a)
         return _index(position, a.shape)
+    spread = spread_of(memory_limit, a=a)
+    if spread is not None:
+        return spread.reduced(_nonfinite_of_block, _earlier)
     x = as_array(a)
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
@@ -384,6 +436,15 @@ def first_nonfinite(a: Any) -> tuple[int, ...] | None:
         kernel = FIRST_NONFINITE[dtype]
         position = scan(lambda start, block: kernel(block), [x], [dtype], order="C")
     return _index(position, x.shape)
+
+
+def _nonfinite_of_block(corner: tuple[int, ...], block: NDArray) -> tuple[int, ...] | None:
+    found = first_nonfinite(block)
+    return found and tuple(i + start for i, start in zip(found, corner, strict=True))
+
+
+def _earlier(left: _Place, right: _Place) -> _Place:
+    return min((x for x in (left, right) if x is not None), default=None)
 
 
 def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:

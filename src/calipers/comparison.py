@@ -1,7 +1,8 @@
 """How do two arrays differ, and where? compare, assert_close, and the report of one pass."""
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import index
@@ -11,12 +12,13 @@ import numpy as np
 
 from . import _host
 from ._arrangement import arrangement
-from ._arrays import Pair, device_module, library_of, on_device
+from ._arrays import DType, Pair, device_module, library_of, on_device
 from ._nested import Leaf, is_container, leaves
-from ._protocols import NDArray
+from ._protocols import NDArray, Spread, UnevenError
 from ._question import plain_verdict
-from ._tally import Rule, tally_pair
-from .reports import ClosenessError, Comparison, Difference, NestedComparison
+from ._spread import MEMORY_LIMIT, spread_of
+from ._tally import Rule, Tally, tally_pair
+from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
 from .tolerances import Tolerance, default_tolerance
 
 __all__ = ["assert_close", "compare"]
@@ -33,11 +35,12 @@ class _Options(NamedTuple):
     check_dtype: bool
     check_shape: bool
     rule: Rule
+    memory_limit: int
 
-    def rule_for(self, pair: Pair) -> Rule:
+    def rule_for(self, a: DType, b: DType) -> Rule:
         if self.rule.max_ulp is not None:
             return self.rule
-        rtol, atol = self.tolerance or _default(pair.a.dtype, pair.b.dtype)
+        rtol, atol = self.tolerance or _default(a, b)
         return replace(self.rule, rtol=rtol, atol=atol)
 
 
@@ -51,6 +54,7 @@ def _options(
     check_shape: Any,
     max_mismatches: Any,
     max_mismatch_ratio: Any,
+    memory_limit: Any,
 ) -> _Options:
     if (rtol is None) != (atol is None):
         given, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
@@ -79,7 +83,7 @@ def _options(
         raise ValueError(msg)
     count = _count(max_mismatches, "max_mismatches")
     rule = Rule(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
-    return _Options(chosen, check_dtype, check_shape, rule)
+    return _Options(chosen, check_dtype, check_shape, rule, memory_limit)
 
 
 def _number(value: Any, name: str) -> float:
@@ -120,6 +124,7 @@ def compare(
     check_shape: bool = True,
     max_mismatches: int = 0,
     max_mismatch_ratio: float = 0.0,
+    memory_limit: int = MEMORY_LIMIT,
 ) -> Any:
     """
     Compare two arrays, or nested containers of arrays, and tell all about how they differ.
@@ -133,7 +138,8 @@ def compare(
     ----------
     actual, expected : array_like, or list, tuple, dict or dataclass of them
         Arrays of NumPy, or of torch or jax in host memory; or both on one CUDA device, of which
-        only the report is copied back. A list of plain numbers is an array.
+        only the report is copied back. A list of plain numbers is an array. Arrays in chunks are
+        compared chunk by chunk, as by `allclose`.
     rtol, atol : float, optional
         Relative and absolute tolerance; both or neither. By default `default_tolerance` of the
         dtypes.
@@ -152,6 +158,9 @@ def compare(
         How many mismatches to let pass in each pair of arrays.
     max_mismatch_ratio : float, default 0.0
         Which share of mismatches to let pass, from 0 to 1; the more generous of the two counts.
+    memory_limit : int, default 256 MiB
+        The bytes that chunks in memory may take, as in `allclose`. Such reports know of no
+        rearrangement, and draw no elements.
 
     Returns
     -------
@@ -193,6 +202,7 @@ def compare(
         check_shape,
         max_mismatches,
         max_mismatch_ratio,
+        memory_limit,
     )
     return _compare(actual, expected, options)
 
@@ -210,6 +220,7 @@ def assert_close(
     check_shape: bool = True,
     max_mismatches: int = 0,
     max_mismatch_ratio: float = 0.0,
+    memory_limit: int = MEMORY_LIMIT,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
     """
@@ -219,8 +230,8 @@ def assert_close(
     ----------
     actual, expected, rtol, atol, tolerance, max_ulp, equal_nan
         As for `compare`.
-    check_dtype, check_shape, max_mismatches, max_mismatch_ratio
-        As for `compare`.
+    check_dtype, check_shape, max_mismatches, max_mismatch_ratio, memory_limit
+        As for `compare`; iterators of chunks are read only once.
     msg : str or callable, optional
         The text of the error in place of the report, or a function from the report to it.
 
@@ -262,6 +273,7 @@ def assert_close(
         check_shape,
         max_mismatches,
         max_mismatch_ratio,
+        memory_limit,
     )
     if all(_passes(leaf, options) for leaf in leaves(actual, expected)):
         return
@@ -281,15 +293,23 @@ def _side(leaf: Leaf) -> Any:
     return _host
 
 
+def _spread(leaf: Leaf, options: _Options) -> Spread | None:
+    return spread_of(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
+
+
 def _passes(leaf: Leaf, options: _Options) -> bool:
     """Ask for the verdict alone; False may also mean that only the full pass can tell."""
     if leaf.problem or options.rule.max_ulp is not None:
         return False
+    spread = _spread(leaf, options)
+    if spread is not None:
+        # What is read only once, the full pass has to read.
+        return spread.counted and _spread_passes(leaf, spread, options)
     side = _side(leaf)
     pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
-    if pair.dtypes is None or _problems(leaf, pair, options):
+    if pair.dtypes is None or _problems(leaf, pair.a, pair.b, options):
         return False
-    rule = options.rule_for(pair)
+    rule = options.rule_for(pair.a.dtype, pair.b.dtype)
     verdict: bool = side.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
     return verdict
 
@@ -304,35 +324,125 @@ def _compare_leaf(leaf: Leaf, options: _Options) -> Comparison:
     if leaf.problem:
         kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
         return Comparison(leaf.path, (), (), *kinds, options.rule, (leaf.problem,))
+    spread = _spread(leaf, options)
+    if spread is not None:
+        return _compare_spread(leaf, spread, options)
     side = _side(leaf)
     pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
-    rule = options.rule_for(pair)
-    problems = _problems(leaf, pair, options)
-    about = (leaf.path, pair.a.shape, pair.b.shape, str(pair.a.dtype), str(pair.b.dtype), rule)
+    rule = options.rule_for(pair.a.dtype, pair.b.dtype)
+    problems = _problems(leaf, pair.a, pair.b, options)
+    about = _about(leaf, pair.a, pair.b, rule, problems)
     try:
         if options.check_shape and pair.a.shape != pair.b.shape:
             raise ValueError
         pair = side.broadcast(pair)
     except ValueError:
-        return Comparison(*about, tuple(problems))
-    tally = side.tally_pair(pair, rule)
-    places = tally.places()
-    differences = {
-        i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
-        for i, part in zip(places, side.elements(pair, places), strict=True)
-    }
+        return about
+    tally, differences = _measured(side, pair, rule)
     pattern = None
     if tally["mismatches"] > 1 and pair.dtypes is not None:
         close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
         pattern = arrangement(pair.a, pair.b, close)
-    arrays = pair.a, pair.b
-    return Comparison(*about, tuple(problems), pattern, tally, differences, arrays)
+    return replace(
+        about,
+        tally=tally,
+        differences=differences,
+        arrangement=pattern,
+        arrays=(pair.a, pair.b),
+    )
 
 
-def _problems(leaf: Leaf, pair: Pair, options: _Options) -> list[str]:
+def _about(leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str]) -> Comparison:
+    """Return what is known of two arrays before their elements are looked at."""
+    kinds = str(a.dtype), str(b.dtype)
+    return Comparison(leaf.path, a.shape, b.shape, *kinds, rule, tuple(problems))
+
+
+def _measured(side: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
+    tally = side.tally_pair(pair, rule)
+    places = tally.places()
+    return tally, {
+        i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
+        for i, part in zip(places, side.elements(pair, places), strict=True)
+    }
+
+
+class _Described(NamedTuple):
+    """What is known of an array that is not in memory."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+def _described(spread: Spread) -> tuple[_Described, _Described]:
+    a, b = map(_Described, spread.shapes(), spread.dtypes())
+    return a, b
+
+
+def _spread_passes(leaf: Leaf, spread: Spread, options: _Options) -> bool:
+    a, b = _described(spread)
+    if _problems(leaf, a, b, options):
+        return False
+    rule = options.rule_for(a.dtype, b.dtype)
+    return spread.every(partial(_block_passes, rule))
+
+
+def _block_passes(rule: Rule, actual: Any, expected: Any) -> bool:
+    pair = _host.as_pair(actual, expected, _NAMES)
+    close = _host.all_close if pair.dtypes is not None else np.allclose
+    return bool(close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan))
+
+
+def _compare_spread(leaf: Leaf, spread: Spread, options: _Options) -> Comparison:
+    """Compare what is not in memory block by block."""
+    a, b = _described(spread)
+    rule = options.rule_for(a.dtype, b.dtype)
+    shape: tuple[int, ...] | None = None
+    if spread.counted:
+        problems = _problems(leaf, a, b, options)
+        about = _about(leaf, a, b, rule, problems)
+        try:
+            if options.check_shape and a.shape != b.shape:
+                raise ValueError
+            shape = np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            return about
+    found = None
+    with contextlib.suppress(UnevenError):  # of which the shapes tell
+        found = spread.reduced(partial(_compare_block, rule, shape), united)
+    a, b = _described(spread)
+    about = _about(leaf, a, b, rule, _problems(leaf, a, b, options))
+    if found is None:
+        whole = shape if shape is not None else a.shape
+        return replace(about, tally=Tally.empty(whole))
+    return replace(about, tally=found.tally, differences=found.differences)
+
+
+def _compare_block(
+    rule: Rule,
+    shape: tuple[int, ...] | None,
+    corner: tuple[int, ...],
+    actual: Any,
+    expected: Any,
+) -> Comparison:
+    """Compare two blocks, as a part of a whole that may grow along axis 0 if it has no shape."""
+    pair = _host.broadcast(_host.as_pair(actual, expected, _NAMES))
+    tally, differences = _measured(_host, pair, rule)
+    about = _about(Leaf("", None, None), pair.a, pair.b, rule, [])
+    part = replace(about, tally=tally, differences=differences)
+    if shape is None:
+        rows, *others = pair.a.shape
+        shape = (corner[0] + rows, *others)
+    return part if shape == pair.a.shape else placed(part, shape, corner)
+
+
+def _problems(leaf: Leaf, a: Any, b: Any, options: _Options) -> list[str]:
     """List what is wrong with two arrays before their elements are looked at."""
     found = []
-    a, b = pair.a, pair.b
     if a.shape != b.shape:
         try:
             np.broadcast_shapes(a.shape, b.shape)
@@ -354,7 +464,8 @@ def _problems(leaf: Leaf, pair: Pair, options: _Options) -> list[str]:
 
 def _has_dtype(x: Any) -> bool:
     """Tell whether x has a dtype of its own: Python's numbers and lists take what they meet."""
-    return isinstance(x, np.ndarray | np.generic) or library_of(x) is not None or on_device(x=x)
+    typed = isinstance(x, np.ndarray | np.generic | Iterator) or library_of(x) is not None
+    return typed or hasattr(x, "dtype") or on_device(x=x)
 
 
 def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:

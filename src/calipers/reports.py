@@ -4,9 +4,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from ._arrangement import region
 from ._report import comparison_text, jsonable, nested_text
-from ._tally import MEASURES, Rule, Tally, merge
+from ._tally import MEASURES, Rule, Tally, merge, moved
 
 __all__ = ["ClosenessError", "Comparison", "Difference", "NestedComparison"]
 
@@ -239,32 +241,16 @@ class Comparison:
         >>> left.merge(right).first_mismatches[0].index
         (1,)
         """
-        own, more = (self.tally, self.actual_shape), (other.tally, other.actual_shape)
+        own, more = self.actual_shape, other.actual_shape
         kinds = [(x.rule, x.actual_dtype, x.expected_dtype, x.problems) for x in (self, other)]
-        if own[0] is None or more[0] is None or kinds[0] != kinds[1]:
+        if self.tally is None or other.tally is None or kinds[0] != kinds[1]:
             msg = "other cannot be merged: compare both parts by one rule, and of one dtype"
             raise ValueError(msg)
-        if not own[1] or not more[1] or own[1][1:] != more[1][1:]:
-            msg = f"other must follow along axis 0, got shapes {own[1]} and {more[1]}"
+        if not own or not more or own[1:] != more[1:]:
+            msg = f"other must follow along axis 0, got shapes {own} and {more}"
             raise ValueError(msg)
-        rows = own[1][0]
-        shape = (rows + more[1][0], *own[1][1:])
-        tally = merge(own[0].placed(shape, 0), more[0].placed(shape, rows))
-        offset = self.size
-        moved = {
-            offset + i: replace(x, index=(rows + x.index[0], *x.index[1:]))
-            for i, x in other.differences.items()
-        }
-        found = {**self.differences, **moved}
-        return replace(
-            self,
-            actual_shape=shape,
-            expected_shape=shape,
-            tally=tally,
-            differences={i: found[i] for i in tally.places()},
-            arrangement=None,
-            arrays=None,
-        )
+        corner = own[0], *(0 for _ in own[1:])
+        return united(self, placed(other, (own[0] + more[0], *own[1:]), corner))
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -308,6 +294,43 @@ class Comparison:
         from ._plots import comparison_figure
 
         return comparison_figure(self)
+
+
+def placed(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) -> Comparison:
+    """Return a comparison as that of the part that begins at `corner` of a whole of some shape."""
+    assert part.tally is not None
+    positions = np.array(list(part.differences), np.int64)
+    places = moved(positions, part.tally.shape, corner or (0,), shape or (1,))
+    differences = {
+        place: replace(
+            found, index=tuple(i + start for i, start in zip(found.index, corner, strict=True))
+        )
+        for place, found in zip(places.tolist(), part.differences.values(), strict=True)
+    }
+    return replace(
+        part,
+        actual_shape=shape,
+        expected_shape=shape,
+        tally=part.tally.placed(shape, corner),
+        differences=differences,
+        arrangement=None,
+        arrays=None,
+    )
+
+
+def united(left: Comparison, right: Comparison) -> Comparison:
+    """Return the comparison of two parts, each in its place in a whole of which both may grow."""
+    shape = tuple(map(max, left.actual_shape, right.actual_shape))
+    origin = (0,) * len(shape)
+    left, right = (
+        x if x.actual_shape == shape else placed(x, shape, origin) for x in (left, right)
+    )
+    assert left.tally is not None
+    assert right.tally is not None
+    tally = merge(left.tally, right.tally)
+    found = {**left.differences, **right.differences}
+    differences = {i: found[i] for i in tally.places()}
+    return replace(left, tally=tally, differences=differences, arrangement=None, arrays=None)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,60 @@
+"""Arrays that are not in memory as a whole: in files, in chunked stores, in iterators, in dask."""
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from .._protocols import Spread
+from ..interop.h5py import H5py
+from ..interop.zarr import Zarr
+
+MEMORY_LIMIT = 1 << 28
+
+STORES = (Zarr(), H5py())
+# What is in memory as a whole, of the types that are met most often.
+_HELD_TYPES = frozenset({np.ndarray, list, tuple, bool, int, float, complex})
+
+
+def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
+    """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
+    if all(type(x) in _HELD_TYPES for x in arrays.values()):
+        return None
+    given = tuple(arrays.values())
+    home = None
+    if any(map(_is_dask, given)):
+        home = "..interop.dask", "DaskBlocks"
+    elif any(isinstance(x, Iterator) for x in given):
+        home = ".streams", "Streams"
+    elif any(store.owns(x) for x in given for store in STORES) or _mapped(given) > memory_limit:
+        home = ".blocks", "Blocks"
+    if home is None:
+        return None
+    module, name = home
+    spread: Spread = getattr(import_module(module, __package__), name)(
+        _checked(memory_limit), **arrays
+    )
+    return spread
+
+
+def _is_dask(x: Any) -> bool:
+    arrays = sys.modules.get("dask.array")
+    return arrays is not None and isinstance(x, arrays.Array)
+
+
+def _mapped(arrays: tuple[Any, ...]) -> int:
+    return sum(x.nbytes for x in arrays if type(x) is np.memmap)
+
+
+def _checked(memory_limit: Any) -> int:
+    try:
+        limit = index(memory_limit)
+    except TypeError:
+        limit = 0
+    if limit < 1:
+        msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
+        raise ValueError(msg)
+    return limit

@@ -1,0 +1,114 @@
+"""Arrays of known shapes, compared block by block: files and chunked stores."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
+from threading import local
+from typing import Any
+
+import numpy as np
+
+from .._arrays import broadcast_shape
+from .._protocols import NDArray, Result
+from .._threads import InOrder, first_found, get_num_threads
+from .regions import Grid, Shape, block_shape, own_region
+from .sources import Source, source_of
+
+# Long enough to hide the cost of a call, short enough for a block to stay in a core's caches.
+_BLOCK_BYTES = 4 << 20
+
+
+class Blocks:
+    """One or two arrays as blocks in C order: each thread reads one, and looks at it."""
+
+    counted = True
+
+    def __init__(self, memory_limit: int, **arrays: Any) -> None:
+        self._limit, self._names = memory_limit, tuple(arrays)
+        self._sources = tuple(source_of(x, name) for name, x in arrays.items())
+
+    def shapes(self) -> tuple[Shape, ...]:
+        return tuple(source.shape for source in self._sources)
+
+    def dtypes(self) -> tuple[np.dtype[Any], ...]:
+        return tuple(source.dtype for source in self._sources)
+
+    def every(self, test: Callable[..., bool]) -> bool:
+        with self._reading() as (grid, threads, read):
+            # While a thread reads, others compare.
+            return first_found(lambda i: -1 if test(*read(i)) else 0, len(grid), threads) < 0
+
+    def reduced(
+        self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
+    ) -> Result | None:
+        parts = InOrder(merge)
+
+        def work(number: int) -> int:
+            parts.add(number, part(grid.corner(number), *read(number)))
+            return -1
+
+        with self._reading() as (grid, threads, read):
+            first_found(work, len(grid), threads)
+        return parts.total
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Grid, int, Callable[[int], list[Any]]]]:
+        """Give the blocks, how many threads have memory for one, and how block i is read."""
+        stands = [np.broadcast_to(False, shape) for shape in self.shapes()]
+        whole = broadcast_shape(stands, self._names)
+        grid, threads = self._plan(whole)
+        spare = local()
+
+        def read(number: int) -> list[Any]:
+            region = grid.region(number)
+            if not hasattr(spare, "memory"):
+                spare.memory = [_memory(source, grid) for source in self._sources]
+            return [
+                source.read(own_region(source.shape, region), memory)
+                for source, memory in zip(self._sources, spare.memory, strict=True)
+            ]
+
+        try:
+            yield grid, threads, read
+            for source in self._sources:
+                source.finish()
+        finally:
+            for source in self._sources:
+                source.close()
+
+    def _plan(self, whole: Shape) -> tuple[Grid, int]:
+        """Return blocks that fit the memory, and how many at a time do."""
+        units = [_unit(source, len(whole)) for source in self._sources]
+        itemsize = sum(source.dtype.itemsize for source in self._sources)
+
+        def needed(block: Shape) -> int:
+            """Arrays are read one after the other."""
+            return prod(block) * itemsize + max(source.beside(block) for source in self._sources)
+
+        enough = min(_BLOCK_BYTES, self._limit // 8) // itemsize
+        block = block_shape(whole, units, enough, lambda block: needed(block) <= self._limit)
+        if needed(block) > self._limit:
+            raise self._beyond(needed(block))
+        return Grid(whole, block), min(get_num_threads(), self._limit // needed(block))
+
+    def _beyond(self, needed: int) -> ValueError:
+        chunks = " and ".join(
+            f"{name} in chunks of {source.chunks}"
+            for name, source in zip(self._names, self._sources, strict=True)
+            if source.chunks
+        )
+        msg = (
+            f"to read {chunks or 'an element'} takes {needed / 2**20:.4g} MiB, more than "
+            f"memory_limit={self._limit}: give memory_limit={needed}, or smaller chunks"
+        )
+        return ValueError(msg)
+
+
+def _memory(source: Source, grid: Grid) -> NDArray | None:
+    return np.empty(prod(grid.block), source.dtype) if source.fills else None
+
+
+def _unit(source: Source, ndim: int) -> Shape:
+    """Return what is read of a source as a whole, on the axes of the broadcast shape."""
+    own = source.chunks or (1,) * len(source.shape)
+    return (1,) * (ndim - len(own)) + own

@@ -1,0 +1,209 @@
+"""Iterators of chunks that follow each other along axis 0, compared as they come."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .._arrays import FLOAT64, as_array, broadcast_shape
+from .._protocols import NDArray, Result, UnevenError
+from .overlap import IN_FLIGHT, overlapped
+from .regions import Shape
+from .sources import Source, source_of
+
+_BLOCK_BYTES = 8 << 20
+
+
+class Streams:
+    """One or two arrays of which one at least comes in chunks; lengths are known at the end."""
+
+    counted = False
+
+    def __init__(self, memory_limit: int, **arrays: Any) -> None:
+        self._names, self._arrays = tuple(arrays), arrays
+        self._largest = memory_limit // (IN_FLIGHT * len(arrays))
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        return {
+            name: source_of(x, name)
+            for name, x in self._arrays.items()
+            if not isinstance(x, Iterator)
+        }
+
+    @cached_property
+    def _streams(self) -> dict[str, "_Chunks"]:
+        """What is taken row by row; their first chunks are read now, which tell of dtypes."""
+        streams = {
+            name: _Chunks(x, name, self._largest)
+            for name, x in self._arrays.items()
+            if isinstance(x, Iterator)
+        }
+        ndim = max(stream.ndim for stream in streams.values())
+        for name, source in self._sources.items():
+            if len(source.shape) == ndim and source.shape[0] != 1:
+                streams[name] = _Chunks(_bands(source, self._largest), name, self._largest, source)
+        return streams
+
+    def shapes(self) -> tuple[Shape, ...]:
+        return tuple(self._part(name).shape for name in self._names)
+
+    def dtypes(self) -> tuple[np.dtype[Any], ...]:
+        return tuple(self._part(name).dtype for name in self._names)
+
+    def every(self, test: Callable[..., bool]) -> bool:
+        with closing(self._each(lambda _, *pieces: test(*pieces))) as verdicts:
+            verdict = all(verdicts)
+        self._finish()
+        if verdict:
+            self._require_even()
+        return verdict
+
+    def reduced(
+        self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
+    ) -> Result | None:
+        with closing(self._each(part)) as parts:
+            result = next(parts, None)
+            for following in parts:
+                result = merge(result, following)  # type: ignore[arg-type]  # None is a result, too
+        for stream in self._streams.values():
+            stream.skip()
+        self._finish()
+        return result
+
+    def _part(self, name: str) -> "_Chunks | Source":
+        return self._streams[name] if name in self._streams else self._sources[name]
+
+    def _each(self, work: Callable[..., Result]) -> Generator[Result]:
+        try:
+            yield from overlapped(self._pieces(), work)
+        finally:
+            for source in self._sources.values():
+                source.close()
+
+    def _finish(self) -> None:
+        for source in self._sources.values():
+            source.finish()
+
+    def _pieces(self) -> Iterator[tuple[Any, ...]]:
+        """Yield what all streams have in common of the chunks that they are at, without copies."""
+        whole = {
+            name: source.read(tuple(slice(0, n) for n in source.shape))
+            for name, source in self._sources.items()
+            if name not in self._streams
+        }
+        start, ndim = 0, max(stream.ndim for stream in self._streams.values())
+        while rows := min(stream.ahead() for stream in self._streams.values()):
+            taken = {name: stream.take(rows) for name, stream in self._streams.items()}
+            pieces = [taken[name] if name in taken else whole[name] for name in self._names]
+            if start == 0:
+                self._require_aligned(pieces)
+            yield (start, *(0,) * (ndim - 1)), *pieces
+            start += rows
+
+    def _require_aligned(self, pieces: list[Any]) -> None:
+        try:
+            broadcast_shape([np.asarray(x) for x in pieces], self._names)
+            if len({stream.ndim for stream in self._streams.values()}) > 1:
+                msg = f"they have {' and '.join(str(np.ndim(x)) for x in pieces)} axes"
+                raise ValueError(msg)
+        except ValueError as error:
+            msg = f"the chunks of {' and '.join(self._names)} do not line up: {error}"
+            raise UnevenError(msg) from None
+
+    def _require_even(self) -> None:
+        more = {name: stream.ahead() > 0 for name, stream in self._streams.items()}
+        if any(more.values()):
+            rows = " and ".join(
+                f"{name} has {'more' if more[name] else f'{stream.shape[0]} rows'}"
+                for name, stream in self._streams.items()
+            )
+            msg = f"operands could not be broadcast together: {rows}"
+            raise UnevenError(msg)
+
+
+class _Chunks:
+    """The chunks of one array, of which any number of rows is taken at a time."""
+
+    def __init__(
+        self, chunks: Iterator[Any], name: str, largest: int, source: Source | None = None
+    ) -> None:
+        self._chunks, self._name, self._largest, self._source = chunks, name, largest, source
+        self._number, self._rows, self._used = -1, 0, 0
+        self._chunk: NDArray | None = None
+        self._row: tuple[Shape, np.dtype[Any]] | None = None
+        self.ahead()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of what was taken; of an array whose length is known, its shape."""
+        if self._source is not None:
+            return self._source.shape
+        return (self._rows, *(() if self._row is None else self._row[0]))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return FLOAT64 if self._row is None else self._row[1]
+
+    def ahead(self) -> int:
+        """Return how many rows of a chunk are left to take: 0 at the end of all."""
+        while self._chunk is None or self._used == len(self._chunk):
+            self._chunk, self._used = None, 0
+            following = next(self._chunks, None)
+            if following is None:
+                return 0
+            self._number += 1
+            self._chunk = self._checked(
+                as_array(following, f"chunk {self._number} of {self._name}")
+            )
+        return len(self._chunk) - self._used
+
+    def take(self, rows: int) -> NDArray:
+        assert self._chunk is not None
+        start = self._used
+        self._used, self._rows = start + rows, self._rows + rows
+        return self._chunk[start : start + rows]
+
+    def skip(self) -> None:
+        """Read to the end, to know how long it is."""
+        while rows := self.ahead():
+            self.take(rows)
+
+    def _checked(self, chunk: NDArray) -> NDArray:
+        what = f"chunk {self._number} of {self._name} has"
+        if chunk.ndim == 0:
+            msg = f"{what} no axis: give arrays that follow each other along axis 0"
+            raise ValueError(msg)
+        row = chunk.shape[1:], chunk.dtype
+        if self._row not in (None, row):
+            msg = f"{what} rows of {_text(row)} after rows of {_text(self._row)}: make them alike"
+            raise ValueError(msg)
+        self._row = row
+        if chunk.nbytes > self._largest:
+            msg = (
+                f"{what} {chunk.nbytes / 2**20:.4g} MiB, and {self._largest / 2**20:.4g} MiB is "
+                f"what memory_limit leaves to a chunk: give smaller ones, or raise memory_limit"
+            )
+            raise ValueError(msg)
+        return chunk
+
+
+def _text(row: Any) -> str:
+    shape, dtype = row
+    return f"shape {shape} and dtype {dtype}"
+
+
+def _bands(source: Source, largest: int) -> Iterator[NDArray]:
+    """Read an array by whole rows: as many as its chunks have, or as make a block."""
+    row = max(1, prod(source.shape[1:]) * source.dtype.itemsize)
+    rows = source.chunks[0] if source.chunks else max(1, min(_BLOCK_BYTES, largest) // row)
+    others = tuple(slice(0, n) for n in source.shape[1:])
+    for start in range(0, source.shape[0], rows):
+        yield source.read((slice(start, min(start + rows, source.shape[0])), *others))
