@@ -220,7 +220,7 @@ def test_strings_and_long_doubles_are_left_to_numpy(places):
     assert calipers.array_equal(places.memmap(words), places.iterator(words), memory_limit=LIMIT)
     assert not calipers.array_equal(places.memmap(words), chunks_of(words[::-1], 4))
     wide = np.linspace(0, 1, 50, dtype=np.longdouble)
-    assert calipers.allclose(places.memmap(wide), chunks_of(wide, 8), memory_limit=500)
+    assert calipers.allclose(places.memmap(wide), chunks_of(wide, 8), memory_limit=1000)
     calipers.assert_close(places.memmap(wide), places.memmap(wide), memory_limit=1000)
     assert not calipers.compare(places.memmap(wide), wide + 1, memory_limit=1000)
 
