@@ -1,11 +1,13 @@
 """The thread pool: its size, its order, and what it survives."""
 
+import gc
 import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -348,3 +350,27 @@ ask()
 """
     done = run_python(code)
     assert done.stdout == "True False\n" * 3, done.stderr
+
+
+def test_tasks_of_a_task_wait_for_no_thread():
+    # The others are busy: what waited for them would keep its arrays in memory until the end.
+    both = threading.Barrier(2)
+    kept = []
+
+    def outer(_):
+        both.wait(10)
+        array = np.zeros(3)
+        reference = weakref.ref(array)
+        first_found(lambda _, array=array: int(array[0]) - 1, 3, 2)
+        del array
+        gc.collect()
+        kept.append(reference() is not None)
+        both.wait(10)
+        return -1
+
+    first_found(outer, 2, 2)
+    assert kept == [False, False]
+    # A task alone shares its own.
+    seen = set()
+    first_found(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
+    assert len(seen) == 2

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from operator import index
-from threading import Lock
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class _Pool:
 
 
 _pool = _Pool()
+_current = local()  # what this thread does
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.forget_threads)
 
@@ -163,11 +164,17 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
 
     The calling thread takes a share. Tasks start in order and no task starts after one has found
     something, so all tasks before a finding are done: the answer does not depend on `threads`.
+    A task that has tasks itself runs them alone: the threads are busy with the others, and what
+    would wait for them in vain would keep its arrays in memory.
     """
     turn = count()
     found: dict[int, int] = {}
+    is_task = getattr(_current, "is_task", False)
+    if is_task:
+        threads = 1
 
     def take_turns() -> None:
+        _current.is_task = is_task or threads > 1
         try:
             while not found and (task := next(turn)) < tasks:
                 if (position := work(task)) >= 0:
@@ -175,6 +182,8 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
         except BaseException:
             found[-1] = -1  # stops the others
             raise
+        finally:
+            _current.is_task = is_task
 
     helpers = []
     # The interpreter takes no new work while it shuts down; the calling thread does it all then.
