@@ -621,6 +621,8 @@ def test_chunks_beyond_the_limit_are_named(places):
     ) as e:
         calipers.allclose(a, b, memory_limit=1 << 16)
     enough = int(str(e.value).split("give memory_limit=")[1].split(",")[0])
+    # Two blocks of 80 kB, and the chunks of one side at a time, packed and unpacked.
+    assert enough == 2 * 80_000 + 2 * 80_000
     assert calipers.allclose(a, b, memory_limit=enough)
     with pytest.raises(ValueError, match=r"chunk 0 of b has 0.076.* MiB, and"):
         calipers.allclose(a, chunks_of(x, 100), memory_limit=1 << 16)
