@@ -10,6 +10,7 @@ import pytest
 EXAMPLES = sorted(Path(__file__).parents[1].glob("examples/*.py"))
 NEEDS = {
     "derivative_error": ("scipy",),
+    "distributed_jacobian": ("distributed",),
     "fitting": ("scipy",),
     "jax_custom_vjp": ("jax",),
     "porting": ("torch",),
@@ -17,6 +18,7 @@ NEEDS = {
     "three_libraries": ("torch", "jax"),
     "torch_gradcheck": ("torch",),
 }
+ARGUMENTS = {"distributed_jacobian": ["0.05"]}  # seconds of a simulation
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -24,7 +26,8 @@ def test_example(path, tmp_path):
     for library in NEEDS.get(path.stem, ()):
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
-    done = subprocess.run([sys.executable, path], cwd=tmp_path, capture_output=True, text=True)
+    command = [sys.executable, path, *ARGUMENTS.get(path.stem, ())]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()
     assert not list(tmp_path.iterdir())

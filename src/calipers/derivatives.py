@@ -1,7 +1,8 @@
 """Numerical derivatives: jacobian, differentiate, jvp, vjp, hessian and their relatives."""
 
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,7 @@ def jacobian(
     holomorphic: bool = False,
     workers: Any = None,
     progress: Any = False,
+    checkpoint: str | os.PathLike[str] | None = None,
     memory_limit: float | None = None,
     target: str | None = None,
 ) -> Any:
@@ -179,11 +181,21 @@ def jacobian(
         The form of f; see there.
     holomorphic : bool
         f is a holomorphic function of complex x, so that it has one complex derivative.
-    workers : int, concurrent.futures.Executor or map-like callable, optional
-        Who calls f if it is not compiled: so many threads, or a pool. Processes are sent x once,
-        and then ranges of columns. The result does not depend on it.
+    workers : int, executor, dask Client or map-like callable, optional
+        Who calls f: so many threads, an executor of concurrent.futures or one like it, such as
+        mpi4py.futures.MPIPoolExecutor, a dask.distributed.Client, a multiprocessing.Pool, or
+        anything that is called like map. Processes are sent f, x and the other arguments once, and
+        then ranges of columns, of about a second each at most by what f(x) took. f must be one
+        that can be pickled; for a Client any that cloudpickle takes. What was on a worker that
+        a cluster lost is done by another one; a pool that breaks raises BrokenExecutor. Where a
+        worker has several threads, so has f. The result does not depend on the workers.
     progress : bool or callable
-        Show how far it is; or call ``progress(done, total)``. An exception in it stops the work.
+        Show how far it is, and how long it may go on; or call ``progress(done, total)``. An
+        exception in it stops the work.
+    checkpoint : str or path, optional
+        A folder in which finished columns are kept, so that the same call goes on from there after
+        it was ended, and returns at once after it was not. The folder is made, and not deleted. One
+        of another f, x, method or step is refused.
     memory_limit : float, optional
         The bytes that the result may take: by default, the memory that the machine has free.
     target : {None, "cpu", "cuda"}
@@ -203,9 +215,12 @@ def jacobian(
     ------
     ValueError
         If steps, scales, bounds or patterns make no sense, the sparsity misses an entry, or f
-        changes its argument or returns results of two shapes.
+        changes its argument or returns results of two shapes; if the checkpoint is of another
+        derivative.
     TypeError
-        If f does not return numbers.
+        If f does not return numbers, or cannot be sent to the workers.
+    BrokenExecutor
+        If the workers are lost, with the columns that are not done.
     MemoryError
         If the result would not fit `memory_limit`.
     Exception
@@ -242,6 +257,7 @@ def jacobian(
         holomorphic=holomorphic,
         workers=workers,
         progress=progress,
+        checkpoint=checkpoint,
         memory_limit=memory_limit,
         target=target,
     )
@@ -266,6 +282,7 @@ def differentiate(
     holomorphic: bool = False,
     workers: Any = None,
     progress: Any = False,
+    checkpoint: str | os.PathLike[str] | None = None,
     memory_limit: float | None = None,
     target: str | None = None,
 ) -> Any:
@@ -284,7 +301,7 @@ def differentiate(
     method : {"adaptive", "2-point", "3-point", "5-point", "cs"}
         Only "adaptive" estimates errors.
     step, scale, bounds, sparsity, args, kwargs, argnums, out_like, rowwise, batched, holomorphic, \
-workers, progress, memory_limit, target
+workers, progress, checkpoint, memory_limit, target
         See `jacobian`.
 
     Returns
@@ -322,6 +339,7 @@ workers, progress, memory_limit, target
         holomorphic=holomorphic,
         workers=workers,
         progress=progress,
+        checkpoint=checkpoint,
         memory_limit=memory_limit,
         target=target,
     )
@@ -352,14 +370,20 @@ def _by_argument(
     answers = []
     for position in argnums:
         others = (*given[:position], *given[position + 1 :])
-        answers.append(answer(f, given[position], others, position, options))
+        own = options
+        if options.checkpoint is not None:
+            own = replace(
+                options, checkpoint=os.path.join(options.checkpoint, f"argument-{position}")
+            )
+        answers.append(answer(f, given[position], others, position, own))
     return tuple(answers)
 
 
 def _value(
     f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
 ) -> Any:
-    if runs_on_device(f, x, options.target):
+    # One launch finds all of them, so that there are no parts to keep.
+    if runs_on_device(f, x, options.target) and options.checkpoint is None:
         found = device_module("derivatives").jacobian(f, x, args, position, options)
         if found is not None:
             return found
@@ -436,8 +460,8 @@ def jacobian_function(f: Callable[..., Any], x0: Any = None, **options: Any) -> 
     x0 : array_like, optional
         A point of the shape and dtype that will be asked about.
     **options
-        All the keywords of `jacobian`. `args` are the other arguments of f wherever the call gives
-        none.
+        All the keywords of `jacobian` but checkpoint. `args` are the other arguments of f wherever
+        the call gives none.
 
     Returns
     -------
@@ -479,7 +503,7 @@ class JacobianFunction:
             raise TypeError(msg)
         self._f = f
         self._args, self._position = tuple(args), argnums
-        self._options = options_of("jacobian_function", options)
+        self._options = options_of("jacobian_function", options, ("checkpoint",))
         self._plan: _Plan | None = None
         if x0 is not None:
             self._plan = self._planned(as_array(x0, "x0"), self._args, {})
@@ -653,7 +677,7 @@ def vjp(
     w : array_like
         The vector, of f(x)'s shape.
     args, argnums, **options
-        See `jacobian`: all but sparsity and memory_limit.
+        See `jacobian`: all but sparsity, checkpoint and memory_limit.
 
     Returns
     -------
@@ -766,7 +790,7 @@ def jacobian_blocks(
     block : int, optional
         How many columns at a time; by default what takes some 32 MB.
     args, argnums, **options
-        See `jacobian`: all but sparsity and memory_limit.
+        See `jacobian`: all but sparsity, checkpoint and memory_limit.
 
     Yields
     ------

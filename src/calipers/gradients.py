@@ -1,5 +1,6 @@
 """Is a derivative right? gradcheck against differences that know their error."""
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,9 +9,12 @@ from typing import Any
 import numpy as np
 
 from ._arrays import device_module
+from ._differences.checkpoint import require_folder
+from ._differences.progress import Progress
 from ._gradcheck.check import Check
 from ._gradcheck.derivative import Derivative
 from ._gradcheck.given import FORMS, Given, ValueAndJac, require_way
+from ._gradcheck.numerical import Way
 from ._gradcheck.options import (
     for_each,
     require_callables,
@@ -78,6 +82,8 @@ def gradcheck(
     out_like: Any = None,
     inplace: str | None = None,
     workers: Any = None,
+    progress: Any = False,
+    checkpoint: str | os.PathLike[str] | None = None,
     nondifferentiable_outputs: Sequence[int] = (),
     convention: str = "torch",
     equal_nan: bool = False,
@@ -150,8 +156,10 @@ def gradcheck(
     inplace : {"write", "add"}, optional
         If given, `jac`, `vjp` and `jvp` take arrays last, one for each that they else return, which
         they fill or add to.
-    workers
-        See `jacobian`.
+    workers, progress, checkpoint
+        See `jacobian`: for looking at all entries, in columns. `total` grows by the columns that
+        are looked at again. A checkpoint does not depend on the derivatives that are checked, so
+        that a corrected one is compared with the same differences.
     nondifferentiable_outputs : sequence of int
         Positions of outputs that are left out, as integer ones are.
     convention : {"torch", "jax"}
@@ -192,6 +200,7 @@ def gradcheck(
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
     require_choices(convention, nondet_tol, allow)
+    require_folder(checkpoint)
     if eps is not None:
         if step is not None:
             msg = "eps and step were both given: they are the same, so give one of them"
@@ -259,14 +268,18 @@ def gradcheck(
     steps = {"step": step, "scale": scale, "bounds": bounds}
     each = zip(*(for_each(name, value, count) for name, value in steps.items()), strict=True)
     check = Check(subject, derivatives, rule, resolution, fast_mode, seed, tuple(allow))
-    report = check.run(
-        [dict(zip(steps, values, strict=True)) for values in each],
-        workers,
-        nondet_tol,
-        undefined,
-        {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
-        source,
-    )
+    heard = Progress(progress, 0)
+    try:
+        report = check.run(
+            [dict(zip(steps, values, strict=True)) for values in each],
+            Way(workers, heard if heard.wanted else None, checkpoint),
+            nondet_tol,
+            undefined,
+            {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
+            source,
+        )
+    finally:
+        heard.close()
     if given.of_library and report and not (check.any_slope or given.constant):
         told = "f does not depend on the inputs that it is checked by; does it use other tensors?"
         report = replace(report, vacuous=True, reason=told)
@@ -360,6 +373,9 @@ def gradgradcheck(
         if options.get(name) is not None:
             msg = f"gradgradcheck takes no {name}=: f returns, and vjp is its first derivative"
             raise ValueError(msg)
+    if options.get("checkpoint") is not None:
+        msg = "gradgradcheck takes no checkpoint=: it is several checks; give it to gradcheck"
+        raise ValueError(msg)
     common = {**options, "raise_exception": raise_exception, "seed": seed}
     here = {
         "args": args,

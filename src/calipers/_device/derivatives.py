@@ -9,7 +9,7 @@ import numpy as np
 from .._arrays import is_device_function, library_of, on_device
 from .._differences.plan import Options, as_point, require_memory
 from .._differences.problem import REAL, empty_like
-from .._differences.run import Progress
+from .._differences.progress import Progress
 from .._differences.stencils import METHODS
 from .._differences.steps import modes_of, plan_steps
 from .._kernels.cuda import _target as target

@@ -1,7 +1,7 @@
 """Derivatives along a range of coordinates by fixed steps: a task for any worker."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -75,8 +75,15 @@ class Columns:
 
     problem: Problem
     steps: Steps
-    spare: list[Scratch] | None = None
+    spare: list[Scratch] | None = field(default=None, compare=False)
     at: NDArray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "spare": None}  # its kernels are of one process
+
+    @property
+    def calls(self) -> float:
+        return 1 if self.problem.imaginary or self.steps.one_sided else 2 * self.steps.pairs
 
     def results(self, count: int) -> Outs:
         values = self.problem.base.size // (2 if self.problem.imaginary else 1)

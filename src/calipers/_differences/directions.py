@@ -116,6 +116,10 @@ class Contracted:
     def problem(self) -> Problem:
         return self.work.problem
 
+    @property
+    def calls(self) -> float:
+        return self.work.calls
+
     def results(self, count: int) -> Outs:
         return (np.empty((count, *self.weights.shape[1:])), np.empty(count))
 

@@ -1,6 +1,7 @@
 """Second derivatives of a scalar function, from its values alone or from its gradient."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,13 @@ import numpy as np
 from .._kernels.differences import BOUNDED, EXCLUDED
 from .._kernels.ladder import STATE
 from .._protocols import NDArray
-from .ladders import climb, measured
+from .checkpoint import Checkpoint
+from .columns import Outs
+from .ladders import CALLS, climb, measured
 from .plan import Found, Options, find, steps_of
 from .problem import REAL, Problem, reals
-from .run import Progress
+from .progress import Progress
+from .run import run_parts
 
 _BLOCK = 64  # pairs of coordinates that climb together
 
@@ -64,45 +68,91 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     steps = steps_of(problem, options)
     one = measured(problem, steps)
     n = problem.coordinates
-    usable = (one["side"] == 0) & (one["limit"] > 0)
-    first, second = np.triu_indices(n)
-    x = reals(problem.x)
+    # The others keep NaN: without room on both sides, there is no mixed difference.
+    pairs = Pairs(
+        problem.interpreted(),
+        steps.eps,
+        one,
+        np.flatnonzero((one["side"] == 0) & (one["limit"] > 0)),
+    )
     value, error = np.full((n, n), np.nan), np.full((n, n), np.inf)
     calls = 1
     status = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
-    report = Progress(options.progress, n * (n + 1) // 2)
-    for start in range(0, len(first), _BLOCK):
-        i, j = first[start : start + _BLOCK], second[start : start + _BLOCK]
-        keep = usable[i] & usable[j]
-        i, j = i[keep], j[keep]
-        states = np.zeros(len(i), STATE)
-        states["eps"], states["power"] = steps.eps, 2
-        states["length"] = one["length"][i] * one["length"][j]
-        states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
-        states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
-        states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
 
-        def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-            values = np.empty((len(active), 1), problem.base.dtype)
-            widths = np.empty(len(active))
-            for row, pair, far in zip(range(len(active)), active, t, strict=True):
-                a, b = i[pair], j[pair]  # noqa: B023
-                values[row], widths[row] = _end(problem, x, one["length"], a, b, float(far))
-            return values, widths
-
-        values, errors = np.empty((len(i), 1)), np.empty((len(i), 1))
-        climb(problem.base, ends, (values, errors, states))
+    def store(first: int, outs: Outs) -> None:
+        nonlocal calls
+        values, errors, states = outs
+        i, j = pairs.coordinates(first, len(states))
         value[i, j] = value[j, i] = values[:, 0]
         error[i, j] = error[j, i] = errors[:, 0]
         calls += int(np.where(i == j, states["calls"], 2 * states["calls"]).sum())
         for k in (i, j):
             np.maximum.at(status, k, states["status"].astype(np.int8))
-        report.add(len(keep))
-    report.close()
+
+    every = n * (n + 1) // 2
+    report = Progress(options.progress, every)
+    try:
+        if pairs.count < every:
+            report.add(every - pairs.count, held=True)
+        kept = Checkpoint.of(options.checkpoint)
+        run_parts(pairs, pairs.count, store, options.workers, report, kept)
+    finally:
+        report.close()
     status[one["status"] == EXCLUDED] = EXCLUDED
     seconds = time.perf_counter() - started
     rows = value.astype(problem.base.dtype)
     return rows, error, Found(rows, error, status, 0.25 * one["length"], calls, seconds)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Mixed second differences by pairs of coordinates, of the first with all, and so on."""
+
+    problem: Problem
+    eps: float
+    one: NDArray  # the ladder along each coordinate, before it begins
+    usable: NDArray  # coordinates
+    calls = 2 * CALLS  # fewer on the diagonal
+
+    @property
+    def count(self) -> int:
+        return len(self.usable) * (len(self.usable) + 1) // 2
+
+    def coordinates(self, start: int, count: int) -> tuple[NDArray, NDArray]:
+        """Return both coordinates of pairs from `start`."""
+        n = len(self.usable)
+        first = np.arange(n) * (2 * n + 1 - np.arange(n)) // 2  # pair of each with itself
+        numbers = np.arange(start, start + count)
+        i = np.searchsorted(first, numbers, side="right") - 1
+        return self.usable[i], self.usable[i + numbers - first[i]]
+
+    def results(self, count: int) -> Outs:
+        return np.empty((count, 1)), np.empty((count, 1)), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill the values, errors and states of pairs from `start`."""
+        for first in range(0, len(outs[0]), _BLOCK):
+            self._climb(start + first, tuple(out[first : first + _BLOCK] for out in outs))
+
+    def _climb(self, start: int, outs: Outs) -> None:
+        problem, one, (_, _, states) = self.problem, self.one, outs
+        i, j = self.coordinates(start, len(states))
+        states["eps"], states["power"] = self.eps, 2
+        states["length"] = one["length"][i] * one["length"][j]
+        states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
+        states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
+        states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
+        x = reals(problem.x)
+
+        def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            values = np.empty((len(active), 1), problem.base.dtype)
+            widths = np.empty(len(active))
+            for row, pair, far in zip(range(len(active)), active, t, strict=True):
+                a, b = i[pair], j[pair]
+                values[row], widths[row] = _end(problem, x, one["length"], a, b, float(far))
+            return values, widths
+
+        climb(problem.base, ends, outs)
 
 
 def _end(

@@ -13,6 +13,7 @@ from .native import Native
 from .problem import Problem, reals
 from .steps import Steps
 
+CALLS = 12.0  # of f by which most ladders end
 _SCRATCH_BYTES = 1 << 25
 _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 
@@ -72,6 +73,7 @@ class Ladders:
 
     problem: Problem
     steps: Steps
+    calls = CALLS
 
     def results(self, count: int) -> Outs:
         shape = count, self.problem.base.size
@@ -137,6 +139,7 @@ class Values:
     """Rows of the transposed Jacobian alone: ladders whose errors are dropped block by block."""
 
     ladders: Ladders
+    calls = CALLS
 
     @property
     def problem(self) -> Problem:

@@ -10,6 +10,7 @@ import numpy as np
 from .._arrays import as_array, device_module, is_device_function, on_device
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
+from .checkpoint import Checkpoint, require_folder
 from .columns import Columns
 from .ladders import Ladders, Values
 from .problem import IMAGINARY, WIRTINGER, Problem, empty_like, reals
@@ -36,6 +37,7 @@ class Options:
     holomorphic: bool = False
     workers: Any = None
     progress: Any = False
+    checkpoint: Any = None
     memory_limit: Any = None
     target: Any = None
 
@@ -52,6 +54,8 @@ class Options:
         if self.batched and (self.rowwise or self.out_like is not None):
             msg = "batched=True is for y = f(x): leave out rowwise and out_like"
             raise ValueError(msg)
+
+        require_folder(self.checkpoint)
 
     @property
     def adaptive(self) -> bool:
@@ -71,7 +75,7 @@ class Found:
 
 
 # What is for Jacobians that are formed.
-DENSE_ONLY = ("sparsity", "memory_limit")
+DENSE_ONLY = ("sparsity", "checkpoint", "memory_limit")
 
 
 def options_of(function: str, given: dict[str, Any], without: tuple[str, ...] = ()) -> Options:
@@ -202,22 +206,23 @@ def rows_of(
 ) -> NDArray:
     """Return rows of the transposed Jacobian, in real numbers, and nothing about them."""
     work = Values(Ladders(problem, steps)) if options.adaptive else Columns(problem, steps)
-    return run(work, count, options.workers, report, start=start)[0]
+    kept = Checkpoint.of(options.checkpoint)
+    return run(work, count, options.workers, report, start=start, checkpoint=kept)[0]
 
 
 def find(problem: Problem, steps: Steps, options: Options) -> Found:
     """Differentiate along every coordinate."""
     started = time.perf_counter()
     count = problem.coordinates
+    way = {"workers": options.workers, "progress": options.progress}
+    kept = Checkpoint.of(options.checkpoint)
     if options.adaptive:
-        values, errors, states = run(
-            Ladders(problem, steps), count, options.workers, options.progress
-        )
+        values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
         nfev = int(states["calls"].sum()) + 1 + problem.batched
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
         return Found(rows, errors, status, step, nfev, time.perf_counter() - started)
-    rows, status = run(Columns(problem, steps), count, options.workers, options.progress)
+    rows, status = run(Columns(problem, steps), count, **way, checkpoint=kept)
     seconds = time.perf_counter() - started
     return Found(rows, None, status, *_spent(problem, steps, count), seconds)
 

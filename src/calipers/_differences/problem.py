@@ -100,6 +100,12 @@ class Problem:
             new.base = new.values(new.x.copy())
         return new
 
+    def interpreted(self) -> "Problem":
+        """Return the same problem without its compiled form."""
+        new = object.__new__(Problem)
+        new.__dict__.update(self.__dict__, native=None)
+        return new
+
     @property
     def native_shape(self) -> tuple[int, ...]:
         """The shape in which compiled code hands over f's values: flat, unless f fills them in."""

@@ -1,19 +1,20 @@
-"""Who runs the tasks: this thread, calipers' threads, or the caller's workers."""
+"""Who does which rows: this thread, calipers' threads, or the caller's workers."""
 
 import math
-import sys
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from .._protocols import NDArray
 from .._threads import first_found, get_num_threads
+from .checkpoint import Checkpoint, missing
 from .columns import Outs
-from .sending import Work, sent_once
+from .pools import Store, opened
+from .progress import Progress
+from .sending import Span, Work
 
 # Below this, waking another thread costs more than it saves.
 WORTH_SHARING = 500e-6
@@ -22,46 +23,9 @@ _PACED_RUNS = 3
 _LONG = 2e-3
 _TIMED = 50e-6  # what is shorter is mostly the cost of a call
 
-
-class Progress:
-    """Reports of how many coordinates are done; an exception in one stops the work."""
-
-    def __init__(self, wanted: Any, total: int) -> None:
-        self._report: Callable[[int, int], Any] | None = None
-        self._close: Callable[[], Any] = lambda: None
-        self._total, self._done = total, 0
-        self.stopped = False
-        self._one_at_a_time = threading.Lock()
-        if callable(wanted):
-            self._report = wanted
-        elif wanted:
-            self._report, self._close = _shown(total)
-
-    @property
-    def wanted(self) -> bool:
-        return self._report is not None
-
-    def add(self, count: int) -> None:
-        with self._one_at_a_time:
-            self._done += count
-            if self._report is not None:
-                self._report(self._done, self._total)
-
-    def close(self) -> None:
-        self._close()
-
-
-def _shown(total: int) -> tuple[Callable[[int, int], Any], Callable[[], Any]]:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-
-        def line(done: int, total: int) -> None:
-            print(f"\rderivative: {done} of {total} columns", end="", file=sys.stderr, flush=True)
-
-        return line, lambda: print(file=sys.stderr)
-    bar = tqdm(total=total, desc="derivative", unit="column")
-    return lambda done, total: bar.update(done - bar.n), bar.close
+_SHORTEST_TASK = 10e-3  # seconds: to send one to another machine takes about a millisecond
+_LONGEST_TASK = 1.0  # seconds: what a lost worker costs, and how often progress is heard of
+_LARGEST_TASK = 1 << 26  # bytes of results that are on their way at a time
 
 
 @dataclass
@@ -86,6 +50,7 @@ def run(
     progress: Any = False,
     pace: Pace | None = None,
     start: int = 0,
+    checkpoint: Checkpoint | None = None,
 ) -> Outs:
     """
     Return the results of `work` along `count` coordinates from `start`.
@@ -95,57 +60,165 @@ def run(
     part = isinstance(progress, Progress)
     if part and not progress.wanted:
         progress = False
-    if workers is None and not progress:
-        outs = work.results(count)
-        native = work.problem.native
-        if native is None or (pace is not None and pace.seconds * count < WORTH_SHARING):
-            work(start, outs)
-        else:
-            threads = 1 if native.parallel else get_num_threads()
-            _by_threads(work, start, outs, threads, None, pace or Pace())
+    outs = work.results(count)
+    if workers is None and not progress and checkpoint is None:
+        _alone(work, start, outs, pace)
         return outs
+
+    def store(first: int, found: Outs) -> None:
+        for out, values in zip(outs, found, strict=True):
+            out[first : first + len(values)] = values
+
     report = progress if part and progress else Progress(progress, count)
     try:
-        if workers is not None:
-            return _by_workers(work, start, count, workers, report)
-        outs = work.results(count)
-        native = work.problem.native
-        threads = 1 if native is None or native.parallel else get_num_threads()
-        _by_threads(work, start, outs, threads, report, pace or Pace())
-        return outs
+        run_parts(work, count, store, workers, report, checkpoint, start)
     finally:
         if not part:
             report.close()
+    return outs
 
 
-def _part(count: int, workers: int) -> int:
-    return max(1, -(-count // (workers * _TASKS_PER_WORKER)))
-
-
-def _one(
-    work: Work, origin: int, first: int, last: int, outs: Outs, report: Progress | None
+def run_parts(
+    work: Work,
+    count: int,
+    store: Store,
+    workers: Any,
+    report: Progress,
+    checkpoint: Checkpoint | None = None,
+    start: int = 0,
+    wanted: NDArray | None = None,
 ) -> None:
-    parts = tuple(out[first:last] for out in outs)
-    if report is None:
-        work(origin + first, parts)
-    elif not report.stopped:
-        try:
-            work(origin + first, parts)
-            report.add(last - first)
-        except BaseException:
-            report.stopped = True  # what other threads have not begun is not wanted any more
-            raise
+    """
+    Give the results of rows to `store`, some at a time, as they are found and in any order.
+
+    `wanted` tells which of the rows are, if not all; `store` counts them from `start`.
+    """
+    done = np.zeros(count, bool) if wanted is None else ~wanted
+
+    def stored(first: int, found: Outs, held: bool = False) -> None:
+        stop = first + len(found[0])
+        if checkpoint is not None and not held:
+            checkpoint.save(first, found)
+        store(first, found)
+        done[first:stop] = True
+        report.add(stop - first, held)
+
+    if checkpoint is not None:
+        checkpoint.require_same(work, count)
+        for first, last in checkpoint.spans():
+            if done[first:last].all() or (found := checkpoint.rows((first, last), work)) is None:
+                continue
+            for begin, end in list(missing(done[first:last])):
+                stored(first + begin, tuple(out[begin:end] for out in found), held=True)
+    if done.all():
+        return
+    if workers is None:
+        if checkpoint is not None:
+            checkpoint.begin()
+        heard = report.wanted or checkpoint is not None
+        _one_by_one(work, start, list(missing(done)), stored, count if heard else None)
+        return
+    try:
+        with opened(work, workers) as pool:
+            if checkpoint is not None:  # now that the work could be sent
+                checkpoint.begin()
+            left = count - int(np.count_nonzero(done))
+            rows = task_rows(work, left, pool.number, _seconds(work))
+            spans = (
+                (start + first, start + min(first + rows, last))
+                for begin, last in list(missing(done))
+                for first in range(begin, last, rows)
+            )
+            pool.each(spans, lambda first, found: stored(first - start, found))
+    except BrokenExecutor as error:
+        kept = "what was done is in checkpoint=" if checkpoint else "checkpoint= keeps what is done"
+        msg = (
+            f"a worker of the pool was lost ({error}), and columns {_told(done)} are not done: "
+            f"make the pool anew and call again; {kept}"
+        )
+        raise type(error)(msg) from error
+    if not done.all():
+        msg = f"workers gave no results for columns {_told(done)}: a map has to return all of them"
+        raise RuntimeError(msg)
 
 
-def _by_threads(
-    work: Work, origin: int, outs: Outs, threads: int, report: Progress | None, pace: Pace
-) -> None:
+def _told(done: NDArray) -> str:
+    spans = [f"{a}" if b == a + 1 else f"{a} to {b - 1}" for a, b in missing(done)]
+    more = f" and {len(spans) - 5} more ranges" if len(spans) > 5 else ""
+    return ", ".join(spans[:5]) + more
+
+
+def _seconds(work: Work) -> float:
+    """Return about what a row takes where f is called by itself."""
+    problem = work.problem
+    seconds = problem.seconds
+    if problem.native is not None and seconds > _SHORTEST_TASK:  # that call may have compiled f
+        began = time.perf_counter()
+        problem.call(problem.x.copy())
+        seconds = min(seconds, time.perf_counter() - began)
+    return seconds * work.calls
+
+
+def task_rows(work: Work, count: int, workers: int, seconds: float) -> int:
+    """
+    Return how many rows are a task, if a row takes so many seconds.
+
+    Each worker gets several, so that few are idle at the end, unless they become too short.
+    """
+    rows = -(-count // (workers * _TASKS_PER_WORKER))
+    seconds = max(seconds, 1e-9)
+    shortest = min(math.ceil(_SHORTEST_TASK / seconds), -(-count // _TASKS_PER_WORKER))
+    rows = max(shortest, min(rows, int(_LONGEST_TASK / seconds)))
+    return max(1, min(rows, _rows_at_a_time(work)))
+
+
+def _rows_at_a_time(work: Work) -> int:
+    """Return of how many rows the results are small enough."""
+    row = sum(out.nbytes for out in work.results(1))
+    return max(1, _LARGEST_TASK // max(1, row))
+
+
+def _one_by_one(work: Work, start: int, spans: list[Span], store: Store, count: int | None) -> None:
+    """
+    Do spans in this thread.
+
+    If somebody hears of each part of `count` rows, parts are timed to be as long as tasks.
+    """
+    problem, rows = work.problem, _rows_at_a_time(work)
+    seconds = math.inf if problem.native else problem.seconds * work.calls
+    for first, last in spans:
+        while first < last:
+            began = time.perf_counter()
+            if count is not None:
+                rows = task_rows(work, count, 1, seconds)
+            stop = min(first + rows, last)
+            outs = work.results(stop - first)
+            _alone(work, start + first, outs, None)
+            store(first, outs)
+            seconds = (time.perf_counter() - began) / (stop - first)
+            first = stop
+
+
+def _alone(work: Work, start: int, outs: Outs, pace: Pace | None) -> None:
+    """Do rows without workers: compiled ones in threads."""
+    native = work.problem.native
+    if native is None or (pace is not None and pace.seconds * len(outs[0]) < WORTH_SHARING):
+        work(start, outs)
+    else:
+        _by_threads(work, start, outs, 1 if native.parallel else get_num_threads(), pace or Pace())
+
+
+def _one(work: Work, origin: int, first: int, last: int, outs: Outs) -> None:
+    work(origin + first, tuple(out[first:last] for out in outs))
+
+
+def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -> None:
     """Time more and more columns, and wake other threads if the rest is worth it."""
     count, done, size, estimate = len(outs[0]), 0, 1, pace.seconds
     while threads > 1 and done < count and not pace.is_slow(count):
         started = time.perf_counter()
         last = min(done + size, count)
-        _one(work, origin, done, last, outs, report)
+        _one(work, origin, done, last, outs)
         spent = time.perf_counter() - started
         estimate = spent / (last - done)
         done, size = last, 4 * size
@@ -155,9 +228,8 @@ def _by_threads(
             break
     left = count - done
     if threads == 1 or left < 2 or estimate * left < WORTH_SHARING:
-        step = left if report is None else _part(left, 1)
-        for first in range(done, count, max(1, step)):
-            _one(work, origin, first, min(first + step, count), outs, report)
+        if left:
+            _one(work, origin, done, count, outs)
         return
     # A thread that comes back for more waits for the interpreter: one task each, if they are short.
     parts = min(max(1, int(estimate * left / (threads * _LONG))), _TASKS_PER_WORKER)
@@ -165,58 +237,7 @@ def _by_threads(
 
     def task(number: int) -> int:
         first = done + number * step
-        _one(work, origin, first, min(first + step, count), outs, report)
+        _one(work, origin, first, min(first + step, count), outs)
         return -1
 
     first_found(task, -(-left // step), threads)
-
-
-def _by_workers(work: Work, start: int, count: int, workers: Any, report: Progress) -> Outs:
-    outs = work.results(count)
-
-    def spans(number: int) -> list[tuple[int, int]]:
-        step = _part(count, number)
-        return [(first, min(first + step, count)) for first in range(0, count, step)]
-
-    def store(part: tuple[int, Outs]) -> None:
-        first, found = part
-        for out, values in zip(outs, found, strict=True):
-            out[first - start : first - start + len(values)] = values
-        report.add(len(found[0]))
-
-    if isinstance(workers, (int, np.integer)) and not isinstance(workers, bool):
-        if workers < 1:
-            msg = f"workers must be at least 1, got {workers}"
-            raise ValueError(msg)
-        with ThreadPoolExecutor(int(workers)) as pool:
-            parts = spans(int(workers))
-            _wait([pool.submit(_one, work, start, *span, outs, report) for span in parts], None)
-    elif isinstance(workers, Executor):
-        number = getattr(workers, "_max_workers", None) or get_num_threads()
-        with sent_once(work, workers) as task:
-            parts = [(start + first, start + last) for first, last in spans(number)]
-            _wait([workers.submit(task, span) for span in parts], store)
-    elif callable(workers):
-        with sent_once(work, getattr(workers, "__self__", None)) as task:
-            parts = [(start + first, start + last) for first, last in spans(get_num_threads())]
-            for part in workers(task, parts):
-                store(part)
-    else:
-        msg = (
-            f"workers must be an int, a concurrent.futures.Executor or a map-like callable, "
-            f"got {type(workers).__name__}"
-        )
-        raise TypeError(msg)
-    return outs
-
-
-def _wait(futures: list[Any], store: Callable[[Any], None] | None) -> None:
-    try:
-        for future in as_completed(futures):
-            result = future.result()
-            if store is not None:
-                store(result)
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise

@@ -1,17 +1,16 @@
 """Work sent to other processes: once as a whole, and then by the range that each is to do."""
 
-import os
 import pickle
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from .columns import Outs
 from .problem import Problem
+
+Span = tuple[int, int]
+Part = tuple[int, Outs]  # from which row
 
 
 class Work(Protocol):
@@ -20,6 +19,11 @@ class Work(Protocol):
     @property
     def problem(self) -> Problem:
         """The problem of which the rows are part."""
+        ...
+
+    @property
+    def calls(self) -> float:
+        """How often f is called for a row, about."""
         ...
 
     def results(self, count: int) -> Outs:
@@ -31,48 +35,42 @@ class Work(Protocol):
         ...
 
 
-Span = tuple[int, int]
+class Message:
+    """Pickled work, which a process unpickles when it is first asked for it."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self._one_at_a_time = threading.Lock()
+        self._work: Work | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as bytes, without what they were unpickled to."""
+        return Message, (self.content,)
+
+    def work(self) -> Work:
+        """Return the work, one for all threads of a process."""
+        with self._one_at_a_time:
+            if self._work is None:
+                self._work = pickle.loads(self.content)
+            return self._work
 
 
-@contextmanager
-def sent_once(work: Work, pool: Any) -> Iterator[Callable[[Span], tuple[int, Outs]]]:
-    """Give a task that runs a range of `work` in any worker of a pool."""
-    if not _has_processes(pool):
-        yield partial(_results, work)
-        return
-    try:
-        message = pickle.dumps(work)
-    except Exception as error:
-        msg = (
-            f"f or its arguments cannot be sent to other processes ({error}): define f at the top "
-            f"level of a module, or give workers= a number of threads"
-        )
-        raise TypeError(msg) from error
-    file, path = tempfile.mkstemp(prefix="calipers-")
-    try:
-        with os.fdopen(file, "wb") as stream:
-            stream.write(message)
-        yield partial(_results_of_file, path)
-    finally:
-        os.unlink(path)
-
-
-def _has_processes(pool: Any) -> bool:
-    if isinstance(pool, ProcessPoolExecutor):
-        return True
-    pools = sys.modules.get("multiprocessing.pool")  # else nobody has made one
-    return pools is not None and isinstance(pool, pools.Pool) and type(pool) is pools.Pool
-
-
-def _results(work: Work, span: Span) -> tuple[int, Outs]:
+def do(work: Work, span: Span) -> Part:
+    """Do a range of work that is here."""
     start, stop = span
     outs = work.results(stop - start)
     work(start, outs)
     return start, outs
 
 
-def _results_of_file(path: str, span: Span) -> tuple[int, Outs]:
-    return _results(_read(path), span)
+def do_message(message: Message, span: Span) -> Part:
+    """Do a range of work that came before."""
+    return do(message.work(), span)
+
+
+def do_file(path: str, span: Span) -> Part:
+    """Do a range of work that is in a file."""
+    return do(_read(path), span)
 
 
 @lru_cache(maxsize=1)
@@ -80,3 +78,59 @@ def _read(path: str) -> Work:
     with open(path, "rb") as stream:
         work: Work = pickle.load(stream)
     return work
+
+
+_kept: dict[str, Message] = {}  # the last one
+
+
+def do_known(key: str, span: Span, message: Message | None = None) -> Part | None:
+    """Do a range of work that this process was sent, now or before; None if it was not."""
+    if message is not None and key not in _kept:
+        _kept.clear()
+        _kept[key] = message
+    known = _kept.get(key)
+    return None if known is None else do_message(known, span)
+
+
+def pickled(work: Work, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
+    """Return work as bytes, or say which part of it cannot be sent."""
+    try:
+        return dumps(work)
+    except Exception as error:
+        thing, way = _culprit(work.problem, dumps)
+        msg = (
+            f"{thing} cannot be sent to other processes ({error}): {way}, or give workers= a "
+            f"number of threads"
+        )
+        raise TypeError(msg) from error
+
+
+def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]:
+    """Name what cannot be pickled, and the way out."""
+    others = [*problem.before, None, *problem.after]
+    named: list[tuple[str, Any]] = [(f"argument {k} of f", a) for k, a in enumerate(others)]
+    named += [(f"argument {name} of f", a) for name, a in problem.kwargs.items()]
+    for name, argument in named:
+        if not _is_picklable(argument, dumps):
+            return f"{name}, a {type(argument).__name__},", "give one that can be pickled"
+    f: Any = problem.f
+    while (inner := getattr(f, "inner", None)) is not None:  # what we made of f
+        f = inner
+    name = getattr(f, "__qualname__", type(f).__qualname__)
+    way = "define it at the top level of a module"
+    if dumps is not pickle.dumps:  # by value, and with all that it refers to
+        way = "let it make what cannot be pickled itself"
+    return f"f ({name})", way
+
+
+def _is_picklable(thing: Any, dumps: Callable[[Any], bytes]) -> bool:
+    try:
+        dumps(thing)
+    except Exception:
+        return False
+    return True
+
+
+def task_of(work: Work) -> Callable[[Span], Part]:
+    """Return what does a range of work where it is."""
+    return partial(do, work)

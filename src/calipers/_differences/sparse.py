@@ -1,7 +1,7 @@
 """Jacobians with few entries: columns that share no row are evaluated together."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from .._kernels.differences import COLORED, NONFINITE
 from .._kernels.ladder import STATE
 from .._protocols import NDArray
 from ..interop import scipy_sparse
+from .checkpoint import Checkpoint
 from .coloring import (
     Coloring,
     StarColoring,
@@ -23,11 +24,12 @@ from .coloring import (
     star_coloring,
 )
 from .columns import Columns, Outs, require_steps
-from .ladders import climb, measured
+from .ladders import CALLS, climb, measured
 from .native import Native
 from .plan import Options, steps_of
 from .problem import REAL, Problem, reals
-from .run import Progress, run
+from .progress import Progress
+from .run import run
 from .stencils import METHODS
 from .steps import Steps
 
@@ -162,10 +164,14 @@ class Differences:
     colors: NDArray
     tops: NDArray
     bottoms: NDArray
-    space: Space | None = None
+    space: Space | None = field(default=None, compare=False)
+
+    @property
+    def calls(self) -> float:
+        return 2 if self.bottoms.size else 1
 
     def results(self, count: int) -> Outs:
-        if self.space is not None:
+        if self.space is not None and count == len(self.space.rows):
             return (self.space.rows,)
         return (np.empty((count, self.problem.base.size), self.problem.base.dtype),)
 
@@ -215,6 +221,7 @@ class ColorLadders:
     colors: NDArray
     directions: NDArray  # how far each coordinate goes where t is 1
     states: NDArray
+    calls = CALLS
 
     def results(self, count: int) -> Outs:
         shape = count, self.problem.base.size
@@ -309,7 +316,8 @@ class Plan:
         for p in range(table.shape[1]):
             bottoms = table[1, p, :0] if self.steps.one_sided else table[1, p]
             work = Differences(problem, coloring.colors, table[0, p], bottoms, shared)
-            (rows,) = run(work, self._rows(problem), workers, report)
+            kept = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
+            (rows,) = run(work, self._rows(problem), workers, report, checkpoint=kept)
             differences, base = rows[: coloring.count], rows[coloring.count :]
             below = None if bottoms.size else problem.base
             if len(base):
@@ -340,7 +348,10 @@ class Plan:
         states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
         work = ColorLadders(problem, coloring.colors, directions, states)
-        values, errors, states = run(work, coloring.count, self.options.workers, report)
+        kept = Checkpoint.of(self.options.checkpoint)
+        values, errors, states = run(
+            work, coloring.count, self.options.workers, report, checkpoint=kept
+        )
         row, color, column = self.pattern.sources()
         x = reals(problem.x)
         with np.errstate(all="ignore"):

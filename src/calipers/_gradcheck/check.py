@@ -17,7 +17,7 @@ from .derivative import Derivative
 from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
 from .given import ValueAndJac
-from .numerical import Looks, looks
+from .numerical import Looks, Way, looks
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed
@@ -47,7 +47,7 @@ class Check:
     def run(
         self,
         steps: list[dict[str, Any]],
-        workers: Any,
+        way: Way,
         nondet_tol: float,
         undefined: set[str],
         batched: dict[str, bool],
@@ -95,7 +95,7 @@ class Check:
             return self._reported(findings, "", {})
         with np.errstate(all="ignore"):
             looked = [
-                looks(subject, part, workers=workers, **given)
+                looks(subject, part, way=way, **given)
                 for part, given in zip(subject.active, steps, strict=True)
             ]
             whole = [] if self.fast_mode else looked

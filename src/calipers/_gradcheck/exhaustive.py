@@ -1,6 +1,7 @@
 """Every entry against differences: a first look at all, a second one where they differ."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,7 +32,6 @@ CLEAR, DOUBTED, LEFT_OUT = range(3)
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns
-_FOR_WORKERS = 4  # times as many columns as stay in the caches: sending them has a price
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 
@@ -53,7 +53,7 @@ class Entries:
     def keep(self, column: int, numerical: NDArray) -> None:
         """Keep a numerical column for the diagnosis, unless there are too many."""
         if len(self.numerical) * numerical.size < _KEPT_NUMBERS:
-            self.numerical[column] = numerical
+            self.numerical[column] = numerical.copy()  # and not what it is a part of
 
     def add(
         self,
@@ -96,12 +96,13 @@ class Screening:
     jacobians: dict[str, Jacobian]
     sizes: Sizes
     rule: Rule
+    calls = 2.0
 
     def __post_init__(self) -> None:
         base = self.looks.problem.base
         self._noise = _NOISE * self.looks.subject.eps * np.abs(base.astype(float))
         self._spare: list[_Space] = []
-        self._step = together(base.size) * (1 if self.looks.workers is None else _FOR_WORKERS)
+        self._step = together(base.size)
 
     @property
     def problem(self) -> Problem:
@@ -118,11 +119,30 @@ class Screening:
         for first in range(0, len(found), len(space.status)):
             part = found[first : first + len(space.status)]
             own, right, left, status = (array[: len(part)] for array in space)
-            self.looks.slopes(start + first, right, left, status)
-            for jacobian in self.jacobians.values():
-                self._judge(SCREEN, jacobian, start + first, own, right, left, part)
-            part[status == EXCLUDED] = LEFT_OUT
+            self.looks.slopes(start + first, (right, left, status))
+            self._judge_all(start + first, own, right, left, status, part)
         self._spare.append(space)
+
+    def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
+        """Judge columns from `start` by slopes that were found elsewhere."""
+        for first in range(0, len(found), self._step):
+            part = slice(first, first + self._step)
+            right, left, status = (array[part] for array in slopes)
+            own = np.empty(right.shape)
+            self._judge_all(start + first, own, right, left, status, found[part])
+
+    def _judge_all(
+        self,
+        start: int,
+        own: NDArray,
+        right: NDArray,
+        left: NDArray,
+        status: NDArray,
+        found: NDArray,
+    ) -> None:
+        for jacobian in self.jacobians.values():
+            self._judge(SCREEN, jacobian, start, own, right, left, found)
+        found[status == EXCLUDED] = LEFT_OUT
 
     def _space(self, count: int) -> "_Space":
         """Return memory for so many columns, or as many as are looked at together."""
@@ -134,11 +154,11 @@ class Screening:
         right, left = (np.empty((step, base.size), base.dtype) for _ in range(2))
         return _Space(np.empty((step, base.size)), right, left, np.empty(step, np.int8))
 
-    def doubted(self, column: int) -> tuple[NDArray, dict[str, tuple[NDArray, NDArray]]]:
+    def doubted(
+        self, column: int, right: NDArray, left: NDArray
+    ) -> tuple[NDArray, dict[str, tuple[NDArray, NDArray]]]:
         """Return the slope along a column, and for each form its entries and which are in doubt."""
         size = self.problem.base.size
-        right, left = np.empty((2, 1, size), self.problem.base.dtype)
-        self.looks.slopes(column, right, left, np.empty(1, np.int8))
         found = {}
         for form, jacobian in self.jacobians.items():
             own, doubted = np.empty((1, size)), np.empty(size, np.int8)
@@ -177,33 +197,80 @@ def examine(
     """Judge the entries of one input, in every form in which its derivative was given."""
     screening = Screening(looks, jacobians, sizes, rule)
     count = looks.problem.coordinates
-    seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
-    concurrent = looks.workers is None and all(j.concurrent for j in jacobians.values())
-    if concurrent and seconds > WORTH_SHARING:
-        (marks,) = run(screening, count)
-    else:
-        (marks,) = screening.results(count)
-        screening(0, (marks,))
+    marks = _first_look(screening, count)
     taken = count - int(np.count_nonzero(marks == LEFT_OUT))
     found.left_out += count - taken
     doubtful = np.flatnonzero(marks == DOUBTED)
-    looks.calls += len(looks.sides) * taken
+    looks.calls += looks.sides * taken
     found.count[PASS] += (taken - len(doubtful)) * looks.problem.base.size * len(jacobians)
-    for column in doubtful.tolist():
-        _look_again(screening, column, found, vouched)
+
+    def judge(column: int, seen: tuple[NDArray, ...]) -> None:
+        _look_again(screening, column, seen, found, vouched)
+
+    if looks.way.plain:
+        for column in doubtful.tolist():
+            seen = looks.second.results(1)
+            looks.second(column, seen)
+            judge(column, seen)
+    elif len(doubtful):
+        _second_look(looks, doubtful, judge)
 
 
-def _look_again(screening: Screening, column: int, found: Entries, vouched: bool) -> None:
+def _first_look(screening: Screening, count: int) -> NDArray:
+    """Return what is found of each column: CLEAR, DOUBTED or LEFT_OUT."""
+    looks = screening.looks
+    seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
+    concurrent = all(j.concurrent for j in screening.jacobians.values())
+    if looks.way.plain and concurrent and seconds > WORTH_SHARING:
+        return run(screening, count)[0]
+    (marks,) = screening.results(count)
+    if looks.way.plain:
+        screening(0, (marks,))
+        return marks
+
+    def store(first: int, slopes: tuple[NDArray, ...]) -> None:
+        screening.seen(first, slopes, marks[first : first + len(slopes[0])])
+
+    looks.have_done(looks.slopes, "first-look", np.ones(count, bool), store)
+    return marks
+
+
+def _second_look(
+    looks: Looks, doubtful: NDArray, judge: Callable[[int, tuple[NDArray, ...]], None]
+) -> None:
+    """Look again at columns, and judge them in their order, whenever they come."""
+    waiting = dict.fromkeys(doubtful.tolist())
+    wanted = np.zeros(looks.problem.coordinates, bool)
+    wanted[doubtful] = True
+    early: dict[int, tuple[NDArray, ...]] = {}
+
+    def store(first: int, seen: tuple[NDArray, ...]) -> None:
+        for k in range(len(seen[0])):
+            early[first + k] = tuple(array[k : k + 1] for array in seen)
+        while waiting and (column := next(iter(waiting))) in early:
+            del waiting[column]
+            judge(column, early.pop(column))
+
+    looks.have_done(looks.second, "second-look", wanted, store)
+
+
+def _look_again(
+    screening: Screening,
+    column: int,
+    seen: tuple[NDArray, ...],
+    found: Entries,
+    vouched: bool,
+) -> None:
     """Judge what is in doubt in a column by a derivative that knows its error."""
     looks, rule = screening.looks, screening.rule
     number = looks.part.start + column
-    slope, forms = screening.doubted(column)
-    looks.calls += len(looks.sides)
-    value, error = looks.ladder(column)
+    right, left, _, (value,), (error,), states, (values,), (known_values,) = seen
+    slope, forms = screening.doubted(column, right, left)
+    looks.calls += looks.sides + int(states["calls"].sum())
+    looks.calls += len(values) - 1 if known_values else 0
     known = np.isfinite(error)
     found.largest_error = max(found.largest_error, float(error[known].max(initial=0.0)))
     found.keep(number, value)
-    values = looks.probes(column)
     floor = np.minimum(screening.sizes.rows, screening.sizes.columns[number])
     agrees = _agree([own for own, _ in forms.values()], rule, floor) if vouched else None
     at = VERDICTS.index
@@ -224,7 +291,7 @@ def _look_again(screening: Screening, column: int, found: Entries, vouched: bool
         verdict[(verdict == at(INCONCLUSIVE)) & sure] = at(PASS)
         if rule.share == 1:  # the caller's own step and tolerances: what they accept is accepted
             verdict[near] = at(PASS)
-        if values is not None:
+        if known_values:
             verdict = _with_kinks(verdict, own, values[:, rows], looks, column, rule, near)
         found.count[PASS] += len(every) - len(rows)
         found.add(number, rows, form, verdict, own, right, error[rows])

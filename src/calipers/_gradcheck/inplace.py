@@ -26,7 +26,7 @@ class InPlace:
         arranged: Callable[[tuple[NDArray, ...]], Any] | None = None,
     ) -> None:
         self.inner, self.likes, self.adds = inner, likes, adds
-        self._arranged = arranged or (lambda found: found if len(found) > 1 else found[0])
+        self._arranged = arranged or _one_or_all
 
     @property
     def way(self) -> str:
@@ -48,3 +48,7 @@ class InPlace:
         """Let the function store its results in arrays, and return those."""
         self.inner(*given, *arrays, **kwargs)
         return arrays
+
+
+def _one_or_all(found: tuple[Any, ...]) -> Any:
+    return found if len(found) > 1 else found[0]

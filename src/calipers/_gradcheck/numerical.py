@@ -7,15 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.columns import Columns
+from .._differences.checkpoint import Checkpoint
+from .._differences.columns import Columns, Outs
 from .._differences.evaluate import Evaluator
 from .._differences.ladders import Ladders
+from .._differences.pools import Store
 from .._differences.problem import Problem, reals
-from .._differences.run import run
+from .._differences.progress import Progress
+from .._differences.run import run, run_parts
+from .._differences.sending import Work
 from .._differences.steps import Steps, plan_steps
 from .._protocols import NDArray
 from .rule import PROBES
 from .subject import Part, Subject
+
+
+@dataclass(frozen=True)
+class Way:
+    """Who looks at columns, what is told of it, and where it is kept."""
+
+    workers: Any = None
+    report: Progress | None = None
+    checkpoint: Any = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether this process looks at them by itself, and tells nobody."""
+        return self.workers is None and self.report is None and self.checkpoint is None
 
 
 @dataclass(frozen=True)
@@ -29,6 +47,93 @@ class _Slope(Steps):
         return np.array([[self.side, 0.0, 1.0]])
 
 
+@dataclass(frozen=True)
+class Slopes:
+    """The slopes to the right and to the left, or across x where bounds leave no room for both."""
+
+    sides: tuple[Columns, ...]
+
+    @property
+    def problem(self) -> Problem:
+        return self.sides[0].problem
+
+    @property
+    def calls(self) -> float:
+        return 2.0
+
+    def results(self, count: int) -> Outs:
+        shape, dtype = (count, self.problem.base.size), self.problem.base.dtype
+        return np.empty(shape, dtype), np.empty(shape, dtype), np.empty(count, np.int8)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Store the slopes of columns from `start`, a row each, and what became of each."""
+        right, left, status = outs
+        for work, out in zip(self.sides, (right, left), strict=False):
+            work(start, (out, status))
+        if len(self.sides) == 1:
+            left[:] = right
+
+
+@dataclass(frozen=True)
+class SecondLook:
+    """The slopes of columns, derivatives that know their errors, and values of f near x."""
+
+    slopes: Slopes
+    ladders: Ladders
+    lengths: NDArray  # of the coarse steps
+
+    @property
+    def problem(self) -> Problem:
+        return self.slopes.problem
+
+    @property
+    def calls(self) -> float:
+        return self.slopes.calls + self.ladders.calls + len(PROBES)
+
+    def results(self, count: int) -> Outs:
+        base = self.problem.base
+        values = np.empty((count, len(PROBES) + 1, base.size))
+        return (
+            *self.slopes.results(count),
+            *self.ladders.results(count),
+            values,
+            np.empty(count, bool),
+        )
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """
+        Look at columns from `start`.
+
+        The last of the results tells of which columns there are values: bounds may forbid them.
+        """
+        self.slopes(start, outs[:3])
+        self.ladders(start, outs[3:6])
+        values, known = outs[6:]
+        for k in range(len(known)):
+            found = self._values(start + k)
+            known[k] = found is not None
+            values[k] = np.nan if found is None else found
+
+    def _values(self, column: int) -> NDArray | None:
+        """Return f at points within two coarse steps, a row each; None where bounds forbid it."""
+        problem, steps = self.problem, self.slopes.sides[0].steps
+        coords = reals(problem.x)
+        points = float(coords[column]) + PROBES * self.lengths[column]
+        if steps.lows.size and not (
+            steps.lows[column] <= points[0] and points[-1] <= steps.highs[column]
+        ):
+            return None
+        evaluate = Evaluator(problem)
+        numbers = np.full(len(points), column)
+        points = points.astype(coords.dtype)
+        with np.errstate(all="ignore"):
+            values = [
+                evaluate(numbers[k : k + 1], points[k : k + 1])[0] for k in range(len(points))
+            ]
+        middle = len(points) // 2
+        return np.array([*values[:middle], problem.base, *values[middle:]], dtype=float)
+
+
 @dataclass
 class Looks:
     """The derivative of f by one input, column by column, as far as it is asked for."""
@@ -38,34 +143,35 @@ class Looks:
     problem: Problem
     coarse: Steps
     fine: Steps
-    workers: Any
+    way: Way
     calls: int = 0
 
     @cached_property
-    def sides(self) -> list[Columns]:
-        """The slopes to the right and to the left, or one of them where bounds leave no room."""
+    def slopes(self) -> Slopes:
+        """The work that a first look is."""
         if self.coarse.lows.size:
-            return [Columns(self.problem, self.coarse)]
+            return Slopes((Columns(self.problem, self.coarse),))
         fields = {name: getattr(self.coarse, name) for name in Steps.__dataclass_fields__}
-        return [
+        right, left = (
             Columns(self.problem, _Slope(**fields, side=side), spare=[]) for side in (1.0, -1.0)
-        ]
+        )
+        return Slopes((right, left))
 
-    def slopes(self, start: int, right: NDArray, left: NDArray, status: NDArray) -> None:
-        """Store the slopes of columns from `start`, a row each, and what became of each."""
-        for work, out in zip(self.sides, (right, left), strict=False):
-            if self.workers is None:
-                work(start, (out, status))
-            else:
-                out[:], status[:] = run(work, len(out), self.workers, start=start)
-        if len(self.sides) == 1:
-            left[:] = right
+    @property
+    def sides(self) -> int:
+        """How many calls of f a slope of a column takes."""
+        return len(self.slopes.sides)
+
+    @cached_property
+    def second(self) -> SecondLook:
+        """The work that a second look is."""
+        return SecondLook(self.slopes, Ladders(self.problem, self.fine), self.steps)
 
     def slope(self, column: int) -> NDArray:
         """Return the difference across x along a column."""
-        right, left = np.empty((2, 1, self.problem.base.size), self.problem.base.dtype)
-        self.slopes(column, right, left, np.empty(1, np.int8))
-        self.calls += len(self.sides)
+        right, left, status = self.slopes.results(1)
+        self.slopes(column, (right, left, status))
+        self.calls += self.sides
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
     @cached_property
@@ -76,6 +182,14 @@ class Looks:
             lengths = np.maximum(1.0, np.abs(reals(self.problem.x).astype(float)))
         whole = np.broadcast_to(lengths, (self.problem.coordinates,))
         return np.ascontiguousarray(self.coarse.factor * whole)
+
+    def have_done(self, work: Work, name: str, wanted: NDArray, store: Store) -> None:
+        """Have columns of a look done by whoever was asked for; `name` is that of the look."""
+        way = self.way
+        report = Progress(False, 0) if way.report is None else way.report
+        report.expect(int(np.count_nonzero(wanted)))
+        kept = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
+        run_parts(work, len(wanted), store, way.workers, report, kept, wanted=wanted)
 
     def ladder(self, column: int) -> tuple[NDArray, NDArray]:
         """Return the derivative along a column, and its errors."""
@@ -97,27 +211,8 @@ class Looks:
         finally:
             problem.f = f
 
-    def probes(self, column: int) -> NDArray | None:
-        """Return f at points within two coarse steps, a row each; None where bounds forbid it."""
-        x = float(reals(self.problem.x)[column])
-        points = x + PROBES * self.steps[column]
-        if self.coarse.lows.size and not (
-            self.coarse.lows[column] <= points[0] and points[-1] <= self.coarse.highs[column]
-        ):
-            return None
-        evaluate = Evaluator(self.problem)
-        numbers = np.full(len(points), column)
-        points = points.astype(reals(self.problem.x).dtype)
-        with np.errstate(all="ignore"):
-            values = [
-                evaluate(numbers[k : k + 1], points[k : k + 1])[0] for k in range(len(points))
-            ]
-        self.calls += len(points)
-        middle = len(points) // 2
-        return np.array([*values[:middle], self.problem.base, *values[middle:]], dtype=float)
 
-
-def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, workers: Any) -> Looks:
+def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, way: Way) -> Looks:
     """Plan the steps for one input."""
     problem = subject.problem(part)
     coarse = plan_steps(problem, "3-point", step, scale, bounds)
@@ -126,4 +221,4 @@ def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, work
     eps = subject.eps
     factor = coarse.factor if step is not None else eps ** (1 / 3)
     coarse, fine = replace(coarse, factor=factor, eps=eps), replace(fine, eps=eps)
-    return Looks(subject, part, problem, coarse, fine, workers)
+    return Looks(subject, part, problem, coarse, fine, way)

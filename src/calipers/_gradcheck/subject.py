@@ -112,6 +112,33 @@ def _same(new: Any, old: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class RealOutputs:
+    """A function of which the real numbers of some outputs are wanted."""
+
+    inner: Callable[..., Any]
+    kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # of all outputs
+    kept: tuple[int, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+        """Return them, in new memory."""
+        return self.of(self.inner(*args, **kwargs)).copy()
+
+    def of(self, y: Any) -> NDArray:
+        """Return the real numbers of what the function returned."""
+        arrays, _ = as_outputs(y)
+        for k, what in enumerate(("shape", "dtype")):
+            first, now = [kind[k] for kind in self.kinds], [getattr(a, what) for a in arrays]
+            if first != now:
+                then, since = (", ".join(map(str, found)) for found in (first, now))
+                msg = (
+                    f"f returned outputs of {what} {then} and then {since}: "
+                    f"their {what} must not depend on the values of the inputs"
+                )
+                raise ValueError(msg)
+        return real_vector([arrays[k] for k in self.kept])
+
+
 @dataclass
 class Subject:
     """
@@ -209,17 +236,12 @@ class Subject:
 
     def reals_of(self, y: Any) -> NDArray:
         """Return the real numbers of the differentiable outputs."""
-        arrays, _ = as_outputs(y)
-        for what in ("shape", "dtype"):
-            first, now = ([getattr(a, what) for a in group] for group in (self.outputs, arrays))
-            if first != now:
-                then, since = (", ".join(map(str, found)) for found in (first, now))
-                msg = (
-                    f"f returned outputs of {what} {then} and then {since}: "
-                    f"their {what} must not depend on the values of the inputs"
-                )
-                raise ValueError(msg)
-        return real_vector([arrays[p.position] for p in self.kept])
+        return self._real_outputs.of(y)
+
+    @property
+    def _real_outputs(self) -> "RealOutputs":
+        kinds = tuple((o.shape, o.dtype) for o in self.outputs)
+        return RealOutputs(self.f, kinds, tuple(p.position for p in self.kept))
 
     def problem(self, part: Part) -> Problem:
         """Return the problem of differentiating f by one input, all else fixed."""
@@ -235,16 +257,18 @@ class Subject:
             out_like = y if fills else None
         else:
             y = np.asarray(self.base)
-            f = lambda *args, **kwargs: self.reals_of(self.f(*args, **kwargs)).copy()  # noqa: E731
+            f = self._real_outputs
         scalar = part.position in self.scalars
         together = self.batched(part.position) if alone else None
+        rest = private(self.kwargs), mode
         if together is not None:
             y = self.kept[0].example
-            rest = (private(self.kwargs), mode, False)
-            return Problem(
-                together, before, x, after, *rest, batched=True, batch_bytes=_BATCH_BYTES, known=y
-            )
-        return Problem(f, before, x, after, private(self.kwargs), mode, scalar, out_like, known=y)
+            batches = {"batched": True, "batch_bytes": _BATCH_BYTES, "known": y}
+            found = Problem(together, before, x, after, *rest, False, **batches)
+        else:
+            found = Problem(f, before, x, after, *rest, scalar, out_like, known=y)
+        found.seconds = self.seconds
+        return found
 
 
 def no_batches(position: int) -> None:

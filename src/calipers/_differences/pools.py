@@ -1,0 +1,316 @@
+"""Whom the caller gave as workers=, and how they are asked."""
+
+import logging
+import multiprocessing
+import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+import numpy as np
+
+from .._threads import get_num_threads
+from .columns import Outs
+from .sending import Message, Part, Span, Work, do_file, do_known, do_message, pickled, task_of
+
+Store = Callable[[int, Outs], None]
+
+_RETRIES = 3  # of a range whose future was lost: more says that the cluster cannot keep it
+_QUEUED = 1000  # tasks that a cluster sees at a time: it may grow with what waits
+_PATIENCE = 1.0  # seconds without a result after which processes are looked at
+
+
+class Pool(Protocol):
+    """Workers who have been given the work."""
+
+    @property
+    def number(self) -> int:
+        """How many ranges are done at the same time."""
+        ...
+
+    def each(self, spans: Iterable[Span], store: Store) -> None:
+        """Have ranges done, and store each as soon as it is."""
+        ...
+
+
+@contextmanager
+def opened(work: Work, workers: Any) -> Iterator[Pool]:
+    """Give workers the work; what is left of it with them is taken back at the end."""
+    workers = _asked_by_itself(workers)
+    if isinstance(workers, (int, np.integer)) and not isinstance(workers, bool):
+        if workers < 1:
+            msg = f"workers must be at least 1, got {workers}"
+            raise ValueError(msg)
+        with ThreadPoolExecutor(int(workers)) as threads:
+            yield _Futures(int(workers), threads, task_of(work))
+    elif (distributed := _distributed(workers)) is not None:
+        cluster = _Cluster(work, workers, distributed)
+        try:
+            yield cluster
+        finally:
+            cluster.release()
+    elif isinstance(workers, ProcessPoolExecutor):
+        with _file(work) as path:
+            yield _Futures(_number(workers), workers, partial(do_file, path))
+    elif isinstance(workers, Executor):
+        number = _number(workers)
+        if isinstance(workers, ThreadPoolExecutor) or workers.submit(_place).result() == _place():
+            yield _Futures(number, workers, task_of(work))
+        else:
+            yield _Remote(work, workers, number)
+    elif _is_process_pool(workers):
+        with _file(work) as path:
+            yield _Processes(workers, partial(do_file, path))
+    elif callable(workers):
+        yield _Map(workers, task_of(work))
+    else:
+        msg = (
+            f"workers must be an int, a concurrent.futures.Executor, a dask Client or a map-like "
+            f"callable, got {type(workers).__name__}"
+        )
+        raise TypeError(msg)
+
+
+def _asked_by_itself(workers: Any) -> Any:
+    """Return the pool whose map was given, if we know a better way to ask it, or else its map."""
+    owner = getattr(workers, "__self__", None)
+    if getattr(workers, "__name__", None) == "map" and (
+        isinstance(owner, Executor) or _is_process_pool(owner) or _distributed(owner) is not None
+    ):
+        return owner
+    known = isinstance(workers, Executor) or _is_process_pool(workers) or _distributed(workers)
+    return workers if known or callable(workers) else getattr(workers, "map", workers)
+
+
+def _number(executor: Executor) -> int:
+    return getattr(executor, "_max_workers", None) or get_num_threads()
+
+
+def _place() -> tuple[int, str]:
+    """Return what no two processes share, wherever they run."""
+    return os.getpid(), _PLACE
+
+
+_PLACE = uuid.uuid4().hex
+
+
+def _is_process_pool(pool: Any) -> bool:
+    pools = sys.modules.get("multiprocessing.pool")  # else nobody has made one
+    return pools is not None and type(pool) is pools.Pool
+
+
+def _distributed(pool: Any) -> Any:
+    """Return the module of a dask Client, which its caller has imported."""
+    distributed: Any = sys.modules.get("distributed")
+    return distributed if distributed and isinstance(pool, distributed.Client) else None
+
+
+@contextmanager
+def _file(work: Work) -> Iterator[str]:
+    """Give the name of a file with work in it, for processes of this machine."""
+    message = pickled(work)
+    file, path = tempfile.mkstemp(prefix="calipers-")
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(message)
+        yield path
+    finally:
+        os.unlink(path)
+
+
+class _Futures:
+    """Workers who take a task and give a future."""
+
+    retries = 0
+
+    def __init__(self, number: int, executor: Executor, task: Callable[..., Part | None]) -> None:
+        self.number = number
+        self._executor, self._task = executor, task
+
+    def ask(self, span: Span, tries: int) -> Any:
+        """Return the future of a range that has been lost so many times."""
+        return self._executor.submit(self._task, span)
+
+    def together(self, known: bool) -> int:
+        """Return how many tasks are out at a time, before and after the first result."""
+        return (2 if known else 1) * self.number
+
+    def drop(self, futures: list[Any]) -> None:
+        """Let go of futures, done or not."""
+        for future in futures:
+            future.cancel()
+
+    def each(self, spans: Iterable[Span], store: Store) -> None:
+        finished: SimpleQueue[Any] = SimpleQueue()
+        waiting, out, known = iter(spans), dict[Any, tuple[Span, int]](), False
+
+        def ask(span: Span, tries: int) -> None:
+            future = self.ask(span, tries)
+            out[future] = span, tries
+            future.add_done_callback(finished.put)
+
+        try:
+            while True:
+                for span in islice(waiting, max(0, self.together(known) - len(out))):
+                    ask(span, 0)
+                if not out:
+                    return
+                future = finished.get()
+                found, (span, tries) = self._result(future, *out[future]), out.pop(future)
+                self.drop([future])
+                if found is None:
+                    ask(span, tries + 1)
+                else:
+                    known = True
+                    store(*found)
+        finally:
+            self.drop(list(out))
+
+    def _result(self, future: Any, span: Span, tries: int) -> Part | None:
+        """Return what was found, or None for what is to be asked again."""
+        try:
+            found: Part | None = future.result()
+        except CancelledError:
+            if tries < self.retries:
+                return None
+            raise
+        return found
+
+
+class _Remote(_Futures):
+    """
+    Processes anywhere, of which one does not know who takes a task.
+
+    As many tasks as there are workers carry the work. The others name it, and who does not know it
+    says so.
+    """
+
+    def __init__(self, work: Work, executor: Executor, number: int) -> None:
+        self._key = uuid.uuid4().hex
+        super().__init__(number, executor, partial(do_known, self._key))
+        self._message, self._sent = Message(pickled(work)), 0
+
+    def ask(self, span: Span, tries: int) -> Any:
+        carries = tries > 0 or self._sent < self.number
+        self._sent += carries
+        given = (span, self._message) if carries else (span,)
+        return self._executor.submit(self._task, *given)
+
+
+class _Cluster(_Futures):
+    """The workers of a dask cluster, which runs elsewhere what was on a worker that is lost."""
+
+    retries = _RETRIES
+
+    def __init__(self, work: Work, client: Any, distributed: Any) -> None:
+        if client.asynchronous:
+            msg = "workers is an asynchronous Client: give one that was made without asynchronous="
+            raise TypeError(msg)
+        threads = client.nthreads()
+        if not threads:
+            msg = "workers is a Client of a cluster without workers: see its wait_for_workers()"
+            raise RuntimeError(msg)
+        self.number = sum(threads.values())
+        self._client, self._killed = client, distributed.KilledWorker
+        self._message = Message(pickled(work, _quietly(distributed.protocol.pickle.dumps)))
+        self._held = self._scattered()
+
+    def _scattered(self) -> Any:
+        return self._client.scatter(self._message, broadcast=True, hash=False)
+
+    def together(self, known: bool) -> int:
+        return max(_QUEUED, 2 * self.number)
+
+    def ask(self, span: Span, tries: int) -> Any:
+        if self._held.status != "finished":  # all workers that had it are lost
+            self._held = self._scattered()
+        return self._client.submit(do_message, self._held, span, key=f"calipers-{uuid.uuid4().hex}")
+
+    def _result(self, future: Any, span: Span, tries: int) -> Part | None:
+        try:
+            return super()._result(future, span, tries)
+        except self._killed as error:
+            error.add_note(
+                f"the workers were lost with rows {span[0]} to {span[1] - 1} of the work"
+            )
+            raise
+
+    def drop(self, futures: list[Any]) -> None:
+        left = [future for future in futures if not future.done()]
+        if left:
+            self._client.cancel(left)
+        for future in futures:
+            future.release()  # a traceback may keep them
+
+    def release(self) -> None:
+        """Leave nothing on the cluster."""
+        self._held.release()
+
+
+def _quietly(dumps: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Return dumps that raises alone what it would log, too."""
+
+    def call(thing: Any) -> bytes:
+        logger = logging.getLogger("distributed.protocol.pickle")
+        before, logger.disabled = logger.disabled, True
+        try:
+            return dumps(thing)
+        finally:
+            logger.disabled = before
+
+    return call
+
+
+class _Map:
+    """A callable like map, about which nothing is known."""
+
+    def __init__(self, call: Callable[..., Any], task: Callable[[Span], Part]) -> None:
+        self.number = get_num_threads()
+        self._map, self._task = call, task
+
+    def each(self, spans: Iterable[Span], store: Store) -> None:
+        for part in self._map(self._task, list(spans)):
+            store(*part)
+
+
+class _Processes:
+    """A multiprocessing.Pool, which waits forever for what a process did that is lost."""
+
+    def __init__(self, pool: Any, task: Callable[[Span], Part]) -> None:
+        self._pool, self._task = pool, task
+        self.number = len(pool._pool)
+
+    def each(self, spans: Iterable[Span], store: Store) -> None:
+        parts = self._pool.imap_unordered(self._task, list(spans))
+        before = self._ids()
+        with suppress(StopIteration):
+            while True:
+                store(*self._next(parts, before))
+
+    def _ids(self) -> set[int]:
+        return {process.pid for process in self._pool._pool}
+
+    def _next(self, parts: Any, before: set[int]) -> Part:
+        while True:
+            try:
+                found: Part = parts.next(timeout=_PATIENCE)
+            except multiprocessing.TimeoutError:
+                ends_them_itself = self._pool._maxtasksperchild is not None
+                if self._ids() == before or ends_them_itself:
+                    continue
+                msg = "a process of the pool ended, and what it did is lost"
+                raise BrokenExecutor(msg) from None
+            return found
