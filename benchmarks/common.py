@@ -222,3 +222,14 @@ def plain_read(a: np.ndarray, b: np.ndarray) -> Callable[[], Any]:
 
     tasks = -(-x.size // _PIECE_WORDS)
     return lambda: first_found(read, tasks, calipers.get_num_threads())
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Write rows as Markdown."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for row in rows:
+        cells = [row.get(name, "") for name in names]
+        shown = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in cells]
+        lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join(lines)

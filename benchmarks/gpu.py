@@ -22,6 +22,8 @@ from numba import config, cuda
 
 import calipers
 
+from .common import table
+
 RESULTS = Path(__file__).parent / "results"
 SIMULATED = bool(config.ENABLE_CUDASIM)
 SIZES = [2.0**k for k in (-10, -4, 0, 4, 8, 10, 11)]  # MiB of each array
@@ -239,17 +241,6 @@ def loops_policy(kind):
     from calipers._kernels.cuda._target import policy
 
     return policy(2 if kind == "float16" else np.dtype(kind).itemsize, True)
-
-
-def table(rows):
-    """Write rows as Markdown."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for row in rows:
-        cells = [row.get(name, "") for name in names]
-        shown = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in cells]
-        lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join(lines)
 
 
 def main(sizes):

@@ -1,0 +1,377 @@
+"""dask arrays: blocks are compared where they are, by the scheduler that would compute them."""
+
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial, reduce
+from importlib import import_module
+from itertools import accumulate, pairwise, product
+from math import isnan, prod
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from .._arrays import as_array, broadcast_shape, is_weak, library_of, require_host, strengthen
+from .._protocols import Result
+
+Shape = tuple[int, ...]
+Chunks = tuple[tuple[int, ...], ...]
+Region = tuple[slice, ...]
+
+# Results that one task merges: few levels of tasks, and none that waits for many blocks.
+_MERGED = 8
+# Rows on columns: to cut blocks this often is slower than to move them into those of the smaller
+# kind, which takes no more memory in a task.
+_SCATTERED = 10
+
+
+class DaskBlocks:
+    """See `Spread`: one or two arrays, at least one of them dask's."""
+
+    counted = True
+
+    def __init__(self, memory_limit: int, **arrays: Any) -> None:
+        self._limit, self._names = memory_limit, tuple(arrays)
+        self._sides = tuple(_side(x, name) for name, x in arrays.items())
+        self._like = next(x for x in self._sides if _is_dask(x))
+
+    def shapes(self) -> tuple[Shape, ...]:
+        return tuple(np.shape(x) for x in self._sides)
+
+    def dtypes(self) -> tuple[np.dtype[Any], ...]:
+        beside = self._like.dtype
+        return tuple(strengthen(x, beside).dtype if is_weak(x) else x.dtype for x in self._sides)
+
+    def every(self, test: Callable[..., bool]) -> bool:
+        whole = self._whole()
+        if 0 in whole:
+            return True
+        get, client = self._scheduler()
+        if client is None:
+            try:
+                _computed(get, self._each(whole, _pass, test))
+            except _DifferError:
+                return False
+            return True
+        with closing(_finished(client, self._each(whole, _ask, test))) as batches:
+            for batch in batches:
+                # The scheduler tells the type of a result; the result itself is some ms away.
+                doubtful = [future for future in batch if future.type is not bool]
+                if doubtful and not all(client.gather(doubtful)):
+                    return False
+        return True
+
+    def reduced(
+        self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
+    ) -> Result | None:
+        whole = self._whole()
+        if 0 in whole:
+            return None
+        get, client = self._scheduler()
+        parts = self._each(whole, _take, part)
+        total = parts.merged(merge)
+        result: Result
+        if client is None:
+            (result,) = _computed(get, total)
+            return result
+        with closing(_finished(client, parts, total)) as batches:
+            last = next(f for batch in batches for f in batch if f.key in total.places)
+            result = last.result()
+            return result
+
+    def _whole(self) -> Shape:
+        return broadcast_shape([np.broadcast_to(0, shape) for shape in self.shapes()], self._names)
+
+    def _scheduler(self) -> tuple[Callable[..., Any], Any]:
+        """Return what dask would compute the arrays by, and the client if that is of a cluster."""
+        try:
+            get = import_module("dask.base").get_scheduler(collections=[self._like])
+        except RuntimeError as error:
+            error.add_note("calipers waits for its answer: call it with a Client that waits, too")
+            raise
+        distributed, owner = sys.modules.get("distributed"), getattr(get, "__self__", None)
+        if distributed is not None and isinstance(owner, distributed.Client):
+            return get, owner
+        return get, None
+
+    def _each(
+        self, whole: Shape, task: Callable[..., Any], question: Callable[..., Any]
+    ) -> "_Tasks":
+        """Return a task for each pair of blocks, in C order."""
+        arrays = self._aligned(whole)
+        chunks = _common_chunks(arrays, whole)
+        axes = tuple(range(len(whole)))
+        operands = [(x, axes[len(axes) - x.ndim :] if _is_dask(x) else None) for x in arrays]
+        array = import_module("dask.array")
+        pairs = array.blockwise(
+            partial(task, question, self._names, self.shapes()),
+            axes,
+            *(import_module("dask.layers").ArraySliceDep(chunks), axes),
+            *(item for operand in operands for item in operand),
+            name=_new_name(),
+            dtype=object,
+            meta=np.empty((0,) * len(axes), object),
+            align_arrays=False,
+        )
+        places = {
+            key: _place(self._names, region)
+            for key, region in zip(
+                product([pairs.name], *map(range, pairs.numblocks)),
+                array.core.slices_from_chunks(chunks),
+                strict=True,
+            )
+        }
+        # Of tasks that are alike, dask begins with the one whose key is last, as a string.
+        name, count = _new_name(), len(places)
+        layer = {(name, f"{count - i:0{len(str(count))}}"): key for i, key in enumerate(places)}
+        return _Tasks(pairs, name, layer, dict(zip(layer, places.values(), strict=True)))
+
+    def _aligned(self, whole: Shape) -> list[Any]:
+        """Return the arrays in chunks that line up; numbers stay what they are."""
+        arrays = [self._as_dask(x) for x in self._sides]
+        self._check_limit(arrays)
+        common = _common_chunks(arrays, whole)
+        most = max(x.npartitions for x in arrays if _is_dask(x))
+        if prod(map(len, common)) > _SCATTERED * most and {x.shape for x in arrays} == {whole}:
+            common = min(arrays, key=_block_size).chunks
+        return [_in_chunks(x, common) if _is_dask(x) else x for x in arrays]
+
+    def _as_dask(self, x: Any) -> Any:
+        """Cut what is beside dask's array as that is cut."""
+        if _is_dask(x) or np.shape(x) == ():
+            return x
+        array = import_module("dask.array")
+        beside = {-k: c for k, c in enumerate(reversed(self._like.chunks), 1)}
+        cut = [beside.get(k - x.ndim, ()) for k in range(x.ndim)]
+        chunks = array.core.normalize_chunks(
+            tuple(c if n == sum(c) else "auto" for n, c in zip(x.shape, cut, strict=True)),
+            shape=x.shape,
+            limit=self._limit // 2,
+            dtype=x.dtype,
+        )
+        if not isinstance(x, np.ndarray):
+            return array.from_array(x, chunks)
+        # from_array would copy all of it.
+        name = _new_name()
+        keys = product([name], *(range(len(c)) for c in chunks))
+        slices = array.core.slices_from_chunks(chunks)
+        blocks = {key: x[region] for key, region in zip(keys, slices, strict=True)}
+        return array.Array(blocks, name, chunks, meta=x)
+
+    def _check_limit(self, arrays: Sequence[Any]) -> None:
+        largest = [(name, x) for name, x in zip(self._names, arrays, strict=True) if _is_dask(x)]
+        needed = sum(_block_bytes(x) for _, x in largest)
+        if needed <= self._limit:
+            return
+        blocks = " and ".join(
+            f"{name} has blocks of {_block_shape(x)} ({_block_bytes(x) / 2**20:.4g} MiB)"
+            for name, x in largest
+        )
+        name = max(largest, key=lambda pair: _block_bytes(pair[1]))[0]
+        msg = (
+            f"{blocks}: to compare them takes more than memory_limit={self._limit}; "
+            f"pass {name}.rechunk(...) with smaller blocks, or memory_limit={needed}"
+        )
+        raise ValueError(msg)
+
+
+class _Tasks:
+    """A collection of dask: keys of a layer above another collection, and where each one is."""
+
+    def __init__(
+        self, beneath: Any, name: str, layer: dict[Any, Any], places: dict[Any, str]
+    ) -> None:
+        graphs = import_module("dask.highlevelgraph").HighLevelGraph
+        self.dask = graphs.from_collections(name, layer, dependencies=[beneath])
+        self.places, self._name = places, name
+        self.__dask_optimize__ = import_module("dask.array").Array.__dask_optimize__
+
+    def __dask_graph__(self) -> Any:
+        return self.dask
+
+    def __dask_keys__(self) -> list[Any]:
+        return list(self.places)
+
+    def __dask_layers__(self) -> tuple[str, ...]:
+        return (self._name,)
+
+    def __dask_postcompute__(self) -> tuple[Callable[..., Any], tuple[()]]:
+        return list, ()
+
+    def __dask_postpersist__(self) -> tuple[Callable[..., Any], tuple[()]]:
+        return dict, ()
+
+    def merged(self, merge: Callable[..., Any]) -> "_Tasks":
+        """Return the task at the root of a tree that merges all results, in their order."""
+        name = _new_name()
+        layer: dict[Any, Any] = {}
+        level = list(self.places)
+        while True:
+            groups = [level[i : i + _MERGED] for i in range(0, len(level), _MERGED)]
+            above = {(name, len(layer) + i): keys for i, keys in enumerate(groups)}
+            layer |= {key: (partial(reduce, merge), keys) for key, keys in above.items()}
+            level = list(above)
+            if len(level) == 1:
+                return _Tasks(self, name, layer, dict.fromkeys(level, "at the merge of all blocks"))
+
+
+class _DifferError(Exception):
+    """Stops a scheduler of this machine: two blocks differ."""
+
+
+def _is_dask(x: Any) -> bool:
+    return isinstance(x, sys.modules["dask.array"].Array)
+
+
+def _side(x: Any, name: str) -> Any:
+    """Return an array or a number, whose shape is known."""
+    if _is_dask(x):
+        if any(map(isnan, x.shape)):
+            msg = f"{name} has chunks of unknown sizes; call {name}.compute_chunk_sizes() first"
+            raise ValueError(msg)
+        return x
+    if isinstance(x, Iterator):
+        msg = (
+            f"{name} is an iterator of chunks beside a dask array; pass an array, or two iterators"
+        )
+        raise TypeError(msg)
+    require_host(**{name: x})
+    if is_weak(x) or (library_of(x) is None and hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    return as_array(x, name)
+
+
+def _new_name() -> str:
+    """
+    Name what belongs to one call: to cancel it takes nothing away from another.
+
+    With one prefix for all, dask fuses layers without a task for the new name.
+    """
+    return f"calipers-{uuid4().hex}"
+
+
+def _block_shape(x: Any) -> Shape:
+    return tuple(map(max, x.chunks))
+
+
+def _block_size(x: Any) -> int:
+    return prod(_block_shape(x))
+
+
+def _block_bytes(x: Any) -> int:
+    return _block_size(x) * int(x.dtype.itemsize)
+
+
+def _common_chunks(arrays: Sequence[Any], whole: Shape) -> Chunks:
+    """Return the coarsest chunks that cut each array where it is cut already."""
+    common: list[tuple[int, ...]] = []
+    for axis in range(-len(whole), 0):
+        cuts = {
+            x.chunks[axis]
+            for x in arrays
+            if np.ndim(x) >= -axis and x.shape[axis] == whole[axis] and _is_dask(x)
+        }
+        if len(cuts) > 1:
+            ends = {0}.union(*map(accumulate, cuts))
+            cuts = {tuple(stop - start for start, stop in pairwise(sorted(ends)))}
+        common.extend(cuts)
+    return tuple(common)
+
+
+def _in_chunks(x: Any, common: Chunks) -> Any:
+    own = zip(x.shape, common[len(common) - x.ndim :], strict=True)
+    chunks = tuple(c if n == sum(c) else (1,) for n, c in own)
+    # A shuffle would wait for all blocks before the first is compared.
+    return x if chunks == x.chunks else x.rechunk(chunks, method="tasks")
+
+
+def _computed(get: Callable[..., Any], tasks: _Tasks) -> list[Any]:
+    """Return the results of tasks from a scheduler of this machine."""
+    keys = tasks.__dask_keys__()
+    graph = tasks.__dask_optimize__(tasks.dask, keys)
+    return list(get(dict(graph), keys))
+
+
+def _finished(client: Any, *collections: _Tasks) -> Generator[list[Any], None, None]:
+    """Run tasks on a cluster and yield those that are done; leave nothing there."""
+    distributed = sys.modules["distributed"]
+    places = {key: place for tasks in collections for key, place in tasks.places.items()}
+    with _seceded(distributed):
+        persisted = client.persist(list(collections))
+        futures = [future for of_keys in persisted for future in of_keys.values()]
+        try:
+            for batch in distributed.as_completed(futures, loop=client.loop).batches():
+                for future in batch:
+                    if future.status != "finished":
+                        with _noted(places[future.key]):
+                            future.result()
+                yield batch
+                for future in batch:
+                    future.release()
+        finally:
+            for future in futures:
+                future.release()
+
+
+@contextmanager
+def _seceded(distributed: Any) -> Iterator[None]:
+    """Let a worker do something else while a task of it waits for others."""
+    try:
+        distributed.secede()
+    except Exception:  # not in a task, or in one that has seceded already
+        yield
+        return
+    try:
+        yield
+    finally:
+        distributed.rejoin()
+
+
+def _place(names: Sequence[str], region: Region) -> str:
+    where = ", ".join(f"{part.start}:{part.stop}" for part in region)
+    return f"in the block [{where}] of {' and '.join(names)}"
+
+
+@contextmanager
+def _noted(place: str) -> Iterator[None]:
+    """Say where an error comes from: once, whether it is known here or in the task."""
+    try:
+        yield
+    except Exception as error:
+        if place not in getattr(error, "__notes__", ()):
+            error.add_note(place)
+        raise
+
+
+# What tasks do: they are called with what is asked of a block, the names and shapes of the
+# arrays, the region of the block in the whole, and the blocks.
+
+
+def _take(
+    question: Callable[..., Any],
+    names: Sequence[str],
+    shapes: Sequence[Shape],
+    region: Region,
+    *blocks: Any,
+) -> Any:
+    with _noted(_place(names, region)):
+        for name, shape, block in zip(names, shapes, blocks, strict=True):
+            own = region[len(region) - len(shape) :]
+            promised = tuple(
+                1 if n == 1 else part.stop - part.start for n, part in zip(shape, own, strict=True)
+            )
+            if np.shape(block) != promised:  # it might even broadcast
+                msg = f"{name} has a block of shape {np.shape(block)}, its chunks say {promised}"
+                raise ValueError(msg)
+        return question(tuple(part.start for part in region), *blocks)
+
+
+def _ask(question: Callable[..., Any], *given: Any) -> bool | None:
+    """Return True, or what is of another type."""
+    return bool(_take(lambda _, *blocks: question(*blocks), *given)) or None
+
+
+def _pass(question: Callable[..., Any], *given: Any) -> None:
+    if not _ask(question, *given):
+        raise _DifferError
