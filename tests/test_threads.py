@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._threads import first_found
+from calipers._threads import as_task, first_found
 
 LARGE = 3_000_000  # a pair of float64 is 48 MB: well above what one thread does alone
 
@@ -194,7 +194,7 @@ def test_the_number_may_change_under_a_call():
 
 def test_a_task_may_hand_out_tasks():
     code = """
-from calipers._threads import first_found
+from calipers._threads import as_task, first_found
 print(first_found(lambda i: first_found(lambda j: i if j == i == 40 else -1, 50, 2), 50, 2))
 """
     done = run_python(code, CALIPERS_NUM_THREADS="2")
@@ -372,5 +372,14 @@ def test_tasks_of_a_task_wait_for_no_thread():
     assert kept == [False, False]
     # A task alone shares its own.
     seen = set()
+    first_found(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
+    assert len(seen) == 2
+
+
+def test_who_is_one_of_many_threads_keeps_to_itself():
+    seen = set()
+    with as_task():
+        first_found(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
+    assert seen == {threading.get_ident()}
     first_found(lambda _: time.sleep(1e-3) or seen.add(threading.get_ident()) or -1, 100, 2)
     assert len(seen) == 2

@@ -180,7 +180,7 @@ def _require_whole(x: Any) -> None:
         return
     if size < end:
         msg = (
-            f"the file of a memory map, {x.filename}, ends at byte {size}, but is mapped up to byte "
+            f"the file of a memory map, {x.filename}, ends at byte {size}, but mapped up to byte "
             f"{end}: it was cut; write it anew"
         )
         raise OSError(msg)

@@ -201,6 +201,17 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
     return found[min(found)] if found else -1
 
 
+@contextlib.contextmanager
+def as_task() -> Iterator[None]:
+    """Keep to this thread: it is one of many that somebody else keeps busy."""
+    before = getattr(_current, "is_task", False)
+    _current.is_task = True
+    try:
+        yield
+    finally:
+        _current.is_task = before
+
+
 class InOrder(Generic[T]):
     """Parts merged in the order of their tasks, whenever they come."""
 

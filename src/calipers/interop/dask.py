@@ -7,6 +7,7 @@ from functools import partial, reduce
 from importlib import import_module
 from itertools import accumulate, pairwise, product
 from math import isnan, prod
+from types import NoneType
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from .._arrays import as_array, broadcast_shape, is_weak, library_of, require_host, strengthen
 from .._protocols import Result
+from .._threads import as_task
 
 Shape = tuple[int, ...]
 Chunks = tuple[tuple[int, ...], ...]
@@ -57,8 +59,10 @@ class DaskBlocks:
         with closing(_finished(client, self._each(whole, _ask, test))) as batches:
             for batch in batches:
                 # The scheduler tells the type of a result; the result itself is some ms away.
-                doubtful = [future for future in batch if future.type is not bool]
-                if doubtful and not all(client.gather(doubtful)):
+                if any(future.type is NoneType for future in batch):
+                    return False
+                untold = [future for future in batch if future.type is not bool]
+                if untold and not all(client.gather(untold)):
                     return False
         return True
 
@@ -355,7 +359,7 @@ def _take(
     region: Region,
     *blocks: Any,
 ) -> Any:
-    with _noted(_place(names, region)):
+    with as_task(), _noted(_place(names, region)):
         for name, shape, block in zip(names, shapes, blocks, strict=True):
             own = region[len(region) - len(shape) :]
             promised = tuple(
@@ -368,7 +372,7 @@ def _take(
 
 
 def _ask(question: Callable[..., Any], *given: Any) -> bool | None:
-    """Return True, or what is of another type."""
+    """Return True, or None: the type alone tells."""
     return bool(_take(lambda _, *blocks: question(*blocks), *given)) or None
 
 
