@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._agreement.units import moved
+from calipers._agreement.units import Moves
 from tests.verdict_cases import CASES
 
 RANDOM = np.random.default_rng(0)
@@ -428,13 +428,13 @@ def test_a_tolerance_for_what_is_unstable():
 def test_moves():
     """Changes of unit size on average, random sign and many sizes; others by each seed."""
     x = np.ones(10_000)
-    (change,) = ((y - 1) / 1e-3 for y in moved([x], 1e-3, 5, wide=False))
+    (change,) = ((y - 1) / 1e-3 for y in Moves([x])(1e-3, 5, wide=False))
     assert np.sqrt(np.mean(change**2)) == pytest.approx(1, abs=0.02)
     assert abs(change.mean()) < 0.05
     assert np.std(np.abs(change)) > 0.2
-    (other,) = ((y - 1) / 1e-3 for y in moved([x], 1e-3, 6, wide=False))
+    (other,) = ((y - 1) / 1e-3 for y in Moves([x])(1e-3, 6, wide=False))
     assert abs(np.corrcoef(change, other)[0, 1]) < 0.05
-    (single,) = moved([x.astype(np.float32)], 2.0**-24, 5, wide=True)
+    (single,) = Moves([x.astype(np.float32)])(2.0**-24, 5, wide=True)
     assert single.dtype == np.float64
     assert (single != 1).all()
 

@@ -240,7 +240,7 @@ def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int)
         work(starts[task], ends[task])
         return -1
 
-    first_found(part, len(ends), get_num_threads())
+    first_found(part, len(ends), min(get_num_threads(), len(ends)))
 
 
 def in_background(work: Callable[[], T]) -> "Future[T]":

@@ -427,7 +427,10 @@ def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
 
 
 def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
-    order = np.argsort(np.nan_to_num(units, nan=np.inf), kind="stable")[::-1][:_WORST]
+    far = np.nan_to_num(units, nan=np.inf)
+    first = max(0, far.size - _WORST)
+    worst = np.argpartition(far, first)[first:] if first else np.arange(far.size)
+    order = worst[np.lexsort((worst, -far[worst]))]
     f, g = q.of_f.numbers(np.float64), q.of_g.numbers(np.float64)
     found = []
     for k in order.tolist():

@@ -51,11 +51,7 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
     if mode not in ("stdout", "dicts"):
         msg = f'mode must be "stdout" or "dicts", got {mode!r}'
         raise ValueError(msg)
-    found = {
-        "versions": {"python": platform.python_version()} | _versions(),
-        "cpu": f"{numba.config.CPU_NAME or _processor()}, {available_cores()} cores",
-        "threads": f"{get_num_threads()}, calipers' own"
-        + (", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""),
+    found = basis() | {
         "cache": cache_folder(first_apart) or "none: kernels are compiled in each process",
         "cuda": _devices() if devices else _cuda(),
     }
@@ -71,6 +67,16 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
     return None
 
 
+def basis() -> dict[str, Any]:
+    """Return what any result may depend on: versions, the processor, threads."""
+    return {
+        "versions": {"python": platform.python_version()} | _versions(),
+        "cpu": f"{numba.config.CPU_NAME or _processor()}, {available_cores()} cores",
+        "threads": f"{get_num_threads()}, calipers' own"
+        + (", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""),
+    }
+
+
 @cache
 def _versions() -> dict[str, str]:
     found = {}
@@ -82,6 +88,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@cache
 def _processor() -> str:
     from llvmlite import binding
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .inquiry import AMPLIFIED, BUG, COARSEST, FLIPS, STEADY, UNSTABLE, Inquiry, Verdict, plain
-from .units import difference, moved, size_of
+from .units import difference, size_of
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:
@@ -54,7 +54,7 @@ def jumps(q: Inquiry) -> Verdict | None:
     low, high = values.copy(), values.copy()
     delta = q.allowed * q.roundoff
     for k in range(FLIPS):
-        answer = side(moved(q.inputs, delta, q.seed + 500 + k, wide=True))
+        answer = side(q.moves(delta, q.seed + 500 + k, wide=True))
         if answer.error is None and answer.shapes == r.shapes:
             low = np.minimum(low, answer.numbers(np.float64))
             high = np.maximum(high, answer.numbers(np.float64))

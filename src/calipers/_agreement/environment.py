@@ -4,11 +4,12 @@ import operator
 import os
 import sys
 import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ..config import show_config
+from ..config import basis
 
 _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
@@ -32,9 +33,7 @@ _FLAGS = {
 
 def fingerprint() -> dict[str, Any]:
     """Return all that is known of the process, as built-in types that JSON can write."""
-    own = show_config(mode="dicts")
-    assert own is not None
-    found: dict[str, Any] = {name: own[name] for name in ("versions", "cpu", "threads")}
+    found = basis()
     found["blas"] = _blas()
     found["flushes_subnormals"] = flushes_subnormals()
     found |= {name: os.environ[name] for name in _THREADS if name in os.environ}
@@ -56,6 +55,7 @@ def flushes_subnormals() -> bool:
     return not (np.full(1, np.finfo(np.float64).tiny) * np.full(1, 0.5)).view(np.uint64).any()
 
 
+@cache
 def _blas() -> str:
     try:
         blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]

@@ -14,11 +14,11 @@ from .sides import WIDER, Answer, BudgetError, Side, is_movable, widened
 from .units import (
     MOVES,
     ROUNDOFF,
+    Moves,
     Size,
     Unit,
     cosine,
     difference,
-    moved,
     own_roundings,
     rms_of,
     size_of,
@@ -48,6 +48,7 @@ SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inp
 REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
 COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
 STEADY = 0.9  # a cosine that no rounding has
+_STRIP = 32  # rows that are turned at a time: whole cache lines are written
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 
@@ -102,6 +103,11 @@ class Inquiry:
     def of_g(self) -> Answer:
         return self.g(self.inputs)
 
+    @cached_property
+    def moves(self) -> Moves:
+        """The inputs, moved; one call's arrays are gone with the next."""
+        return Moves(self.inputs)
+
     # The wider format
 
     @cached_property
@@ -147,7 +153,7 @@ class Inquiry:
         return sides[first], answers[first], unit
 
     def _unit(self, side: Side, answer: Answer) -> Unit:
-        return unit_of(side, answer, self.inputs, self.roundoff, self.form, self.seed)
+        return unit_of(side, answer, self.moves, self.roundoff, self.form, self.seed)
 
     @property
     def standard(self) -> tuple[Side, Answer] | None:
@@ -199,7 +205,7 @@ class Inquiry:
             return self.unit.values
         far = 16.0  # roundings, beside which those of the results do not count
         seeds = [self.seed + k for k in range(MOVES)]
-        spread = spread_of(self.f, self.of_f, self.inputs, far * self.roundoff, seeds, wide=False)
+        spread = spread_of(self.f, self.of_f, self.moves, far * self.roundoff, seeds, wide=False)
         scale: NDArray = np.hypot(spread / far, own_roundings(self.of_f, self.roundoff))
         return scale
 
@@ -217,7 +223,7 @@ class Inquiry:
         """
         if len(self.wide_answers) < 2:
             return None
-        points = moved(self.inputs, 0.731 * self.roundoff, self.seed + 70, wide=True)
+        points = self.moves(0.731 * self.roundoff, self.seed + 70, wide=True)
         f, g = self.f(points), self.g(points)
         if f.error is not None or g.error is not None or f.shapes != g.shapes:
             return None
@@ -251,7 +257,8 @@ class Inquiry:
         assert self.standard is not None
         side, answer = self.standard
         seeds = [self.seed + 77, self.seed + 78]
-        return spread_of(side, answer, self.wider, fine, seeds, wide=False)
+        moves = Moves(self.wider, like=self.moves)
+        return spread_of(side, answer, moves, fine, seeds, wide=False)
 
     def given(self, f: Answer, g: Answer, reference: Answer, unit: NDArray) -> None:
         """Take answers and units as known, and ask no side."""
@@ -311,7 +318,7 @@ class Inquiry:
 
     def at_moved(self, delta: float, seed: int) -> tuple[Answer, Answer]:
         """Ask both sides at inputs that are moved, and rounded to their format."""
-        x = moved(self.inputs, delta, seed, wide=False)
+        x = self.moves(delta, seed, wide=False)
         return self.f(x), self.g(x)
 
     def likeness(self, delta: float, seed: int) -> float | None:
@@ -361,7 +368,12 @@ def plain(inputs: Sequence[Any]) -> list[Any] | None:
 
 
 def _column_major(x: Any) -> Any:
-    return np.asfortranarray(x) if isinstance(x, np.ndarray) and x.ndim > 1 else x
+    if not isinstance(x, np.ndarray) or x.ndim < 2:
+        return x
+    turned = np.empty_like(x, order="F")
+    for start in range(0, len(x), _STRIP):
+        turned[start : start + _STRIP] = x[start : start + _STRIP]
+    return turned
 
 
 def _misaligned(x: Any) -> Any:

@@ -26,35 +26,44 @@ _SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 MOVES = 8  # of the inputs: the estimate is then off by a factor of 1.8 at most, 19 times of 20
 
 
-def moved(inputs: Sequence[Any], delta: float, seed: int, wide: bool) -> list[Any]:
-    """Return inputs of which each number is changed by about delta of it, at random.
-
-    They are of the next wider format, or rounded to their own.
+class Moves:
     """
-    return [
-        _moved(x, delta, seed + 1000 * k, wide) if is_movable(x) else x
-        for k, x in enumerate(inputs)
-    ]
+    Inputs of which each number is changed by about delta of it, at random.
 
+    They are of the next wider format, or rounded to their own. Arrays of one call are in the memory
+    of the last one: fresh pages take longer than the numbers.
+    """
 
-def _moved(x: NDArray, delta: float, seed: int, wide: bool) -> NDArray:
-    flat = np.ascontiguousarray(x)
-    kind = WIDER[x.dtype.name] if wide else x.dtype
-    own, out = flat.reshape(-1), np.empty(x.size, kind)
-    own_reals = own.view(own.real.dtype) if own.dtype.kind == "c" else own
-    out_reals = out.view(out.real.dtype) if kind.kind == "c" else out
-    key = own_reals.dtype, out_reals.dtype
-    if all(dtype.char in "fd" for dtype in key):
-        MOVE[key](own_reals, delta, seed % 2**64, out_reals)
-    else:
-        ones = np.ones(own_reals.size)
-        changes = np.empty(own_reals.size)
-        MOVE[ones.dtype, ones.dtype](ones, 0.5, seed % 2**64, changes)
-        wider = np.promote_types(np.promote_types(own_reals.dtype, float), out_reals.dtype)
-        share = 2 * wider.type(delta)
-        out_reals[:] = own_reals.astype(wider) * (1 + share * (changes - 1).astype(wider))
-    result: NDArray = out.reshape(x.shape)
-    return result
+    def __init__(self, inputs: Sequence[Any], like: "Moves | None" = None) -> None:
+        self._inputs = inputs
+        self._memory: dict[tuple[int, np.dtype[Any]], NDArray] = like._memory if like else {}
+
+    def __call__(self, delta: float, seed: int, wide: bool) -> list[Any]:
+        return [
+            self._moved(k, x, delta, (seed + 1000 * k) % 2**64, wide) if is_movable(x) else x
+            for k, x in enumerate(self._inputs)
+        ]
+
+    def _moved(self, k: int, x: NDArray, delta: float, seed: int, wide: bool) -> NDArray:
+        kind = WIDER[x.dtype.name] if wide else x.dtype
+        if (k, kind) not in self._memory:
+            self._memory[k, kind] = np.empty(x.size, kind)
+        out = self._memory[k, kind]
+        own = np.ascontiguousarray(x).reshape(-1)
+        own_reals = own.view(own.real.dtype) if own.dtype.kind == "c" else own
+        out_reals = out.view(out.real.dtype) if kind.kind == "c" else out
+        key = own_reals.dtype, out_reals.dtype
+        if all(dtype.char in "fd" for dtype in key):
+            MOVE[key](own_reals, delta, seed, out_reals)
+        else:
+            ones = np.ones(own_reals.size)
+            changes = np.empty(own_reals.size)
+            MOVE[ones.dtype, ones.dtype](ones, 0.5, seed, changes)
+            wider = np.promote_types(np.promote_types(own_reals.dtype, float), out_reals.dtype)
+            share = 2 * wider.type(delta)
+            out_reals[:] = own_reals.astype(wider) * (1 + share * (changes - 1).astype(wider))
+        result: NDArray = out.reshape(x.shape)
+        return result
 
 
 def difference(a: Answer, b: Answer) -> NDArray:
@@ -125,14 +134,14 @@ def rms_of(numbers: NDArray) -> float:
 
 
 def spread_of(
-    side: Side, here: Answer, inputs: Sequence[Any], delta: float, seeds: Sequence[int], wide: bool
+    side: Side, here: Answer, moves: Moves, delta: float, seeds: Sequence[int], wide: bool
 ) -> NDArray:
     """Return the root mean square of what moves of the inputs do to each result of a side."""
     numbers = np.abs(here.numbers(np.float64))
     scale = _scale(numbers)
     sums, count = np.zeros(numbers.size), 0
     for seed in seeds:
-        answer = side(moved(inputs, delta, seed, wide))
+        answer = side(moves(delta, seed, wide))
         if answer.error is None and answer.shapes == here.shapes:
             d = difference(answer, here)
             ADD_SQUARES[None](np.where(np.isfinite(d), d * scale, 0.0), sums)
@@ -150,11 +159,11 @@ class Unit:
 
 
 def unit_of(
-    side: Side, reference: Answer, inputs: Sequence[Any], roundoff: float, form: str, seed: int
+    side: Side, reference: Answer, moves: Moves, roundoff: float, form: str, seed: int
 ) -> Unit:
     """Estimate units around a reference, by calls at inputs that are moved at random."""
     seeds = [seed + k for k in range(MOVES)]
-    spread = spread_of(side, reference, inputs, roundoff, seeds, wide=True)
+    spread = spread_of(side, reference, moves, roundoff, seeds, wide=True)
     own = own_roundings(reference, roundoff)
     values = np.hypot(np.hypot(spread, own), _SMALLEST.get(form, 0.0))
     known = np.isfinite(own)
