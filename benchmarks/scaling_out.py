@@ -138,7 +138,7 @@ def main() -> None:
 
     print("Measured on this machine, median of 3:\n")
     with (
-        LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         rate = median(scheduler_rate(client) for _ in range(3))
@@ -149,7 +149,7 @@ def main() -> None:
     for workers in (1, 2, 8, 32):
         with (
             LocalCluster(
-                min(workers, 2),
+                n_workers=min(workers, 2),
                 threads_per_worker=max(1, workers // 2),
                 dashboard_address=None,
             ) as cluster,
