@@ -1,8 +1,9 @@
-"""Draw the figures of the documentation: ``python docs/figures.py`` writes docs/figures/*.png."""
+"""Draw the figures of the documentation: ``python -m docs.figures`` writes docs/figures/*.png."""
 
 from pathlib import Path
 
 import numpy as np
+from benchmarks.scaling_out import Cluster, Job, most_workers, predicted, simulated
 from matplotlib.figure import Figure
 
 import calipers
@@ -80,7 +81,32 @@ def sizes():
     return figure
 
 
-for name, draw in (("likeness", likeness), ("sizes", sizes)):
+def scaling():
+    """Draw how much faster more workers are, computed and simulated."""
+    rate, bandwidth = 550.0, 1.25e9
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    workers = np.unique(np.geomspace(1, 3000, 60).astype(int))
+    for k, (text, seconds, back) in enumerate(
+        (("10 ms", 0.01, 8e4), ("0.1 s", 0.1, 8e4), ("1 s", 1.0, 8e4), ("1 s, 8 MB back", 1.0, 8e6))
+    ):
+        job = Job(20_000, seconds, 8e4, back)
+        clusters = [Cluster(int(n), rate, bandwidth) for n in workers]
+        alone = job.tasks * seconds
+        color = f"C{k}"
+        axes.loglog(workers, [alone / predicted(job, c) for c in clusters], color=color)
+        some = clusters[::6]
+        times = [alone / simulated(job, c) for c in some]
+        label = f"tasks of {text}: up to {most_workers(job, rate, bandwidth):.0f} workers"
+        axes.loglog([c.workers for c in some], times, "o", markersize=4, color=color, label=label)
+    axes.loglog(workers, workers, color="0.8", zorder=0)
+    axes.set_xlabel("workers")
+    axes.set_ylabel("times as fast as one")
+    axes.legend(fontsize=8, title="lines computed, dots simulated", title_fontsize=8)
+    return figure
+
+
+for name, draw in (("likeness", likeness), ("sizes", sizes), ("scaling", scaling)):
     draw().savefig(HERE / f"{name}.png", dpi=110)
 calipers.diagnose(linear, PORTS["inputs in tf32"], (X, W)).plot().savefig(HERE / "tf32.png", dpi=90)
 print(calipers.diagnose(linear, wrong, (X, W)))

@@ -168,8 +168,8 @@ def unit_of(
     values = np.hypot(np.hypot(spread, own), _SMALLEST.get(form, 0.0))
     known = np.isfinite(own)
     scale = _scale(own)
-    size, moves = (float(np.linalg.norm(x[known] * scale)) for x in (own, spread))
-    return Unit(values, moves / size if size else (math.inf if moves else 0.0))
+    size, moved = (float(np.linalg.norm(x[known] * scale)) for x in (own, spread))
+    return Unit(values, moved / size if size else (math.inf if moved else 0.0))
 
 
 def own_roundings(answer: Answer, roundoff: float) -> NDArray:
