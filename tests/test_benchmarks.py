@@ -13,7 +13,10 @@ from benchmarks import (
     bench_comparison,
     bench_derivatives,
     bench_startup,
+    beyond_memory,
     common,
+    dask_arrays,
+    scaling_out,
 )
 
 import calipers
@@ -121,3 +124,40 @@ def test_groups_measure_every_bar(monkeypatch):
     in_process = [group for group in bars.GROUPS if group is not bars.startup]
     for bar in itertools.chain.from_iterable(group() for group in in_process):
         assert bar.value is None or bar.value > 0
+
+
+def test_files_and_stores_are_measured(capsys, monkeypatch):
+    monkeypatch.setattr(beyond_memory, "_REPEATS", 1)
+    beyond_memory.main(2**-6, 2**-6)
+    rows = [line for line in capsys.readouterr().out.splitlines() if "calipers." in line]
+    assert len(rows) == 5
+
+
+@pytest.mark.parametrize("workers", [1, 10, 100, 1000])
+@pytest.mark.parametrize("seconds", [0.01, 1.0])
+@pytest.mark.parametrize("back", [0.0, 8e4, 8e6])
+def test_the_arithmetic_of_workers_is_that_of_events(workers, seconds, back):
+    # Many tasks for each worker: how the last ones fall is not in the formula.
+    job = scaling_out.Job(20 * workers, seconds, sent=8e4, back=back)
+    cluster = scaling_out.Cluster(workers, rate=550.0, bandwidth=1.25e9)
+    assert scaling_out.simulated(job, cluster) == pytest.approx(
+        scaling_out.predicted(job, cluster), rel=0.2
+    )
+
+
+def test_more_workers_than_a_scheduler_keeps_busy_do_not_help():
+    job = scaling_out.Job(10_000, 1.0)
+    clusters = [scaling_out.Cluster(workers, 550.0, 1.25e9) for workers in (500, 600, 6000)]
+    assert scaling_out.most_workers(job, 550.0, 1.25e9) == 550
+    some, more, many = (scaling_out.simulated(job, cluster) for cluster in clusters)
+    assert more < some
+    assert many > 0.95 * more
+
+
+def test_dask_arrays_are_measured(monkeypatch):
+    pytest.importorskip("dask.array")
+    monkeypatch.setattr(dask_arrays, "REPEAT", 1)
+    x, y, z = dask_arrays.arrays(2, 1, persisted=False)
+    assert calipers.allclose(x, y)
+    assert not calipers.allclose(x, z)
+    assert len(dask_arrays.seconds(lambda: calipers.allclose(x, y), lambda: None)) == 2

@@ -1045,16 +1045,14 @@ def test_checkpoints_of_other_kinds_of_derivatives_are_refused(tmp_path):
             run(number, X[:4], checkpoint=tmp_path / "kept")
 
 
-HELPED = [1.0]
-
-
 def helped(x):
-    return HELPED[0] * x
+    return float(os.environ["CALIPERS_TEST_FACTOR"]) * x
 
 
-def test_a_checkpoint_of_a_changed_helper_is_refused(tmp_path, monkeypatch):
+def test_a_checkpoint_of_other_surroundings_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALIPERS_TEST_FACTOR", "1.0")
     calipers.jacobian(helped, X, checkpoint=tmp_path / "kept")
-    monkeypatch.setitem(globals(), "HELPED", [1.5])
+    monkeypatch.setenv("CALIPERS_TEST_FACTOR", "1.5")
     with pytest.raises(ValueError, match="another value at x"):
         calipers.jacobian(helped, X, checkpoint=tmp_path / "kept")
 
@@ -1364,3 +1362,47 @@ def test_progress_without_workers_is_heard_of_column_by_column_where_they_last(c
     seen = []
     calipers.jacobian(lasting(60.0, clock), X, progress=lambda *at: seen.append(at))
     assert seen[0] == (1, 23)
+
+
+FACTOR = 2.0
+
+
+def scaled(x):
+    return FACTOR * x
+
+
+def scaled_by_helper(x):
+    return scaled(x) + 0.0
+
+
+class Scaler:
+    def __call__(self, x):
+        return self.factor() * x
+
+    def factor(self):
+        return 2.0
+
+
+compiled_scaled = numba.njit(scaled)
+
+
+@pytest.mark.parametrize("f", [scaled, scaled_by_helper, compiled_scaled])
+def test_a_checkpoint_of_another_global_is_refused(f, tmp_path, monkeypatch):
+    # At 0 the values are the same, whatever the factor.
+    x = np.zeros(6)
+    folder = tmp_path / "kept"
+    first = calipers.jacobian(f, x, checkpoint=folder)
+    np.testing.assert_array_equal(calipers.jacobian(f, x, checkpoint=folder), first)
+    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3.0)
+    with pytest.raises(ValueError, match="is of another f"):
+        calipers.jacobian(f, x, checkpoint=folder)
+
+
+def test_a_checkpoint_of_another_method_of_f_is_refused(tmp_path, monkeypatch):
+    x = np.zeros(6)
+    folder = tmp_path / "kept"
+    first = calipers.jacobian(Scaler(), x, checkpoint=folder)
+    np.testing.assert_array_equal(calipers.jacobian(Scaler(), x, checkpoint=folder), first)
+    monkeypatch.setattr(Scaler, "factor", lambda self: 3.0)
+    with pytest.raises(ValueError, match="is of another f"):
+        calipers.jacobian(Scaler(), x, checkpoint=folder)

@@ -245,7 +245,10 @@ def test_strings_and_long_doubles_are_left_to_numpy(places):
     ],
 )
 def test_blocks_hold_whole_chunks_and_grow_along_rows(shape, units, enough, largest, expected):
-    assert block_shape(shape, units, enough, lambda block: np.prod(block) <= largest) == expected
+    ones = [tuple(1 for _ in shape)]
+    assert (
+        block_shape(shape, units, ones, enough, lambda block: np.prod(block) <= largest) == expected
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -359,7 +362,7 @@ def test_a_block_is_read_while_another_is_compared(places, monkeypatch):
         return True
 
     with calipers.num_threads(2):
-        assert Blocks(8000, a=a).every(test)
+        assert Blocks(80_000, a=a).every(test)
     assert all(waits)
 
 
@@ -490,6 +493,48 @@ def test_views_of_maps_are_compared_as_what_they_show(tmp_path, limit):
         del a
 
 
+@pytest.mark.parametrize("orders", ["FF", "FC", "CF"])
+@pytest.mark.parametrize("shape", [(300, 200), (40, 30, 20)], ids=str)
+@pytest.mark.usefixtures("_small_blocks")
+def test_maps_of_other_orders_are_read_in_runs(tmp_path, orders, shape, monkeypatch):
+    x, y = pair(shape, "f8")
+    monkeypatch.setattr(Mapped, "_let_go", lambda _: pytest.fail("copied from the map"))
+    maps = []
+    for order, z in zip(orders, (x, y), strict=True):
+        path = tmp_path / f"{len(maps)}.npy"
+        np.save(path, np.asarray(z, order=order))
+        maps.append(np.load(path, mmap_mode="r"))
+    found = calipers.compare(*maps, memory_limit=LIMIT)
+    in_memory = calipers.compare(x, y)
+    assert found.tally == in_memory.tally
+    assert repr(found.differences) == repr(in_memory.differences)
+    assert calipers.allclose(maps[0], x, memory_limit=LIMIT)
+    assert calipers.allclose(maps[0].T, x.T, memory_limit=LIMIT)
+    monkeypatch.undo()
+    assert calipers.array_equal(maps[1][::2, 3:], y[::2, 3:], equal_nan=True, memory_limit=20_000)
+
+
+def test_a_map_of_no_axes_is_read(tmp_path, places):
+    path = tmp_path / "x"
+    np.array(5.0).tofile(path)
+    a = np.memmap(path, "f8", "r", shape=())
+    assert calipers.allclose(places.zarr(np.full(100, 5.0)), a)
+    assert not calipers.allclose(places.zarr(np.zeros(100)), a)
+
+
+def test_a_column_of_a_large_map_is_large(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    x = np.random.default_rng(0).standard_normal((300, 1024))
+    x.tofile(path)
+    a = np.memmap(path, "f8", "r", shape=x.shape)
+    read = []
+    original = Mapped._fill
+    monkeypatch.setattr(Mapped, "_fill", lambda *given: read.append(1) or original(*given))
+    # 2400 bytes, and a page for each.
+    assert calipers.array_equal(a[:, 5], x[:, 5], memory_limit=100_000)
+    assert read
+
+
 def test_a_map_is_its_file_even_if_another_took_the_name(tmp_path):
     x = np.arange(1000.0)
     path = tmp_path / "x"
@@ -532,6 +577,16 @@ def test_a_file_that_was_cut_is_named(tmp_path, limit):
     os.truncate(path, 50_000)
     with pytest.raises(OSError, match=r"/x.* ends at byte 50000.* was cut; write it anew"):
         calipers.allclose(a, np.zeros(10_000), memory_limit=limit)
+
+
+@pytest.mark.parametrize("view", [lambda a: a.T, lambda a: a[:, ::2], lambda a: a[::-1, ::-1]])
+def test_a_file_of_another_order_that_was_cut_is_named(tmp_path, view):
+    path = tmp_path / "x"
+    np.zeros((100, 100)).tofile(path)
+    a = np.memmap(path, "f8", "r", shape=(100, 100))
+    os.truncate(path, 50_000)
+    with pytest.raises(OSError, match="it was cut; write it anew"):
+        calipers.allclose(view(a), np.zeros(view(a).shape), memory_limit=20_000)
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_named(tmp_path, monkeypatch):
@@ -632,7 +687,7 @@ def test_chunks_beyond_the_limit_are_named(places):
         calipers.allclose(a, chunks_of(x, 100), memory_limit=1 << 16)
 
 
-@pytest.mark.parametrize("limit", [0, -1, 2.5, "1GB", None])
+@pytest.mark.parametrize("limit", [0, -1, 2.5, "1GB", None, True])
 def test_a_limit_is_a_number_of_bytes(limit):
     with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes"):
         calipers.allclose(iter([np.zeros(3)]), np.zeros(3), memory_limit=limit)
@@ -675,6 +730,77 @@ def test_an_iterator_that_ends_too_soon_is_named():
     report = calipers.compare(chunks_of(x, 4), chunks_of(x[:15], 3))
     assert report.problems == ("shapes differ: (20,) and (15,); they cannot be broadcast",)
     assert report.mismatches == 0
+
+
+def test_an_array_of_more_axes_meets_no_chunks():
+    row = np.arange(100.0)
+    with pytest.raises(ValueError, match=r"b has shape \(5, 100\), and the chunks beside it"):
+        calipers.allclose(iter([row, row]), np.tile(row, (5, 1)))
+    assert not calipers.array_equal(iter([row, row]), np.tile(row, (5, 1)))
+    assert "shapes differ" in str(calipers.compare(iter([row]), np.tile(row, (5, 1))))
+
+
+def test_one_iterator_is_not_two():
+    chunks = iter([np.zeros(3)] * 4)
+    with pytest.raises(ValueError, match="a1 and a2 are one iterator"):
+        calipers.array_equal(chunks, chunks)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_chunks_in_memory_that_is_used_again(late):
+    x = np.random.default_rng(0).standard_normal(500_000)
+
+    def chunks(step=50_000):
+        memory = np.empty(step)
+        for i in range(0, len(x), step):
+            if not late or i >= 3 * step:
+                memory[:] = x[i : i + step]
+                yield memory
+            else:
+                yield x[i : i + step].copy()
+
+    if late:
+        with pytest.raises(ValueError, match="chunk 4 of a lies in the memory of the one before"):
+            calipers.allclose(chunks(), x)
+    else:
+        for _ in range(5):
+            assert calipers.allclose(chunks(), x)
+            assert calipers.compare(chunks(), x)
+    single = x.astype("f4")
+    buffered = np.nditer(
+        single, flags=["external_loop", "buffered"], op_dtypes="f8", casting="safe"
+    )
+    assert calipers.allclose(buffered, single.astype("f8"))
+
+
+def test_an_array_that_can_be_iterated_is_an_array():
+    x = np.arange(6.0).reshape(2, 3)
+    assert calipers.allclose(x.flat, x.ravel())
+
+
+@pytest.mark.parametrize(
+    ("chunks", "message"),
+    [
+        ([np.zeros(3), None], "chunk 1 of a has no axis"),
+        ([np.zeros(3), [1, [2]]], "chunk 1 of a is no array: setting an array element"),
+    ],
+)
+def test_chunks_that_are_no_arrays_are_named(chunks, message):
+    with pytest.raises(ValueError, match=message):
+        calipers.allfinite(iter(chunks))
+
+
+def test_wide_rows_beside_an_iterator_are_refused_before_they_are_read(places, monkeypatch):
+    x = np.zeros((40, 30_000))
+    a = places.zarr(x, 10)
+    monkeypatch.setattr(Stored, "read", lambda *_: pytest.fail("was read"))
+    with pytest.raises(ValueError, match="b beside an iterator is read by whole rows"):
+        calipers.allclose(iter([x[:5]]), a, memory_limit=5_000_000)
+
+
+def test_isclose_refuses_iterators():
+    with pytest.raises(TypeError, match="b is an iterator, and isclose answers for whole arrays"):
+        calipers.isclose(np.zeros(3), iter([np.zeros(3)]))
 
 
 def test_empty_iterators_agree():
@@ -730,6 +856,48 @@ def test_containers_of_stores_are_walked(places):
     report = calipers.compare({"p": places.zarr(x), "q": x}, {"p": places.h5py(y), "q": x})
     assert [leaf.path for leaf in report.failing] == ["['p']"]
     assert report.failing[0].tally == calipers.compare(x, y).tally
+
+
+def test_groups_of_zarr_are_containers(places):
+    zarr = pytest.importorskip("zarr")
+    groups = [zarr.open_group(places.path(), mode="w") for _ in range(2)]
+    for k, group in enumerate(groups):
+        group.create_group("layer").create_array("w", data=np.arange(6.0) + k)
+        group.create_array("b", data=np.arange(3.0))
+    report = calipers.compare(*groups)
+    assert [leaf.path for leaf in report.failing] == ["['layer']['w']"]
+    assert len(report.leaves) == 2
+    with pytest.raises(TypeError, match="a1 is a zarr group: pass arrays of it"):
+        calipers.array_equal(*groups)
+
+
+def test_strings_in_stores_are_compared_for_equality(places):
+    h5py = pytest.importorskip("h5py")
+    words = np.array([b"ab", b"cd"] * 50)
+    calipers.assert_close(places.contiguous_h5py(words), places.memmap(words))
+    with pytest.raises(calipers.ClosenessError):
+        calipers.assert_close(places.contiguous_h5py(words), places.memmap(words[::-1]))
+    file = h5py.File(places.path(), "w")
+    places.open.append(file)
+    with pytest.raises(OSError, match="it is a null dataset, which has no elements"):
+        calipers.allclose(file.create_dataset("x", data=h5py.Empty("f8")), 1.0)
+
+
+def test_numbers_have_the_dtype_that_they_meet(places):
+    x = np.ones(20, np.float32)
+    for number in (1.0, 1, 1 + 0j, True):
+        found = calipers.compare(places.zarr(x), number, check_shape=False)
+        in_memory = calipers.compare(x, number, check_shape=False)
+        assert found.expected_dtype == in_memory.expected_dtype
+        assert found.rule == in_memory.rule
+
+
+def test_zarr_in_an_archive(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    with zarr.storage.ZipStore(tmp_path / "x.zip", mode="w") as store:
+        a = zarr.create_array(store=store, shape=(50,), chunks=(10,), dtype="f8")
+        a[:] = np.arange(50.0)
+        assert calipers.allclose(a, np.arange(50.0))
 
 
 def test_groups_of_hdf5_are_containers(places):

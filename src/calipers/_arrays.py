@@ -163,12 +163,12 @@ def _view(x: Any) -> NDArray:
         return library.as_numpy(x)
     if type(x) is np.memmap:
         # An ndarray in all but the file behind it.
-        _require_whole(x)
+        require_whole(x)
         return x.view(np.ndarray)
     return np.asanyarray(x)
 
 
-def _require_whole(x: Any) -> None:
+def require_whole(x: Any) -> None:
     """Refuse a map whose file was cut: a touch beyond its end would be the end of the process."""
     held = x._mmap
     if held is None:

@@ -6,6 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .interop.zarr import Zarr
+
+_ZARR = Zarr()
+
 
 class Leaf(NamedTuple):
     """Two array-likes, or a difference in structure that keeps what is below from comparison."""
@@ -18,6 +22,7 @@ class Leaf(NamedTuple):
 
 def is_container(x: Any) -> bool:
     """Tell whether x is walked into: a nested list of plain numbers is an array instead."""
+    x = _unwrapped(x)
     if isinstance(x, list | tuple):
         return _is_namedtuple(x) or not _is_numeric(x)
     if isinstance(x, Mapping):
@@ -31,7 +36,14 @@ def leaves(actual: Any, expected: Any, path: str = "") -> Iterator[Leaf]:
     yield from _walk(actual, expected, path, ())
 
 
+def _unwrapped(x: Any) -> Any:
+    """Return a group of zarr as a mapping, and anything else as it is."""
+    members = _ZARR.members(x)
+    return x if members is None else members
+
+
 def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    actual, expected = _unwrapped(actual), _unwrapped(expected)
     if not (is_container(actual) or is_container(expected)):
         yield Leaf(path, actual, expected)
         return

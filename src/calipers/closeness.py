@@ -24,7 +24,7 @@ from ._dispatch import scan
 from ._kernels.closeness import FIRST_NONFINITE
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import Question, plain_verdict
-from ._spread import MEMORY_LIMIT, spread_of
+from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
 
 _Place = tuple[int, ...] | None
@@ -64,7 +64,8 @@ def allclose(
         Arrays of any shapes that broadcast together: of NumPy, or of torch or jax in host memory,
         which are read where they lie; or both on one CUDA device. A Python number takes the dtype
         of the array it meets. Arrays of zarr, h5py or dask, memory maps, and iterators of chunks
-        that follow each other along axis 0 are compared chunk by chunk.
+        that follow each other along axis 0 are compared chunk by chunk. An iterator may give the
+        same memory again and again, if it does so from the start.
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
     atol : float or array_like, default 1e-8
@@ -278,6 +279,10 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     """
     if on_device(a=a, b=b):
         return device_module("closeness").isclose(a, b, rtol, atol, equal_nan)
+    for name, x in (("a", a), ("b", b)):
+        if is_stream(x):
+            msg = f"{name} is an iterator, and isclose answers for whole arrays: ask allclose"
+            raise TypeError(msg)
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         return _numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan)

@@ -195,7 +195,8 @@ def jacobian(
     checkpoint : str or path, optional
         A folder in which finished columns are kept, so that the same call goes on from there after
         it was ended, and returns at once after it was not. The folder is made, and not deleted. One
-        of another f, x, method or step is refused.
+        of another f (its code, what it encloses, and the globals that it reads), f(x), x, method or
+        step is refused.
     memory_limit : float, optional
         The bytes that the result may take: by default, the memory that the machine has free.
     target : {None, "cpu", "cuda"}

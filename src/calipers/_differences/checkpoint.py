@@ -130,6 +130,9 @@ def require_folder(checkpoint: Any) -> None:
     if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
         msg = f"checkpoint must be the path of a folder, got {type(checkpoint).__name__}"
         raise TypeError(msg)
+    if checkpoint == "":
+        msg = "checkpoint must be the path of a folder, got ''"
+        raise ValueError(msg)
 
 
 def missing(done: NDArray) -> Iterator[Span]:

@@ -1,9 +1,11 @@
 """What a derivative is of, as short texts that differ where it does."""
 
 import functools
+import sys
 import types
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,8 @@ class _Reader:
         if isinstance(thing, types.BuiltinFunctionType):
             owner = thing.__self__
             return self._all(thing.__qualname__, owner)
+        if isinstance(thing, type) and not _is_installed(thing.__module__):
+            return self._all(thing.__qualname__) + self._methods(thing)
         if isinstance(thing, (type, types.ModuleType, np.ufunc)):
             return self._all(getattr(thing, "__module__", ""), thing.__name__)
         if hasattr(thing, "__wrapped__"):
@@ -126,8 +130,7 @@ class _Reader:
         return head + sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
 
     def _object(self, thing: Any) -> bytes:
-        call = getattr(type(thing), "__call__", None)  # noqa: B004  # of its class
-        own = self.read(call) if isinstance(call, types.FunctionType) else b""
+        own = self._methods(type(thing))
         try:
             reduced = thing.__reduce_ex__(4)
         except Exception:  # what it holds cannot be read; f(x) has to tell it from others
@@ -137,11 +140,25 @@ class _Reader:
         made, given, state, items, pairs = (*reduced, None, None, None)[:5]
         return own + self._all(made, given, state, list(items or ()), list(pairs or ()))
 
+    def _methods(self, kind: type) -> bytes:
+        """Read what objects of a class do, down to classes that were installed."""
+        own = [base for base in kind.__mro__ if not _is_installed(base.__module__)]
+        found = {
+            f"{base.__qualname__}.{name}": value
+            for base in own
+            for name, value in vars(base).items()
+            if isinstance(value, types.FunctionType)
+        }
+        return self._all(found)
+
     def _function(self, function: types.FunctionType) -> bytes:
         cells = [_inside(cell) for cell in function.__closure__ or ()]
-        return self._all(
-            function.__code__, function.__defaults__, function.__kwdefaults__, tuple(cells)
-        )
+        given = function.__code__, function.__defaults__, function.__kwdefaults__, tuple(cells)
+        if _is_installed(function.__module__):
+            return self._all(*given)
+        names = sorted(_names(function.__code__))
+        read = {name: function.__globals__[name] for name in names if name in function.__globals__}
+        return self._all(*given, read)
 
     def _code(self, code: types.CodeType) -> bytes:
         names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
@@ -150,6 +167,22 @@ class _Reader:
 
     def _all(self, *things: Any) -> bytes:
         return b"".join(self.read(thing) for thing in things)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Return the names that code reads, and code within it: globals among others."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return set(code.co_names).union(*map(_names, inner))
+
+
+@functools.cache
+def _is_installed(name: str | None) -> bool:
+    """Tell whether a module is a library's, of which the version tells enough."""
+    root = (name or "").partition(".")[0]
+    if root in sys.stdlib_module_names and root != "__main__":
+        return True
+    path = getattr(sys.modules.get(root), "__file__", None) or ""
+    return root == __name__.partition(".")[0] or "site-packages" in Path(path).parts
 
 
 def _inside(cell: types.CellType) -> Any:

@@ -219,6 +219,9 @@ class _Cluster(_Futures):
         if client.asynchronous:
             msg = "workers is an asynchronous Client: give one that was made without asynchronous="
             raise TypeError(msg)
+        if client.status != "running":
+            msg = f"workers is a Client whose status is {client.status!r}: give one that is open"
+            raise RuntimeError(msg)
         threads = client.nthreads()
         if not threads:
             msg = "workers is a Client of a cluster without workers: see its wait_for_workers()"

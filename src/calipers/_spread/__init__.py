@@ -14,7 +14,8 @@ from ..interop.zarr import Zarr
 
 MEMORY_LIMIT = 1 << 28
 
-STORES = (Zarr(), H5py())
+_ZARR = Zarr()
+STORES = (_ZARR, H5py())
 # What is in memory as a whole, of the types that are met most often.
 _HELD_TYPES = frozenset({np.ndarray, list, tuple, bool, int, float, complex})
 
@@ -23,21 +24,32 @@ def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
     """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
     if all(type(x) in _HELD_TYPES for x in arrays.values()):
         return None
+    limit = _checked(memory_limit)
+    for name, x in arrays.items():
+        if _ZARR.members(x) is not None:
+            msg = f"{name} is a zarr group: pass arrays of it, or ask compare or assert_close"
+            raise TypeError(msg)
     given = tuple(arrays.values())
     home = None
     if any(map(_is_dask, given)):
         home = "..interop.dask", "DaskBlocks"
-    elif any(isinstance(x, Iterator) for x in given):
+    elif any(map(is_stream, given)):
         home = ".streams", "Streams"
-    elif any(store.owns(x) for x in given for store in STORES) or _mapped(given) > memory_limit:
+        if len(given) == 2 and given[0] is given[1]:
+            msg = f"{' and '.join(arrays)} are one iterator, which can be read only once: give two"
+            raise ValueError(msg)
+    elif any(store.owns(x) for x in given for store in STORES) or _mapped(given) > limit:
         home = ".blocks", "Blocks"
     if home is None:
         return None
     module, name = home
-    spread: Spread = getattr(import_module(module, __package__), name)(
-        _checked(memory_limit), **arrays
-    )
+    spread: Spread = getattr(import_module(module, __package__), name)(limit, **arrays)
     return spread
+
+
+def is_stream(x: Any) -> bool:
+    """Tell whether x is an iterator of chunks; an array that can be iterated is none."""
+    return isinstance(x, Iterator) and not hasattr(x, "__array__")
 
 
 def _is_dask(x: Any) -> bool:
@@ -46,12 +58,14 @@ def _is_dask(x: Any) -> bool:
 
 
 def _mapped(arrays: tuple[Any, ...]) -> int:
-    return sum(x.nbytes for x in arrays if type(x) is np.memmap)
+    """Return the bytes of files that are touched if maps are read in place."""
+    bounds = (np.lib.array_utils.byte_bounds(x) for x in arrays if type(x) is np.memmap)
+    return sum(last - first for first, last in bounds)
 
 
 def _checked(memory_limit: Any) -> int:
     try:
-        limit = index(memory_limit)
+        limit = 0 if isinstance(memory_limit, bool) else index(memory_limit)
     except TypeError:
         limit = 0
     if limit < 1:

@@ -12,7 +12,7 @@ from .._arrays import broadcast_shape
 from .._protocols import NDArray, Result
 from .._threads import InOrder, first_found, get_num_threads
 from .regions import Grid, Shape, block_shape, own_region
-from .sources import Source, source_of
+from .sources import Source, dtypes_of, source_of
 
 # Long enough to hide the cost of a call, short enough for a block to stay in a core's caches.
 _BLOCK_BYTES = 4 << 20
@@ -31,7 +31,7 @@ class Blocks:
         return tuple(source.shape for source in self._sources)
 
     def dtypes(self) -> tuple[np.dtype[Any], ...]:
-        return tuple(source.dtype for source in self._sources)
+        return dtypes_of(self._sources)
 
     def every(self, test: Callable[..., bool]) -> bool:
         with self._reading() as (grid, threads, read):
@@ -78,15 +78,21 @@ class Blocks:
 
     def _plan(self, whole: Shape) -> tuple[Grid, int]:
         """Return blocks that fit the memory, and how many at a time do."""
-        units = [_unit(source, len(whole)) for source in self._sources]
-        itemsize = sum(source.dtype.itemsize for source in self._sources)
+        units = [_on_axes(whole, source.chunks, source) for source in self._sources]
+        runs = [_on_axes(whole, source.run, source) for source in self._sources]
+        orders = [x.order for x in self._sources if x.order and len(x.order) == len(whole)]
+        itemsize = sum(source.reach or source.dtype.itemsize for source in self._sources)
 
         def needed(block: Shape) -> int:
             """Arrays are read one after the other."""
             return prod(block) * itemsize + max(source.beside(block) for source in self._sources)
 
+        def fits(block: Shape) -> bool:
+            return needed(block) <= self._limit
+
         enough = min(_BLOCK_BYTES, self._limit // 8) // itemsize
-        block = block_shape(whole, units, enough, lambda block: needed(block) <= self._limit)
+        order = orders[0] if orders else None
+        block = block_shape(whole, units, runs, enough, fits, order)
         if needed(block) > self._limit:
             raise self._beyond(needed(block))
         return Grid(whole, block), min(get_num_threads(), self._limit // needed(block))
@@ -108,7 +114,7 @@ def _memory(source: Source, grid: Grid) -> NDArray | None:
     return np.empty(prod(grid.block), source.dtype) if source.fills else None
 
 
-def _unit(source: Source, ndim: int) -> Shape:
-    """Return what is read of a source as a whole, on the axes of the broadcast shape."""
-    own = source.chunks or (1,) * len(source.shape)
-    return (1,) * (ndim - len(own)) + own
+def _on_axes(whole: Shape, own: Shape | None, source: Source) -> Shape:
+    """Return a shape of a source's on the axes of the broadcast shape."""
+    lengths = own or (1,) * len(source.shape)
+    return (1,) * (len(whole) - len(lengths)) + lengths

@@ -11,21 +11,26 @@ IN_FLIGHT = 2
 """Blocks in memory at a time: one is worked on while another is read."""
 
 
-def overlapped(blocks: Iterable[tuple[Any, ...]], work: Callable[..., Result]) -> Iterator[Result]:
+def overlapped(
+    blocks: Iterable[tuple[Any, ...]],
+    work: Callable[..., Result],
+    may_overlap: Callable[[], bool] = lambda: True,
+) -> Iterator[Result]:
     """
     Yield ``work(*block)`` of each block in turn.
 
-    Blocks are read by the calling thread: iterators and files may not like another.
+    Blocks are read by the calling thread: iterators and files may not like another. `may_overlap`
+    tells of the block that was read last whether it stays as it is while the next is read.
     """
-    if get_num_threads() == 1:
-        for block in blocks:
-            yield work(*block)
-        return
     with ThreadPoolExecutor(1, thread_name_prefix="calipers-blocks") as helper:
         begun: Future[Result] | None = None
         for block in blocks:
             if begun is not None:
                 yield begun.result()
-            begun = helper.submit(work, *block)
+                begun = None
+            if get_num_threads() > 1 and may_overlap():
+                begun = helper.submit(work, *block)
+            else:
+                yield work(*block)
         if begun is not None:
             yield begun.result()

@@ -9,20 +9,26 @@ Region = tuple[slice, ...]
 
 
 def block_shape(
-    shape: Shape, units: Sequence[Shape], enough: int, fits: Callable[[Shape], bool]
+    shape: Shape,
+    units: Sequence[Shape],
+    runs: Sequence[Shape],
+    enough: int,
+    fits: Callable[[Shape], bool],
+    order: Sequence[int] | None = None,
 ) -> Shape:
     """
     Return the shape of blocks of about `enough` elements, or more where units are larger.
 
-    Units are what is read as a whole. A block holds whole units of all arrays if they line up
-    where they fit, else it is as long as the longest on each axis, and some are read twice. It
-    grows along the last axis first, as memory and files do.
+    Units are what is read as a whole, and runs what better is. A block holds whole ones of all
+    arrays if they line up where they fit, else it is as long as the longest on each axis, and some
+    are read twice. It grows along the last axis first, or the last of `order`, as memory does.
     """
-    lengths = list(zip(*units, strict=True))
-    block = [max(1, min(n, lcm(*each))) for n, each in zip(shape, lengths, strict=True)]
-    if not fits(tuple(block)):
-        block = [max(1, min(n, max(each))) for n, each in zip(shape, lengths, strict=True)]
-    for axis in reversed(range(len(shape))):
+    for parts, common in ((*units, *runs), lcm), ((*units, *runs), max), (units, lcm), (units, max):
+        lengths = zip(*parts, strict=True)
+        block = [max(1, min(n, common(*each))) for n, each in zip(shape, lengths, strict=True)]
+        if fits(tuple(block)):
+            break
+    for axis in reversed(range(len(shape)) if order is None else order):
         times = min(enough // prod(block), -(-shape[axis] // block[axis]))
         block[axis] = max(1, min(shape[axis], block[axis] * max(1, times)))
         if block[axis] < shape[axis]:
@@ -30,11 +36,11 @@ def block_shape(
     return tuple(block)
 
 
-def touched(block: Shape, chunks: Shape) -> int:
+def touched(block: Shape, chunks: Shape, whole: Shape) -> int:
     """Return how many elements the chunks have that a block may touch, wherever it is."""
     return prod(
-        chunk * (-(-length // chunk) + (length % chunk != 0))
-        for length, chunk in zip(block, chunks, strict=True)
+        chunk * min(-(-length // chunk) + (length % chunk != 0), -(-n // chunk))
+        for length, chunk, n in zip(block, chunks, whole, strict=True)
     )
 
 

@@ -2,16 +2,21 @@
 
 import mmap
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, is_weak
+from .._arrays import as_array, is_weak, require_whole, strengthen
 from .._protocols import NDArray, Store
 from . import STORES
 from .regions import Region, Shape, touched
+
+_PAGE = 4096
+_PAGEOUT = 21  # of Linux's madvise: drop what can be read again, and keep the rest
 
 
 class Source:
@@ -26,9 +31,20 @@ class Source:
         if self.chunks is None:
             return 0
         # Each chunk that it touches, as it is kept and unpacked.
-        return (
-            2 * touched(block[len(block) - len(self.chunks) :], self.chunks) * self.dtype.itemsize
-        )
+        own = block[len(block) - len(self.chunks) :]
+        return 2 * touched(own, self.chunks, self.shape) * self.dtype.itemsize
+
+    number: Any = None
+    """The number that it is, if it is Python's."""
+
+    order: tuple[int, ...] | None = None
+    """The axes from the one along which elements are farthest apart to that of neighbours."""
+
+    run: Shape | None = None
+    """What is better read as a whole, but need not be."""
+
+    reach: int | None = None
+    """The bytes of memory that reading an element takes, if not its own."""
 
     fills = False
     """Whether `read` copies into the memory that it is given."""
@@ -54,17 +70,26 @@ def source_of(x: Any, name: str) -> Source:
     return Held(x, name)
 
 
+def dtypes_of(parts: Sequence[Any]) -> tuple[np.dtype[Any], ...]:
+    """Return the dtypes that arrays are compared in: a number takes that of the array it meets."""
+    met = next((part.dtype for part in parts if part.number is None), None)
+    return tuple(
+        part.dtype if part.number is None or met is None else strengthen(part.number, met).dtype
+        for part in parts
+    )
+
+
 class Held(Source):
     """An array in memory, of which regions are views; or a number, which is its own part."""
 
     def __init__(self, x: Any, name: str) -> None:
-        self._number = x if is_weak(x) else None
+        self.number = x if is_weak(x) else None
         self._array = as_array(x, name)
         self.shape, self.dtype = self._array.shape, self._array.dtype
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:
         # A number takes the dtype of what it meets, an array of no axes does not.
-        return self._array[region] if self._number is None else self._number
+        return self._array[region] if self.number is None else self.number
 
 
 class Stored(Source):
@@ -74,6 +99,9 @@ class Stored(Source):
         self._store, self._x = store, x
         self._name = f"{name}, the {store.name(x)},"
         try:
+            if x.shape is None:
+                msg = "it is a null dataset, which has no elements"
+                raise ValueError(msg)
             self._state = store.state(x)
             self.shape, self.dtype, self.chunks = tuple(x.shape), np.dtype(x.dtype), store.chunks(x)
         except Exception as error:
@@ -91,7 +119,10 @@ class Stored(Source):
         return block
 
     def finish(self) -> None:
-        now = self._store.state(self._x)
+        try:
+            now = self._store.state(self._x)
+        except Exception as error:
+            raise self._unreadable("not be found again", error) from error
         if now != self._state:
             msg = (
                 f"{self._name} changed while it was read, from {self._state} to {now} (shape, and "
@@ -101,7 +132,7 @@ class Stored(Source):
 
     def _unreadable(self, what: str, error: Exception) -> OSError:
         reason = str(error) or type(error).__name__
-        msg = f"{self._name} could {what}: {reason}; is it whole, and open?"
+        msg = f"{self._name} could {what}: {reason} (it has to be whole, open, and have a shape)"
         return OSError(msg)
 
 
@@ -110,8 +141,8 @@ class Mapped(Source):
     A memory map, read through its file.
 
     So no page of it stays in memory, and a file that was cut is an error: a touch of what is
-    mapped beyond the end would be the end of the process. A private map, or one whose file is not
-    to be found, is copied from, and its pages are let go.
+    mapped beyond the end would be the end of the process. A private map, one whose file is not to
+    be found, and small steps through a file are copied from the map, and its pages are let go.
     """
 
     fills = True
@@ -120,36 +151,52 @@ class Mapped(Source):
         self._map, self._name = x, name
         self._array = x.view(np.ndarray)
         self.shape, self.dtype = x.shape, x.dtype
-        self._place = _place_in_file(self._array) if self._array.flags.c_contiguous else None
+        steps = [abs(step) for step in x.strides]
+        # An axis of one element has no order.
+        self._axes = sorted(range(x.ndim), key=lambda k: (x.shape[k] > 1, -steps[k], k))
+        self.order = tuple(self._axes)
+        self._step = x.strides[self._axes[-1]] if x.size > 1 else x.itemsize
+        in_runs = self._step == x.itemsize
+        if in_runs and x.ndim:
+            self.run = tuple(
+                _PAGE // x.itemsize if k == self._axes[-1] else 1 for k in range(x.ndim)
+            )
+        self._place = None
+        if in_runs or abs(self._step) >= _PAGE:
+            self._place = _place_in_file(self._array)
+        if self._place is None:
+            self.reach = x.itemsize + abs(self._step)
         self._opening = Lock()
         self._file: int | None = None
 
     def read(self, region: Region, memory: NDArray | None = None) -> NDArray:
-        lengths = tuple(part.stop - part.start for part in region)
+        lengths = tuple(region[k].stop - region[k].start for k in self._axes)
         size = prod(lengths)
         memory = np.empty(size, self.dtype) if memory is None else memory[:size]
         block = memory.reshape(lengths)
+        turned = block.transpose(np.argsort(self._axes))
         if self._place is None:
-            block[...] = self._array[region]
+            require_whole(self._map)
+            turned[...] = self._array[region]
             self._let_go()
-            return block
+            return turned
         path, offset = self._place
         with self._opening:
             if self._file is None:
                 self._file = os.open(path, os.O_RDONLY)
-        self._fill(self._file, offset, block, region)
-        return block
+        start = sum(part.start * step for part, step in zip(region, self._map.strides, strict=True))
+        self._fill(self._file, offset + start, block)
+        return turned
 
-    def _fill(self, file: int, offset: int, block: NDArray, region: Region) -> None:
+    def _fill(self, file: int, start: int, block: NDArray) -> None:
         """Read runs that are contiguous in the file."""
-        outer = len(region)
-        while outer and block.shape[outer - 1] == self.shape[outer - 1]:
+        steps = [self._map.strides[k] for k in self._axes]
+        length, outer = block.itemsize, block.ndim
+        while outer and (block.shape[outer - 1] == 1 or steps[outer - 1] == length):
             outer -= 1
-        outer = max(0, outer - 1)
-        steps = self._array.strides
-        start = offset + sum(part.start * step for part, step in zip(region, steps, strict=True))
+            length *= block.shape[outer]
         for index in np.ndindex(block.shape[:outer]):
-            left = block[index].reshape(-1).view(np.uint8).data
+            left = block[(*index, ...)].reshape(-1).view(np.uint8).data
             place = start + sum(i * step for i, step in zip(index, steps, strict=False))
             while left:
                 count = os.preadv(file, [left], place)
@@ -160,7 +207,8 @@ class Mapped(Source):
     def _cut(self, size: int) -> OSError:
         assert self._place is not None
         path, offset = self._place
-        end = offset + self._array.nbytes
+        _, last = np.lib.array_utils.byte_bounds(self._array)
+        end = offset + last - self._array.__array_interface__["data"][0]
         msg = (
             f"{self._name} is mapped from {path} up to byte {end}, but the file ends at byte "
             f"{size}: it was cut; write it anew"
@@ -169,8 +217,10 @@ class Mapped(Source):
 
     def _let_go(self) -> None:
         held = self._map._mmap
-        if self._map.mode != "c" and held is not None and hasattr(held, "madvise"):
-            held.madvise(mmap.MADV_DONTNEED)
+        if held is not None and hasattr(held, "madvise"):
+            # What was written to a private map is nowhere else.
+            with suppress(OSError):
+                held.madvise(_PAGEOUT if self._map.mode == "c" else mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         if self._file is not None:

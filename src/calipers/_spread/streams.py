@@ -10,9 +10,10 @@ import numpy as np
 
 from .._arrays import FLOAT64, as_array, broadcast_shape
 from .._protocols import NDArray, Result, UnevenError
+from . import is_stream
 from .overlap import IN_FLIGHT, overlapped
 from .regions import Shape
-from .sources import Source, source_of
+from .sources import Held, Source, dtypes_of, source_of
 
 _BLOCK_BYTES = 8 << 20
 
@@ -28,11 +29,7 @@ class Streams:
 
     @cached_property
     def _sources(self) -> dict[str, Source]:
-        return {
-            name: source_of(x, name)
-            for name, x in self._arrays.items()
-            if not isinstance(x, Iterator)
-        }
+        return {name: source_of(x, name) for name, x in self._arrays.items() if not is_stream(x)}
 
     @cached_property
     def _streams(self) -> dict[str, "_Chunks"]:
@@ -40,19 +37,21 @@ class Streams:
         streams = {
             name: _Chunks(x, name, self._largest)
             for name, x in self._arrays.items()
-            if isinstance(x, Iterator)
+            if is_stream(x)
         }
         ndim = max(stream.ndim for stream in streams.values())
         for name, source in self._sources.items():
             if len(source.shape) == ndim and source.shape[0] != 1:
-                streams[name] = _Chunks(_bands(source, self._largest), name, self._largest, source)
+                streams[name] = _Chunks(
+                    _bands(name, source, self._largest), name, self._largest, source
+                )
         return streams
 
     def shapes(self) -> tuple[Shape, ...]:
         return tuple(self._part(name).shape for name in self._names)
 
     def dtypes(self) -> tuple[np.dtype[Any], ...]:
-        return tuple(self._part(name).dtype for name in self._names)
+        return dtypes_of([self._part(name) for name in self._names])
 
     def every(self, test: Callable[..., bool]) -> bool:
         with closing(self._each(lambda _, *pieces: test(*pieces))) as verdicts:
@@ -79,10 +78,14 @@ class Streams:
 
     def _each(self, work: Callable[..., Result]) -> Generator[Result]:
         try:
-            yield from overlapped(self._pieces(), work)
+            yield from overlapped(self._pieces(), work, self._may_overlap)
         finally:
             for source in self._sources.values():
                 source.close()
+
+    def _may_overlap(self) -> bool:
+        """Tell whether chunks stay as they are while the next are read."""
+        return all(stream.settled and not stream.reuses for stream in self._streams.values())
 
     def _finish(self) -> None:
         for source in self._sources.values():
@@ -90,8 +93,9 @@ class Streams:
 
     def _pieces(self) -> Iterator[tuple[Any, ...]]:
         """Yield what all streams have in common of the chunks that they are at, without copies."""
+        self._require_axes()
         whole = {
-            name: source.read(tuple(slice(0, n) for n in source.shape))
+            name: self._read_whole(name, source)
             for name, source in self._sources.items()
             if name not in self._streams
         }
@@ -103,6 +107,23 @@ class Streams:
                 self._require_aligned(pieces)
             yield (start, *(0,) * (ndim - 1)), *pieces
             start += rows
+
+    def _require_axes(self) -> None:
+        ndim = max(stream.ndim for stream in self._streams.values())
+        for name, source in self._sources.items():
+            if len(source.shape) > ndim:
+                msg = (
+                    f"{name} has shape {source.shape}, and the chunks beside it have {ndim} "
+                    f"{'axis' if ndim == 1 else 'axes'}: give it in chunks, too"
+                )
+                raise UnevenError(msg)
+
+    def _read_whole(self, name: str, source: Source) -> Any:
+        """Read what meets each chunk."""
+        if isinstance(source, Held):
+            return source.read(tuple(slice(0, n) for n in source.shape))
+        _require_memory(name, prod(source.shape), source, self._largest)
+        return source.read(tuple(slice(0, n) for n in source.shape))
 
     def _require_aligned(self, pieces: list[Any]) -> None:
         try:
@@ -128,11 +149,15 @@ class Streams:
 class _Chunks:
     """The chunks of one array, of which any number of rows is taken at a time."""
 
+    number = None  # what it is not
+
     def __init__(
         self, chunks: Iterator[Any], name: str, largest: int, source: Source | None = None
     ) -> None:
         self._chunks, self._name, self._largest, self._source = chunks, name, largest, source
         self._number, self._rows, self._used = -1, 0, 0
+        self.settled = source is not None  # whether it is known if chunks are overwritten
+        self.reuses = False
         self._chunk: NDArray | None = None
         self._row: tuple[Shape, np.dtype[Any]] | None = None
         self.ahead()
@@ -155,15 +180,27 @@ class _Chunks:
     def ahead(self) -> int:
         """Return how many rows of a chunk are left to take: 0 at the end of all."""
         while self._chunk is None or self._used == len(self._chunk):
-            self._chunk, self._used = None, 0
-            following = next(self._chunks, None)
-            if following is None:
+            following = next(self._chunks, _END)
+            if following is _END:
+                self._chunk, self._used, self.settled = None, 0, True
                 return 0
             self._number += 1
-            self._chunk = self._checked(
-                as_array(following, f"chunk {self._number} of {self._name}")
-            )
+            chunk = self._checked(_as_chunk(following, f"chunk {self._number} of {self._name}"))
+            if self._chunk is not None and np.may_share_memory(chunk, self._chunk):
+                self._require_expected()
+                self.reuses = True
+            self.settled = self.settled or self._number > 0
+            self._chunk, self._used = chunk, 0
         return len(self._chunk) - self._used
+
+    def _require_expected(self) -> None:
+        """Refuse a chunk that has overwritten one which may have been compared at that time."""
+        if self._number > 1 and not self.reuses:
+            msg = (
+                f"chunk {self._number} of {self._name} lies in the memory of the one before, and "
+                f"the first two did not: give each chunk memory of its own"
+            )
+            raise ValueError(msg)
 
     def take(self, rows: int) -> NDArray:
         assert self._chunk is not None
@@ -195,15 +232,44 @@ class _Chunks:
         return chunk
 
 
+_END = object()
+
+
+def _as_chunk(x: Any, name: str) -> NDArray:
+    try:
+        return as_array(x, name)
+    except ValueError as error:
+        msg = f"{name} is no array: {error}"
+        raise ValueError(msg) from error
+
+
 def _text(row: Any) -> str:
     shape, dtype = row
     return f"shape {shape} and dtype {dtype}"
 
 
-def _bands(source: Source, largest: int) -> Iterator[NDArray]:
+def _require_memory(name: str, size: int, source: Source, largest: int) -> None:
+    """Refuse to read more at a time than the limit leaves."""
+    block = (1, *source.shape[1:]) if size < prod(source.shape) else source.shape
+    # What is unpacked is of one side, and of one block.
+    needed = max(size * source.dtype.itemsize, source.beside(block) // IN_FLIGHT)
+    if needed > largest:
+        msg = (
+            f"{name} beside an iterator is read by whole rows, of which one takes "
+            f"{needed / 2**20:.4g} MiB, and {largest / 2**20:.4g} MiB is what memory_limit leaves: "
+            f"raise memory_limit, or give {name} in chunks of fewer columns"
+        )
+        raise ValueError(msg)
+
+
+def _bands(name: str, source: Source, largest: int) -> Iterator[NDArray]:
     """Read an array by whole rows: as many as its chunks have, or as make a block."""
-    row = max(1, prod(source.shape[1:]) * source.dtype.itemsize)
-    rows = source.chunks[0] if source.chunks else max(1, min(_BLOCK_BYTES, largest) // row)
+    width = max(1, prod(source.shape[1:]))
+    row = width * source.dtype.itemsize
+    rows = source.chunks[0] if source.chunks else _BLOCK_BYTES // row
+    rows = max(1, min(rows, largest // row))
+    if source.shape[0]:
+        _require_memory(name, width, source, largest)
     others = tuple(slice(0, n) for n in source.shape[1:])
     for start in range(0, source.shape[0], rows):
         yield source.read((slice(start, min(start + rows, source.shape[0])), *others))

@@ -15,6 +15,11 @@ class Zarr:
         zarr = sys.modules.get("zarr")
         return zarr is not None and isinstance(x, zarr.Array)
 
+    def members(self, x: Any) -> dict[str, Any] | None:
+        """Return the members of a group; None for anything else."""
+        zarr = sys.modules.get("zarr")
+        return dict(x.members()) if zarr is not None and isinstance(x, zarr.Group) else None
+
     def name(self, x: Any) -> str:
         return f"zarr array {x.name or ''} of {x.store}"
 
@@ -27,5 +32,9 @@ class Zarr:
 
     def state(self, x: Any) -> Any:
         # Chunks that are gone are read as the fill value, without a word.
-        now = sys.modules["zarr"].open_array(x.store, path=x.path, mode="r")
+        open_array = sys.modules["zarr"].open_array
+        try:
+            now = open_array(x.store, path=x.path, mode="r")
+        except ValueError:  # there are stores that can be written and have no view that cannot
+            now = open_array(x.store, path=x.path, mode="r+")
         return now.shape, now.nchunks_initialized
