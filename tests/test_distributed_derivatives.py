@@ -98,11 +98,12 @@ def refuses(x):
     return x
 
 
-def kills(x, path, column):
-    """Kill the process that is asked for a column, the first time."""
+def kills(x, path, column, times=1):
+    """Kill the process that is asked for a column, the first time, or the first times."""
     path = Path(path)
-    if x[column] != X[column] and not path.exists():
-        path.touch()
+    before = len(list(path.parent.glob(f"{path.name}*")))
+    if x[column] != X[column] and before < times:
+        path.with_name(f"{path.name}{before or ''}").touch()
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.01)
     return waves(x)
@@ -734,10 +735,10 @@ def test_a_check_sends_its_work_once_for_each_look(tmp_path):
 
 def test_a_broken_pool_says_what_is_missing_and_keeps_the_rest(tmp_path):
     kept = tmp_path / "kept"
-    given = {"args": (str(tmp_path / "killed"), 20), "checkpoint": kept}
+    given = {"args": (str(tmp_path / "killed"), 20, 2), "checkpoint": kept}
     told = r"columns \d+ to 22 are not done.*anew.*what was done is in checkpoint="
     broken = ProcessPoolExecutor(1, mp_context=SPAWN)
-    with broken, pytest.raises(BrokenProcessPool, match=told):
+    with broken, pytest.raises(BrokenProcessPool, match=told), pytest.warns(match="another pool"):
         calipers.jacobian(kills, X, workers=broken, **given)
     done = checkpoints.Checkpoint(kept).spans()
     assert done
@@ -749,6 +750,31 @@ def test_a_broken_pool_says_what_is_missing_and_keeps_the_rest(tmp_path):
         )
     assert same(found, calipers.jacobian(waves, X))
     assert seen[0] == done[0][1] - done[0][0]
+
+
+def test_what_a_broken_pool_left_is_done_by_another(tmp_path):
+    given = {"args": (str(tmp_path / "killed"), 20)}
+    with (
+        ProcessPoolExecutor(2, mp_context=SPAWN) as broken,
+        pytest.warns(RuntimeWarning, match=r"a process of the pool was lost .*: another pool does"),
+    ):
+        found = calipers.jacobian(kills, X, workers=broken, **given)
+    assert same(found, calipers.jacobian(waves, X))
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("checkpoint", [""])
+def test_no_name_is_no_folder(checkpoint):
+    with pytest.raises(ValueError, match="checkpoint must be the path of a folder, got ''"):
+        calipers.jacobian(waves, X, checkpoint=checkpoint)
+
+
+def test_a_closed_client_is_named(client):
+    distributed = pytest.importorskip("distributed")
+    closed = distributed.Client(client.cluster)
+    closed.close()
+    with pytest.raises(RuntimeError, match="workers is a Client whose status is 'closed'"):
+        calipers.jacobian(waves, X, workers=closed)
 
 
 def test_a_lost_process_of_an_old_pool_is_not_waited_for(tmp_path):

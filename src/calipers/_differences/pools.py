@@ -84,6 +84,20 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
         raise TypeError(msg)
 
 
+@contextmanager
+def anew(workers: Any) -> Iterator[Executor | None]:
+    """Give a pool like the caller's one that broke, for once; None if it cannot be had."""
+    broken = _asked_by_itself(workers)
+    if not isinstance(broken, ProcessPoolExecutor):
+        yield None
+        return
+    like: Any = broken
+    with ProcessPoolExecutor(
+        like._max_workers, like._mp_context, like._initializer, like._initargs
+    ) as pool:
+        yield pool
+
+
 def _asked_by_itself(workers: Any) -> Any:
     """Return the pool whose map was given, if we know a better way to ask it, or else its map."""
     owner = getattr(workers, "__self__", None)

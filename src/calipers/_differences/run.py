@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from .._protocols import NDArray
 from .._threads import first_found, get_num_threads
 from .checkpoint import Checkpoint, missing
 from .columns import Outs
-from .pools import Store, opened
+from .pools import Store, anew, opened
 from .progress import Progress
 from .sending import Span, Work
 
@@ -118,7 +119,8 @@ def run_parts(
         heard = report.wanted or checkpoint is not None
         _one_by_one(work, start, list(missing(done)), stored, count if heard else None)
         return
-    try:
+
+    def ask(workers: Any) -> None:
         with opened(work, workers) as pool:
             if checkpoint is not None:  # now that the work could be sent
                 checkpoint.begin()
@@ -130,6 +132,17 @@ def run_parts(
                 for first in range(begin, last, rows)
             )
             pool.each(spans, lambda first, found: stored(first - start, found))
+
+    try:
+        try:
+            ask(workers)
+        except BrokenExecutor as error:
+            with anew(workers) as pool:
+                if pool is None:
+                    raise
+                told = f"a process of the pool was lost ({error}): another pool does the rest"
+                warnings.warn(told, RuntimeWarning, stacklevel=2)
+                ask(pool)
     except BrokenExecutor as error:
         kept = "what was done is in checkpoint=" if checkpoint else "checkpoint= keeps what is done"
         msg = (

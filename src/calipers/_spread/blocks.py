@@ -81,7 +81,7 @@ class Blocks:
         units = [_on_axes(whole, source.chunks, source) for source in self._sources]
         runs = [_on_axes(whole, source.run, source) for source in self._sources]
         orders = [x.order for x in self._sources if x.order and len(x.order) == len(whole)]
-        itemsize = sum(source.reach or source.dtype.itemsize for source in self._sources)
+        itemsize = max(1, sum(x.reach or x.dtype.itemsize for x in self._sources))
 
         def needed(block: Shape) -> int:
             """Arrays are read one after the other."""
