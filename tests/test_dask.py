@@ -381,6 +381,9 @@ class TestErrors:
 def client():
     distributed = pytest.importorskip("distributed")
     with (
+        # A scheduler may take a task, and its blocks, to a worker that is idle: not where tests
+        # ask who has what.
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=2, dashboard_address=":0", silence_logs=50
         ) as cluster,
@@ -549,6 +552,16 @@ class TestCluster:
             calipers.allclose(x, x, memory_limit=10)
         with pytest.raises(ValueError, match="shapes are"):
             calipers.allclose(x, da.ones(11, chunks=1))
+
+    def test_a_file_that_is_open_here_alone_is_not_sent(self, tidy, tmp_path):
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            stored = file.create_dataset("x", data=np.ones(100))
+            x = da.ones(100, chunks=10)
+            with pytest.raises(TypeError, match="b is a h5py Dataset, which cannot be sent"):
+                calipers.allclose(x, stored)
+            with dask.config.set(scheduler="threads"):
+                assert calipers.allclose(x, stored)
 
     def test_an_interrupt_cancels_what_is_left(self, tidy, tmp_path):
         made = Counted(tmp_path, 0.02)

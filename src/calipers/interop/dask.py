@@ -1,5 +1,6 @@
 """dask arrays: blocks are compared where they are, by the scheduler that would compute them."""
 
+import pickle
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -95,9 +96,12 @@ class DaskBlocks:
             error.add_note("calipers waits for its answer: call it with a Client that waits, too")
             raise
         distributed, owner = sys.modules.get("distributed"), getattr(get, "__self__", None)
-        if distributed is not None and isinstance(owner, distributed.Client):
-            return get, owner
-        return get, None
+        if distributed is None or not isinstance(owner, distributed.Client):
+            return get, None
+        for name, x in zip(self._names, self._sides, strict=True):
+            if not (_is_dask(x) or isinstance(x, np.ndarray) or is_weak(x)):
+                _require_sendable(name, x)
+        return get, owner
 
     def _each(
         self, whole: Shape, task: Callable[..., Any], question: Callable[..., Any]
@@ -244,6 +248,19 @@ def _side(x: Any, name: str) -> Any:
     if is_weak(x) or (library_of(x) is None and hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
     return as_array(x, name)
+
+
+def _require_sendable(name: str, x: Any) -> None:
+    """Refuse what is open here alone, as a file of h5py is."""
+    try:
+        pickle.dumps(x)
+    except Exception as error:
+        kind = f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
+        msg = (
+            f"{name} is a {kind}, which cannot be sent to the workers ({error}): give a dask array "
+            f"whose tasks open it, or a zarr array"
+        )
+        raise TypeError(msg) from error
 
 
 def _new_name() -> str:
