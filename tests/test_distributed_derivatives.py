@@ -738,7 +738,11 @@ def test_a_broken_pool_says_what_is_missing_and_keeps_the_rest(tmp_path):
     given = {"args": (str(tmp_path / "killed"), 20, 2), "checkpoint": kept}
     told = r"columns \d+ to 22 are not done.*anew.*what was done is in checkpoint="
     broken = ProcessPoolExecutor(1, mp_context=SPAWN)
-    with broken, pytest.raises(BrokenProcessPool, match=told), pytest.warns(match="another pool"):
+    with (
+        broken,
+        pytest.raises(BrokenProcessPool, match=told),
+        pytest.warns(match="others do"),
+    ):
         calipers.jacobian(kills, X, workers=broken, **given)
     done = checkpoints.Checkpoint(kept).spans()
     assert done
@@ -756,7 +760,7 @@ def test_what_a_broken_pool_left_is_done_by_another(tmp_path):
     given = {"args": (str(tmp_path / "killed"), 20)}
     with (
         ProcessPoolExecutor(2, mp_context=SPAWN) as broken,
-        pytest.warns(RuntimeWarning, match=r"a process of the pool was lost .*: another pool does"),
+        pytest.warns(RuntimeWarning, match=r"a process of the pool was lost .*: others do"),
     ):
         found = calipers.jacobian(kills, X, workers=broken, **given)
     assert same(found, calipers.jacobian(waves, X))
@@ -777,10 +781,21 @@ def test_a_closed_client_is_named(client):
         calipers.jacobian(waves, X, workers=closed)
 
 
-def test_a_lost_process_of_an_old_pool_is_not_waited_for(tmp_path):
+def test_what_an_old_pool_lost_is_done_again(tmp_path):
+    with SPAWN.Pool(2) as pool:
+        with pytest.warns(RuntimeWarning, match=r"of the pool ended.*: others do the rest"):
+            found = calipers.jacobian(kills, X, args=(str(tmp_path / "killed"), 20), workers=pool)
+        assert same(found, calipers.jacobian(waves, X))
+        pool.terminate()
+
+
+def test_a_lost_process_of_an_old_pool_is_not_waited_for():
     with SPAWN.Pool(2) as broken:
-        with pytest.raises(BrokenExecutor, match=r"a process of the pool ended.* not done"):
-            calipers.jacobian(kills, X, args=(str(tmp_path / "killed"), 20), workers=broken)
+        with (
+            pytest.warns(RuntimeWarning, match="others do the rest"),
+            pytest.raises(BrokenExecutor, match=r"a process of the pool ended.* not done"),
+        ):
+            calipers.jacobian(always_kills, X, workers=broken)
         broken.terminate()
 
 

@@ -187,9 +187,9 @@ def jacobian(
         anything that is called like map. Processes are sent f, x and the other arguments once, and
         then ranges of columns, of about a second each at most by what f(x) took. f must be one
         that can be pickled; for a Client any that cloudpickle takes. What was on a worker that
-        a cluster lost is done by another one; what a ProcessPoolExecutor lost, by another one of
-        its kind, once, with a warning. Where a worker has several threads, so has f. The result
-        does not depend on the workers.
+        a cluster lost is done by another one; what a pool of processes lost is done again, once,
+        with a warning, by another pool if it is broken. Where a worker has several threads, so has
+        f. The result does not depend on the workers.
     progress : bool or callable
         Show how far it is, and how long it may go on; or call ``progress(done, total)``. An
         exception in it stops the work.

@@ -85,11 +85,12 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
 
 
 @contextmanager
-def anew(workers: Any) -> Iterator[Executor | None]:
-    """Give a pool like the caller's one that broke, for once; None if it cannot be had."""
+def anew(workers: Any) -> Iterator[Any]:
+    """Give a pool for what the caller's one lost; None if it cannot be had."""
     broken = _asked_by_itself(workers)
     if not isinstance(broken, ProcessPoolExecutor):
-        yield None
+        # A multiprocessing.Pool puts another process in the place of one that ended.
+        yield broken if _is_process_pool(broken) else None
         return
     like: Any = broken
     with ProcessPoolExecutor(

@@ -140,7 +140,7 @@ def run_parts(
             with anew(workers) as pool:
                 if pool is None:
                     raise
-                told = f"a process of the pool was lost ({error}): another pool does the rest"
+                told = f"a process of the pool was lost ({error}): others do the rest"
                 warnings.warn(told, RuntimeWarning, stacklevel=2)
                 ask(pool)
     except BrokenExecutor as error:
