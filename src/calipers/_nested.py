@@ -22,10 +22,9 @@ class Leaf(NamedTuple):
 
 def is_container(x: Any) -> bool:
     """Tell whether x is walked into: a nested list of plain numbers is an array instead."""
-    x = _unwrapped(x)
     if isinstance(x, list | tuple):
         return _is_namedtuple(x) or not _is_numeric(x)
-    if isinstance(x, Mapping):
+    if isinstance(x, Mapping) or _ZARR.is_group(x):
         return True
     # An array may be a dataclass, too, as zarr's are.
     return is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "__array__")
@@ -38,8 +37,7 @@ def leaves(actual: Any, expected: Any, path: str = "") -> Iterator[Leaf]:
 
 def _unwrapped(x: Any) -> Any:
     """Return a group of zarr as a mapping, and anything else as it is."""
-    members = _ZARR.members(x)
-    return x if members is None else members
+    return dict(x.members()) if _ZARR.is_group(x) else x
 
 
 def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:

@@ -26,7 +26,7 @@ def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
         return None
     limit = _checked(memory_limit)
     for name, x in arrays.items():
-        if _ZARR.members(x) is not None:
+        if _ZARR.is_group(x):
             msg = f"{name} is a zarr group: pass arrays of it, or ask compare or assert_close"
             raise TypeError(msg)
     given = tuple(arrays.values())

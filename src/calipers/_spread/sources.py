@@ -26,14 +26,6 @@ class Source:
     dtype: np.dtype[Any]
     chunks: Shape | None = None
 
-    def beside(self, block: Shape) -> int:
-        """Return the bytes that reading a block may take beside it."""
-        if self.chunks is None:
-            return 0
-        # Each chunk that it touches, as it is kept and unpacked.
-        own = block[len(block) - len(self.chunks) :]
-        return 2 * touched(own, self.chunks, self.shape) * self.dtype.itemsize
-
     number: Any = None
     """The number that it is, if it is Python's."""
 
@@ -48,6 +40,14 @@ class Source:
 
     fills = False
     """Whether `read` copies into the memory that it is given."""
+
+    def beside(self, block: Shape) -> int:
+        """Return the bytes that reading a block may take beside it."""
+        if self.chunks is None:
+            return 0
+        # Each chunk that it touches, as it is kept and unpacked.
+        own = block[len(block) - len(self.chunks) :]
+        return 2 * touched(own, self.chunks, self.shape) * self.dtype.itemsize
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:
         """Return a region; in `memory`, a vector of the array's dtype, if it is of use."""

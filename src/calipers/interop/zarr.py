@@ -15,10 +15,10 @@ class Zarr:
         zarr = sys.modules.get("zarr")
         return zarr is not None and isinstance(x, zarr.Array)
 
-    def members(self, x: Any) -> dict[str, Any] | None:
-        """Return the members of a group; None for anything else."""
+    def is_group(self, x: Any) -> bool:
+        """Tell whether x is a group of arrays, without asking its store."""
         zarr = sys.modules.get("zarr")
-        return dict(x.members()) if zarr is not None and isinstance(x, zarr.Group) else None
+        return zarr is not None and isinstance(x, zarr.Group)
 
     def name(self, x: Any) -> str:
         return f"zarr array {x.name or ''} of {x.store}"
