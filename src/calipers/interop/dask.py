@@ -24,6 +24,10 @@ Region = tuple[slice, ...]
 
 # Results that one task merges: few levels of tasks, and none that waits for many blocks.
 _MERGED = 8
+# Bytes for a task that compares several pairs of small blocks: a task takes dask a millisecond or
+# more, in which a worker compares some MiB.
+_GATHERED = 1 << 26
+_WHERE = "in the block"
 # Rows on columns: to cut blocks this often is slower than to move them into those of the smaller
 # kind, which takes no more memory in a task.
 _SCATTERED = 10
@@ -57,7 +61,8 @@ class DaskBlocks:
             except _DifferError:
                 return False
             return True
-        with closing(_finished(client, self._each(whole, _ask, test))) as batches:
+        tasks = self._gathered(client, whole, test) or self._each(whole, _ask, test)
+        with closing(_finished(client, tasks)) as batches:
             for batch in batches:
                 # The scheduler tells the type of a result; the result itself is some ms away.
                 if any(future.type is NoneType for future in batch):
@@ -122,18 +127,42 @@ class DaskBlocks:
             meta=np.empty((0,) * len(axes), object),
             align_arrays=False,
         )
-        places = {
-            key: _place(self._names, region)
-            for key, region in zip(
-                product([pairs.name], *map(range, pairs.numblocks)),
-                array.core.slices_from_chunks(chunks),
-                strict=True,
-            )
-        }
-        # Of tasks that are alike, dask begins with the one whose key is last, as a string.
-        name, count = _new_name(), len(places)
-        layer = {(name, f"{count - i:0{len(str(count))}}"): key for i, key in enumerate(places)}
-        return _Tasks(pairs, name, layer, dict(zip(layer, places.values(), strict=True)))
+        keys = product([pairs.name], *map(range, pairs.numblocks))
+        regions = array.core.slices_from_chunks(chunks)
+        return _in_order([pairs], list(keys), [_place(self._names, region) for region in regions])
+
+    def _gathered(self, client: Any, whole: Shape, test: Callable[..., bool]) -> "_Tasks | None":
+        """Return tasks for several pairs each, of blocks that workers hold; None if they do not."""
+        arrays = self._aligned(whole)
+        held = [x for x in arrays if _is_dask(x)]
+        together = _GATHERED // sum(map(_block_bytes, held))
+        if together < 2:
+            return None
+        chunks, workers = _common_chunks(arrays, whole), client.who_has(held)
+        pairs = [
+            [_key(x, index) if _is_dask(x) else x for x in arrays]
+            for index in product(*(range(len(c)) for c in chunks))
+        ]
+        neighbours: dict[Any, list[int]] = {}
+        for i, pair in enumerate(pairs):
+            owners = [set(workers.get(x, ())) for x in pair if isinstance(x, tuple)]
+            if not all(owners):
+                return None
+            home = min(set.intersection(*owners), default=i)
+            neighbours.setdefault(home, []).append(i)
+        groups = sorted(
+            some[i : i + together]
+            for some in neighbours.values()
+            for i in range(0, len(some), together)
+        )
+        regions = import_module("dask.array").core.slices_from_chunks(chunks)
+        tasks, places = [], []
+        for group in groups:
+            where = [regions[i] for i in group]
+            task = partial(_ask_each, test, self._names, self.shapes(), where)
+            tasks.append((task, [pairs[i] for i in group]))
+            places.append(_place(self._names, *where))
+        return _in_order(held, tasks, places)
 
     def _aligned(self, whole: Shape) -> list[Any]:
         """Return the arrays in chunks that line up; numbers stay what they are."""
@@ -188,10 +217,10 @@ class _Tasks:
     """A collection of dask: keys of a layer above another collection, and where each one is."""
 
     def __init__(
-        self, beneath: Any, name: str, layer: dict[Any, Any], places: dict[Any, str]
+        self, beneath: Sequence[Any], name: str, layer: dict[Any, Any], places: dict[Any, str]
     ) -> None:
         graphs = import_module("dask.highlevelgraph").HighLevelGraph
-        self.dask = graphs.from_collections(name, layer, dependencies=[beneath])
+        self.dask = graphs.from_collections(name, layer, dependencies=beneath)
         self.places, self._name = places, name
         self.__dask_optimize__ = import_module("dask.array").Array.__dask_optimize__
 
@@ -221,11 +250,21 @@ class _Tasks:
             layer |= {key: (partial(reduce, merge), keys) for key, keys in above.items()}
             level = list(above)
             if len(level) == 1:
-                return _Tasks(self, name, layer, dict.fromkeys(level, "at the merge of all blocks"))
+                return _Tasks(
+                    [self], name, layer, dict.fromkeys(level, "at the merge of all blocks")
+                )
 
 
 class _DifferError(Exception):
     """Stops a scheduler of this machine: two blocks differ."""
+
+
+def _in_order(beneath: Sequence[Any], tasks: Sequence[Any], places: Sequence[str]) -> _Tasks:
+    """Name tasks so that they begin in their order: of those alike, dask takes the last name."""
+    name, count = _new_name(), len(tasks)
+    keys = [(name, f"{count - i:0{len(str(count))}}") for i in range(count)]
+    layer = dict(zip(keys, tasks, strict=True))
+    return _Tasks(beneath, name, layer, dict(zip(keys, places, strict=True)))
 
 
 def _is_dask(x: Any) -> bool:
@@ -282,6 +321,12 @@ def _block_size(x: Any) -> int:
 
 def _block_bytes(x: Any) -> int:
     return _block_size(x) * int(x.dtype.itemsize)
+
+
+def _key(x: Any, index: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return the key of the block at an index of the whole, to which x broadcasts."""
+    own = zip(index[len(index) - x.ndim :], x.numblocks, strict=True)
+    return (x.name, *(0 if count == 1 else i for i, count in own))
 
 
 def _common_chunks(arrays: Sequence[Any], whole: Shape) -> Chunks:
@@ -349,9 +394,13 @@ def _seceded(distributed: Any) -> Iterator[None]:
         distributed.rejoin()
 
 
-def _place(names: Sequence[str], region: Region) -> str:
-    where = ", ".join(f"{part.start}:{part.stop}" for part in region)
-    return f"in the block [{where}] of {' and '.join(names)}"
+def _place(names: Sequence[str], *regions: Region) -> str:
+    """Say which block it is, or from which to which."""
+    ends = (regions[0], regions[-1])[: len(regions)]
+    where = " to ".join(
+        f"[{', '.join(f'{part.start}:{part.stop}' for part in region)}]" for region in ends
+    )
+    return f"{_WHERE}{'s' * (len(ends) > 1)} {where} of {' and '.join(names)}"
 
 
 @contextmanager
@@ -360,7 +409,7 @@ def _noted(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if place not in getattr(error, "__notes__", ()):
+        if not any(note.startswith(_WHERE) for note in getattr(error, "__notes__", ())):
             error.add_note(place)
         raise
 
@@ -391,6 +440,20 @@ def _take(
 def _ask(question: Callable[..., Any], *given: Any) -> bool | None:
     """Return True, or None: the type alone tells."""
     return bool(_take(lambda _, *blocks: question(*blocks), *given)) or None
+
+
+def _ask_each(
+    question: Callable[..., Any],
+    names: Sequence[str],
+    shapes: Sequence[Shape],
+    regions: Sequence[Region],
+    pairs: Sequence[Sequence[Any]],
+) -> bool | None:
+    """Ask until the answer is no."""
+    for region, blocks in zip(regions, pairs, strict=True):
+        if not _ask(question, names, shapes, region, *blocks):
+            return None
+    return True
 
 
 def _pass(question: Callable[..., Any], *given: Any) -> None:
