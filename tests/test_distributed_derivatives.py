@@ -588,15 +588,13 @@ MPI = """
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    """Return what became of each task on three ranks, two of which are workers."""
+def run_on_ranks(folder, text, check=True):
+    """Run a script on three ranks, two of which are workers."""
     pytest.importorskip("mpi4py")
     if shutil.which("mpirun") is None:
         pytest.skip("there is no mpirun: install openmpi-bin")
-    folder = tmp_path_factory.mktemp("mpi")
     script = folder / "script.py"
-    script.write_text(textwrap.dedent(MPI))
+    script.write_text(textwrap.dedent(text))
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = ["mpirun", "--oversubscribe", "-n", "3", sys.executable, "-m", "mpi4py.futures"]
@@ -609,7 +607,14 @@ def ranks(tmp_path_factory):
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0 or not check, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """Return what became of each task on the ranks."""
+    done = run_on_ranks(tmp_path_factory.mktemp("mpi"), MPI)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -624,6 +629,43 @@ def test_there_are_two_workers_among_three_ranks(ranks):
 )
 def test_ranks_change_nothing(ranks, task):
     assert ranks[task] == "passed", ranks[task]
+
+
+LOST_RANK = """
+    import sys
+    import numpy as np
+    from mpi4py.futures import MPIPoolExecutor
+    import calipers
+    from tests import test_distributed_derivatives as t
+
+    if __name__ == "__main__":
+        folder = sys.argv[1]
+        with MPIPoolExecutor() as pool:
+            found = calipers.jacobian(
+                t.ends_its_rank, t.X, args=(folder,), workers=pool, checkpoint=folder + "/kept"
+            )
+        assert t.same(found, calipers.jacobian(t.waves, t.X))
+        print("done")
+"""
+
+
+def ends_its_rank(x, folder):
+    """Kill the process that asks for a late column, once."""
+    flag = Path(folder, "killed")
+    if x[-3] != X[-3] and not flag.exists():
+        while not list(Path(folder, "kept").glob("rows-*")):
+            time.sleep(0.01)
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return noted(x, Path(folder, "calls"))
+
+
+def test_a_lost_rank_ends_the_job_and_its_checkpoint_goes_on(tmp_path):
+    # MPI ends all ranks where one is lost; what they have done is kept.
+    assert run_on_ranks(tmp_path, LOST_RANK, check=False).returncode != 0
+    before = len(asked(tmp_path / "calls"))
+    assert run_on_ranks(tmp_path, LOST_RANK).stdout.split()[-1] == "done"
+    assert 0 < len(asked(tmp_path / "calls")) - before < 2 * X.size
 
 
 # Pools of processes.
