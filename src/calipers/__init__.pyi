@@ -31,6 +31,8 @@ from .emulation import Denormals as Denormals
 from .emulation import denormals as denormals
 from .emulation import emulate as emulate
 from .emulation import emulated_matmul as emulated_matmul
+from .equality import Approx as Approx
+from .equality import approx as approx
 from .gradients import CalipersWarning as CalipersWarning
 from .gradients import GradcheckError as GradcheckError
 from .gradients import GradcheckReport as GradcheckReport

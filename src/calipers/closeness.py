@@ -24,6 +24,7 @@ from ._dispatch import scan
 from ._kernels.closeness import FIRST_NONFINITE
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import Question, plain_verdict
+from ._refusals import refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
 
@@ -118,6 +119,21 @@ def allclose(
     >>> calipers.allclose(2**53, 2**53 + 1, rtol=0, atol=0)
     False
     """
+    verdict = _close(a, b, rtol, atol, equal_nan, axis, memory_limit)
+    if verdict is False:  # and not the verdicts of rows
+        refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
+    return verdict
+
+
+def _close(
+    a: Any,
+    b: Any,
+    rtol: Any,
+    atol: Any,
+    equal_nan: bool,
+    axis: Any = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> Any:
     if axis is None:
         verdict = plain_verdict(a, b, rtol, atol, equal_nan)
         if verdict is not None:
@@ -150,7 +166,7 @@ def _by_blocks(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[...
         if not isinstance(as_tolerance(tolerance, name), float):
             msg = f"{name} must be a number where arrays come in chunks, got an array"
             raise TypeError(msg)
-    return partial(allclose, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return partial(_close, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 def allclose_async(
@@ -326,6 +342,13 @@ def array_equal(
     >>> calipers.array_equal([1, 2], [[1, 2]])
     False
     """
+    equal = _equal(a1, a2, equal_nan, memory_limit)
+    if not equal:
+        refused(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
+    return equal
+
+
+def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: int = MEMORY_LIMIT) -> bool:
     verdict = plain_verdict(a1, a2, 0.0, 0.0, equal_nan)
     if verdict is not None:
         return verdict
@@ -351,7 +374,7 @@ def _spread_equal(spread: Spread, equal_nan: bool) -> bool:
     if spread.counted and len(set(spread.shapes())) > 1:
         return False
     try:
-        equal = spread.every(partial(array_equal, equal_nan=equal_nan))
+        equal = spread.every(partial(_equal, equal_nan=equal_nan))
     except UnevenError:
         return False
     return equal and len(set(spread.shapes())) == 1

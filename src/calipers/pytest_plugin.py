@@ -1,0 +1,222 @@
+"""
+pytest's plugin: a failing comparison of calipers shows its report, and can leave its picture.
+
+pytest loads it by its entry point. Neither NumPy nor Numba is imported before a test does.
+"""
+
+import re
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from traceback import walk_stack
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import pytest
+
+from ._refusals import listening
+
+# Of a report, the lines beside the assertion: pytest cuts explanations after eight.
+_HEAD = 5
+# How far from an assertion the question may have been asked, in calls.
+_CALLERS = 5
+# Arrays with more bytes are not read again for a report that nobody has asked for.
+_READ_AGAIN = 1 << 30
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the command line."""
+    group = parser.getgroup("calipers")
+    group.addoption(
+        "--calipers-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seed of calipers_rng in tests without the mark calipers_seed (default: 0)",
+    )
+    group.addoption(
+        "--calipers-plots",
+        metavar="DIR",
+        help="save a picture of what fails a test, if it is a comparison, in this folder",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marks, and begin to listen."""
+    for mark in (
+        "calipers_seed(*seeds): seeds of calipers_rng; the test runs once with each",
+        "calipers_tolerance(**options): options of calipers_approx, named as those of approx",
+    ):
+        config.addinivalue_line("markers", mark)
+    folder = config.getoption("calipers_plots")
+    if folder is not None and find_spec("matplotlib") is None:
+        msg = "--calipers-plots needs matplotlib: pip install 'calipers[plot]'"
+        raise pytest.UsageError(msg)
+    config.pluginmanager.register(_Failures(folder and Path(folder)), "calipers-failures")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with each seed of its mark."""
+    mark = metafunc.definition.get_closest_marker("calipers_seed")
+    if mark is not None and "calipers_seed" in metafunc.fixturenames:
+        metafunc.parametrize("calipers_seed", mark.args, ids=[f"seed={x}" for x in mark.args])
+
+
+@pytest.fixture
+def calipers_seed(request: pytest.FixtureRequest) -> int:
+    """Return the seed of this test: of its mark, or of the command line."""
+    seed: int = request.config.getoption("calipers_seed")
+    return seed
+
+
+@pytest.fixture
+def calipers_rng(calipers_seed: int, request: pytest.FixtureRequest) -> Any:
+    """Return a numpy.random.Generator with the seed of this test, which a failure tells."""
+    request.node.user_properties.append(("calipers_seed", calipers_seed))
+    return import_module("numpy").random.default_rng(calipers_seed)
+
+
+@pytest.fixture
+def calipers_approx(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return `calipers.approx` with the options of the test's mark calipers_tolerance."""
+    marks = request.node.iter_markers("calipers_tolerance")
+    options = {name: value for mark in reversed(list(marks)) for name, value in mark.kwargs.items()}
+    return partial(import_module("calipers").approx, **options)
+
+
+class _Refusal(NamedTuple):
+    """A call that answered no: who asked, of which arrays, and under which options."""
+
+    callers: tuple[tuple[CodeType, int], ...]
+    sides: tuple[Callable[[], Any], ...]
+    options: dict[str, Any]
+
+    @property
+    def place(self) -> str:
+        code, line = self.callers[0]
+        return f"{Path(code.co_filename).name}:{line}"
+
+    def explains(self, trace: TracebackType) -> bool:
+        """Tell whether who raised had asked: itself, or by another in the statement that raised."""
+        while trace.tb_next:
+            trace = trace.tb_next
+        raising = trace.tb_frame.f_code
+        first, last, *_ = list(raising.co_positions())[trace.tb_lasti // 2]
+        (direct, _), *others = self.callers
+        return raising is direct or any(
+            code is raising and (first or 0) <= line <= (last or 0) for code, line in others
+        )
+
+    def compare(self) -> Any:
+        """Return the report, or a sentence on why there is none; None if it would not explain."""
+        sides = [side() for side in self.sides]
+        if any(side is None for side in sides):
+            return None
+        if sum(getattr(side, "nbytes", 0) for side in sides) > _READ_AGAIN:
+            return "The arrays are large: calipers.compare(a, b) tells how they differ."
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # allclose has warned
+                options = {"check_dtype": False} | self.options
+                found = import_module("calipers").compare(*sides, **options)
+        except Exception as error:
+            return f"There is no report: {error}"
+        return None if found else found
+
+
+class _Failures:
+    """What comparisons of the running test have found."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._compared: Any = None
+        self._refusal: _Refusal | None = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
+        with listening(self._note):
+            try:
+                return (yield)
+            finally:
+                self._compared = self._refusal = None
+
+    def _note(self, a: Any, b: Any, options: dict[str, Any]) -> None:
+        frames = (frame for frame, _ in walk_stack(sys._getframe(1)) if not _is_own(frame))
+        nearest = tuple(islice(frames, _CALLERS))
+        callers = tuple((frame.f_code, frame.f_lineno) for frame in nearest)
+        self._refusal = _Refusal(callers, (_weakly(a), _weakly(b)), options)
+
+    def pytest_assertrepr_compare(self, op: str, left: Any, right: Any) -> list[str] | None:
+        equality = sys.modules.get("calipers.equality")
+        if equality is None or op != "==":
+            return None
+        reference, actual = (left, right) if isinstance(left, equality.Approx) else (right, left)
+        if not isinstance(reference, equality.Approx):
+            return None
+        self._compared = reference.compare(actual)
+        texts = map(equality.shortened, (left, right))
+        return [" == ".join(texts), *str(self._compared).splitlines()[:_HEAD]]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.failed and call.excinfo is not None:
+            report.sections += self._sections(item, call.excinfo.value)
+        return report
+
+    def _sections(self, item: pytest.Item, error: BaseException) -> Iterator[tuple[str, str]]:
+        seed = dict(item.user_properties).get("calipers_seed")
+        if seed is not None:
+            yield "calipers_rng", f"seed {seed}"
+        title, found = self._found(error)
+        if title and found is not None:
+            yield title, str(found)
+        if self._folder is not None and hasattr(found, "plot"):
+            yield "calipers' picture", _saved(found, self._folder, item.nodeid)
+
+    def _found(self, error: BaseException) -> tuple[str, Any]:
+        """Return the report behind an error, and a title if the error does not hold its text."""
+        if type(error).__module__.partition(".")[0] == "calipers":
+            return "", getattr(error, "report", None)
+        if isinstance(error, AssertionError):
+            if self._compared is not None and str(self._compared).partition("\n")[0] in str(error):
+                return "calipers' report", self._compared
+            refusal, trace = self._refusal, error.__traceback__
+            if refusal is not None and trace is not None and refusal.explains(trace):
+                return f"calipers' report of {refusal.place}", refusal.compare()
+        return "", None
+
+
+def _is_own(frame: FrameType) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] == "calipers"
+
+
+def _weakly(x: Any) -> Callable[[], Any]:
+    """Return a weak reference, or what stands for one to a list or a number."""
+    try:
+        return weakref.ref(x)
+    except TypeError:
+        return lambda: x
+
+
+def _saved(report: Any, folder: Path, test: str) -> str:
+    """Save the picture of a report under the name of a test, and say where."""
+    # Names of different tests may become one where what a file system refuses is replaced.
+    name = f"{re.sub('[^A-Za-z0-9.-]+', '_', test)[:120]}-{crc32(test.encode()):08x}.png"
+    try:
+        figure = report.plot()
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / name)
+    except Exception as error:  # the failure that is reported is another one
+        return f"none: {error}"
+    return str(folder / name)

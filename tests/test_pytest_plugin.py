@@ -1,0 +1,431 @@
+"""pytest's plugin, in runs of pytest of its own."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import numpy as np
+import pytest
+
+import calipers
+from calipers import approx
+from calipers._refusals import listening, refused
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def run(pytester):
+    """Run tests of a text, and return the result and its output as one text."""
+
+    def run(text, *options, **outcomes):
+        pytester.makepyfile("import numpy as np, pytest\nimport calipers as cal\n" + text)
+        result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *options)
+        result.assert_outcomes(**outcomes)
+        return result, result.stdout.str()
+
+    return run
+
+
+class TestApprox:
+    def test_verdicts(self):
+        x = np.arange(6.0).reshape(2, 3)
+        assert x == approx(x + 1e-9)
+        assert approx(x + 1e-9) == x
+        assert x != approx(x + 1e-3)
+        assert not x == approx(x + 1e-3)  # noqa: SIM201
+        assert x == approx(x + 1e-3, rtol=0, atol=1e-2)
+        assert x == approx(x + 1e-3, tolerance=(0, 1e-2))
+        assert x != approx(x[0])
+        assert x * 0 == approx(0)
+        assert x != approx(0)
+        assert x[0] != approx([0.0])
+        assert x == approx(np.stack([x[0], x[1]]).astype("float32"))
+        assert x != approx(x.astype("float32"), check_dtype=True)
+        assert np.array([1.0, np.nan]) == approx([1.0, np.nan], equal_nan=True)
+        assert np.array([1.0, np.nan]) != approx([1.0, np.nan])
+        assert np.ones(4) == approx([1, 1, 1, 2.0], max_mismatches=1)
+        assert np.ones(4) == approx([1, 1, 1, 2.0], max_mismatch_ratio=0.25)
+        assert np.nextafter(1.0, 2) == approx(1.0, max_ulp=1)
+        assert np.ones((2, 3)) == approx(np.ones(3), check_shape=False)
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            float,
+            np.float64,
+            lambda x: [x],
+            lambda x: (x, x),
+            lambda x: {"a": x, "b": [x]},
+            lambda x: np.full((), x),
+            lambda x: np.full((2, 0), x),
+            lambda x: np.float32(x),
+            lambda x: complex(x, x),
+        ],
+    )
+    def test_kinds_of_sides(self, make):
+        here, there = make(1.0), make(1.0 + 1e-9)
+        assert here == approx(there)
+        assert approx(there) == here
+        if np.size(here):
+            assert here != approx(make(2.0))
+            assert approx(make(2.0)) != here
+
+    @pytest.mark.parametrize("library", ["torch", "jax.numpy"])
+    def test_libraries(self, library):
+        xp = pytest.importorskip(library)
+        x = xp.ones(3)
+        assert x == approx(np.ones(3))
+        assert x == approx(xp.ones(3))
+        assert np.ones(3) == approx(x)
+        assert x != approx([1, 1, 2.0])
+
+    def test_it_is_false_for_what_is_no_array(self):
+        assert approx(1.0) != None  # noqa: E711
+        assert approx([1.0]) != "text"
+        assert {"a": 1.0} != approx([1.0])
+
+    def test_alone_it_is_no_test(self):
+        with pytest.raises(TypeError, match="write actual == approx"):
+            assert approx(1.0)
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(approx(1.0))
+
+    def test_bad_options(self):
+        with pytest.raises(ValueError, match="rtol was given without atol"):
+            assert np.ones(3) == approx(1.0, rtol=1)
+
+    def test_its_text_is_short(self):
+        assert repr(approx([1.0])) == "approx([1.0])"
+        assert len(repr(approx(np.arange(1e4)))) < 60
+
+
+class TestReports:
+    def test_approx_is_explained(self, run):
+        _, text = run(
+            """
+def test():
+    a = np.arange(12.0).reshape(3, 4)
+    b = a.copy()
+    b[1, 2] += 0.5
+    assert a == cal.approx(b)
+""",
+            failed=1,
+        )
+        assert "E       assert array([[" in text
+        assert "E         Not close: 1 of 12 elements differs (8.33 %)" in text
+        assert "truncated" not in text
+        report = text.partition("calipers' report -")[2]
+        assert "would pass rtol=0.0769" in report
+        assert "    [1, 2]         6       6.5" in report
+
+    def test_the_reference_may_stand_left(self, run):
+        _, text = run("def test():\n    assert cal.approx([1.0]) == np.zeros(1)", failed=1)
+        assert "assert approx([1.0]) == array([0.])" in text
+        assert "[0]            0         1" in text
+
+    @pytest.mark.parametrize(
+        ("assertion", "said"),
+        [
+            ("cal.allclose(a, a[::-1])", "expected, reversed"),
+            ("cal.allclose(a, a + 1, 0, atol=0.5)", "<= 0.5 + 0*|expected|"),
+            ("cal.allclose(a, 0)", "float64 (12,)"),
+            ("cal.allclose(a * np.nan, a, equal_nan=True)", "12 NaN only in actual"),
+            ("cal.allclose([1.0, 2.0], [1.0, 3.0])", "1 of 2 elements differs"),
+            ("cal.array_equal(a, a + 1)", "equality only"),
+            ("cal.array_equal(a, a[:3])", "nothing could be compared"),
+            ("cal.array_equal(a, a.astype('f4') + 1e-3)", "12 of 12 elements differ"),
+            ("helped(a, a + 1)", "12 of 12 elements differ"),
+            ("cal.allclose(np.ma.array(a), a + 1)", "12 of 12 elements differ"),
+            ("cal.allclose(a.astype(object), a + 1)", "12 of 12 elements differ"),
+        ],
+    )
+    def test_refusals_are_explained(self, run, assertion, said):
+        _, text = run(
+            f"""
+def helped(a, b):
+    return cal.allclose(a, b)
+
+def test():
+    a = np.arange(12.0)
+    assert {assertion}
+""",
+            failed=1,
+        )
+        line = 5 if "helped" in assertion else 9
+        report = text.partition(f"calipers' report of test_refusals_are_explained.py:{line} -")[2]
+        assert said in report
+
+    def test_a_name_for_the_answer(self, run):
+        _, text = run(
+            "def test():\n  a = np.ones(3)\n  ok = cal.allclose(a, 0)\n  assert ok, 'no'", failed=1
+        )
+        assert "calipers' report of test_a_name_for_the_answer.py:5" in text
+
+    def test_what_explains_nothing_is_not_shown(self, run):
+        _, text = run(
+            """
+def test_gone():
+    assert not cal.allclose(np.ones(3), np.zeros(3))
+    assert 1 == 2
+
+def test_of_another_function():
+    refuse()
+    assert 1 == 2
+
+A = np.ones(3)
+
+def test_of_the_caller_of_another_function():
+    if not refuse(): 1 == 2
+    refuse()
+    assert (1
+        == 2)
+
+def refuse():
+    return not cal.allclose(A, 0)
+
+def test_of_another_test():
+    assert 1 == 2
+
+def test_of_another_kind():
+    cal.allclose(A, 0)
+    raise ValueError
+
+def test_mended():
+    a = np.ones(3)
+    cal.allclose(a, 0)
+    a[:] = 0
+    assert 1 == 2
+
+def test_approx_that_was_caught():
+    with pytest.raises(AssertionError):
+        assert A == cal.approx(0)
+    assert 1 == 2
+""",
+            failed=7,
+        )
+        assert "calipers' report" not in text
+
+    def test_a_helper_in_a_long_statement(self, run):
+        _, text = run(
+            """
+def helped(a, b):
+    return cal.allclose(a, b)
+
+def test():
+    a = np.ones(3)
+    assert (
+        a is None
+        or helped(a, 0)
+    )
+""",
+            failed=1,
+        )
+        assert "calipers' report of test_a_helper_in_a_long_statement.py:5" in text
+
+    def test_large_arrays_are_not_read_again(self, run, monkeypatch):
+        monkeypatch.setattr("calipers.pytest_plugin._READ_AGAIN", 100)
+        _, text = run("def test():\n    a = np.ones(30)\n    assert cal.allclose(a, 0)", failed=1)
+        assert "The arrays are large: calipers.compare(a, b) tells how they differ." in text
+
+    def test_tolerances_that_have_no_report(self, run):
+        _, text = run(
+            "def test():\n    a = np.ones(3)\n    assert cal.allclose(a, 0, rtol=a, atol=-1)",
+            failed=1,
+        )
+        assert "There is no report: rtol must be a number" in text
+
+    def test_nothing_is_kept(self, pytester):
+        pytester.makepyfile(
+            """
+            import gc, weakref
+            import numpy as np
+            import calipers as cal
+
+            KEPT = []
+
+            def test_one():
+                a = np.ones(3)
+                KEPT.append(weakref.ref(a))
+                assert not cal.allclose([a], [a + 1])
+                assert a != cal.approx(0)
+
+            def test_next():
+                assert KEPT[0]() is None
+
+            def test_arrays_are_not_kept_by_the_plugin():
+                a = np.ones(3)
+                kept = weakref.ref(a)
+                assert not cal.allclose(a, 0)
+                del a
+                assert kept() is None
+            """
+        )
+        # In this process the plugin of this test listens, too.
+        pytester.runpytest_subprocess().assert_outcomes(passed=3)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("ask", "expected"),
+        [
+            (lambda x: calipers.allclose(x, x + 1), 1),
+            (lambda x: calipers.allclose(x, x), 0),
+            (lambda x: calipers.array_equal(x, x[:1]), 1),
+            (lambda x: calipers.array_equal(x, x), 0),
+            (lambda x: calipers.allclose(iter([x, x]), iter([x, x + 1])), 1),
+            (lambda x: calipers.allclose(x, x + 1, axis=0), 0),
+            (lambda x: calipers.isclose(x, x + 1), 0),
+        ],
+    )
+    def test_who_listens_is_told_once(self, ask, expected):
+        told = []
+        with listening(lambda *given: told.append(given)):
+            ask(np.ones(4))
+        assert len(told) == expected
+        ask(np.ones(4))
+        assert len(told) == expected
+
+    def test_nobody_listens(self):
+        refused(1, 2, rtol=3)
+
+
+class TestSeedsAndTolerances:
+    def test_marks(self, run):
+        _, text = run(
+            """
+@pytest.mark.calipers_seed(3, 5)
+def test_seeds(calipers_rng, calipers_seed):
+    assert calipers_rng.random() == np.random.default_rng(calipers_seed).random()
+    assert calipers_seed == 3
+
+@pytest.mark.calipers_seed(3)
+def test_without():
+    pass
+
+def test_default(calipers_rng):
+    assert calipers_rng.random() == np.random.default_rng(7).random()
+
+@pytest.mark.calipers_tolerance(rtol=0, atol=1)
+class TestTolerance:
+    def test_of_the_class(self, calipers_approx):
+        assert np.ones(3) == calipers_approx(np.full(3, 1.9))
+        assert np.ones(3) != calipers_approx(np.full(3, 2.1))
+
+    @pytest.mark.calipers_tolerance(atol=2)
+    def test_own(self, calipers_approx):
+        assert np.ones(3) == calipers_approx(np.full(3, 2.1))
+        assert np.ones(3) != calipers_approx(np.full(3, 2.1), atol=1)
+
+def test_no_mark(calipers_approx):
+    assert np.ones(3) != calipers_approx(np.full(3, 1.9))
+""",
+            "--calipers-seed=7",
+            "-vv",
+            "--strict-markers",
+            failed=1,
+            passed=6,
+        )
+        assert "test_seeds[seed=3] PASSED" in text
+        assert "test_seeds[seed=5] FAILED" in text
+        section = text.partition("- calipers_rng -")[2].splitlines()
+        assert section[1] == "seed 5"
+
+    def test_unknown_options(self, run):
+        _, text = run(
+            """
+@pytest.mark.calipers_tolerance(tol=1)
+def test(calipers_approx):
+    assert np.ones(3) == calipers_approx(1.0)
+""",
+            failed=1,
+        )
+        assert "unexpected keyword argument 'tol'" in text
+
+
+class TestPlots:
+    TESTS = """
+@pytest.mark.parametrize("name", ["a/b", "a_b"])
+def test_approx(name):
+    assert np.ones(3) == cal.approx(np.zeros(3))
+
+def test_allclose():
+    a = np.ones((3, 4))
+    assert cal.allclose(a, 0)
+
+def test_error():
+    cal.assert_close(np.ones(3), np.zeros(3))
+
+def test_shapes():
+    cal.assert_close(np.ones(3), np.zeros(4))
+
+def test_derivative():
+    cal.gradcheck(np.sin, np.ones(3), jac=lambda x: np.diag(np.sin(x)))
+
+def test_other():
+    assert 1 == 2
+"""
+
+    def test_pictures(self, run, pytester):
+        pytest.importorskip("matplotlib")
+        _, text = run(self.TESTS, "--calipers-plots=plots/new", failed=7)
+        pictures = sorted((pytester.path / "plots" / "new").iterdir())
+        assert [path.read_bytes()[:4] for path in pictures] == [b"\x89PNG"] * 5
+        assert all(f"plots/new/{path.name}" in text for path in pictures)
+        assert "none: nothing was compared: shapes or structures do not match" in text
+
+    def test_no_folder_no_pictures(self, run, pytester):
+        run(self.TESTS, failed=7)
+        assert [path.suffix for path in pytester.path.iterdir() if path.is_file()] == [".py"]
+
+    def test_a_folder_that_cannot_be(self, run, pytester):
+        pytest.importorskip("matplotlib")
+        (pytester.path / "plots").write_text("a file")
+        _, text = run(self.TESTS, "--calipers-plots=plots", failed=7)
+        assert "none: " in text
+        assert "INTERNALERROR" not in text
+
+    def test_without_matplotlib(self, pytester, monkeypatch):
+        monkeypatch.setattr("calipers.pytest_plugin.find_spec", lambda name: None)
+        result = pytester.runpytest_inprocess("--calipers-plots=plots")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(["*needs matplotlib: pip install 'calipers[plot?'"])
+
+
+def test_under_xdist(pytester):
+    pytest.importorskip("xdist")
+    pytest.importorskip("matplotlib")
+    pytester.makepyfile(
+        "import numpy as np, calipers as cal\n"
+        "def test_a(calipers_rng):\n    assert np.ones(3) == cal.approx(0)\n"
+        "def test_b():\n    a = np.ones(3)\n    assert cal.allclose(a, 0)\n"
+    )
+    result = pytester.runpytest_subprocess("-n2", "--calipers-plots=plots", "--calipers-seed=4")
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str()
+    assert "calipers' report -" in text
+    assert "calipers' report of test_under_xdist.py:6 -" in text
+    assert "seed 4" in text
+    assert len(list((pytester.path / "plots").iterdir())) == 2
+
+
+def test_numba_and_numpy_are_not_imported_at_start(pytester):
+    pytester.makepyfile(
+        "import sys\n"
+        "def test():\n"
+        "    assert not {'numba', 'numpy', 'calipers.closeness'} & set(sys.modules)\n"
+        "    assert 'calipers.pytest_plugin' in sys.modules\n"
+        "def test_fails():\n    assert [1] == [2]\n"
+    )
+    # Plugins of others may import them.
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "calipers.pytest_plugin"],
+        cwd=pytester.path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    (entry,) = entry_points(group="pytest11", name="calipers")
+    assert entry.value == "calipers.pytest_plugin"
