@@ -24,7 +24,6 @@ nitpick_ignore = [
     )
 ]
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_default_options = {"members": True}
@@ -36,5 +35,5 @@ numpydoc_show_class_members = False
 html_theme = "furo"
 html_title = f"calipers {release}"
 html_static_path = ["_static"]
-html_css_files = ["wide.css"]
+html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
