@@ -11,6 +11,7 @@ extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autos
 exclude_patterns = ["figures"]
 default_role = "autolink"  # in docstrings, `name` is a link if calipers has such a name
 nitpicky = True
+smartquotes = False  # f'(x) is no quotation
 # Names of other libraries: a link would need the network.
 nitpick_ignore = [
     ("py:obj", name)

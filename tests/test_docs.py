@@ -4,6 +4,7 @@ import doctest
 import importlib.util
 import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -47,17 +48,23 @@ def failures(text, name="a page"):
     return "".join(said)
 
 
+@contextmanager
+def settings_kept():
+    """Restore what pages may switch for all of a process."""
+    with np.errstate():
+        yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_enable_x64", False)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_examples_of_a_page(page, tmp_path, monkeypatch):
     for library in NEEDS.get(name_of(page), ()):
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
     monkeypatch.chdir(tmp_path)
-    with np.errstate():
+    with settings_kept():
         said = failures(page.read_text(), page.name)
-    # What pages switch on for all of a process, other tests must not see.
-    if "jax" in sys.modules:
-        sys.modules["jax"].config.update("jax_enable_x64", False)
     assert not said, said
 
 
@@ -88,3 +95,28 @@ def test_reference_has_every_public_name():
     for name in modules:
         assert f"module:: calipers.{name}\n" in text
         assert set(getattr(calipers, name).__all__) <= here
+
+
+def test_figure_of_the_results_finds_them():
+    pytest.importorskip("matplotlib")
+    from docs import figures
+
+    dtypes, places, sizes = figures.speed().axes
+    assert len(dtypes.patches) >= 15
+    assert {"float64", "bfloat16", "strided"} <= {x.get_text() for x in dtypes.get_yticklabels()}
+    for axes, least in ((places, 3), (sizes, 5)):
+        assert max(len(line.get_xdata()) for line in axes.lines) >= least
+
+
+def test_settings_are_kept():
+    before = np.geterr()
+    with settings_kept():
+        np.seterr(all="raise")
+    assert np.geterr() == before
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("jax is not installed")
+    import jax
+
+    with settings_kept():
+        jax.config.update("jax_enable_x64", True)
+    assert not jax.config.jax_enable_x64
