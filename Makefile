@@ -1,11 +1,11 @@
-# make demo, make test, make bench, make gpu: each works from a fresh clone.
+# make demo, make test, make bench, make docs, make gpu: each works from a fresh clone.
 PYTHON ?= python3
 EXTRAS ?=
 BIN := .venv/bin
 comma := ,
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench gpu clean
+.PHONY: demo test lint bench docs gpu clean
 
 .venv/pyvenv.cfg:
 	$(PYTHON) -m venv .venv
@@ -30,6 +30,10 @@ lint: .venv/.installed-$(TEST_EXTRAS)
 
 bench: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/python -m benchmarks
+
+# The pages are in build/docs/index.html.
+docs: .venv/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
 
 # On a machine with a GPU: the device's verdicts beside the host's, and their speed. EXTRAS=torch,jax
 # adds peers, where their builds for CUDA are installed.

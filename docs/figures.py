@@ -1,14 +1,18 @@
 """Draw the figures of the documentation: ``python -m docs.figures`` writes docs/figures/*.png."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 from benchmarks.scaling_out import Cluster, Job, most_workers, predicted, simulated
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 import calipers
 
 HERE = Path(__file__).parent / "figures"
+PARTS = ("value", "error")
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((64, 512), dtype=np.float32)
 W = (RANDOM.standard_normal((256, 512)) / 22).astype(np.float32)
@@ -106,7 +110,165 @@ def scaling():
     return figure
 
 
-for name, draw in (("likeness", likeness), ("sizes", sizes), ("scaling", scaling)):
-    draw().savefig(HERE / f"{name}.png", dpi=110)
-calipers.diagnose(linear, PORTS["inputs in tf32"], (X, W)).plot().savefig(HERE / "tf32.png", dpi=90)
-print(calipers.diagnose(linear, wrong, (X, W)))
+def edges():
+    """Draw where verdicts of three libraries are wrong: far out, and between integers."""
+    import torch  # no other figure needs it
+
+    def by_torch(a, b, rtol, atol):
+        return torch.isclose(*map(torch.from_numpy, (a, b)), rtol=rtol, atol=atol).numpy()
+
+    libraries = {"NumPy": np.isclose, "torch": by_torch, "calipers": calipers.isclose}
+    largest = np.finfo(float).max * np.linspace(0.2, 1, 161)
+    rtols = np.linspace(0.4, 3.6, 161)
+    powers, atols = np.arange(20, 62), np.linspace(0.05, 1.95, 20)
+    integers = 2 ** powers.astype(np.int64)
+    figure = Figure(figsize=(9, 5.6), layout="constrained")
+    grid = figure.subplots(2, 3, sharex="row", sharey="row")
+    colors = ListedColormap(["#e8e8e8", "#9ec5e8", "#c1272d"])
+    for (name, close), (above, below) in zip(libraries.items(), grid.T, strict=True):
+        with np.errstate(over="ignore"):
+            told = np.array([close(largest, -largest, rtol, 0.0) for rtol in rtols])
+        right = np.broadcast_to((rtols >= 2)[:, None], told.shape)
+        shown = np.where(told == right, right.astype(int), 2)
+        limits = {"cmap": colors, "vmin": 0, "vmax": 2, "shading": "nearest"}
+        above.pcolormesh(largest / 1e308, rtols, shown, **limits)
+        told = np.array([close(integers, integers + 1, 0.0, float(atol)) for atol in atols])
+        right = np.broadcast_to((atols >= 1)[:, None], told.shape)
+        below.pcolormesh(powers, atols, np.where(told == right, right.astype(int), 2), **limits)
+        above.set_title(name, fontsize=10)
+        above.set_xlabel("a / 1e308")
+        below.set_xlabel("k, of n = 2**k")
+    grid[0, 0].set_ylabel("a and -a: rtol")
+    grid[1, 0].set_ylabel("n and n + 1: atol")
+    kinds = zip(colors.colors, ("rightly not close", "rightly close", "wrong"), strict=True)
+    patches = [Patch(color=color, label=label) for color, label in kinds]
+    figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=9)
+    return figure
+
+
+def in_single(x):
+    return np.exp(x.astype(np.float32)).astype(float)
+
+
+def known_error():
+    """Draw the error of a difference by its step, and what the ladder makes of a few steps."""
+    cases = (
+        ("exp at 1", np.exp, 1.0, np.e),
+        ("exp in float32, at 1", in_single, 1.0, np.e),
+        ("sin(1000 x) at 1", lambda x: np.sin(1000 * x), 1.0, 1000 * np.cos(1000.0)),
+    )
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    steps = np.geomspace(1e-15, 1, 301)
+    for axes, (name, f, x, exact) in zip(figure.subplots(1, 3, sharey=True), cases, strict=True):
+        asked = []
+
+        def watched(point, f=f, asked=asked):
+            asked.append(point[0])
+            return f(point)
+
+        apart = (x + steps) - (x - steps)
+        off = abs((f(x + steps) - f(x - steps)) / apart - exact) / abs(exact)
+        axes.loglog(steps, np.maximum(off, 1e-17), color="0.6", linewidth=0.8)
+        found = calipers.differentiate(watched, np.array([x]))
+        said, true = found.error[0, 0] / abs(exact), abs(found.value[0, 0] / exact - 1)
+        axes.axhline(said, color="C0", label=f"says {said:.1e}")
+        axes.axhline(max(true, 1e-17), color="C1", ls="--", label=f"is {true:.1e}")
+        used = np.unique(np.abs(np.array(asked) - x))
+        used = used[used > 0]
+        axes.plot(used, np.full(used.size, 3e-17), "|", color="C0", label=f"{len(asked)} calls")
+        axes.set_title(f"{name}: {found.status[0]}", fontsize=9)
+        axes.set_xlabel("step")
+        axes.legend(fontsize=8, loc="upper center")
+        axes.set_ylim(1e-17, 1e7)
+    figure.axes[0].set_ylabel("relative error of the derivative")
+    return figure
+
+
+def honesty():
+    """Draw what errors are against what was said of them, for functions at random places."""
+    cases = {
+        "exp": (np.exp, np.exp, (-3, 3)),
+        "log": (np.log, lambda x: 1 / x, (1e-3, 3)),
+        "sin(100 x)": (lambda x: np.sin(100 * x), lambda x: 100 * np.cos(100 * x), (0, 3)),
+        "x**1.5": (lambda x: x**1.5, lambda x: 1.5 * x**0.5, (1e-3, 3)),
+        "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2, (-3, 3)),
+        "exp in float32": (in_single, np.exp, (-3, 3)),
+    }
+    figure = Figure(figsize=(6, 4.4), layout="constrained")
+    axes = figure.subplots()
+    random = np.random.default_rng(0)
+    below = total = 0
+    for name, (f, slope, (low, high)) in cases.items():
+        x = random.uniform(low, high, 300)
+        places = [calipers.differentiate(f, x[k : k + 1]) for k in range(x.size)]
+        value, said = (np.array([getattr(d, part)[0, 0] for d in places]) for part in PARTS)
+        scale = np.abs(slope(x))
+        off = abs(value - slope(x))
+        axes.loglog(said / scale, np.maximum(off / scale, 1e-17), ".", markersize=3, label=name)
+        # The exact derivative is rounded, too.
+        below += np.count_nonzero(off <= said + np.spacing(scale))
+        total += x.size
+    axes.plot([1e-16, 1e-4], [1e-16, 1e-4], color="0.5", linewidth=0.8)
+    axes.set_xlabel("relative error, as estimated")
+    axes.set_ylabel("relative error, as it is")
+    axes.set_title(f"{below} of {total} derivatives are as near as they say", fontsize=9)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def measured():
+    """Return the committed results: pairs of a question and the value in a unit, in order."""
+    text = (Path(__file__).parents[1] / "benchmarks/results.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+) (.+?) \|", text, re.M)
+    return [(question, float(value), unit) for question, value, unit in rows]
+
+
+def speed():
+    """Draw the committed results of allclose: by dtype, by place of a mismatch, by threads."""
+    rows = measured()
+
+    def chosen(pattern, unit):
+        return [
+            (found.group(1), value)
+            for question, value, own in rows
+            if own == unit and (found := re.fullmatch(pattern, question))
+        ]
+
+    figure = Figure(figsize=(9.5, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
+    times = dict(chosen(r"allclose, [\d.]+e7 equal,? (.+)", "x numpy"))
+    left.barh(list(times), list(times.values()), color="C0")
+    left.invert_yaxis()
+    left.axvline(1, color="0.3", linewidth=0.8)
+    left.tick_params(axis="y", labelsize=8)
+    left.set_title("allclose, times as fast as NumPy", fontsize=9)
+
+    places = chosen(r"allclose, 5e7 differ at (\d+)%", "of a full pass")
+    shares = [float(place) for place, _ in places]
+    middle.plot([0, 100], [0, 1], color="0.7", linewidth=0.8)
+    middle.plot(shares, [value for _, value in places], "o", color="C0")
+    middle.set_xlabel("% of the elements before a mismatch")
+    middle.set_title("time, of a full pass", fontsize=9)
+
+    sizes = sorted(
+        (16 * float(size.replace(",", "")), value)
+        for size, value in chosen(r"allclose, ([\d,]+) float64, 2 threads", "x 1 thread")
+    )
+    right.semilogx([size / 2**20 for size, _ in sizes], [value for _, value in sizes], "o-")
+    right.axvline(8, color="0.7", linewidth=0.8)
+    right.set_ylim(0, 2)
+    right.set_xlabel("MiB of both arrays")
+    right.set_title("2 threads, times as fast as one", fontsize=9)
+    return figure
+
+
+def main():
+    for draw in (likeness, sizes, scaling, edges, known_error, honesty, speed):
+        draw().savefig(HERE / f"{draw.__name__}.png", dpi=110)
+    tf32 = calipers.diagnose(linear, PORTS["inputs in tf32"], (X, W))
+    tf32.plot().savefig(HERE / "tf32.png", dpi=90)
+    print(calipers.diagnose(linear, wrong, (X, W)))
+
+
+if __name__ == "__main__":
+    main()

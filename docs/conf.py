@@ -1,0 +1,40 @@
+"""How Sphinx builds the documentation: ``make docs`` writes it to build/docs."""
+
+import calipers
+
+project = "calipers"
+author = "The calipers maintainers"
+copyright = author
+release = version = calipers.__version__
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+exclude_patterns = ["figures"]
+default_role = "autolink"  # in docstrings, `name` is a link if calipers has such a name
+nitpicky = True
+smartquotes = False  # f'(x) is no quotation
+# Names of other libraries: a link would need the network.
+nitpick_ignore = [
+    ("py:obj", name)
+    for name in (
+        "math.fsum",
+        "numba.cuda.jit",
+        "numpy.allclose",
+        "numpy.matmul",
+        "numpy.savez",
+        "numpy.show_config",
+    )
+]
+
+myst_heading_anchors = 3
+
+autodoc_default_options = {"members": True}
+autodoc_typehints = "none"  # numpydoc's Parameters say it in words
+autosummary_generate = False
+numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = f"calipers {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = html_show_sourcelink = False
