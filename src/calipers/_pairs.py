@@ -8,7 +8,7 @@ import numpy as np
 from ._arrays import library_of
 from ._nested import Leaf
 from .interop.torch import Torch
-from .interop.torch_tensors import difference, members
+from .interop.torch_tensors import difference, members, require_known_layout
 
 _TORCH = Torch()
 
@@ -96,6 +96,9 @@ def _require_related(actual: Any, expected: Any, checks: Checks) -> None:
 def _arrays(path: str, actual: Any, expected: Any, checks: Checks) -> Iterator[Leaf]:
     problem = None
     tensors = _TORCH.owns(actual)
+    if tensors:
+        require_known_layout(actual, "actual")
+        require_known_layout(expected, "expected")
     if actual.shape != expected.shape:
         problem = f"shapes differ: {tuple(actual.shape)} and {tuple(expected.shape)}"
     elif tensors:

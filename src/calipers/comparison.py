@@ -338,8 +338,9 @@ def _compare(
 
 def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     if leaf.problem:
+        own, reference = (tuple(getattr(x, "shape", ())) for x in (leaf.actual, leaf.expected))
         kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
-        return Comparison(leaf.path, (), (), *kinds, options.rule, (leaf.problem,))
+        return Comparison(leaf.path, own, reference, *kinds, options.rule, (leaf.problem,))
     spread = _spread(leaf, options)
     if spread is not None:
         return _compare_spread(leaf, spread, options)

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 import numpy.testing
-from numpy.testing import assert_allclose as _numpy_allclose
-from numpy.testing import assert_almost_equal as _numpy_almost_equal
-from numpy.testing import assert_approx_equal as _numpy_approx_equal
-from numpy.testing import assert_array_almost_equal as _numpy_array_almost_equal
-from numpy.testing import assert_array_almost_equal_nulp as _numpy_nulp
-from numpy.testing import assert_array_compare as _numpy_array_compare
-from numpy.testing import assert_array_equal as _numpy_array_equal
-from numpy.testing import assert_array_less as _numpy_array_less
-from numpy.testing import assert_array_max_ulp as _numpy_max_ulp
-from numpy.testing import assert_equal as _numpy_equal
+from numpy.testing import assert_allclose as _numpy_assert_allclose
+from numpy.testing import assert_almost_equal as _numpy_assert_almost_equal
+from numpy.testing import assert_approx_equal as _numpy_assert_approx_equal
+from numpy.testing import assert_array_almost_equal as _numpy_assert_array_almost_equal
+from numpy.testing import assert_array_almost_equal_nulp as _numpy_assert_array_almost_equal_nulp
+from numpy.testing import assert_array_compare as _numpy_assert_array_compare
+from numpy.testing import assert_array_equal as _numpy_assert_array_equal
+from numpy.testing import assert_array_less as _numpy_assert_array_less
+from numpy.testing import assert_array_max_ulp as _numpy_assert_array_max_ulp
+from numpy.testing import assert_equal as _numpy_assert_equal
 
 from . import comparison
 from ._assertions import (
@@ -107,7 +107,7 @@ def assert_allclose(
     """
     __tracebackhide__ = True
     by_numpy = partial(
-        _numpy_allclose,
+        _numpy_assert_allclose,
         rtol=rtol,
         atol=atol,
         equal_nan=equal_nan,
@@ -151,7 +151,7 @@ def assert_array_equal(
     >>> npt.assert_array_equal([1.0, float("nan")], [1, float("nan")])
     """
     __tracebackhide__ = True
-    by_numpy = partial(_numpy_array_equal, err_msg=err_msg, verbose=verbose, strict=strict)
+    by_numpy = partial(_numpy_assert_array_equal, err_msg=err_msg, verbose=verbose, strict=strict)
     head = Head("Arrays are not equal", err_msg, verbose)
     assert_within(actual, desired, 0.0, 0.0, by_numpy, head, strict=strict)
 
@@ -180,12 +180,14 @@ def assert_array_almost_equal(
     >>> npt.assert_array_almost_equal([1.0, 2.0], [1.0, 2.0001], decimal=3)
     """
     __tracebackhide__ = True
-    by_numpy = partial(_numpy_array_almost_equal, decimal=decimal, err_msg=err_msg, verbose=verbose)
-    limit = 1.5 * 10.0 ** (-decimal)
+    by_numpy = partial(
+        _numpy_assert_array_almost_equal, decimal=decimal, err_msg=err_msg, verbose=verbose
+    )
+    limit = 1.5 * 10.0 ** (-decimal) if -decimal < 308 else math.inf
     if not 0 < limit < math.inf:
         ask_numpy(by_numpy, actual, desired)
         return
-    head = Head(f"Arrays are not almost equal to {decimal:.0f} decimals", err_msg, verbose)
+    head = Head(f"Arrays are not almost equal to {int(decimal)} decimals", err_msg, verbose)
     # Less than the limit: at most the number before it.
     assert_within(actual, desired, 0.0, math.nextafter(limit, 0.0), by_numpy, head)
 
@@ -218,12 +220,12 @@ def assert_almost_equal(
     """
     __tracebackhide__ = True
     if not any(is_array(x) or isinstance(x, list | tuple) for x in (actual, desired)):
-        ask_numpy(_numpy_almost_equal, actual, desired, decimal, err_msg, verbose)
+        ask_numpy(_numpy_assert_almost_equal, actual, desired, decimal, err_msg, verbose)
         return
     a, b = to_array(actual), to_array(desired)
-    if any(isinstance(x, np.ndarray) and x.dtype.kind == "c" for x in (a, b)):
-        for part in (np.real, np.imag):
-            assert_array_almost_equal(part(a), part(b), decimal, err_msg, verbose)
+    if _is_complex(a) or _is_complex(b):
+        for x, y in zip(_parts(a), _parts(b), strict=True):
+            assert_almost_equal(x, y, decimal, err_msg, verbose)
     assert_array_almost_equal(a, b, decimal, err_msg, verbose)
 
 
@@ -270,7 +272,7 @@ def assert_equal(
     elif not isinstance(desired, dict) and (is_array(actual) or is_array(desired)):
         assert_array_equal(actual, desired, err_msg, verbose, strict=strict)
     else:
-        ask_numpy(_numpy_equal, actual, desired, err_msg, verbose, strict=strict)
+        ask_numpy(_numpy_assert_equal, actual, desired, err_msg, verbose, strict=strict)
 
 
 def assert_approx_equal(
@@ -282,7 +284,7 @@ def assert_approx_equal(
 ) -> None:
     """Raise an AssertionError if two numbers differ in a significant digit, as NumPy's does."""
     __tracebackhide__ = True
-    ask_numpy(_numpy_approx_equal, actual, desired, significant, err_msg, verbose)
+    ask_numpy(_numpy_assert_approx_equal, actual, desired, significant, err_msg, verbose)
 
 
 def assert_array_less(
@@ -290,7 +292,7 @@ def assert_array_less(
 ) -> None:
     """Raise an AssertionError unless ``x < y`` everywhere, or both are NaN, as NumPy's does."""
     __tracebackhide__ = True
-    ask_numpy(_numpy_array_less, *views(x, y), err_msg, verbose, strict=strict)
+    ask_numpy(_numpy_assert_array_less, *views(x, y), err_msg, verbose, strict=strict)
 
 
 def assert_array_compare(
@@ -310,7 +312,7 @@ def assert_array_compare(
     """Raise an AssertionError unless ``comparison(x, y)`` is true everywhere, as NumPy's does."""
     __tracebackhide__ = True
     ask_numpy(
-        _numpy_array_compare,
+        _numpy_assert_array_compare,
         comparison,
         *views(x, y),
         err_msg,
@@ -349,7 +351,7 @@ def assert_array_almost_equal_nulp(x: Any, y: Any, nulp: float = 1) -> None:
     __tracebackhide__ = True
     x, y = views(x, y)
     try:
-        _numpy_nulp(x, y, nulp)
+        _numpy_assert_array_almost_equal_nulp(x, y, nulp)
     except AssertionError as error:
         raise steps_apart(str(error), x, y, nulp, equal_nan=False) from None
 
@@ -386,7 +388,7 @@ def assert_array_max_ulp(a: Any, b: Any, maxulp: float = 1, dtype: Any = None) -
     __tracebackhide__ = True
     a, b = views(a, b)
     try:
-        return _numpy_max_ulp(a, b, maxulp, dtype)
+        return _numpy_assert_array_max_ulp(a, b, maxulp, dtype)
     except AssertionError as error:
         x, y = (a, b) if dtype is None else (np.asarray(z, dtype) for z in (a, b))
         raise steps_apart(str(error), x, y, maxulp, equal_nan=True) from None
@@ -457,3 +459,13 @@ def assert_close(
     leaves = tuple(related_leaves(actual, expected, checks))
     nested = len(leaves) != 1 or bool(leaves[0].path)
     comparison.require_close(leaves, nested, options, msg)
+
+
+def _is_complex(x: Any) -> bool:
+    """Tell whether an array is complex, by the dtype that it has in its library."""
+    return getattr(x.dtype, "kind", "") == "c" or getattr(x.dtype, "is_complex", False)
+
+
+def _parts(x: Any) -> tuple[Any, Any]:
+    """Return what stands for the real and imaginary part: of a real array, 0 for the second."""
+    return (x.real, x.imag) if _is_complex(x) else (x, 0)

@@ -16,6 +16,16 @@ _INDICES = {
 }
 
 
+def require_known_layout(x: Any, name: str) -> None:
+    """Refuse a tensor whose elements cannot be had; the name is for the error."""
+    torch = sys.modules["torch"]
+    if x.layout not in (torch.strided, torch.jagged, torch.sparse_coo) and (
+        str(x.layout) not in _INDICES
+    ):
+        msg = f"{name} has layout {x.layout}, which is not compared: pass {name}.to_dense()"
+        raise ValueError(msg)
+
+
 def difference(actual: Any, expected: Any, checks: "Checks") -> str | None:
     """Say in what two tensors differ before their elements are looked at, if in anything."""
     if actual.is_quantized != expected.is_quantized:
@@ -50,19 +60,22 @@ def members(actual: Any, expected: Any) -> Iterator[tuple[str, Any, Any, str | N
         return
     if actual.device != expected.device or actual.device.type not in ("cpu", "cuda"):
         actual, expected = actual.cpu(), expected.cpu()
-    strided = sys.modules["torch"].strided
+    torch = sys.modules["torch"]
+    strided = torch.strided
     if actual.layout != expected.layout:
         actual, expected = (x if x.layout == strided else x.to_dense() for x in (actual, expected))
     if actual.is_quantized:
         yield ".dequantize()", actual.dequantize(), expected.dequantize(), None
     elif actual.layout == strided:
         yield "", actual, expected, None
+    elif actual.layout == torch.jagged:
+        yield ".values()", actual.values(), expected.values(), None
+    elif problem := _sparse_difference(actual, expected):
+        yield "", actual, expected, problem
+    elif actual.is_sparse:
+        yield "._values()", actual._values(), expected._values(), None
     else:
-        problem = _sparse_difference(actual, expected)
-        if problem is not None:
-            yield "", actual, expected, problem
-        else:
-            yield "._values()", *(x.detach()._values() for x in (actual, expected)), None
+        yield ".values()", actual.values(), expected.values(), None
 
 
 def _sparse_difference(actual: Any, expected: Any) -> str | None:
