@@ -472,6 +472,16 @@ def test_arrays_in_chunks():
     error_of(npt.assert_array_equal, x, np.ones(4))
 
 
+def test_a_traceback_of_pytests_ends_with_the_test():
+    a, b = np.ones(2), np.zeros(2)
+    calls = [(getattr(npt, name), a, b) for name in ASSERTIONS if "approx" not in name]
+    calls = [(f, np.equal, *pair) if "compare" in f.__name__ else (f, *pair) for f, *pair in calls]
+    for function, *args in [*calls, (npt.assert_close, a, b), (calipers.assert_close, a, b)]:
+        with pytest.raises(AssertionError) as caught:
+            function(*args)
+        assert len(caught.traceback.filter(caught)) == 1, function
+
+
 def test_nothing_is_changed():
     a, b = np.array([1.0, NAN, -INF]), np.array([2.0, NAN, INF])
     kept = a.copy(), b.copy()

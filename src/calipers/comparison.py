@@ -258,6 +258,7 @@ def assert_close(
       ['w']  1 of 2 elements differs (50 %)
     ...
     """
+    __tracebackhide__ = True
     by_tolerances = tolerance is None and max_ulp is None
     if by_tolerances and max_mismatches == max_mismatch_ratio == 0 and type(actual) is np.ndarray:
         given = rtol is not None or atol is not None
@@ -286,6 +287,7 @@ def require_close(
     msg: str | Callable[[str], str] | None,
 ) -> None:
     """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
+    __tracebackhide__ = True
     if all(_passes(leaf, options) for leaf in parts):
         return
     report = _compare(parts, nested, options)
