@@ -413,6 +413,7 @@ def test_steps_without_a_report():
     for a, b, steps in (
         (np.array([INF]), np.array([INF]), 1),
         (np.array([1 + 1j]), np.array([1 + 2j]), 1),
+        (np.array([1 + 1j]), np.array([True]), 1),
         (np.array([1.0]), np.array([2.0]), -1),
         (np.array([NAN]), np.array([1.0]), INF),
     ):

@@ -30,7 +30,9 @@ def related_leaves(actual: Any, expected: Any, checks: Checks, path: str = "") -
     Pairs that need no look at their elements are left out. A TypeError tells of types that are not
     compared with each other.
     """
-    if _are(actual, expected, Sequence) and not _are_any(actual, expected, str):
+    # The items of a string are strings.
+    strings = isinstance(actual, str) or isinstance(expected, str)
+    if _are(actual, expected, Sequence) and not strings:
         if len(actual) != len(expected):
             text = f"actual has {len(actual)} items, expected has {len(expected)}"
             yield Leaf(path, actual, expected, text)
@@ -43,8 +45,9 @@ def related_leaves(actual: Any, expected: Any, checks: Checks, path: str = "") -
                 yield from related_leaves(value, expected[key], checks, place)
             else:
                 yield Leaf(place, value, None, "only in actual")
-        for key in expected.keys() - actual.keys():
-            yield Leaf(f"{path}[{key!r}]", None, expected[key], "only in expected")
+        for key, value in expected.items():
+            if key not in actual:
+                yield Leaf(f"{path}[{key!r}]", None, value, "only in expected")
     elif actual is None or expected is None:
         if actual is not expected:
             yield Leaf(path, actual, expected, f"{_kind(actual)} is not {_kind(expected)}")
@@ -60,10 +63,6 @@ def related_leaves(actual: Any, expected: Any, checks: Checks, path: str = "") -
 
 def _are(actual: Any, expected: Any, kind: Any) -> bool:
     return isinstance(actual, kind) and isinstance(expected, kind)
-
-
-def _are_any(actual: Any, expected: Any, kind: Any) -> bool:
-    return isinstance(actual, kind) or isinstance(expected, kind)
 
 
 def _kind(x: Any) -> str:
