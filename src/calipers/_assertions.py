@@ -109,7 +109,11 @@ def is_array(x: Any) -> bool:
 
 def to_array(x: Any) -> Any:
     """Return x if it is an array of some library, and else an array of NumPy: no number is weak."""
-    return x if hasattr(x, "dtype") and hasattr(x, "shape") else np.asanyarray(x)
+    if hasattr(x, "dtype") and hasattr(x, "shape"):
+        return x
+    array = np.asanyarray(x)
+    # NumPy's scalar, if there are no axes: it may stand beside an array on a device.
+    return array[()] if array.dtype.kind in "biufc" else array
 
 
 def views(*arrays: Any) -> list[Any]:
