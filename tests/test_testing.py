@@ -403,6 +403,10 @@ def test_steps_are_counted():
     returned = npt.assert_array_max_ulp(a, b, 2)
     np.testing.assert_array_equal(returned, numpy.testing.assert_array_max_ulp(a, b, 2))
     assert error_of(npt.assert_array_max_ulp, a, b, 1.5).report.mismatches == 3
+    # As NumPy has it: NaN are no steps apart by one of the two, and never near by the other.
+    x, y = np.array([1.0, NAN]), np.array([2.0, NAN])
+    assert error_of(npt.assert_array_max_ulp, x, y).report.mismatches == 1
+    assert error_of(npt.assert_array_almost_equal_nulp, x, y).report.mismatches == 2
     # Other steps: those of float16, of which the two are none apart; and those of float64.
     npt.assert_array_max_ulp(a, b, 0, "f2")
     assert error_of(npt.assert_array_max_ulp, a, b, 2, "f8").report.actual_dtype == "float64"
@@ -416,6 +420,7 @@ def test_steps_without_a_report():
         (np.array([1 + 1j]), np.array([True]), 1),
         (np.array([1.0]), np.array([2.0]), -1),
         (np.array([NAN]), np.array([1.0]), INF),
+        (np.array([NAN]), np.array([1.0]), 1e300),
     ):
         with np.errstate(all="ignore"):
             error = error_of(npt.assert_array_almost_equal_nulp, a, b, steps)
@@ -469,7 +474,9 @@ def test_arrays_in_chunks():
     x = array.ones((4, 4), chunks=2)
     npt.assert_allclose(x, np.ones((4, 4)))
     npt.assert_array_equal(x, 1)
-    assert error_of(npt.assert_array_almost_equal, x, x + 1).report.mismatches == 16
+    report = error_of(npt.assert_array_almost_equal, x, x + 1).report
+    assert report.mismatches == 16
+    assert report.arrays is None  # no whole was made of them
     error_of(npt.assert_array_equal, x, np.ones(4))
 
 
