@@ -606,6 +606,8 @@ def torch_cases(torch):
         yield square, square.clone(), options
         yield square.numpy(), np.asfortranarray(square.numpy()), options
         yield square.to_sparse(), square.to_sparse(), options
+        yield square.to_sparse_csr(), square.to_sparse_csr(), options
+        yield square, square.to_sparse_csr(), options | {"check_layout": False}
         yield (
             square,
             square.to(torch.float64).t().contiguous().t(),
