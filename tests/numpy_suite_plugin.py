@@ -1,4 +1,7 @@
-"""A pytest plugin that puts calipers in the place of NumPy's functions, and compares the two."""
+"""A pytest plugin that puts calipers in the place of NumPy's functions, and compares the two.
+
+``--patch=numpy`` replaces allclose, isclose and array_equal, ``--patch=testing`` the assertions.
+"""
 
 import json
 import sys
@@ -12,8 +15,17 @@ import numpy as np
 import pytest
 
 import calipers.closeness
+import calipers.testing
 
-ORIGINALS = {name: getattr(np, name) for name in ("allclose", "isclose", "array_equal")}
+FUNCTIONS = ("allclose", "isclose", "array_equal")
+ASSERTIONS = tuple(
+    name.removeprefix("_numpy_") for name in vars(calipers.testing) if name.startswith("_numpy_")
+)
+# Whose functions are replaced, by those of which module, and which.
+PATCHES = {
+    "numpy": (np, calipers.closeness, FUNCTIONS),
+    "testing": (np.testing, calipers.testing, ASSERTIONS),
+}
 
 
 def described(function, args, kwargs):
@@ -21,7 +33,8 @@ def described(function, args, kwargs):
     try:
         result = function(*args, **kwargs)
     except Exception as error:
-        return None, error, f"raises {type(error).__name__}"
+        kind = AssertionError if isinstance(error, AssertionError) else type(error)
+        return None, error, f"raises {kind.__name__}"
     shape_and_dtype = f"{getattr(result, 'shape', '')}{getattr(result, 'dtype', '')}"
     words = f"{type(result)} {shape_and_dtype} {np.asanyarray(result).tolist()}"
     return result, None, words
@@ -34,7 +47,7 @@ class Comparison:
         self.calls = Counter()
         self.answered_by_kernels = Counter()
         self.disagreements = []
-        self.failed = set()
+        self.failed = {}
         self.test = "collection"
         self._inside = False
         self._asked_numpy = False
@@ -48,9 +61,7 @@ class Comparison:
         finally:
             self._inside = False
 
-    def _patched(self, name):
-        original, replacement = ORIGINALS[name], getattr(calipers, name)
-
+    def _patched(self, name, original, replacement):
         @wraps(original)
         def compared(*args, **kwargs):
             if self._inside:
@@ -81,13 +92,18 @@ class Comparison:
 
         return noticed
 
-    def patch(self):
+    def patch(self, home, substitute, names):
+        # NumPy's own modules keep the assertions that they call themselves.
         modules = [module for name, module in sys.modules.items() if name.startswith("numpy")]
-        for name, original in ORIGINALS.items():
-            setattr(calipers.closeness, f"_numpy_{name}", self._noticed(original))
+        if home is np.testing:
+            modules = [home]
+        for name in names:
+            original = getattr(home, name)
+            replacement = getattr(substitute, name)
+            setattr(substitute, f"_numpy_{name}", self._noticed(original))
             for module in modules:
                 if vars(module).get(name) is original:
-                    setattr(module, name, self._patched(name))
+                    setattr(module, name, self._patched(name, original, replacement))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item):
@@ -97,12 +113,12 @@ class Comparison:
 
     def pytest_runtest_logreport(self, report):
         if report.failed:
-            self.failed.add(dict(report.user_properties)["test"])
+            self.failed[dict(report.user_properties)["test"]] = report.longreprtext
 
     def pytest_sessionfinish(self, session):
         report = {
             "collected": session.testscollected,
-            "failed": sorted(self.failed),
+            "failed": self.failed,
             "calls": self.calls,
             "answered_by_kernels": self.answered_by_kernels,
             "disagreements": self.disagreements,
@@ -112,11 +128,11 @@ class Comparison:
 
 def pytest_addoption(parser):
     parser.addoption("--comparison-report", required=True, help="path of the JSON report")
-    parser.addoption("--patch-numpy", action="store_true", help="let calipers answer")
+    parser.addoption("--patch", choices=PATCHES, help="let calipers answer in the place of these")
 
 
 def pytest_configure(config):
     comparison = Comparison()
     config.pluginmanager.register(comparison, "calipers-comparison")
-    if config.getoption("patch_numpy"):
-        comparison.patch()
+    if config.getoption("patch"):
+        comparison.patch(*PATCHES[config.getoption("patch")])

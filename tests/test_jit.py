@@ -173,7 +173,7 @@ def test_names_are_those_of_the_stub():
 import calipers
 print(sorted(calipers.__all__) == calipers.__all__, set(calipers.__all__) <= set(dir(calipers)))
 from calipers import *
-modules = ["golden", "probes"]
+modules = ["golden", "probes", "testing"]
 print(all(callable(globals()[name]) != (name in modules) for name in calipers.__all__))
 """
     assert run_python(code) == "True True\nTrue\n"

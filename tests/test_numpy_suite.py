@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,12 +23,50 @@ SUITES = [
 # Its tolerances are Python floats that NumPy rounds to binary32; see test_tolerances_stay_binary64.
 KNOWN = "test_numeric.py::TestIsclose::test_nep50_isclose"
 
+ASSERTION_SUITES = [
+    "numpy.testing.tests.test_utils",
+    "numpy.lib.tests.test_arraysetops",
+    "numpy.lib.tests.test_function_base",
+    "numpy.lib.tests.test_nanfunctions",
+    "numpy.lib.tests.test_polynomial",
+    "numpy.lib.tests.test_shape_base",
+    "numpy.lib.tests.test_twodim_base",
+    "numpy.linalg.tests.test_linalg",
+]
+# Those of test_utils.py that pin NumPy's wording: all but one "Mismatched elements: ..." and the
+# lines after it, test_infs "inf location mismatch:". calipers says the same in its report.
+WORDING = {
+    "TestAlmostEqual::test_error_message",
+    "TestAlmostEqual::test_error_message_2",
+    "TestArrayAlmostEqual::test_array_vs_scalar",
+    "TestArrayAlmostEqual::test_closeness",
+    "TestArrayAlmostEqual::test_complex_inf",
+    "TestArrayAlmostEqual::test_simple",
+    "TestArrayEqual::test_0_ndim_array",
+    "TestArrayEqual::test_array_vs_array_not_equal",
+    "TestAssertAllclose::test_error_message_unsigned",
+    "TestAssertAllclose::test_infs",
+    "TestAssertAllclose::test_report_fail_percentage",
+    "TestAssertAllclose::test_report_max_relative_error",
+    "TestAssertAllclose::test_simple",
+    "TestEqual::test_0_ndim_array",
+    "TestEqual::test_array_vs_array_not_equal",
+}
+
+
+def require_numpy_tests(names):
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"NumPy is installed without its tests: no {', '.join(missing)}")
+
 
 def run_numpy_tests(folder, tests, *options):
     """Run NumPy's tests in another process, under none of our settings, and return the report."""
     # Our -W error, our plugins and pytest-xdist's hold for this process, not for that.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PYTHONW"))}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    # The tests, and the calipers that is tested here.
+    roots = Path(__file__).parents[1], Path(calipers.__file__).parents[1]
+    environment["PYTHONPATH"] = os.pathsep.join(map(str, roots))
     (folder / "pytest.ini").write_text("[pytest]\n")
     report = folder / "report.json"
     report.unlink(missing_ok=True)
@@ -40,10 +79,8 @@ def run_numpy_tests(folder, tests, *options):
 
 
 def test_numpy_suite(tmp_path):
-    missing = [name for name in SUITES if importlib.util.find_spec(name) is None]
-    if missing:
-        pytest.skip(f"NumPy is installed without its tests: no {', '.join(missing)}")
-    report, output = run_numpy_tests(tmp_path, SUITES, "--patch-numpy")
+    require_numpy_tests(SUITES)
+    report, output = run_numpy_tests(tmp_path, SUITES, "--patch=numpy")
     assert report["collected"] > 3000, output
 
     # A test that fails without calipers too is no matter of ours.
@@ -61,6 +98,36 @@ def test_numpy_suite(tmp_path):
     for name, least in {"isclose": 5000, "allclose": 30, "array_equal": 40}.items():
         assert report["calls"][name] > least
         assert report["answered_by_kernels"][name] > 0.8 * report["calls"][name]
+
+
+def test_numpy_suite_by_our_assertions(tmp_path):
+    """NumPy's tests with the assertions of calipers.testing: none accepts or refuses another."""
+    require_numpy_tests(ASSERTION_SUITES)
+    # What is left out runs for long, and asks the same of more shapes.
+    quick = "-k", "not (generalized or openblas_threading)"
+    report, output = run_numpy_tests(tmp_path, ASSERTION_SUITES, "--patch=testing", *quick)
+    assert report["collected"] > 3000, output
+    assert not report["disagreements"]
+
+    without, _ = run_numpy_tests(tmp_path, report["failed"])
+    assert not without["calls"]
+    failed = {
+        test.partition("test_utils.py::")[2]: text
+        for test, text in report["failed"].items()
+        if test not in without["failed"]
+    }
+    assert set(failed) == WORDING, output
+    for text in failed.values():
+        assert "Regex pattern did not match" in text
+        assert re.search(r"(Mismatched|Max|inf).*\n.*Actual message: '.*Not close: ", text)
+
+    for name, least in {
+        "assert_allclose": 2000,
+        "assert_almost_equal": 10000,
+        "assert_array_equal": 3000,
+        "assert_equal": 2500,
+    }.items():
+        assert report["answered_by_kernels"][name] > least
 
 
 def test_tolerances_stay_binary64():

@@ -1,5 +1,6 @@
 from . import golden as golden
 from . import probes as probes
+from . import testing as testing
 from ._threads import get_num_threads as get_num_threads
 from ._threads import num_threads as num_threads
 from ._threads import set_num_threads as set_num_threads

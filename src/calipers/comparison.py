@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import index
@@ -28,7 +28,7 @@ _NAMES = ("actual", "expected")
 _default = lru_cache(default_tolerance)
 
 
-class _Options(NamedTuple):
+class Options(NamedTuple):
     """The checked options of a comparison; a tolerance of None is that of the dtypes."""
 
     tolerance: Tolerance | None
@@ -44,18 +44,19 @@ class _Options(NamedTuple):
         return replace(self.rule, rtol=rtol, atol=atol)
 
 
-def _options(
+def checked_options(
     rtol: Any,
     atol: Any,
-    tolerance: Any,
-    max_ulp: Any,
-    equal_nan: Any,
-    check_dtype: Any,
-    check_shape: Any,
-    max_mismatches: Any,
-    max_mismatch_ratio: Any,
-    memory_limit: Any,
-) -> _Options:
+    tolerance: Any = None,
+    max_ulp: Any = None,
+    equal_nan: Any = False,
+    check_dtype: Any = True,
+    check_shape: Any = True,
+    max_mismatches: Any = 0,
+    max_mismatch_ratio: Any = 0.0,
+    memory_limit: Any = MEMORY_LIMIT,
+) -> Options:
+    """Return the options of a comparison, or say which of them cannot be."""
     if (rtol is None) != (atol is None):
         given, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
         msg = f"{given} was given without {missing}: give both, or neither for those of the dtype"
@@ -83,7 +84,7 @@ def _options(
         raise ValueError(msg)
     count = _count(max_mismatches, "max_mismatches")
     rule = Rule(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
-    return _Options(chosen, check_dtype, check_shape, rule, memory_limit)
+    return Options(chosen, check_dtype, check_shape, rule, memory_limit)
 
 
 def _number(value: Any, name: str) -> float:
@@ -192,7 +193,7 @@ def compare(
     >>> bool(report), report.mismatches, report.worst().index
     (False, 1, (1,))
     """
-    options = _options(
+    options = checked_options(
         rtol,
         atol,
         tolerance,
@@ -204,7 +205,7 @@ def compare(
         max_mismatch_ratio,
         memory_limit,
     )
-    return _compare(actual, expected, options)
+    return _compare(tuple(leaves(actual, expected)), _is_nested(actual, expected), options)
 
 
 def assert_close(
@@ -257,13 +258,14 @@ def assert_close(
       ['w']  1 of 2 elements differs (50 %)
     ...
     """
+    __tracebackhide__ = True
     by_tolerances = tolerance is None and max_ulp is None
     if by_tolerances and max_mismatches == max_mismatch_ratio == 0 and type(actual) is np.ndarray:
         given = rtol is not None or atol is not None
         own_rtol, own_atol = (rtol, atol) if given else _default(actual.dtype)
         if plain_verdict(actual, expected, own_rtol, own_atol, equal_nan):
             return
-    options = _options(
+    options = checked_options(
         rtol,
         atol,
         tolerance,
@@ -275,15 +277,30 @@ def assert_close(
         max_mismatch_ratio,
         memory_limit,
     )
-    if all(_passes(leaf, options) for leaf in leaves(actual, expected)):
+    require_close(tuple(leaves(actual, expected)), _is_nested(actual, expected), options, msg)
+
+
+def require_close(
+    parts: Sequence[Leaf],
+    nested: bool,
+    options: Options,
+    msg: str | Callable[[str], str] | None,
+) -> None:
+    """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
+    __tracebackhide__ = True
+    if all(_passes(leaf, options) for leaf in parts):
         return
-    report = _compare(actual, expected, options)
+    report = _compare(parts, nested, options)
     if report:
         return
     text = str(report)
     if msg is not None:
         text = msg(text) if callable(msg) else msg
     raise ClosenessError(text, report)
+
+
+def _is_nested(actual: Any, expected: Any) -> bool:
+    return is_container(actual) or is_container(expected)
 
 
 def _side(leaf: Leaf) -> Any:
@@ -293,11 +310,11 @@ def _side(leaf: Leaf) -> Any:
     return _host
 
 
-def _spread(leaf: Leaf, options: _Options) -> Spread | None:
+def _spread(leaf: Leaf, options: Options) -> Spread | None:
     return spread_of(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
 
 
-def _passes(leaf: Leaf, options: _Options) -> bool:
+def _passes(leaf: Leaf, options: Options) -> bool:
     """Ask for the verdict alone; False may also mean that only the full pass can tell."""
     if leaf.problem or options.rule.max_ulp is not None:
         return False
@@ -314,16 +331,18 @@ def _passes(leaf: Leaf, options: _Options) -> bool:
     return verdict
 
 
-def _compare(actual: Any, expected: Any, options: _Options) -> Comparison | NestedComparison:
-    found = tuple(_compare_leaf(leaf, options) for leaf in leaves(actual, expected))
-    nested = is_container(actual) or is_container(expected)
+def _compare(
+    parts: Sequence[Leaf], nested: bool, options: Options
+) -> Comparison | NestedComparison:
+    found = tuple(_compare_leaf(leaf, options) for leaf in parts)
     return NestedComparison(found) if nested else found[0]
 
 
-def _compare_leaf(leaf: Leaf, options: _Options) -> Comparison:
+def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     if leaf.problem:
+        own, reference = (tuple(getattr(x, "shape", ())) for x in (leaf.actual, leaf.expected))
         kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
-        return Comparison(leaf.path, (), (), *kinds, options.rule, (leaf.problem,))
+        return Comparison(leaf.path, own, reference, *kinds, options.rule, (leaf.problem,))
     spread = _spread(leaf, options)
     if spread is not None:
         return _compare_spread(leaf, spread, options)
@@ -383,7 +402,7 @@ def _described(spread: Spread) -> tuple[_Described, _Described]:
     return a, b
 
 
-def _spread_passes(leaf: Leaf, spread: Spread, options: _Options) -> bool:
+def _spread_passes(leaf: Leaf, spread: Spread, options: Options) -> bool:
     a, b = _described(spread)
     if working_dtypes(a.dtype, b.dtype) is None or _problems(leaf, a, b, options):
         return False
@@ -396,7 +415,7 @@ def _block_passes(rule: Rule, actual: Any, expected: Any) -> bool:
     return _host.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
 
 
-def _compare_spread(leaf: Leaf, spread: Spread, options: _Options) -> Comparison:
+def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
     """Compare what is not in memory block by block."""
     a, b = _described(spread)
     rule = options.rule_for(a.dtype, b.dtype)
@@ -439,7 +458,7 @@ def _compare_block(
     return part if shape == pair.a.shape else placed(part, shape, corner)
 
 
-def _problems(leaf: Leaf, a: Any, b: Any, options: _Options) -> list[str]:
+def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
     """List what is wrong with two arrays before their elements are looked at."""
     found = []
     if a.shape != b.shape:

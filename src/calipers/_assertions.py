@@ -1,0 +1,121 @@
+"""How the assertions of `testing` judge: by kernels, or by NumPy's own assertion where none are."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.testing import build_err_msg
+
+from . import comparison
+from ._arrays import as_array, as_pair, library_of, on_device
+from ._spread import MEMORY_LIMIT, spread_of
+from .reports import ClosenessError
+
+_NAMES = ("actual", "desired")
+
+
+class Head:
+    """What is said before a report: NumPy's header, and what the caller wants said."""
+
+    def __init__(self, header: str, err_msg: object, verbose: bool) -> None:
+        self.header, self.err_msg, self.verbose = header, str(err_msg), verbose
+
+    def before(self, report: str) -> str:
+        """Write it, and the report or its first line."""
+        head = build_err_msg([], self.err_msg, header=self.header, verbose=False)
+        told = report if self.verbose else report.partition("\n")[0]
+        return f"{head}\n{told}"
+
+    def mismatch(self, what: str, a: Any, b: Any) -> ClosenessError:
+        """Return the error of arrays whose elements are not compared."""
+        reason = f"{self.err_msg}\n({what} mismatch)"
+        return ClosenessError(
+            build_err_msg([a, b], reason, header=self.header, verbose=self.verbose)
+        )
+
+
+def assert_within(
+    actual: Any,
+    desired: Any,
+    rtol: float,
+    atol: float,
+    by_numpy: Callable[[Any, Any], None],
+    head: Head,
+    equal_nan: bool = True,
+    strict: bool = False,
+) -> None:
+    """Compare two arrays by kernels; where there are none for them, let NumPy."""
+    __tracebackhide__ = True
+    a, b = to_array(actual), to_array(desired)
+    held = spread_of(MEMORY_LIMIT, actual=a, desired=b) is None
+    if held and not on_device(actual=a, desired=b):
+        pair = as_pair(a, b, _NAMES)
+        if pair.dtypes is None:
+            ask_numpy(by_numpy, pair.a, pair.b)
+            return
+        a, b = pair.a, pair.b
+    if a.shape != b.shape and (strict or () not in (a.shape, b.shape)):
+        raise head.mismatch(f"shapes {a.shape}, {b.shape}", a, b)
+    if strict and a.dtype != b.dtype:
+        raise head.mismatch(f"dtypes {a.dtype}, {b.dtype}", a, b)
+    comparison.assert_close(
+        a,
+        b,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=False,
+        check_shape=False,
+        msg=head.before,
+    )
+
+
+def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
+    """Let NumPy judge, and raise what it raises as the error of this module."""
+    __tracebackhide__ = True
+    try:
+        assertion(*args, **options)
+    except AssertionError as error:
+        raise ClosenessError(str(error)) from None
+
+
+def steps_apart(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> ClosenessError:
+    """Return the error of arrays that NumPy says are too far apart, with a report if it agrees."""
+    a, b = np.asarray(a), np.asarray(b)
+    # Of complex numbers NumPy measures the modulus, calipers the parts.
+    if "c" in (a.dtype.kind, b.dtype.kind) or not (is_tolerance(steps) and steps < 2**63):
+        return ClosenessError(text)
+    common = np.common_type(a, b)
+    report = comparison.compare(
+        a.astype(common),
+        b.astype(common),
+        max_ulp=int(steps),
+        equal_nan=equal_nan,
+        check_shape=False,
+    )
+    return ClosenessError(text) if report else ClosenessError(f"{text}\n{report}", report)
+
+
+def is_tolerance(x: Any) -> bool:
+    """Tell whether x is a number that kernels take as a tolerance."""
+    return isinstance(x, int | float | np.integer | np.floating) and bool(0 <= x < math.inf)
+
+
+def is_array(x: Any) -> bool:
+    """Tell whether x is an array, and not what one can be made of."""
+    return isinstance(x, np.ndarray) or library_of(x) is not None or on_device(x=x)
+
+
+def to_array(x: Any) -> Any:
+    """Return x if it is an array of some library, and else an array of NumPy: no number is weak."""
+    if hasattr(x, "dtype") and hasattr(x, "shape"):
+        return x
+    array = np.asanyarray(x)
+    # NumPy's scalar, if there are no axes: it may stand beside an array on a device.
+    return array[()] if array.dtype.kind in "biufc" else array
+
+
+def views(*arrays: Any) -> list[Any]:
+    """Return what NumPy is asked about: views of other libraries' arrays."""
+    return [as_array(x) if library_of(x) is not None else x for x in arrays]
