@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -78,7 +79,7 @@ class Found:
 DENSE_ONLY = ("sparsity", "checkpoint", "memory_limit")
 
 
-def options_of(function: str, given: dict[str, Any], without: tuple[str, ...] = ()) -> Options:
+def options_of(function: str, given: Mapping[str, Any], without: tuple[str, ...] = ()) -> Options:
     """Return the options that a public function was given, and refuse what it does not take."""
     names = [field.name for field in fields(Options) if field.name not in without]
     for name in given:
