@@ -1,8 +1,10 @@
 """From a caller's question to arrays: f, x and options in; derivatives by column out."""
 
 import os
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -176,10 +178,10 @@ def free_memory() -> float:
         return 1024.0 * int(sizes["MemAvailable"].split()[0])
     except (OSError, KeyError, ValueError):
         pass
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return float("inf")
+    if sys.platform != "win32":
+        with suppress(OSError, ValueError):
+            return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return float("inf")
 
 
 def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) -> None:
