@@ -935,6 +935,8 @@ def test_numpys_own_tests(monkeypatch):
     suite = pytest.importorskip("numpy.testing.tests.test_utils")
     monkeypatch.setattr(suite, "assert_allclose", as_numpys)
     tests = {name for name in dir(suite.TestAssertAllclose) if name.startswith("test_")}
+    if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
+        tests.remove("test_timedelta")  # which asks for a warning about what NumPy does inside
     assert len(tests) >= 10
 
     def failing():
