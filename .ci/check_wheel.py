@@ -24,11 +24,13 @@ for name in calipers.__all__:
 
 
 def run(*command: object, cwd: Path = ROOT) -> str:
+    """Run a command and return what it prints."""
     done = subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 
 
 def require(condition: bool, complaint: str) -> None:
+    """Stop with a complaint unless a condition holds."""
     if not condition:
         sys.exit(complaint)
 
@@ -39,6 +41,7 @@ def tracked(folder: str) -> set[str]:
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
+    """Look for all of src in the wheel and nothing else, and for all that is needed in the sdist."""
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     sources = {name.removeprefix("src/") for name in tracked("src")}
     require(packed == sources, f"the wheel differs from src: {sorted(packed ^ sources)}")
@@ -49,13 +52,14 @@ def check_contents(wheel: Path, sdist: Path) -> None:
 
 
 def check_builds(wheel: Path, folder: Path) -> None:
-    """The wheel in dist was built from the sdist; the tree has to give the same bytes."""
+    """Build the tree: it has to give the bytes of the wheel in dist, which was built from the sdist."""
     run(sys.executable, "-m", "build", "--wheel", "--outdir", folder)
     (other,) = folder.glob("*.whl")
     require(other.read_bytes() == wheel.read_bytes(), "sdist and tree give different wheels")
 
 
 def check_installed(wheel: Path, folder: Path) -> None:
+    """Install the wheel in a new environment, and use it from another folder."""
     venv.create(folder / "env", with_pip=True)
     python = next(path for path in (folder / "env").glob("*/python*") if path.stem == "python")
     run(python, "-m", "pip", "install", "--quiet", wheel)
@@ -66,6 +70,7 @@ def check_installed(wheel: Path, folder: Path) -> None:
 
 
 def main() -> None:
+    """Check the one wheel and the one sdist in dist."""
     (wheel,), (sdist,) = (list((ROOT / "dist").glob(f"*{end}")) for end in (".whl", ".tar.gz"))
     check_contents(wheel, sdist)
     with tempfile.TemporaryDirectory() as folder:
