@@ -1,11 +1,11 @@
-# make demo, make test, make bench, make docs, make gpu: each works from a fresh clone.
+# make demo, test, bench, docs, gpu, release-check: each works from a fresh clone.
 PYTHON ?= python3
 EXTRAS ?=
 BIN := .venv/bin
 comma := ,
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench docs gpu clean
+.PHONY: demo test test-lowest lint bench compare docs gpu release-check clean
 
 .venv/pyvenv.cfg:
 	$(PYTHON) -m venv .venv
@@ -23,6 +23,14 @@ TEST_EXTRAS = test,bench$(if $(EXTRAS),$(comma)$(EXTRAS))
 test: .venv/.installed-$(TEST_EXTRAS) lint
 	$(BIN)/python -m pytest --numprocesses 2
 
+# The same with the lowest versions that pyproject.toml allows.
+LOWEST = .venv-lowest/bin/python
+LOWEST_EXTRAS = test,sparse,plot,dask,h5py,mpi,zarr
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	$(LOWEST) -m pip install --quiet --constraint constraints-lowest.txt --editable '.[$(LOWEST_EXTRAS)]'
+	$(LOWEST) -m pytest --numprocesses 2
+
 lint: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,6 +43,22 @@ bench: .venv/.installed-$(TEST_EXTRAS)
 docs: .venv/.installed-docs
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
 
+# What became slower since BASE, a commit: both are built and measured, in turn.
+BASE ?= main
+compare: .venv/.installed-$(TEST_EXTRAS)
+	$(BIN)/asv machine --yes
+	$(BIN)/asv continuous --factor 1.3 --interleave-rounds $(ASV) $(BASE) HEAD
+
+# What would be published; nothing is.
+release-check: .venv/.installed-release,test
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32
+	$(BIN)/python .ci/check_wheel.py
+
 # On a machine with a GPU: the device's verdicts beside the host's, and their speed. EXTRAS=torch,jax
 # adds peers, where their builds for CUDA are installed.
 gpu: .venv/.installed-test,cuda$(if $(EXTRAS),$(comma)$(EXTRAS))
@@ -42,4 +66,4 @@ gpu: .venv/.installed-test,cuda$(if $(EXTRAS),$(comma)$(EXTRAS))
 	$(BIN)/python -m benchmarks.gpu
 
 clean:
-	rm -rf .venv .asv build dist
+	rm -rf .venv .venv-lowest .asv build dist

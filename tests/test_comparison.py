@@ -935,7 +935,9 @@ def test_numpys_own_tests(monkeypatch):
     suite = pytest.importorskip("numpy.testing.tests.test_utils")
     monkeypatch.setattr(suite, "assert_allclose", as_numpys)
     tests = {name for name in dir(suite.TestAssertAllclose) if name.startswith("test_")}
-    assert len(tests) >= 11
+    if np.lib.NumpyVersion(np.__version__) >= "2.5.0":
+        tests.remove("test_timedelta")  # which asks for a warning about what NumPy does inside
+    assert len(tests) >= 10
 
     def failing():
         for name in sorted(tests):
@@ -944,7 +946,7 @@ def test_numpys_own_tests(monkeypatch):
             except AssertionError:
                 yield name
 
-    assert set(failing()) == WORDED
+    assert set(failing()) == WORDED & tests
     # The same without a look at the text of the error
     monkeypatch.setattr(suite, "re", SimpleNamespace(escape=lambda text: "."))
     assert set(failing()) == set()

@@ -25,6 +25,13 @@ devices = pytest.mark.parametrize(
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16"}
 
 
+needs_target = pytest.mark.skipif(
+    importlib.util.find_spec("numba_cuda") is None,
+    reason='numba-cuda is not installed: pip install "calipers[cuda]"',
+)
+
+
+@needs_target
 @pytest.mark.parametrize("name", SIMULATED)
 def test_the_simulator_gives_the_hosts_verdicts(name):
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTEST_ADDOPTS": ""}
@@ -37,6 +44,7 @@ def test_the_simulator_gives_the_hosts_verdicts(name):
     assert "skipped" not in done.stdout
 
 
+@needs_target
 def test_the_benchmark_of_a_device_runs_through():
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
     command = [sys.executable, "-m", "benchmarks.gpu", "0.0005"]
@@ -50,8 +58,6 @@ def test_the_benchmark_of_a_device_runs_through():
 @pytest.fixture(scope="module")
 def ptx():
     """Compile a kernel for a device that is not there."""
-    if importlib.util.find_spec("numba_cuda") is None:
-        pytest.skip('numba-cuda is not installed: pip install "calipers[cuda]"')
     from numba import cuda
     from numba.cuda import dispatcher
 
@@ -93,6 +99,7 @@ def kernel_of(name, kind, flat):
     return closeness.apart((kind, kind), flat, policy), policy
 
 
+@needs_target
 @devices
 @pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,6 +162,7 @@ def comparison_kernels(kind, flat):
     yield kernels.gather(flat), (array, shape, steps, word[::1], types.Array(array.dtype, 1, "C"))
 
 
+@needs_target
 @devices
 @pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,6 +205,7 @@ def difference_kernels(x, out):
     yield kernels.once(fills), (call,)
 
 
+@needs_target
 @devices
 @pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
 def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability):
@@ -208,6 +217,7 @@ def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability)
         assert "st.global" in text or "st.f" in text  # what f computes is stored
 
 
+@needs_target
 def test_the_rule_can_be_asked_by_a_users_own_kernel(ptx):
     from numba import cuda, types
 
@@ -249,9 +259,8 @@ print("cached" if kernel._cache_hits else "compiled", hash(bytes(code)))
 """
 
 
+@needs_target
 def test_machine_code_is_kept_until_a_rule_changes(tmp_path):
-    if importlib.util.find_spec("numba_cuda") is None:
-        pytest.skip('numba-cuda is not installed: pip install "calipers[cuda]"')
     sources = tmp_path / "calipers"
     package = HERE.parent / "src" / "calipers"
     shutil.copytree(package, sources, ignore=shutil.ignore_patterns("__pycache__"))

@@ -80,7 +80,7 @@ N = 30
 X = np.linspace(-1.5, 2, N)
 TRIDIAGONAL = sparse.diags_array(
     [np.ones(N - 1), np.ones(N), np.ones(N - 1)], offsets=[-1, 0, 1], format="csc"
-)
+).sorted_indices()
 FORMS = {
     "python": (band, {}),
     "compiled": (compiled_band, {}),

@@ -864,8 +864,12 @@ def test_groups_of_zarr_are_containers(places):
     zarr = pytest.importorskip("zarr")
     groups = [zarr.open_group(places.path(), mode="w") for _ in range(2)]
     for k, group in enumerate(groups):
-        group.create_group("layer").create_array("w", data=np.arange(6.0) + k)
-        group.create_array("b", data=np.arange(3.0))
+        layer = group.create_group("layer")
+        for parent, name, values in (
+            (layer, "w", np.arange(6.0) + k),
+            (group, "b", np.arange(3.0)),
+        ):
+            parent.create_array(name, shape=values.shape, dtype=values.dtype)[:] = values
     report = calipers.compare(*groups)
     assert [leaf.path for leaf in report.failing] == ["['layer']['w']"]
     assert len(report.leaves) == 2

@@ -8,6 +8,8 @@ import numpy as np
 from ._protocols import NDArray
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from .reports import Comparison
 
 # A map or a line has at most so many cells along an axis; a cell shows the largest excess in it.
@@ -15,7 +17,7 @@ _CELLS = 512
 _WRONG = "#c1272d"
 
 
-def comparison_figure(report: "Comparison") -> Any:
+def comparison_figure(report: "Comparison") -> "Figure":
     """Draw the excess of each element, and the histogram of distances in ULP."""
     from matplotlib.figure import Figure
 

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from ._arrangement import percent, region
+from ._tally import MEASURES
 
 if TYPE_CHECKING:
     from ._tally import Rule
@@ -131,7 +132,7 @@ def _table(report: "Comparison") -> list[str]:
     first = report.first_mismatches
     title = "first mismatches" if report.mismatches > len(first) else "mismatches"
     blocks = {title: {x.index: _cells(x) for x in first}, "largest (*)": {}}
-    for measure, column in zip(("excess", "absolute", "relative", "ulp"), range(2, 6), strict=True):
+    for measure, column in zip(MEASURES, range(2, 6), strict=True):
         difference = report.worst(measure)
         if difference is not None:
             cells = blocks["largest (*)"].setdefault(difference.index, _cells(difference))

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from ._kernels.comparison import TALLIES, TALLY
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
 from ._kernels.sums import SCALES
 from ._protocols import NDArray
+from ._types import Measure
 
 FLOAT32 = np.dtype(np.float32)
-MEASURES = ("excess", "absolute", "relative", "ulp")
+MEASURES: tuple[Measure, ...] = ("excess", "absolute", "relative", "ulp")
 
 # Mismatches are counted for each index of an axis that is not longer than this.
 _COUNTED = 1 << 14
@@ -108,7 +109,7 @@ class Tally:
             and np.array_equal(self.counts, other.counts)
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def places(self) -> list[int]:
         """Return the positions of all pairs that are named: the first mismatches, the farthest."""

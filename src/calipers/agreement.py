@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,12 +28,17 @@ from ._agreement.isolation import in_a_process
 from ._agreement.report import text_of
 from ._agreement.rules import decide
 from ._agreement.sides import Answer, Budget, BudgetError, Side, as_inputs
+from ._agreement.trials import require_callable
 from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
 from ._arrangement import region
 from ._report import jsonable
 from ._tally import Tally
+from ._types import Effort, Widens
 from .comparison import compare
 from .tolerances import Tolerance, recommend_tolerance
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
 
@@ -205,7 +210,7 @@ class Diagnosis:
         found = {"ok": self.ok(), "reproducer": self.reproducer}
         return found | {name: jsonable(getattr(self, name)) for name in names}
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """
         Draw errors in units, differences by size, and how alike they stay when inputs are moved.
 
@@ -224,15 +229,15 @@ class Diagnosis:
 
 
 def diagnose(
-    f: Any,
-    g: Any,
+    f: Callable[..., Any],
+    g: Callable[..., Any],
     inputs: Any,
     *,
     dtype: Any = None,
-    float64: Any = "auto",
+    float64: Widens | Callable[..., Any] | None = "auto",
     reduction: int | None = None,
     batch: tuple[int, ...] = (0,),
-    budget: str | int = "full",
+    budget: Effort | int = "full",
     isolate: bool = False,
     seed: int = 0,
 ) -> Diagnosis:
@@ -315,10 +320,7 @@ def diagnose(
     'BUG'
     """
     started = time.perf_counter()
-    for name, call in (("f", f), ("g", g)):
-        if not callable(call):
-            msg = f"{name} must be callable, got {type(call).__name__}"
-            raise TypeError(msg)
+    require_callable(f=f, g=g)
     several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     arrays = as_inputs(several)
     form = format_of(arrays, dtype)

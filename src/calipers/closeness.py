@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy import allclose as _numpy_allclose
@@ -27,6 +27,7 @@ from ._question import Question, plain_verdict
 from ._refusals import refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
+from ._types import Number
 
 _Place = tuple[int, ...] | None
 
@@ -41,6 +42,28 @@ __all__ = [
 ]
 
 
+@overload
+def allclose(
+    a: Any,
+    b: Any,
+    rtol: Any = 1e-5,
+    atol: Any = 1e-8,
+    equal_nan: bool = False,
+    *,
+    axis: None = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> bool: ...
+@overload
+def allclose(
+    a: Any,
+    b: Any,
+    rtol: Any = 1e-5,
+    atol: Any = 1e-8,
+    equal_nan: bool = False,
+    *,
+    axis: int | tuple[int, ...],
+    memory_limit: int = MEMORY_LIMIT,
+) -> Any: ...
 def allclose(
     a: Any,
     b: Any,
@@ -248,6 +271,12 @@ class PendingBool:
         return self.result()
 
 
+@overload
+def isclose(
+    a: Number, b: Number, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> np.bool: ...
+@overload
+def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any: ...
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """
     Tell for each pair of elements whether the two are close.

@@ -2,11 +2,11 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ._protocols import NDArray, Spread, UnevenError
 from ._question import plain_verdict
 from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, tally_pair
+from ._types import CompareOptions, Plain
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
 from .tolerances import Tolerance, default_tolerance
 
@@ -112,6 +113,16 @@ def _count(value: Any, name: str) -> int:
     return number
 
 
+@overload
+def compare(actual: Plain, expected: Plain, **options: Unpack[CompareOptions]) -> Comparison: ...
+@overload
+def compare(
+    actual: Mapping[Any, Any], expected: Mapping[Any, Any], **options: Unpack[CompareOptions]
+) -> NestedComparison: ...
+@overload
+def compare(
+    actual: Any, expected: Any, **options: Unpack[CompareOptions]
+) -> Comparison | NestedComparison: ...
 def compare(
     actual: Any,
     expected: Any,
@@ -126,7 +137,7 @@ def compare(
     max_mismatches: int = 0,
     max_mismatch_ratio: float = 0.0,
     memory_limit: int = MEMORY_LIMIT,
-) -> Any:
+) -> Comparison | NestedComparison:
     """
     Compare two arrays, or nested containers of arrays, and tell all about how they differ.
 

@@ -5,7 +5,7 @@ import os
 import platform
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal, overload
 
 import numba
 
@@ -20,6 +20,10 @@ _NO_CUDA = 'numba-cuda is not installed: pip install "calipers[cuda]"'
 _NOT_ASKED = "the driver was not asked: show_config(devices=True) asks it"
 
 
+@overload
+def show_config(mode: Literal["stdout"] = "stdout", *, devices: bool = False) -> None: ...
+@overload
+def show_config(mode: Literal["dicts"], *, devices: bool = False) -> dict[str, Any]: ...
 def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any] | None:
     """
     Print what calipers runs on: versions, threads, where kernels are cached, and CUDA devices.

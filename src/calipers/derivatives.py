@@ -1,9 +1,9 @@
 """Numerical derivatives: jacobian, differentiate, jvp, vjp, hessian and their relatives."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
@@ -30,7 +30,22 @@ from ._differences.problem import REAL, WIRTINGER, Problem
 from ._differences.run import Pace, run
 from ._differences.steps import require_inside
 from ._protocols import NDArray
+from ._types import (
+    HessianOptions,
+    JacobianOptions,
+    Method,
+    PlanOptions,
+    ProgressLike,
+    Real,
+    SparseJacobianOptions,
+    StepOptions,
+    Target,
+)
 from .interop import scipy_sparse
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
+    from scipy.sparse.linalg import LinearOperator
 
 __all__ = [
     "Derivative",
@@ -115,11 +130,46 @@ class Derivative:
         return "\n".join(lines)
 
 
+@overload
+def jacobian(
+    f: Callable[..., Any],
+    x: Sequence[Any],
+    *,
+    argnums: tuple[int, ...],
+    **options: Unpack[SparseJacobianOptions],
+) -> tuple[Any, ...]: ...
+@overload
+def jacobian(
+    f: Callable[..., Any],
+    x: Real,
+    *,
+    sparsity: None = None,
+    argnums: int = 0,
+    **options: Unpack[JacobianOptions],
+) -> NDArray: ...
+@overload
 def jacobian(
     f: Callable[..., Any],
     x: Any,
     *,
-    method: str = "3-point",
+    sparsity: None = None,
+    argnums: int = 0,
+    **options: Unpack[JacobianOptions],
+) -> Any: ...
+@overload
+def jacobian(
+    f: Callable[..., Any],
+    x: Any,
+    *,
+    sparsity: Any,
+    argnums: int = 0,
+    **options: Unpack[JacobianOptions],
+) -> "csc_array": ...
+def jacobian(
+    f: Callable[..., Any],
+    x: Any,
+    *,
+    method: Method = "3-point",
     step: Any = None,
     scale: Any = None,
     bounds: Any = None,
@@ -132,10 +182,10 @@ def jacobian(
     batched: bool = False,
     holomorphic: bool = False,
     workers: Any = None,
-    progress: Any = False,
+    progress: ProgressLike = False,
     checkpoint: str | os.PathLike[str] | None = None,
     memory_limit: float | None = None,
-    target: str | None = None,
+    target: Target | None = None,
 ) -> Any:
     """
     Return the derivative of a function by finite differences.
@@ -266,11 +316,27 @@ def jacobian(
     return _by_argument(f, x, args, argnums, options, _value)
 
 
+@overload
+def differentiate(
+    f: Callable[..., Any],
+    x: Sequence[Any],
+    *,
+    argnums: tuple[int, ...],
+    **options: Unpack[SparseJacobianOptions],
+) -> tuple[Derivative, ...]: ...
+@overload
 def differentiate(
     f: Callable[..., Any],
     x: Any,
     *,
-    method: str = "adaptive",
+    argnums: int = 0,
+    **options: Unpack[SparseJacobianOptions],
+) -> Derivative: ...
+def differentiate(
+    f: Callable[..., Any],
+    x: Any,
+    *,
+    method: Method = "adaptive",
     step: Any = None,
     scale: Any = None,
     bounds: Any = None,
@@ -283,10 +349,10 @@ def differentiate(
     batched: bool = False,
     holomorphic: bool = False,
     workers: Any = None,
-    progress: Any = False,
+    progress: ProgressLike = False,
     checkpoint: str | os.PathLike[str] | None = None,
     memory_limit: float | None = None,
-    target: str | None = None,
+    target: Target | None = None,
 ) -> Any:
     """
     Return the derivative of a function with an estimate of its error, entry by entry.
@@ -448,7 +514,9 @@ def _require_memory(problem: Problem, options: Options, errors: bool = False) ->
     require_memory(problem.base.size, problem.coordinates, itemsize, options.memory_limit)
 
 
-def jacobian_function(f: Callable[..., Any], x0: Any = None, **options: Any) -> "JacobianFunction":
+def jacobian_function(
+    f: Callable[..., Any], x0: Any = None, **options: Unpack[PlanOptions]
+) -> "JacobianFunction":
     """
     Return a function that gives the Jacobian of f wherever it is asked, planned once.
 
@@ -597,6 +665,17 @@ class _Plan:
         return arranged(problem, rows)
 
 
+@overload
+def jvp(
+    f: Callable[..., Any],
+    x: Real,
+    v: Any,
+    *,
+    args: tuple[Any, ...] = (),
+    argnums: int = 0,
+    **options: Unpack[StepOptions],
+) -> NDArray: ...
+@overload
 def jvp(
     f: Callable[..., Any],
     x: Any,
@@ -604,7 +683,16 @@ def jvp(
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Any,
+    **options: Unpack[StepOptions],
+) -> Any: ...
+def jvp(
+    f: Callable[..., Any],
+    x: Any,
+    v: Any,
+    *,
+    args: tuple[Any, ...] = (),
+    argnums: int = 0,
+    **options: Unpack[StepOptions],
 ) -> Any:
     """
     Return the derivative of a function along a direction, by two calls of f.
@@ -658,6 +746,17 @@ def _like_x(problem: Problem, v: Any) -> NDArray:
     return direction
 
 
+@overload
+def vjp(
+    f: Callable[..., Any],
+    x: Real,
+    w: Any,
+    *,
+    args: tuple[Any, ...] = (),
+    argnums: int = 0,
+    **options: Unpack[StepOptions],
+) -> NDArray: ...
+@overload
 def vjp(
     f: Callable[..., Any],
     x: Any,
@@ -665,7 +764,16 @@ def vjp(
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Any,
+    **options: Unpack[StepOptions],
+) -> Any: ...
+def vjp(
+    f: Callable[..., Any],
+    x: Any,
+    w: Any,
+    *,
+    args: tuple[Any, ...] = (),
+    argnums: int = 0,
+    **options: Unpack[StepOptions],
 ) -> Any:
     """
     Return the product of a vector with a derivative, in memory of the size of x.
@@ -720,8 +828,8 @@ def linear_operator(
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Any,
-) -> Any:
+    **options: Unpack[StepOptions],
+) -> "LinearOperator":
     """
     Return the Jacobian as a scipy.sparse.linalg.LinearOperator that is never formed.
 
@@ -780,7 +888,7 @@ def jacobian_blocks(
     block: int | None = None,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Any,
+    **options: Unpack[StepOptions],
 ) -> Iterator[tuple[slice, NDArray]]:
     """
     Give a Jacobian that does not fit memory, some columns at a time.
@@ -834,10 +942,10 @@ def hessian(
     x: Any,
     *,
     gradient: Callable[..., Any] | None = None,
-    method: str = "adaptive",
+    method: Method = "adaptive",
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Any,
+    **options: Unpack[HessianOptions],
 ) -> Derivative:
     """
     Return the second derivatives of a scalar function, symmetric, with their errors.

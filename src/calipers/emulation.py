@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import asdict, dataclass
 from functools import lru_cache, wraps
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -14,8 +14,11 @@ from ._dispatch import fold, scan
 from ._kernels.emulation import CENSUS, MULTIPLY, ROUND_EACH
 from ._protocols import NDArray
 from ._threads import get_num_threads, in_parts
+from ._types import EmulateOptions, FormatName, Rounding, Sides
 
 __all__ = ["Denormals", "denormals", "emulate", "emulated_matmul"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 FLOAT32 = np.dtype(np.float32)
 
@@ -62,13 +65,19 @@ FORMATS = {
 }
 
 
+@overload
+def emulate(
+    f: np.ufunc, fmt: FormatName, **options: Unpack[EmulateOptions]
+) -> Callable[..., Any]: ...
+@overload
+def emulate(f: F, fmt: FormatName, **options: Unpack[EmulateOptions]) -> F: ...
 def emulate(
     f: Any,
-    fmt: str,
+    fmt: FormatName,
     *,
-    where: str | Collection[str] = ("inputs", "outputs"),
+    where: Sides | Collection[Sides] = ("inputs", "outputs"),
     arguments: int | str | Collection[int | str] | None = None,
-    rounding: str = "nearest",
+    rounding: Rounding = "nearest",
     flush: bool = False,
 ) -> Callable[..., Any]:
     """
@@ -176,9 +185,9 @@ def emulate(
 def emulated_matmul(
     a: Any,
     b: Any,
-    fmt: str,
+    fmt: FormatName,
     *,
-    accumulate: str | None = None,
+    accumulate: FormatName | None = None,
     split: int = 1,
     step: int = 1,
 ) -> Any:
@@ -254,8 +263,8 @@ def emulated_matmul(
     x, y = _operand(a, "a"), _operand(b, "b")
     single = np.can_cast(x.dtype, FLOAT32) and np.can_cast(y.dtype, FLOAT32)
     dtype = FLOAT32 if single else FLOAT64
-    accumulate = dtype.name if accumulate is None else accumulate
-    _require_known(fmt=fmt, accumulate=accumulate)
+    sums = dtype.name if accumulate is None else accumulate
+    _require_known(fmt=fmt, accumulate=sums)
     for name, number in (("split", split), ("step", step)):
         if not isinstance(number, int | np.integer) or number < 1:
             msg = f"{name} must be a positive integer, got {number!r}; 1 is a plain running sum"
@@ -264,7 +273,7 @@ def emulated_matmul(
     right = y[:, None] if y.ndim == 1 else y
     batch = _batch_shape(left, right)
     with np.errstate(all="ignore"):
-        product = _multiply(left, right, batch, fmt, accumulate, int(split), int(step))
+        product = _multiply(left, right, batch, fmt, sums, int(split), int(step))
         product = product.astype(dtype, copy=False)
     rows, columns = product.shape[-2:]
     result = product.reshape(batch + (rows,) * (x.ndim > 1) + (columns,) * (y.ndim > 1))
@@ -320,7 +329,7 @@ class Denormals:
         return asdict(self) | {"fraction": self.fraction}
 
 
-def denormals(a: Any, fmt: str | None = None) -> Denormals:
+def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     """
     Count the elements of an array that are subnormal, 0 and finite in a format.
 
@@ -367,13 +376,12 @@ def denormals(a: Any, fmt: str | None = None) -> Denormals:
     if held is None or x.dtype.kind == "c":
         msg = f"a must be of real floating-point numbers, got dtype {x.dtype}"
         raise TypeError(msg)
-    if fmt is None:
-        fmt = x.dtype.name.removesuffix("fn")
-        if fmt not in FORMATS:
-            msg = f"a has dtype {x.dtype}, of which calipers knows no limits; name a format as fmt"
-            raise TypeError(msg)
-    _require_known(fmt=fmt)
-    rule, (*_, normal, _, _, _) = bit_rule(fmt, held), bit_rule(fmt, held, flush=True)
+    name = x.dtype.name.removesuffix("fn") if fmt is None else fmt
+    if fmt is None and name not in FORMATS:
+        msg = f"a has dtype {x.dtype}, of which calipers knows no limits; name a format as fmt"
+        raise TypeError(msg)
+    _require_known(fmt=name)
+    rule, (*_, normal, _, _, _) = bit_rule(name, held), bit_rule(name, held, flush=True)
     bits = _bits(held)
     kernel = CENSUS[bits]
 
@@ -386,7 +394,7 @@ def denormals(a: Any, fmt: str | None = None) -> Denormals:
     with np.errstate(all="ignore"):
         numbers = x.astype(held, copy=False)
     zeros, subnormals, finite = fold(count, begin, np.add, [numbers.view(bits)], [bits]).tolist()
-    return Denormals(fmt, x.size, finite, zeros, subnormals)
+    return Denormals(name, x.size, finite, zeros, subnormals)
 
 
 # The rule of a format, and its way to arrays and to all that holds them

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from ._gradcheck.report import (
 from ._gradcheck.rule import FAIL, default_resolution
 from ._gradcheck.second import Gradient, cotangents, skewness
 from ._gradcheck.subject import Subject
+from ._types import Convention, Excuse, Inplace, ProgressLike, SecondOptions
 from .derivatives import differentiate
 from .interop.functions import function_library
 
@@ -78,16 +79,16 @@ def gradcheck(
     bounds: Any = None,
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
-    argnums: Any = None,
+    argnums: int | Sequence[int] | None = None,
     out_like: Any = None,
-    inplace: str | None = None,
+    inplace: Inplace | None = None,
     workers: Any = None,
-    progress: Any = False,
+    progress: ProgressLike = False,
     checkpoint: str | os.PathLike[str] | None = None,
     nondifferentiable_outputs: Sequence[int] = (),
-    convention: str = "torch",
+    convention: Convention = "torch",
     equal_nan: bool = False,
-    allow: Sequence[str] = (),
+    allow: Sequence[Excuse] = (),
     seed: int = 0,
 ) -> GradcheckReport:
     """
@@ -305,11 +306,11 @@ def gradgradcheck(
     check_rev_over_rev: bool | None = None,
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
-    argnums: Any = None,
+    argnums: int | Sequence[int] | None = None,
     nondifferentiable_outputs: Sequence[int] = (),
     raise_exception: bool = True,
     seed: int = 0,
-    **options: Any,
+    **options: Unpack[SecondOptions],
 ) -> GradcheckReport:
     """
     Check second derivatives: those of the gradient, against differences of the gradient.
@@ -376,8 +377,8 @@ def gradgradcheck(
     if options.get("checkpoint") is not None:
         msg = "gradgradcheck takes no checkpoint=: it is several checks; give it to gradcheck"
         raise ValueError(msg)
-    common = {**options, "raise_exception": raise_exception, "seed": seed}
-    here = {
+    common: dict[str, Any] = {**options, "raise_exception": raise_exception, "seed": seed}
+    here: dict[str, Any] = {
         "args": args,
         "kwargs": kwargs,
         "argnums": argnums,

@@ -2,13 +2,17 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._arrangement import region
 from ._report import comparison_text, jsonable, nested_text
 from ._tally import MEASURES, Rule, Tally, merge, moved
+from ._types import Measure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["ClosenessError", "Comparison", "Difference", "NestedComparison"]
 
@@ -156,7 +160,7 @@ class Comparison:
             return ()
         return tuple(self.differences[i] for i in self.tally["first"].tolist() if i >= 0)
 
-    def worst(self, measure: str = "excess") -> Difference | None:
+    def worst(self, measure: Measure = "excess") -> Difference | None:
         """
         Return the finite pair that is farthest apart; None if all are equal.
 
@@ -276,7 +280,7 @@ class Comparison:
         found["where"] = region(self.tally) if self.tally and self.mismatches else None
         return {name: jsonable(value) for name, value in found.items()}
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """
         Draw the excess of each element, a map for two axes, and the distances in ULP.
 
@@ -378,7 +382,7 @@ class NestedComparison:
         """
         return {"passed": bool(self), "leaves": [leaf.to_dict() for leaf in self.leaves]}
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """Draw the worst leaf, as `Comparison.plot` does; of passing leaves the first."""
         leaf = self.worst or next((x for x in self.leaves if x.tally is not None), None)
         if leaf is None:
@@ -402,6 +406,8 @@ class ClosenessError(AssertionError):
         What was found.
     """
 
-    def __init__(self, message: str = "", report: Any = None) -> None:
+    def __init__(
+        self, message: str = "", report: Comparison | NestedComparison | None = None
+    ) -> None:
         super().__init__(message)
         self.report = report

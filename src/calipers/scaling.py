@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ._agreement.trials import inputs_of, require_callable, side_of
 from ._agreement.units import ROUNDOFF, difference
 from ._protocols import NDArray
 from ._report import jsonable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Growth", "growth"]
 
@@ -95,7 +98,7 @@ class Growth:
         found: dict[str, Any] = jsonable(self)
         return found | {"bounds": jsonable(self.bounds)}
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """
         Draw the curves on logarithmic axes, beside sqrt(n) and the bound.
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from ..closeness import first_nonfinite
 from .inquiry import format_of
 from .trials import Subject
 from .units import ROUNDOFF
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Values closer than so many roundings of the largest are taken for one.
 _NEAR = 100
@@ -64,7 +67,7 @@ class Condition:
         found: dict[str, Any] = jsonable(self)
         return found
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """
         Draw the singular values of a matrix beside what rounding does to them.
 

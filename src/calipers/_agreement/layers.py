@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from .._report import jsonable
 from .inquiry import Inquiry, format_of
 from .sides import Answer
 from .trials import Trial, inputs_of, require_callable, several, side_of, trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _LINES = 18
 
@@ -94,7 +97,7 @@ class Layers:
         found: dict[str, Any] = jsonable(self)
         return found | {"passed": bool(self), "first": self.first.name if self.first else None}
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """
         Draw the new and the carried error by layer, beside what rounding may do.
 

@@ -8,12 +8,14 @@ import numpy as np
 from .units import ROUNDOFF, difference
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ..agreement import Diagnosis
 
 _F, _G, _BOUND = "#3b6ea5", "#c1272d", "0.4"
 
 
-def diagnosis_figure(found: "Diagnosis") -> Any:
+def diagnosis_figure(found: "Diagnosis") -> "Figure":
     """Draw differences by size, errors of both sides, and how alike differences stay."""
     from matplotlib.figure import Figure
 

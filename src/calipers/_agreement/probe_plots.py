@@ -1,12 +1,14 @@
 """Pictures of what probes found."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .units import ROUNDOFF
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ..scaling import Growth
     from .conditions import Condition
     from .layers import Layers
@@ -16,7 +18,7 @@ _WRONG = "#c1272d"
 _FEW = 64  # elements, whose numbers can be read
 
 
-def order_figure(order: "SummationOrder") -> Any:
+def order_figure(order: "SummationOrder") -> "Figure":
     """Draw the tree of a summation."""
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
@@ -70,7 +72,7 @@ def _leaves(order: "SummationOrder") -> list[int]:
     return found
 
 
-def layers_figure(found: "Layers") -> Any:
+def layers_figure(found: "Layers") -> "Figure":
     """Draw new and carried errors."""
     from matplotlib.figure import Figure
 
@@ -100,7 +102,7 @@ def layers_figure(found: "Layers") -> Any:
     return figure
 
 
-def condition_figure(found: "Condition") -> Any:
+def condition_figure(found: "Condition") -> "Figure":
     """Draw singular values."""
     from matplotlib.figure import Figure
 
@@ -120,7 +122,7 @@ def condition_figure(found: "Condition") -> Any:
     return figure
 
 
-def growth_figure(found: "Growth", names: dict[str, str]) -> Any:
+def growth_figure(found: "Growth", names: dict[str, str]) -> "Figure":
     """Draw errors by size."""
     from matplotlib.figure import Figure
 

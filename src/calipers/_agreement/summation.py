@@ -4,12 +4,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._report import jsonable
 from .trials import require_callable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # It swallows every count that is added to it, and is nothing beside its opposite.
 _MASK = 2.0**100
@@ -139,7 +142,7 @@ class SummationOrder:
         found: dict[str, Any] = jsonable(self)
         return found | {"name": self.name, "depth": self.depth}
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """
         Draw the tree: elements below, and each sum as high as it has elements.
 

@@ -1,7 +1,10 @@
 """From a caller's question to arrays: f, x and options in; derivatives by column out."""
 
 import os
+import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -78,7 +81,7 @@ class Found:
 DENSE_ONLY = ("sparsity", "checkpoint", "memory_limit")
 
 
-def options_of(function: str, given: dict[str, Any], without: tuple[str, ...] = ()) -> Options:
+def options_of(function: str, given: Mapping[str, Any], without: tuple[str, ...] = ()) -> Options:
     """Return the options that a public function was given, and refuse what it does not take."""
     names = [field.name for field in fields(Options) if field.name not in without]
     for name in given:
@@ -175,10 +178,10 @@ def free_memory() -> float:
         return 1024.0 * int(sizes["MemAvailable"].split()[0])
     except (OSError, KeyError, ValueError):
         pass
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return float("inf")
+    if sys.platform != "win32":
+        with suppress(OSError, ValueError):
+            return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return float("inf")
 
 
 def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) -> None:

@@ -1,18 +1,20 @@
 """The picture of a check: where in the Jacobian entries are wrong, and by how much."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .rule import VERDICTS
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from .report import GradcheckReport
 
 _MARKERS = {"FAIL": ("s", "#c1272d"), "NONSMOOTH": ("^", "#b8860b"), "INCONCLUSIVE": ("o", "0.5")}
 
 
-def report_figure(report: "GradcheckReport") -> Any:
+def report_figure(report: "GradcheckReport") -> "Figure":
     """Draw a point for each entry that is not right; its size tells by how much."""
     from matplotlib.figure import Figure
 

@@ -1,11 +1,14 @@
 """What a check of derivatives found, and the errors that carry it."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._report import jsonable
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
 from .text import report_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class CalipersWarning(UserWarning):
@@ -145,7 +148,7 @@ class GradcheckReport:
         """Tell the verdict, and what it rests on."""
         return report_text(self)
 
-    def plot(self) -> Any:
+    def plot(self) -> "Figure":
         """
         Draw where in the Jacobian the entries that are not right stand, and how far they are off.
 

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
@@ -190,6 +191,8 @@ class Mapped(Source):
 
     def _fill(self, file: int, start: int, block: NDArray) -> None:
         """Read runs that are contiguous in the file."""
+        if sys.platform == "win32":
+            raise NotImplementedError  # where a map lies in its file is known on Linux alone
         steps = [self._map.strides[k] for k in self._axes]
         length, outer = block.itemsize, block.ndim
         while outer and (block.shape[outer - 1] == 1 or steps[outer - 1] == length):
@@ -217,7 +220,7 @@ class Mapped(Source):
 
     def _let_go(self) -> None:
         held = self._map._mmap
-        if held is not None and hasattr(held, "madvise"):
+        if held is not None and sys.platform != "win32":
             # What was written to a private map is nowhere else.
             with suppress(OSError):
                 held.madvise(_PAGEOUT if self._map.mode == "c" else mmap.MADV_DONTNEED)
@@ -232,7 +235,7 @@ def _place_in_file(x: NDArray) -> tuple[str, int] | None:
     """
     Return the file that an array's memory is shared with, and where in the file it begins.
 
-    The system knows both of any view; a map knows its name and offset of the time it was made.
+    Linux knows both of any view; a map knows its name and offset of the time it was made.
     """
     address = x.__array_interface__["data"][0]
     try:

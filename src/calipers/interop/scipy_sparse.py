@@ -1,10 +1,13 @@
 """Sparse matrices of SciPy, which is imported when the first one is asked for."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._protocols import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
 
 
 def _sparse(what: str) -> Any:
@@ -45,7 +48,9 @@ def by_columns(data: NDArray, indices: NDArray, indptr: NDArray, shape: tuple[in
     return matrix
 
 
-def linear_operator(shape: tuple[int, int], dtype: np.dtype[Any], **products: Any) -> Any:
+def linear_operator(
+    shape: tuple[int, int], dtype: np.dtype[Any], **products: Any
+) -> "LinearOperator":
     """Return a LinearOperator made of its products."""
     _sparse("linear_operator")
     from scipy.sparse.linalg import LinearOperator

@@ -1,0 +1,83 @@
+"""Check the distributions in dist: what is in them, and that they work where nothing else is."""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# What whoever packages calipers needs beside the sources.
+NEEDED = ["LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "CONTRIBUTING.md"]
+NEEDED += ["Makefile", "conftest.py", "constraints.txt", "constraints-lowest.txt"]
+FOLDERS = ["src", "tests", "docs", "examples", "benchmarks"]
+SMOKE = """
+import importlib.metadata, pathlib, sys, calipers
+assert "numba" not in sys.modules and "numpy" not in sys.modules
+assert sys.prefix in calipers.__file__, calipers.__file__
+assert calipers.__version__ == importlib.metadata.version("calipers")
+for name in calipers.__all__:
+    getattr(calipers, name)
+"""
+
+
+def run(*command: object, cwd: Path = ROOT) -> str:
+    """Run a command and return what it prints."""
+    done = subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
+
+
+def require(condition: bool, complaint: str) -> None:
+    """Stop with a complaint unless a condition holds."""
+    if not condition:
+        sys.exit(complaint)
+
+
+def tracked(folder: str) -> set[str]:
+    """Return the files that git knows below a folder."""
+    return set(run("git", "ls-files", folder).split())
+
+
+def check_contents(wheel: Path, sdist: Path) -> None:
+    """Look for src and nothing else in the wheel, and for all that is needed in the sdist."""
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    sources = {name.removeprefix("src/") for name in tracked("src")}
+    require(packed == sources, f"the wheel differs from src: {sorted(packed ^ sources)}")
+    with tarfile.open(sdist) as archive:
+        shipped = {name.partition("/")[2] for name in archive.getnames()}
+    expected = {*NEEDED, *(name for folder in FOLDERS for name in tracked(folder))}
+    require(expected <= shipped, f"the sdist lacks {sorted(expected - shipped)}")
+
+
+def check_builds(wheel: Path, folder: Path) -> None:
+    """Build the tree: the bytes have to be those of the wheel, which was built from the sdist."""
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder)
+    (other,) = folder.glob("*.whl")
+    require(other.read_bytes() == wheel.read_bytes(), "sdist and tree give different wheels")
+
+
+def check_installed(wheel: Path, folder: Path) -> None:
+    """Install the wheel in a new environment, and use it from another folder."""
+    venv.create(folder / "env", with_pip=True)
+    python = next(path for path in (folder / "env").glob("*/python*") if path.stem == "python")
+    run(python, "-m", "pip", "install", "--quiet", wheel)
+    run(python, "-I", "-c", SMOKE, cwd=folder)
+    said = run(python, "-I", ROOT / "examples" / "quickstart.py", cwd=folder)
+    require("the misplaced row" in said, f"the quickstart said {said!r}")
+    print(run(python, "-m", "pip", "list", "--format=freeze").strip())
+
+
+def main() -> None:
+    """Check the one wheel and the one sdist in dist."""
+    (wheel,), (sdist,) = (list((ROOT / "dist").glob(f"*{end}")) for end in (".whl", ".tar.gz"))
+    check_contents(wheel, sdist)
+    with tempfile.TemporaryDirectory() as folder:
+        check_builds(wheel, Path(folder))
+        check_installed(wheel, Path(folder))
+    print(f"{wheel.name} and {sdist.name} are fit to be published")
+
+
+if __name__ == "__main__":
+    main()

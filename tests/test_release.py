@@ -1,0 +1,74 @@
+"""What a release says of itself in several files is the same in all of them."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+import calipers
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CONSTRAINTS = ROOT / "constraints-lowest.txt"
+# Tools that look at the sources, and builds for which there is no room.
+NOT_LOWERED = {"asv", "basedpyright", "mypy", "ruff", "scipy-stubs"}
+EXTRAS = {"sparse", "plot", "dask", "h5py", "mpi", "zarr", "test"}
+
+
+def bounds():
+    """Return the lower bound of each requirement that `make test-lowest` installs."""
+    listed = PROJECT["dependencies"] + [
+        line for extra in EXTRAS for line in PROJECT["optional-dependencies"][extra]
+    ]
+    requirements = {r.name: r for r in map(Requirement, listed) if r.name not in NOT_LOWERED}
+    for name, requirement in requirements.items():
+        (bound,) = requirement.specifier
+        assert bound.operator == ">="
+        yield name, bound.version
+
+
+def test_the_lowest_versions_are_those_of_the_project():
+    lines = CONSTRAINTS.read_text("utf-8").splitlines()
+    pinned = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    lowest = {r.name: r.specifier for r in pinned}
+    for name, version in bounds():
+        # 1.15 and 1.15.0 are one version.
+        assert lowest.pop(name) == SpecifierSet(f"=={version}"), name
+    assert set(lowest) == {"distributed", "pyparsing"}  # what others need
+
+
+def test_make_asks_for_the_same_extras():
+    (extras,) = re.findall(r"^LOWEST_EXTRAS = (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    assert set(extras.split(",")) == EXTRAS
+
+
+def test_the_version_is_written_once():
+    assert PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    assert not re.search(r"^version:", (ROOT / "CITATION.cff").read_text("utf-8"), re.M)
+
+
+def test_the_changelog_begins_with_this_version():
+    titles = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert titles[0] == calipers.__version__
+
+
+def test_the_workflow_runs_each_python_that_is_promised():
+    text = (ROOT / ".github/workflows/test.yml").read_text("utf-8")
+    (listed,) = re.findall(r"python: \[(.*)\]", text)
+    pythons = re.findall(r'"([\d.]+)"', listed)
+    assert pythons[0] == PROJECT["requires-python"].removeprefix(">=")
+    promised = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if "Python :: 3." in c]
+    assert set(promised) <= set(pythons)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda p: p.stem)
+def test_workflows_publish_nothing(path):
+    text = path.read_text("utf-8")
+    assert "permissions:\n  contents: read\n" in text
+    assert not re.search(r"secrets\.|upload-pypi|pypi-publish|twine upload|: write", text)
+    # Actions are pinned by their major version.
+    assert all(re.fullmatch(r"v\d+", tag) for tag in re.findall(r"uses: \S+@(\S+)", text))
