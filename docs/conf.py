@@ -22,6 +22,8 @@ nitpick_ignore = [
         "numpy.matmul",
         "numpy.savez",
         "numpy.show_config",
+        "numpy.testing.assert_allclose",
+        "torch.testing.assert_close",
     )
 ]
 

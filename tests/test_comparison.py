@@ -436,7 +436,11 @@ def wrong_at(shape, *where):
         ((30, 40), [(slice(None), slice(1, None, 4))], "a stripe: columns 1:38:4"),
         ((30, 40), [slice(28, None)], "the tail: rows 28:30"),
         ((30, 40), [(slice(3, 7), slice(10, 20))], "a block: rows 3:7, columns 10:20"),
-        ((30, 40), [(3, 5), (20, 7)], "rows 3:21:17, columns 5:8:2 (50 % of these elements)"),
+        (
+            (30, 40),
+            [(3, 5), (20, 7)],
+            "rows 3, 20 (2 of 30), columns 5, 7 (2 of 40) (50 % of these elements)",
+        ),
         ((30, 40), [3, 5, 12], "whole: rows 3, 5, 12 (3 of 30)"),
         ((30, 40), [slice(3, 6), 12], "whole: rows 3:6, 12 (4 of 30)"),
         ((5, 6, 7), [2], "a block: plane 2"),

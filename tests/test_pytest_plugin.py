@@ -1,9 +1,11 @@
 """pytest's plugin, in runs of pytest of its own."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -429,3 +431,19 @@ def test_numba_and_numpy_are_not_imported_at_start(pytester):
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     (entry,) = entry_points(group="pytest11", name="calipers")
     assert entry.value == "calipers.pytest_plugin"
+
+
+def test_the_page_shows_what_pytest_says(pytester, monkeypatch):
+    """Numbers of memory and of seconds aside, and what pytest's versions say differently."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = Path(__file__).parents[1] / "docs" / "shown"
+    pytester.copy_example(str(shown / "test_smoothing.py"))
+    result = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
+    result.assert_outcomes(failed=2)
+    said = {re.sub("0x[0-9a-fA-F]+", "0x...", line) for line in result.stdout.lines}
+    page = (shown / "pytest.txt").read_text().splitlines()
+    assert len(page) > 40
+    for line in page:
+        start = re.sub("0x[0-9a-fA-F]+", "0x...", line).removesuffix("...")
+        if not re.search(r"^E +\+ | in [\d.]+s$", line):
+            assert any(x.startswith(start) for x in said), line

@@ -41,14 +41,17 @@ def region(tally: Tally) -> str:
         for indices, axis in zip(touched, axes, strict=True)
         if len(indices) < axis[LENGTH]
     ]
-    return f"{_form(partial, len(axes))}: {', '.join(parts)}"
+    form = _form(partial, len(axes))
+    return f"{form}: {', '.join(parts)}" if form else ", ".join(parts)
 
 
 def _touched(tally: Tally, axis: int) -> range | NDArray:
     """Return the indices of an axis that have mismatches; if not counted, those that may."""
     counts = tally.axis_counts(axis)
     low, high, step = (int(tally.axes[axis, column]) for column in (LOWEST, HIGHEST, STEP))
-    evenly = range(low, high + 1, max(step, 1))
+    evenly: range | NDArray = range(low, high + 1, max(step, 1))
+    if step > 1 and low + step == high:
+        evenly = np.array([low, high])  # two indices are no pattern
     if counts is None:
         return evenly
     indices = np.flatnonzero(counts)
@@ -58,7 +61,9 @@ def _touched(tally: Tally, axis: int) -> range | NDArray:
 def _form(partial: list[tuple[Any, int]], ndim: int) -> str:
     """Name what is completely filled."""
     if not all(isinstance(indices, range) for indices, _ in partial):
-        return "whole" if len(partial) == 1 and ndim > 1 else "a grid"
+        if ndim == 1:
+            return ""
+        return "whole" if len(partial) == 1 else "a grid"
     if any(indices.step > 1 for indices, _ in partial):
         return "a stripe"
     if len(partial) == 1:

@@ -19,7 +19,9 @@ class Head:
     """What is said before a report: NumPy's header, and what the caller wants said."""
 
     def __init__(self, header: str, err_msg: object, verbose: bool) -> None:
-        self.header, self.err_msg, self.verbose = header, str(err_msg), verbose
+        self.header: str = header
+        self.err_msg: str = str(err_msg)
+        self.verbose: bool = verbose
 
     def before(self, report: str) -> str:
         """Write it, and the report or its first line."""

@@ -124,7 +124,7 @@ def _draw_histogram(axes: Any, report: "Comparison") -> None:
     axes.bar(range(last + 1), heights, width=0.9, color="#4878a8")
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.5)
-    ticks = range(0, last + 1, max(1, last // 8))
+    ticks = range(0, last + 1, max(1, -(-last // 8)))
     axes.set_xticks(ticks, ["0" if k == 0 else f"$2^{{{k - 1}}}$" for k in ticks])
     if report.rule.max_ulp is not None:
         limit = report.rule.max_ulp.bit_length() + 0.5

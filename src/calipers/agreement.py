@@ -31,6 +31,7 @@ from ._agreement.sides import Answer, Budget, BudgetError, Side, as_inputs
 from ._agreement.trials import require_callable
 from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
 from ._arrangement import region
+from ._notebook import Shown
 from ._report import jsonable
 from ._tally import Tally
 from ._types import Effort, Widens
@@ -75,7 +76,7 @@ class Worst:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """
     Why two implementations differ; true if rounding explains it, and ``str()`` is the report.
 

@@ -29,6 +29,7 @@ from ._differences.plan import (
 from ._differences.problem import REAL, WIRTINGER, Problem
 from ._differences.run import Pace, run
 from ._differences.steps import require_inside
+from ._notebook import Shown
 from ._protocols import NDArray
 from ._types import (
     HessianOptions,
@@ -61,7 +62,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Derivative:
+class Derivative(Shown):
     """
     A derivative, and what is known of it.
 

@@ -12,6 +12,7 @@ import numpy as np
 from ._arrays import FLOAT64, DType, as_array, library_of, require_host
 from ._dispatch import fold, scan
 from ._kernels.emulation import CENSUS, MULTIPLY, ROUND_EACH
+from ._notebook import Shown
 from ._protocols import NDArray
 from ._threads import get_num_threads, in_parts
 from ._types import EmulateOptions, FormatName, Rounding, Sides
@@ -282,7 +283,7 @@ def emulated_matmul(
 
 
 @dataclass(frozen=True)
-class Denormals:
+class Denormals(Shown):
     """
     How many numbers of an array are subnormal in a format, and how many are 0 or not finite.
 

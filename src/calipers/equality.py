@@ -1,10 +1,11 @@
 """Arrays that are compared with ``==``: approx."""
 
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 from ._arrays import is_weak
+from ._types import CompareOptions
 from .comparison import compare
-from .tolerances import Tolerance
+from .reports import Comparison, NestedComparison
 
 __all__ = ["Approx", "approx"]
 
@@ -28,11 +29,11 @@ class Approx:
     """
 
     # So that NumPy's arrays leave `==` to this class, and do not ask element by element.
-    __array_ufunc__ = None
-    __hash__ = None  # type: ignore[assignment]  # what is nearly equal has no hash
+    __array_ufunc__: ClassVar[None] = None
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # Python sets it beside __eq__
 
-    def __init__(self, expected: Any, options: dict[str, Any]) -> None:
-        self.expected = expected
+    def __init__(self, expected: Any, options: CompareOptions) -> None:
+        self.expected: Any = expected
         self._options = options
 
     def __eq__(self, actual: object) -> bool:
@@ -48,7 +49,7 @@ class Approx:
         """Write the reference, shortened."""
         return f"approx({shortened(self.expected)})"
 
-    def compare(self, actual: Any) -> Any:
+    def compare(self, actual: Any) -> Comparison | NestedComparison:
         """
         Return the report of a comparison with what is expected.
 
@@ -67,23 +68,11 @@ class Approx:
         >>> calipers.approx([1.0, 2.0]).compare([1.0, 2.5]).mismatches
         1
         """
-        check_shape = self._options["check_shape"] and not is_weak(self.expected)
-        return compare(actual, self.expected, **{**self._options, "check_shape": check_shape})
+        found: Comparison | NestedComparison = compare(actual, self.expected, **self._options)
+        return found
 
 
-def approx(
-    expected: Any,
-    *,
-    rtol: float | None = None,
-    atol: float | None = None,
-    tolerance: Tolerance | tuple[float, float] | None = None,
-    max_ulp: int | None = None,
-    equal_nan: bool = False,
-    check_dtype: bool = False,
-    check_shape: bool = True,
-    max_mismatches: int = 0,
-    max_mismatch_ratio: float = 0.0,
-) -> Approx:
+def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
     """
     Make what ``==`` compares to within tolerances, for assertions: ``assert actual == approx(b)``.
 
@@ -93,10 +82,9 @@ def approx(
     ----------
     expected : array_like, or list, tuple, dict or dataclass of them
         The reference. A Python number stands for an array full of it.
-    rtol, atol, tolerance, max_ulp, equal_nan, check_shape, max_mismatches, max_mismatch_ratio
-        As for `compare`; the tolerances are by default those of the dtypes.
-    check_dtype : bool, default False
-        Whether dtypes have to be equal; ``==`` does not ask for that, unlike `assert_close`.
+    **options
+        Those of `compare`: tolerances are by default those of the dtypes. Other than there, dtypes
+        may differ unless ``check_dtype=True``, as ``==`` does not ask for them.
 
     Returns
     -------
@@ -120,15 +108,8 @@ def approx(
     >>> {"loss": 0.25, "weights": np.ones(3)} == approx({"loss": 0.25, "weights": [1, 1, 1.1]})
     False
     """
-    options = {
-        "rtol": rtol,
-        "atol": atol,
-        "tolerance": tolerance,
-        "max_ulp": max_ulp,
-        "equal_nan": equal_nan,
-        "check_dtype": check_dtype,
-        "check_shape": check_shape,
-        "max_mismatches": max_mismatches,
-        "max_mismatch_ratio": max_mismatch_ratio,
-    }
-    return Approx(expected, options)
+    given: CompareOptions = {"check_dtype": False}
+    given.update(options)
+    if is_weak(expected):
+        given["check_shape"] = False
+    return Approx(expected, given)

@@ -18,6 +18,7 @@ from ._agreement.environment import changes, fingerprint
 from ._agreement.sides import Answer, as_inputs
 from ._agreement.trials import Subject, Trial, several, side_of, trial
 from ._arrays import library_of
+from ._notebook import Shown
 from ._protocols import NDArray
 from ._report import jsonable
 
@@ -32,7 +33,7 @@ _LINES = 12
 
 
 @dataclass(frozen=True)
-class GoldenCheck:
+class GoldenCheck(Shown):
     """
     Whether a function gives what it gave when it was recorded; true if it does, within rounding.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._arrangement import region
+from ._notebook import Shown
 from ._report import comparison_text, jsonable, nested_text
 from ._tally import MEASURES, Rule, Tally, merge, moved
 from ._types import Measure
@@ -49,7 +50,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """
     What one pass over two arrays found; true if they agree, and ``str()`` tells how they differ.
 
@@ -338,7 +339,7 @@ def united(left: Comparison, right: Comparison) -> Comparison:
 
 
 @dataclass(frozen=True)
-class NestedComparison:
+class NestedComparison(Shown):
     """
     A comparison for each pair of arrays in nested containers; true if all agree.
 

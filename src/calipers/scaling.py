@@ -11,6 +11,7 @@ from ._agreement.inquiry import format_of
 from ._agreement.sides import Answer, widened
 from ._agreement.trials import inputs_of, require_callable, side_of
 from ._agreement.units import ROUNDOFF, difference
+from ._notebook import Shown
 from ._protocols import NDArray
 from ._report import jsonable
 
@@ -25,7 +26,7 @@ _CURVES = {"apart": "|f - g|", "error_f": "error of f", "error_g": "error of g"}
 
 
 @dataclass(frozen=True)
-class Growth:
+class Growth(Shown):
     """
     Differences and errors by the size of a problem.
 

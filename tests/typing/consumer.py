@@ -72,6 +72,10 @@ def reports(a: Reals, tensor: Tensor, anything: object) -> None:
     assert_type(report.to_dict(), dict[str, Any])
     assert_type(nested.failing, tuple[calipers.Comparison, ...])
     assert_type(nested.worst, calipers.Comparison | None)
+    near = calipers.approx(a, rtol=1e-3, atol=0.0)
+    assert_type(near, calipers.Approx)
+    assert_type(near == a, bool)
+    assert_type(near.compare(a), calipers.Comparison | calipers.NestedComparison)
     try:
         calipers.assert_close(a, a, msg=lambda text: text, tolerance=(1e-3, 0.0))
     except calipers.ClosenessError as error:

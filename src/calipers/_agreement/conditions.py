@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._arrays import as_array
+from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
 from ..closeness import first_nonfinite
@@ -23,7 +24,7 @@ _NEAR = 100
 
 
 @dataclass(frozen=True)
-class Condition:
+class Condition(Shown):
     """
     How many times errors of the inputs grow on the way to the result.
 

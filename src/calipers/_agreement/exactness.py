@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._notebook import Shown
 from .._report import jsonable
 from .sides import Answer, as_inputs, is_movable
 from .trials import require_callable, several, side_of
@@ -14,7 +15,7 @@ from .units import difference
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Shown):
     """
     Whether two functions agree where no rounding can part them; true if they do.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._arrays import library_of
+from .._notebook import Shown
 from .._report import jsonable
 from .inquiry import Inquiry, format_of
 from .sides import Answer
@@ -43,7 +44,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Layers:
+class Layers(Shown):
     """
     The errors of all layers; true if each layer's own are rounding.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
 from ..emulation import FORMATS
@@ -19,7 +20,7 @@ _FALLS = 10.0  # times an error falls in another range, if range was its cause
 
 
 @dataclass(frozen=True)
-class Range:
+class Range(Shown):
     """
     Whether numbers left the range of their format on the way; true if none did to any effect.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._notebook import Shown
 from .._report import jsonable
 from .trials import require_callable
 
@@ -20,7 +21,7 @@ _GROUPS = 6
 
 
 @dataclass(frozen=True)
-class SummationOrder:
+class SummationOrder(Shown):
     """
     The tree by which a function adds up its elements.
 

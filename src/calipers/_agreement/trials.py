@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
 from .inquiry import Inquiry, format_of
@@ -23,7 +24,7 @@ _LINES = 20
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Shown):
     """
     How far two results are apart that would be equal without rounding; true if rounding may do it.
 
@@ -85,7 +86,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Trials:
+class Trials(Shown):
     """
     What a function gives when it is asked the same in several ways; true if all is rounding.
 

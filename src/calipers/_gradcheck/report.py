@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._notebook import Shown
 from .._report import jsonable
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
 from .text import report_text
@@ -83,7 +84,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class GradcheckReport:
+class GradcheckReport(Shown):
     """
     What a check of derivatives found; true if they are right, and ``str()`` tells what is wrong.
 

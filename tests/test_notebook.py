@@ -1,0 +1,126 @@
+"""Reports in notebooks."""
+
+import base64
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import calipers
+from calipers import probes
+from calipers._notebook import Shown
+
+X = np.linspace(0, 1, 5)
+
+
+class Page(HTMLParser):
+    """What a browser sees: elements that are closed, attributes, and text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tags, self.styles, self.sources, self.text = [], [], [], [], ""
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        given = dict(attributes)
+        self.styles.append(given.get("style", ""))
+        self.sources += [given["src"]] if "src" in given else []
+        if tag != "img":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data + "\n"
+
+
+def mean(x):
+    return x.mean(axis=-1)
+
+
+REPORTS = {
+    "close": lambda: calipers.compare(X, X),
+    "not close": lambda: calipers.compare(X, X + 1),
+    "other shapes": lambda: calipers.compare(X, X[1:]),
+    "nested": lambda: calipers.compare({"<b>": X}, {"<b>": X + 1}),
+    "derivative": lambda: calipers.differentiate(np.sin, X),
+    "right derivative": lambda: calipers.gradcheck(np.sin, X, vjp=lambda x, w: w * np.cos(x)),
+    "wrong derivative": lambda: calipers.gradcheck(
+        np.sin, X, vjp=lambda x, w: w * np.sin(x), raise_exception=False
+    ),
+    "diagnosis": lambda: calipers.diagnose(mean, lambda x: x.sum(axis=-1) / 5, np.ones((3, 5))),
+    "bug": lambda: calipers.diagnose(mean, lambda x: x.sum(axis=-1) / 6, np.ones((3, 5)) / 3),
+    "growth": lambda: calipers.growth(
+        mean,
+        lambda x: x[..., ::-1].mean(axis=-1),
+        lambda n: np.ones((4, n), "f4") / 3,
+        [8, 64, 512],
+    ),
+    "denormals": lambda: calipers.denormals(np.array([1e-310])),
+    "batch": lambda: probes.batch(mean, np.ones((3, 5))),
+    "range": lambda: probes.range(lambda x: np.sqrt(mean(x * x)), np.full(2, 1e20, "f4")),
+    "exact": lambda: probes.exact(mean, mean, np.ones((3, 4))),
+    "order": lambda: probes.summation_order(np.sum, 8),
+    "condition": lambda: probes.condition(np.linalg.inv, np.eye(3) + 1),
+    "layers": lambda: probes.layers([("a", mean)], [("a", mean)], np.ones((3, 5))),
+}
+PICTURES = {"not close", "nested", "wrong derivative", "bug", "growth", "order"}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_reports(name):
+    report = REPORTS[name]()
+    html = report._repr_html_()
+    page = Page(html)
+    lines = str(report).splitlines()
+    assert all(line.strip() in page.text for line in lines)
+    assert "div" in page.tags
+    assert len(html) < 100_000
+    # Nothing is fetched, no script is run, and no color of text is set: the page may be dark.
+    assert not {"script", "link", "iframe"} & set(page.tags)
+    assert not re.search(r"https?:", html.replace(page.text, ""))
+    assert not any(re.search(r"(^|;)color:(?!inherit)", style) for style in page.styles)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_pictures_are_of_what_is_wrong(name):
+    pytest.importorskip("matplotlib")
+    report = REPORTS[name]()
+    sources = Page(report._repr_html_()).sources
+    assert (
+        len(sources) == (name in PICTURES) <= (not (hasattr(report, "__bool__") and bool(report)))
+    )
+    for source in sources:
+        assert base64.b64decode(source.removeprefix("data:image/png;base64,"))[:4] == b"\x89PNG"
+
+
+def test_verdicts_have_colors():
+    good, bad, none = (REPORTS[x]()._repr_html_() for x in ("close", "not close", "derivative"))
+    colors = [re.findall("solid (#[0-9a-f]+)", html) for html in (good, bad, none)]
+    assert len({tuple(x) for x in colors}) == 3
+    assert all(len(x) == 1 for x in colors)
+
+
+def test_without_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert not Page(REPORTS["not close"]()._repr_html_()).sources
+
+
+def test_what_a_text_holds_is_no_html():
+    report = calipers.compare({"</pre><script>": X}, {"</pre><script>": X + 1})
+    assert "script" not in Page(report._repr_html_()).tags
+
+
+def test_every_report_is_shown():
+    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] == "calipers"]
+    classes = {x for m in modules for x in vars(m).values() if isinstance(x, type)}
+    reports = {x for x in classes if "to_dict" in vars(x) and "__str__" in vars(x)}
+    assert len(reports) >= 12
+    assert not {x.__name__ for x in reports if not issubclass(x, Shown)}
+    assert issubclass(calipers.Derivative, Shown)
