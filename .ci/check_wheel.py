@@ -41,7 +41,7 @@ def tracked(folder: str) -> set[str]:
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
-    """Look for all of src in the wheel and nothing else, and for all that is needed in the sdist."""
+    """Look for src and nothing else in the wheel, and for all that is needed in the sdist."""
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     sources = {name.removeprefix("src/") for name in tracked("src")}
     require(packed == sources, f"the wheel differs from src: {sorted(packed ^ sources)}")
@@ -52,7 +52,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
 
 
 def check_builds(wheel: Path, folder: Path) -> None:
-    """Build the tree: it has to give the bytes of the wheel in dist, which was built from the sdist."""
+    """Build the tree: it has to give the wheel in dist, which was built from the sdist."""
     run(sys.executable, "-m", "build", "--wheel", "--outdir", folder)
     (other,) = folder.glob("*.whl")
     require(other.read_bytes() == wheel.read_bytes(), "sdist and tree give different wheels")
