@@ -43,7 +43,7 @@ bench: .venv/.installed-$(TEST_EXTRAS)
 BASE ?= main
 compare: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/asv machine --yes
-	ASV_PYTHONPATH=$(CURDIR) $(BIN)/asv continuous --factor 1.3 --interleave-rounds $(ASV) $(BASE) HEAD
+	$(BIN)/asv continuous --factor 1.3 --interleave-rounds $(ASV) $(BASE) HEAD
 
 # What would be published; nothing is.
 release-check: .venv/.installed-release,test
