@@ -52,7 +52,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
 
 
 def check_builds(wheel: Path, folder: Path) -> None:
-    """Build the tree: the bytes have to be those of the wheel, which was built from the sdist."""
+    """Build the tree: it has to give the wheel in dist, which was built from the sdist."""
     run(sys.executable, "-m", "build", "--wheel", "--outdir", folder)
     (other,) = folder.glob("*.whl")
     require(other.read_bytes() == wheel.read_bytes(), "sdist and tree give different wheels")

@@ -12,7 +12,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from tests import verdict_cases
 
 import calipers
 
@@ -186,6 +185,8 @@ def yes_or_no(cases: Iterable[Any], seeds: range) -> list[str]:
 
 
 def main(seeds: range) -> None:
+    from tests import verdict_cases  # not for asv, which imports all files here without the tests
+
     started = perf_counter()
     sets = {"Pairs that were there before the rules": verdict_cases.CASES}
     held_out = getattr(verdict_cases, "HELD_OUT", ())

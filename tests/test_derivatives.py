@@ -1969,7 +1969,7 @@ def test_a_linear_operator_is_the_jacobian(method):
         assert_near(found.rmatvec(w), dense.T @ w, bar)
         assert_near(found.T @ w, dense.T @ w, bar)
         assert_near(found @ np.eye(len(v)), dense, bar)
-        assert_near(found.matvec(v[:, None]), (dense @ v)[:, None], bar)
+        assert_near(found.matmat(v[:, None]), (dense @ v)[:, None], bar)
 
 
 @methods
