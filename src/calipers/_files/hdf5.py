@@ -1,0 +1,92 @@
+"""HDF5 files, and those of netCDF, by h5py; a classic netCDF file is handed to SciPy."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import netcdf3
+from .entries import Contents, FileError, Held, Stored, add_fields, joined, text
+
+_ELSEWHERE = "its data are in another file; --follow-links reads them"
+
+
+@contextmanager
+def contents(path: str, follow_links: bool) -> Iterator[Contents]:
+    """Open a file of datasets in groups."""
+    with open(path, "rb") as file:
+        classic = file.read(3) == netcdf3.MAGIC
+    if classic:
+        with netcdf3.contents(path, follow_links) as found:
+            yield found
+        return
+    import h5py
+
+    try:
+        file = h5py.File(path, "r")
+    except OSError as error:
+        msg = f"h5py does not open it: {error}"
+        raise FileError(msg) from None
+    with file:
+        walk = _Walk(h5py, follow_links)
+        walk.group(file, "")
+        yield walk.found
+
+
+class _Walk:
+    """A walk through all groups, each once: links may lead up, or to one group many times."""
+
+    def __init__(self, h5py: Any, follow_links: bool) -> None:
+        self.found = Contents()
+        self._h5py, self._follow = h5py, follow_links
+        self._seen: set[tuple[int, int]] = set()
+
+    def group(self, group: Any, path: str) -> None:
+        """Add all datasets below a group."""
+        groups = [(group, path)]
+        while groups:
+            group, path = groups.pop()
+            for name in group:
+                place = joined(path, name)
+                link = group.get(name, getlink=True)
+                if isinstance(link, self._h5py.ExternalLink) and not self._follow:
+                    self.found.left_out[place] = "it links to another file; --follow-links reads it"
+                    continue
+                try:
+                    x = group[name]
+                except (KeyError, OSError):
+                    self.found.left_out[place] = "it is a link to what is not there"
+                    continue
+                if isinstance(x, self._h5py.Dataset):
+                    self._dataset(x, place)
+                elif isinstance(x, self._h5py.Group):
+                    if self._is_new(x):
+                        groups.append((x, place))
+                    else:
+                        self.found.left_out[place] = "it is another name of a group"
+
+    def _is_new(self, group: Any) -> bool:
+        about = self._h5py.h5o.get_info(group.id)
+        identity = about.fileno, about.addr
+        new = identity not in self._seen
+        self._seen.add(identity)
+        return new
+
+    def _dataset(self, x: Any, place: str) -> None:
+        if x.shape is None:
+            self.found.left_out[place] = "it is a null dataset, which has no elements"
+        elif not self._follow and _elsewhere(x):
+            self.found.left_out[place] = _ELSEWHERE
+        elif self._h5py.check_string_dtype(x.dtype) and x.dtype.hasobject:
+            self.found.add(place, Held(text(x.asstr(errors="surrogateescape")[()])))
+        elif x.dtype.hasobject or (x.dtype.metadata and "ref" in x.dtype.metadata):
+            self.found.left_out[place] = "its elements are references or of variable length"
+        else:
+            add_fields(self.found, place, Stored(x, x.dtype))
+
+
+def _elsewhere(x: Any) -> bool:
+    """Tell whether a dataset's elements lie in other files, which it names."""
+    if x.external:
+        return True
+    # Of a virtual dataset, "." is the file itself.
+    return x.is_virtual and any(source.file_name != "." for source in x.virtual_sources())
