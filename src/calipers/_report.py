@@ -39,14 +39,17 @@ def comparison_text(report: "Comparison") -> str:
 
 
 def nested_text(
-    report: "NestedComparison", what: str = "leaves", rest: str = "see .failing"
+    report: "NestedComparison",
+    names: tuple[str, str] = ("leaf", "leaves"),
+    rest: str = "see .failing",
 ) -> str:
     """Write a line for each failing leaf, and the report of the worst."""
     failing = report.failing
     allowed = _allowances(report.leaves[0].rule) if report.leaves else ""
     if not failing:
-        return f"Close: {len(report.leaves)} {what} agree{allowed}"
-    lines = [f"Not close: {len(failing)} of {len(report.leaves)} {what} differ{allowed}"]
+        agree = f"{names[0]} agrees" if len(report.leaves) == 1 else f"{names[1]} agree"
+        return f"Close: {len(report.leaves)} {agree}{allowed}"
+    lines = [f"Not close: {len(failing)} of {len(report.leaves)} {names[1]} differ{allowed}"]
     shown = failing[:_LEAVES]
     width = max((len(leaf.path) for leaf in shown if len(leaf.path) <= _NAME), default=0)
     for leaf in shown:

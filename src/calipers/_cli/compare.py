@@ -32,6 +32,14 @@ _LONG = 64 << 20
 )
 @click.option("--fail-fast", is_flag=True, help="Stop after the first array that differs.")
 @click.option("--follow-links", is_flag=True, help="Read what links out of folders and files.")
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    metavar="MIB",
+    help="Larger arrays are compared part by part, in so many MiB.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Write all findings as JSON.")
 @click.option(
     "--plot",
@@ -50,6 +58,7 @@ def compare(
     ignore: tuple[str, ...],
     fail_fast: bool,
     follow_links: bool,
+    memory_limit: int,
     as_json: bool,
     plot: str | None,
     quiet: bool,
@@ -78,7 +87,16 @@ def compare(
         raise click.UsageError(msg)
     if plot is not None:
         _require_plots(plot)
-    options = Options(rtol, atol, equal_nan, ignore, fail_fast, follow_links, plot is not None)
+    options = Options(
+        rtol,
+        atol,
+        equal_nan,
+        ignore,
+        fail_fast,
+        follow_links,
+        memory_limit << 20,
+        plot is not None,
+    )
     try:
         pairs, outcome = pairs_of(actual, expected, options)
         _compare(pairs, outcome, options)

@@ -8,7 +8,7 @@ from . import DIFFERENT, SAME
 from .functions import errors_in_one_line, function_of, input_options, inputs_of
 
 
-@click.command()
+@click.command(short_help="Tell why two implementations differ: rounding, or a bug.")
 @click.argument("f")
 @click.argument("g")
 @input_options

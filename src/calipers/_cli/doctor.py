@@ -12,7 +12,7 @@ from . import SAME, TROUBLE
 _EXTRA = re.compile(r"([\w-]+).*;\s*extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
-@click.command()
+@click.command(short_help="Tell what calipers runs on, and test that it works.")
 def doctor() -> int:
     """
     Tell versions, threads, caches, devices and extras, and test that calipers works.

@@ -59,7 +59,7 @@ def function_of(text: str) -> Callable[..., Any]:
             raise click.UsageError(msg)
         found = getattr(found, part)
     if not callable(found):
-        msg = f"{text} is a {type(found).__name__}, which cannot be called"
+        msg = f"{text} cannot be called: it is of type {type(found).__name__}"
         raise click.UsageError(msg)
     call: Callable[..., Any] = found
     return call
@@ -146,14 +146,21 @@ def _of_library(x: Any, library: str) -> Any:
 @contextmanager
 def errors_in_one_line(what: str) -> Iterator[None]:
     """Turn any error into one line that says where it was raised."""
-    from .._files.entries import FileError, described
+    from .._files.entries import described
 
     try:
         yield
     except click.ClickException:
         raise
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = "" if isinstance(error, FileError) else f" ({place.filename}:{place.lineno})"
-        msg = f"{what}: {described(error)}{where}"
+        msg = f"{what}: {described(error)}{_place(error)}"
         raise click.ClickException(msg) from error
+
+
+def _place(error: Exception) -> str:
+    """Tell the line of the user's code that an error comes from."""
+    home = os.path.dirname(os.path.dirname(__file__))
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    if frame.filename.startswith((home, "<")):
+        return ""
+    return f" ({frame.filename}:{frame.lineno})"

@@ -20,7 +20,7 @@ def as_text(actual: str, expected: str, outcome: Outcome) -> str:
     if [leaf.path for leaf in report.leaves] == [""]:
         lines.append(str(report.leaves[0]))
     elif report.leaves:
-        lines.append(nested_text(report, "arrays", "--json lists all"))
+        lines.append(nested_text(report, ("array", "arrays"), "--json lists all"))
     if found.stopped:
         lines.append("Stopped at the first difference: what follows was not compared")
     if found.ignored:

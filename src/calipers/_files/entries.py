@@ -1,19 +1,16 @@
 """What readers give: the arrays of a file by name, each read when it is asked for."""
 
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
 from .._protocols import NDArray
-from .._spread import MEMORY_LIMIT
 
-# Of a pair, what two arrays take together before they are compared in parts.
-LOADED = MEMORY_LIMIT
 _LARGEST = 2**63 - 1
 _AXES = 64
 _LINE = 500
@@ -45,8 +42,8 @@ class Entry(Protocol):
         """Read all of it."""
         ...
 
-    def spread(self) -> Any:
-        """Return what `calipers.compare` reads part by part."""
+    def spread(self, memory_limit: int) -> Any:
+        """Return what `calipers.compare` reads part by part within this limit."""
         ...
 
 
@@ -71,6 +68,27 @@ class Reader(Protocol):
     def contents(self, path: str, follow_links: bool) -> AbstractContextManager[Contents]:
         """Open a file; its arrays can be read until it is closed."""
         ...
+
+
+def reading(
+    parsed: Callable[[BinaryIO, str], Contents],
+) -> Callable[[str, bool], AbstractContextManager[Contents]]:
+    """Return a reader's `contents` by a parser of its files, which need not stay open."""
+
+    @contextmanager
+    def contents(path: str, follow_links: bool) -> Iterator[Contents]:
+        with open(path, "rb") as file:
+            found = parsed(file, path)
+        yield found
+
+    return contents
+
+
+def length_of(file: BinaryIO) -> int:
+    """Return how many bytes a file has, and go to its start."""
+    length = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return length
 
 
 def size_in_bytes(entry: Entry) -> int:
@@ -114,7 +132,9 @@ class Held:
         """Return the array."""
         return self.array
 
-    spread = load
+    def spread(self, memory_limit: int) -> NDArray:
+        """Return the array."""
+        return self.array
 
 
 def text(values: Any) -> NDArray:
@@ -153,7 +173,7 @@ class Plain:
                 left = left[count:]
         return memory.view(self.dtype).reshape(self.shape, order=self._order)
 
-    def spread(self) -> Any:
+    def spread(self, memory_limit: int) -> Any:
         """Map it; calipers reads large maps through the file."""
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self._order)
 
@@ -175,7 +195,7 @@ class Stored:
         """Read it."""
         return np.asarray(self.array[()])
 
-    def spread(self) -> Any:
+    def spread(self, memory_limit: int) -> Any:
         """Return the array, which is read by its chunks."""
         return self.array
 
@@ -214,22 +234,22 @@ class Field:
         field: NDArray = self._of(self.records.load())
         return field
 
-    def spread(self) -> Any:
+    def spread(self, memory_limit: int) -> Any:
         """Return a view of a map, or the field of each chunk."""
-        records = self.records.spread()
+        records = self.records.spread(memory_limit)
         if isinstance(records, np.ndarray):
             return self._of(records)
         if isinstance(records, Iterator):
             return map(self._of, records)
-        return self._bands(records)
+        return self._bands(records, memory_limit)
 
     def _of(self, records: Any) -> Any:
         return records[self.name]
 
-    def _bands(self, records: Any) -> Iterator[NDArray]:
+    def _bands(self, records: Any, memory_limit: int) -> Iterator[NDArray]:
         """Read records of a store by whole rows."""
         width = prod(self.shape[1:]) * self.records.dtype.itemsize
-        rows = max(1, (LOADED // 16) // max(1, width))
+        rows = max(1, (memory_limit // 16) // max(1, width))
         for start in range(0, self.shape[0], rows):
             yield self._of(records[start : start + rows])
 

@@ -43,6 +43,7 @@ class _Walk:
     def group(self, group: Any, path: str) -> None:
         """Add all datasets below a group."""
         groups = [(group, path)]
+        self._is_new(group)
         while groups:
             group, path = groups.pop()
             for name in group:

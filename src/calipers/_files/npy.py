@@ -1,16 +1,13 @@
 """Files of `numpy.save`: a short header, and the elements."""
 
 import ast
-import os
 import re
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
-from .entries import Contents, FileError, Plain, add_fields, require_possible
+from .entries import Contents, FileError, Plain, add_fields, length_of, reading, require_possible
 
 MAGIC = b"\x93NUMPY"
 # As NumPy's: what is longer makes Python's parser slow.
@@ -35,15 +32,16 @@ class Header(NamedTuple):
     """The bytes of the elements."""
 
 
-@contextmanager
-def contents(path: str, follow_links: bool) -> Iterator[Contents]:
-    """Open a file of one array."""
-    with open(path, "rb") as file:
-        header = read_header(file, os.fstat(file.fileno()).st_size)
+def parsed(file: BinaryIO, path: str) -> Contents:
+    """Return the one array of a file, or the fields of its records."""
+    header = read_header(file, length_of(file))
     found = Contents()
     entry = Plain(path, header.length, header.shape, header.dtype, header.fortran)
     add_fields(found, "", entry)
-    yield found
+    return found
+
+
+contents = reading(parsed)
 
 
 def read_header(stream: _Stream, total: int) -> Header:
@@ -62,7 +60,7 @@ def read_header(stream: _Stream, total: int) -> Header:
         msg = f"its header claims {length} bytes, and {_LONGEST_HEADER} is what is taken"
         raise FileError(msg)
     text = _exactly(stream, length)
-    dtype, shape, fortran = _parsed(text.decode("utf-8" if version == 3 else "latin1", "replace"))
+    dtype, shape, fortran = _header(text.decode("utf-8" if version == 3 else "latin1", "replace"))
     size = require_possible(shape, dtype)
     before = len(start) + struct.calcsize(form) + length
     if before + size != total:
@@ -83,7 +81,7 @@ def _exactly(stream: _Stream, n: int) -> bytes:
     return found
 
 
-def _parsed(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
+def _header(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     try:
         header = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -104,7 +102,10 @@ def _parsed(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
 def _dtype(descr: Any) -> np.dtype[Any]:
     try:
         _require_known(descr, 0)
-        return np.lib.format.descr_to_dtype(descr)
+        dtype = np.lib.format.descr_to_dtype(descr)
+        if dtype.subdtype is not None:
+            raise TypeError
+        return dtype
     except (ValueError, TypeError, OverflowError, MemoryError):
         msg = f"its dtype is not understood: {descr!r:.60}"
         raise FileError(msg) from None

@@ -4,23 +4,20 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from .._protocols import NDArray
 from . import npy
-from .entries import LOADED, Contents, FileError, Plain, add_fields
+from .entries import Contents, FileError, Plain, add_fields, reading
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ENCRYPTED = 0x1
 # Deflate makes at most so many bytes of one.
 _LARGEST_RATIO = 1032
-# What a chunk beside another may take of the memory, twice: see _spread.streams.
-_LARGEST_ROW = LOADED // 4
 _CHUNK = 8 << 20
 _BROKEN = (
     zipfile.BadZipFile,
@@ -35,24 +32,28 @@ _BROKEN = (
 )
 
 
-@contextmanager
-def contents(path: str, follow_links: bool) -> Iterator[Contents]:
-    """Open an archive."""
+def parsed(file: BinaryIO, path: str) -> Contents:
+    """Return the arrays of an archive."""
     found = Contents()
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             for info in archive.infolist():
-                _add(found, path, archive, info)
+                _add(found, file, path, archive, info)
     except _BROKEN as error:
         raise _broken(error) from None
-    yield found
+    return found
+
+
+contents = reading(parsed)
 
 
 def _broken(error: Exception) -> FileError:
     return FileError(f"it is no whole zip archive: {error}")
 
 
-def _add(found: Contents, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+def _add(
+    found: Contents, file: BinaryIO, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo
+) -> None:
     name = info.filename.removesuffix(".npy")
     if name == info.filename:
         found.left_out[name] = "it is no .npy file"
@@ -76,15 +77,14 @@ def _add(found: Contents, path: str, archive: zipfile.ZipFile, info: zipfile.Zip
     if deflated:
         add_fields(found, name, Deflated(path, info, header))
     else:
-        offset = _start(path, info) + header.length
+        offset = _start(file, info) + header.length
         add_fields(found, name, Plain(path, offset, header.shape, header.dtype, header.fortran))
 
 
-def _start(path: str, info: zipfile.ZipInfo) -> int:
+def _start(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     """Return where in the archive a member begins, which its own header tells."""
-    with open(path, "rb") as file:
-        file.seek(info.header_offset)
-        _, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+    file.seek(info.header_offset)
+    _, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
     return info.header_offset + _LOCAL_HEADER.size + int(name) + int(extra)
 
 
@@ -113,18 +113,19 @@ class Deflated:
         order: Any = "F" if self.header.fortran else "C"
         return memory.reshape(self.shape, order=order)
 
-    def spread(self) -> Iterator[NDArray]:
+    def spread(self, memory_limit: int) -> Iterator[NDArray]:
         """Return rows that follow each other, some MiB at a time."""
         row = max(1, prod(self.shape[1:]) * self.dtype.itemsize)
+        # Of each side, one chunk is compared while another is read.
         columns = self.header.fortran and sum(n > 1 for n in self.shape) > 1
-        if columns or row > _LARGEST_ROW:
+        if columns or row > memory_limit // 4:
             how = "in Fortran order" if columns else f"in rows of {row / 2**20:.4g} MiB"
             msg = (
                 f"{self.info.filename!r:.80} is compressed, {how}, and too large for memory: "
                 f"save it with numpy.savez, which does not compress"
             )
             raise FileError(msg)
-        rows = max(1, _CHUNK // row)
+        rows = max(1, min(_CHUNK, memory_limit // 4) // row)
         return (chunk.reshape(-1, *self.shape[1:]) for chunk in self._read(rows * row))
 
     def _read(self, step: int) -> Iterator[NDArray]:

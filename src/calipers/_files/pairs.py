@@ -8,11 +8,11 @@ import numpy as np
 
 from .._arrays import DType, kernel_dtype
 from .._protocols import NDArray
+from .._spread import MEMORY_LIMIT
 from .._tally import Rule
 from ..comparison import compare
 from ..reports import Comparison, NestedComparison
 from .entries import (
-    LOADED,
     Contents,
     Entry,
     FileError,
@@ -36,6 +36,7 @@ class Options:
     ignore: tuple[str, ...] = ()
     fail_fast: bool = False
     follow_links: bool = False
+    memory_limit: int = MEMORY_LIMIT
     plot: bool = False
     """Whether to keep the arrays of what differs most."""
 
@@ -146,10 +147,10 @@ def _compared(a: Entry | None, b: Entry | None, options: Options) -> Comparison:
     # Headers tell of shapes without the elements; calipers holds two of them at a time.
     if a.shape != b.shape:
         x, y = _stand_in(a), _stand_in(b)
-    elif size_in_bytes(a) + size_in_bytes(b) <= LOADED:
+    elif size_in_bytes(a) + size_in_bytes(b) <= options.memory_limit:
         x, y = a.load(), b.load()
     else:
-        x, y = a.spread(), b.spread()
+        x, y = (entry.spread(options.memory_limit) for entry in (a, b))
     report: Comparison = compare(
         x,
         y,
@@ -157,6 +158,7 @@ def _compared(a: Entry | None, b: Entry | None, options: Options) -> Comparison:
         atol=options.atol,
         equal_nan=options.equal_nan,
         check_dtype=a.typed and b.typed,
+        memory_limit=options.memory_limit,
     )
     return replace(report, problems=tuple(map(_without_advice, report.problems)))
 

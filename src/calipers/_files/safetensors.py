@@ -1,15 +1,12 @@
 """Files of safetensors: a header of JSON that says where in the file which tensor lies."""
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from .entries import Contents, FileError, Plain, require_possible
+from .entries import Contents, FileError, Plain, length_of, reading, require_possible
 
 # As the format's own library.
 _LONGEST_HEADER = 100_000_000
@@ -36,17 +33,15 @@ _ML_DTYPES = {
 }
 
 
-@contextmanager
-def contents(path: str, follow_links: bool) -> Iterator[Contents]:
-    """Open a file of tensors."""
+def parsed(file: BinaryIO, path: str) -> Contents:
+    """Return the tensors of a file."""
     found = Contents()
-    with open(path, "rb") as file:
-        total = os.fstat(file.fileno()).st_size
-        length = int.from_bytes(file.read(8), "little")
-        if total < 8 or length > min(total - 8, _LONGEST_HEADER):
-            msg = f"its header claims {length} bytes, and the file has {total}: was it cut?"
-            raise FileError(msg)
-        header = _parsed(file.read(length))
+    total = length_of(file)
+    length = int.from_bytes(file.read(8), "little")
+    if total < 8 or length > min(total - 8, _LONGEST_HEADER):
+        msg = f"its header claims {length} bytes, and the file has {total}: was it cut?"
+        raise FileError(msg)
+    header = _header(file.read(length))
     start = 8 + length
     end = 0
     spans = []
@@ -64,10 +59,13 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     if start + end != total:
         msg = f"its tensors end at byte {start + end}, and the file at {total}"
         raise FileError(msg)
-    yield found
+    return found
 
 
-def _parsed(text: bytes) -> dict[str, Any]:
+contents = reading(parsed)
+
+
+def _header(text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
