@@ -695,7 +695,7 @@ def test_a_zarr_without_metadata(tmp_path):
     pytest.importorskip("zarr")
     (tmp_path / "x.zarr").mkdir()
     assert "none of .zgroup, .zarray, zarr.json" in refused(tmp_path / "x.zarr")
-    for text in "", "{}", "[]", '{"zarr_format": 3}', '{"zarr_format": 3, "node_type": "array"}':
+    for text in "", "[]", '{"zarr_format": 3, "node_type": "array"}':
         (tmp_path / "x.zarr" / "zarr.json").write_text(text)
         assert "zarr does not read it" in refused(tmp_path / "x.zarr")
 
@@ -813,17 +813,26 @@ def forged_archive(path, changes, method=zipfile.ZIP_DEFLATED):
     [
         ({8: b"\1"}, "is encrypted"),
         ({10: struct.pack("<H", 12)}, "method 12"),
-        ({10: struct.pack("<H", 99)}, "no whole zip archive"),
-        ({16: bytes(4)}, "CRC"),
+        ({10: struct.pack("<H", 0)}, "more than its"),
         ({24: struct.pack("<I", 2**32 - 2)}, "more than its"),
-        ({24: struct.pack("<I", 20_000)}, "was cut"),
+        ({24: struct.pack("<I", 9_000)}, "was cut"),
         ({42: struct.pack("<I", 2**31)}, "no whole zip archive"),
-        ({28: struct.pack("<H", 60_000)}, "no whole zip archive"),
     ],
 )
 def test_archives_that_lie(tmp_path, changes, reason):
     forged_archive(tmp_path / "x.npz", changes)
     assert reason in refused(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("limit", [1 << 28, 1 << 12])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_checksum_that_is_wrong(tmp_path, limit, method):
+    forged_archive(tmp_path / "x.npz", {16: bytes(4)}, method)
+    if method == zipfile.ZIP_STORED:  # mapped, as a file would be
+        assert all(compared(tmp_path / "x.npz", tmp_path / "x.npz", memory_limit=limit).values())
+        return
+    with pytest.raises(FileError, match=r"x: it is no whole zip archive: Bad CRC-32"):
+        compared(tmp_path / "x.npz", tmp_path / "x.npz", memory_limit=limit)
 
 
 def test_members_of_archives(tmp_path):
@@ -857,7 +866,7 @@ def test_files_that_shrink_while_they_are_read(tmp_path, name, limit):
     with opened(str(path), False) as found:
         (entry,) = found.arrays.values()
         os.truncate(path, size // 2)
-        with pytest.raises((FileError, OSError, ValueError), match="cut|zip|mmap length"):
+        with pytest.raises((FileError, OSError, ValueError), match=r"cut|zip|mmap length"):
             entry.load() if limit > 1 << 20 else list(entry.spread(limit))
 
 
