@@ -131,7 +131,7 @@ def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "Options") -> Non
 def _status(outcome: "Outcome") -> int:
     if outcome.troubles:
         return TROUBLE
-    return SAME if all(outcome.found.leaves) else DIFFERENT
+    return DIFFERENT if outcome.found.differs else SAME
 
 
 def _require_plots(path: str) -> None:

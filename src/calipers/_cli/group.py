@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -24,7 +25,25 @@ Completion of options and file names in the shell:
 """
 
 
-@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; click itself would exit with 1, which says that files differ."""
+        try:
+            status = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # Nobody reads on, as in a pipe to head: what is left cannot be flushed at exit, either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(TROUBLE)
+        return status
+
+
+@click.group(
+    cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="calipers", message="%(prog)s %(version)s")
 def commands() -> None:
     """Compare files of arrays, check derivatives, tell rounding from bugs."""
@@ -38,15 +57,8 @@ def run(arguments: list[str] | None = None) -> int:
     """Run a command, and return the status to exit with."""
     try:
         status = commands.main(arguments, prog_name="calipers", standalone_mode=False)
-        sys.stdout.flush()
     except click.ClickException as error:
         click.echo(f"calipers: {error.format_message()}", err=True)
         return TROUBLE
-    except (click.Abort, KeyboardInterrupt):
-        click.echo(err=True)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Nobody reads on, as in a pipe to head; what is left cannot be flushed at exit, either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return TROUBLE
-    return status if isinstance(status, int) else 0
+    # None is of what has only printed, as --help.
+    return status or 0

@@ -54,10 +54,22 @@ class Found:
     drawn: Comparison | None = None
     """Of the leaves, that which a plot shows: the only one that keeps its arrays."""
 
-    def add(self, leaf: Comparison) -> None:
+    differs: bool = False
+
+    def add(self, path: str, leaf: Comparison) -> None:
         """Take in what was found of a pair of arrays."""
+        leaf = replace(leaf, path=printable(path))
         self._draw(leaf)
         self.leaves.append(replace(leaf, arrays=None))
+        self.differs |= not leaf
+
+    def leave_out(self, path: str, actual: str | None, expected: str | None) -> None:
+        """Take in why something was left out, which is a difference if only one side was."""
+        if actual and expected:
+            self.left_out[path] = actual
+        else:
+            reason = f"in actual, {actual}" if actual else f"in expected, {expected}"
+            self.add(path, unlike(f"not compared: {reason}"))
 
     def merge(self, other: "Found") -> None:
         """Take in what was found of another pair of files."""
@@ -67,6 +79,7 @@ class Found:
         self.ignored += other.ignored
         self.left_out |= other.left_out
         self.stopped |= other.stopped
+        self.differs |= other.differs
 
     def _draw(self, leaf: Comparison) -> None:
         rivals = (leaf,) if self.drawn is None else (self.drawn, leaf)
@@ -111,27 +124,27 @@ def _compare_contents(
     advance: Callable[[float], None],
 ) -> Found:
     found = Found()
-    left_out = own.left_out | reference.left_out
-    found.left_out = {joined(place, name): why for name, why in left_out.items()}
     total = sum(map(size_in_bytes, own.arrays.values())) or 1
     done = 0
-    for name in own.arrays | reference.arrays:
+    for name in own.arrays | reference.arrays | own.left_out | reference.left_out:
         path = joined(place, name)
-        if name in left_out:
-            continue
         if is_ignored(path, options.ignore):
             found.ignored.append(path)
             continue
-        if options.fail_fast and not all(found.leaves):
+        if options.fail_fast and found.differs:
             found.stopped = True
             break
+        reasons = own.left_out.get(name), reference.left_out.get(name)
+        if any(reasons):
+            found.leave_out(path, *reasons)
+            continue
         a, b = own.arrays.get(name), reference.arrays.get(name)
         try:
             leaf = _compared(a, b, options)
         except Exception as error:  # libraries raise anything
             msg = f"{name}: {described(error)}" if name else described(error)
             raise FileError(msg) from error
-        found.add(replace(leaf, path=printable(path)))
+        found.add(path, leaf)
         done += size_in_bytes(a) if a is not None else 0
         advance(done / total)
     if not options.plot:

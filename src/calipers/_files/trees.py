@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from .entries import FileError, described, printable
+from .entries import FileError, described
 from .folders import listing
 from .formats import is_foreign, reader_of
 from .pairs import Found, Options, compare_files, is_ignored, unlike
@@ -55,12 +55,14 @@ def pairs_of(actual: str, expected: str, options: Options) -> tuple[list[Pair], 
         raise FileError(msg)
     own, reference = (listing(path, options.follow_links) for path in (actual, expected))
     outcome = Outcome(others=max(own.others, reference.others))
-    outcome.found.left_out = own.left_out | reference.left_out
     pairs = []
-    for place in sorted(own.files | reference.files):
+    for place in sorted(own.files | reference.files | own.left_out | reference.left_out):
+        reasons = own.left_out.get(place), reference.left_out.get(place)
         if is_ignored(place, options.ignore):
             outcome.found.ignored.append(place)
-        elif place not in outcome.found.left_out:
+        elif any(reasons):
+            outcome.found.leave_out(place, *reasons)
+        else:
             pairs.append(Pair(place, own.files.get(place), reference.files.get(place)))
     return pairs, outcome
 
@@ -71,7 +73,7 @@ def compare_pairs(
     """Compare files, and add what is found to the outcome; `advance` is told of bytes."""
     with Worker() as worker:
         for pair in pairs:
-            if options.fail_fast and not all(outcome.found.leaves):
+            if options.fail_fast and outcome.found.differs:
                 outcome.found.stopped = True
                 return
             _compare_pair(pair, outcome, worker, options, advance)
@@ -86,7 +88,7 @@ def _compare_pair(
 ) -> None:
     if pair.actual is None or pair.expected is None:
         problem = "only in expected" if pair.actual is None else "only in actual"
-        outcome.found.add(replace(unlike(problem), path=printable(pair.place)))
+        outcome.found.add(pair.place, unlike(problem))
         return
     size, told = pair.size, 0
 

@@ -76,7 +76,10 @@ class Worker:
             context = get_context("spawn")
             self._pipe, other = context.Pipe()
             self._process = context.Process(target=_serve, args=(other,), daemon=True)
+            # Ctrl-C is for this process, which kills the other; that one inherits how it is taken.
+            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
             self._process.start()
+            signal.signal(signal.SIGINT, handler)
             other.close()
         return self._pipe
 
@@ -96,8 +99,6 @@ def _fate(code: int) -> str:
 
 def _serve(pipe: Connection) -> None:
     """Compare what is asked until nobody does."""
-    # Ctrl-C is for the parent, which kills this process.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     while True:
         try:
@@ -106,9 +107,12 @@ def _serve(pipe: Connection) -> None:
             return
         try:
             _limit_memory(os.path.getsize(actual) + os.path.getsize(expected))
-            pipe.send(compare_files(actual, expected, place, options, pipe.send))
+            answer: Found | str = compare_files(actual, expected, place, options, pipe.send)
+        except BrokenPipeError:  # nobody asks any more
+            return
         except Exception as error:  # libraries raise anything
-            pipe.send(described(error))
+            answer = described(error)
+        pipe.send(answer)
 
 
 def _limit_memory(size: int) -> None:
