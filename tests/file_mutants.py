@@ -3,7 +3,6 @@
 import io
 import json
 import random
-import resource
 import struct
 import sys
 import tempfile
@@ -162,6 +161,8 @@ def read(reader, data, path):
 
 
 def main(count):
+    import resource  # which not all systems have
+
     choose = random.Random(0)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + (64 << 20)

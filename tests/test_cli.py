@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -358,7 +357,7 @@ def test_nobody_reads_on(files):
 
 def on_a_terminal(*arguments):
     """Run a command whose standard error is a terminal, and return what that has shown."""
-    control, terminal = pty.openpty()
+    control, terminal = os.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "calipers", *arguments], stdout=subprocess.PIPE, stderr=terminal
     ) as running:

@@ -541,6 +541,17 @@ BIG = """
 """
 
 
+def test_archives_of_many_arrays_are_opened_once(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "x.npz", **{f"x{i}": np.ones(2) for i in range(50)})
+    opened = []
+    own = zipfile.ZipFile.__init__
+    monkeypatch.setattr(
+        zipfile.ZipFile, "__init__", lambda self, *args: opened.append(own(self, *args))
+    )
+    assert len(compared(tmp_path / "x.npz", tmp_path / "x.npz")) == 50
+    assert len(opened) == 2
+
+
 def test_files_beyond_memory():
     import textwrap
 

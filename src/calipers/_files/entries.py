@@ -73,13 +73,12 @@ class Reader(Protocol):
 def reading(
     parsed: Callable[[BinaryIO, str], Contents],
 ) -> Callable[[str, bool], AbstractContextManager[Contents]]:
-    """Return a reader's `contents` by a parser of its files, which need not stay open."""
+    """Return a reader's `contents` by a parser of its files."""
 
     @contextmanager
     def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         with open(path, "rb") as file:
-            found = parsed(file, path)
-        yield found
+            yield parsed(file, path)
 
     return contents
 

@@ -12,7 +12,6 @@ from .entries import Contents, FileError, Plain, add_fields, length_of, reading,
 MAGIC = b"\x93NUMPY"
 # As NumPy's: what is longer makes Python's parser slow.
 _LONGEST_HEADER = 10_000
-_DEPTH = 16
 _NUMBERS = re.compile(r"[<>|=]?(?:[?biufcmMSUV]\d*(?:\[[^\]]{1,30}\])?|O8?)", re.ASCII)
 
 
@@ -101,7 +100,7 @@ def _header(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
 
 def _dtype(descr: Any) -> np.dtype[Any]:
     try:
-        _require_known(descr, 0)
+        _require_known(descr)
         dtype = np.lib.format.descr_to_dtype(descr)
         if dtype.subdtype is not None:
             raise TypeError
@@ -111,16 +110,14 @@ def _dtype(descr: Any) -> np.dtype[Any]:
         raise FileError(msg) from None
 
 
-def _require_known(descr: Any, depth: int) -> None:
+def _require_known(descr: Any) -> None:
     """Refuse what is not of `numpy.save`'s making before NumPy has to parse it."""
-    if depth > _DEPTH:
-        raise ValueError
     if isinstance(descr, str):
         if not _NUMBERS.fullmatch(descr):
             raise ValueError
     elif isinstance(descr, tuple):
         element, shape = descr
-        _require_known(element, depth + 1)
+        _require_known(element)
         if not isinstance(shape, tuple) or any(type(n) is not int for n in shape):
             raise ValueError
     elif isinstance(descr, list):
@@ -129,6 +126,6 @@ def _require_known(descr: Any, depth: int) -> None:
             names = name if isinstance(name, tuple) else (name,)
             if not all(isinstance(part, str) for part in names):
                 raise ValueError
-            _require_known(kind[0] if len(kind) == 1 else tuple(kind), depth + 1)
+            _require_known(kind[0] if len(kind) == 1 else tuple(kind))
     else:
         raise TypeError

@@ -36,9 +36,9 @@ def parsed(file: BinaryIO, path: str) -> Contents:
     """Return the arrays of an archive."""
     found = Contents()
     try:
-        with zipfile.ZipFile(file) as archive:
-            for info in archive.infolist():
-                _add(found, file, path, archive, info)
+        archive = zipfile.ZipFile(file)
+        for info in archive.infolist():
+            _add(found, file, path, archive, info)
     except _BROKEN as error:
         raise _broken(error) from None
     return found
@@ -75,7 +75,7 @@ def _add(
         msg = f"{name!r:.80}: {error}"
         raise FileError(msg) from None
     if deflated:
-        add_fields(found, name, Deflated(path, info, header))
+        add_fields(found, name, Deflated(archive, info, header))
     else:
         offset = _start(file, info) + header.length
         add_fields(found, name, Plain(path, offset, header.shape, header.dtype, header.fortran))
@@ -92,7 +92,7 @@ def _start(file: BinaryIO, info: zipfile.ZipInfo) -> int:
 class Deflated:
     """A compressed array of an archive, which is read from its start to its end."""
 
-    path: str
+    archive: zipfile.ZipFile
     info: zipfile.ZipInfo
     header: npy.Header
     typed: bool = True
@@ -132,7 +132,7 @@ class Deflated:
         """Yield the elements, of so many bytes at a time."""
         left = self.header.size
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.info) as member:
+            with self.archive.open(self.info) as member:
                 member.read(self.header.length)
                 while True:
                     memory = np.empty(min(step, left), np.uint8)
