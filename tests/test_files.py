@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from calipers._files import formats, worker
-from calipers._files.entries import FileError, described, printable
+from calipers._files.errors import FileError, described, printable
 from calipers._files.folders import listing
 from calipers._files.formats import opened
 from calipers._files.pairs import Options, compare_files, is_ignored
@@ -264,26 +264,34 @@ def test_groups_of_hdf5(tmp_path):
         file["ragged"] = np.array([np.arange(2), np.arange(3)], object).astype(
             h5py.vlen_dtype(np.int64)
         )
+        file["type"] = np.dtype("f8")
         file["link"] = h5py.ExternalLink("other.h5", "/x")
+        file["through"] = h5py.SoftLink("/link")
         layout = h5py.VirtualLayout((40, 30), "f8")
         layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "x", (40, 30))
         file.create_virtual_dataset("virtual", layout)
+        layout[:] = h5py.VirtualSource(".", "virtual", (40, 30))
+        file.create_virtual_dataset("inner", layout)
         (tmp_path / "raw").write_bytes(X.tobytes())
         file.create_dataset("raw", X.shape, "f8", external=[(str(tmp_path / "raw"), 0, X.nbytes)])
     arrays, left_out = contents(tmp_path / "x.h5")
-    inside = {"g/h/x", "text", "records/f0", "records/f1", "flag", "soft"}
+    inside = {"g/h/x", "text", "records/f0", "records/f1", "flag", "soft", "gone", "through"}
     assert set(arrays) == inside
+    assert arrays["soft"] == "/g/h/x"
+    assert arrays["through"] == "/link"
     assert list(arrays["text"]) == ["a", "b"]
     assert set(left_out) == {
-        *("up", "gone", "null", "refs", "ragged"),
-        *("link", "virtual", "raw"),
+        *("up", "null", "refs", "ragged", "type"),
+        *("link", "virtual", "inner", "raw"),
     }
     assert "another name" in left_out["up"]
-    for name in "link", "virtual", "raw":
+    for name in "link", "virtual", "inner", "raw":
         assert "--follow-links" in left_out[name]
     arrays, left_out = contents(tmp_path / "x.h5", follow_links=True)
-    assert set(arrays) == inside | {"link", "virtual", "raw"}
-    assert all(np.array_equal(arrays[name], X) for name in ("link", "virtual", "raw"))
+    read = {"soft", "through", "link", "virtual", "inner", "raw"}
+    assert set(arrays) == (inside | read) - {"gone"}
+    assert "not there" in left_out["gone"]
+    assert all(np.array_equal(arrays[name], X) for name in read)
 
 
 def test_many_ways_to_one_group(tmp_path):
@@ -1020,6 +1028,19 @@ def test_links_out_of_a_zarr(tmp_path):
     assert arrays["x"][0, 0] == X[0, 0] + 1
 
 
+def test_names_that_lead_out_of_a_zarr(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    write_zarr_2(tmp_path / "x.zarr", {"x": X})
+    write_zarr_2(tmp_path / "secret", {})
+    zarr.consolidate_metadata(str(tmp_path / "x.zarr"), zarr_format=2)
+    path = tmp_path / "x.zarr" / ".zmetadata"
+    about = json.loads(path.read_text())
+    told = {name.replace("x/", "../secret/"): x for name, x in about["metadata"].items()}
+    told["../.zgroup"] = {"zarr_format": 2}
+    path.write_text(json.dumps(about | {"metadata": told}))
+    assert "'..' segments" in refused(tmp_path / "x.zarr")
+
+
 def test_what_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "x.npy")
     assert "no regular file" in refused(tmp_path / "x.npy")
@@ -1061,12 +1082,19 @@ def test_memory_has_a_limit():
     code = """
     import resource
     import numpy as np
-    from calipers._files.entries import described
-    from calipers._files.worker import _limit_memory
-    _limit_memory(1000)
+    from calipers._files.errors import described
+    from calipers._files.worker import _MemoryLimit
+    memory = _MemoryLimit()
+    memory.set(1 << 50)
+    far = resource.getrlimit(resource.RLIMIT_AS)[0]
+    memory.set(1000)
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    _limit_memory(1 << 60)
-    assert resource.getrlimit(resource.RLIMIT_AS)[0] == limit  # never raised
+    assert 1000 < limit < far - (1 << 50)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    given = limit - 1000
+    resource.setrlimit(resource.RLIMIT_AS, (given, hard))
+    _MemoryLimit().set(1 << 50)
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == given  # never more than that
     try:
         bytearray(1 << 45)
     except MemoryError as error:

@@ -76,7 +76,7 @@ def compare(
     other shapes and other dtypes are differences. Nothing that a file may hold is run: files that
     need pickle's code are refused.
     """
-    from .._files.entries import FileError, described
+    from .._files.errors import FileError, described, printable
     from .._files.pairs import Options
     from .._files.trees import pairs_of
     from .text import as_dict, as_text
@@ -112,7 +112,7 @@ def compare(
     elif not quiet:
         click.echo(as_text(actual, expected, outcome), nl=False)
     for trouble in outcome.troubles:
-        click.echo(f"calipers: {trouble}", err=True)
+        click.echo(f"calipers: {printable(trouble)}", err=True)
     return status
 
 

@@ -95,7 +95,7 @@ def inputs_of(
 
 
 def _read(path: str) -> list[Any]:
-    from .._files.entries import FileError
+    from .._files.errors import FileError
     from .._files.formats import is_foreign, opened
 
     if is_foreign(path):
@@ -146,7 +146,7 @@ def _of_library(x: Any, library: str) -> Any:
 @contextmanager
 def errors_in_one_line(what: str) -> Iterator[None]:
     """Turn any error into one line that says where it was raised."""
-    from .._files.entries import described
+    from .._files.errors import described
 
     try:
         yield

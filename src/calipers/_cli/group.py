@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .. import __version__
+from .._files.errors import one_line, printable
 from . import INTERRUPTED, TROUBLE
 from .compare import compare
 from .diagnose import diagnose
@@ -58,7 +59,7 @@ def run(arguments: list[str] | None = None) -> int:
     try:
         status = commands.main(arguments, prog_name="calipers", standalone_mode=False)
     except click.ClickException as error:
-        click.echo(f"calipers: {error.format_message()}", err=True)
+        click.echo(f"calipers: {printable(one_line(error.format_message()))}", err=True)
         return TROUBLE
     # None is of what has only printed, as --help.
     return status or 0

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .._files.entries import printable
+from .._files.errors import printable
 from .._files.trees import Outcome
 from .._report import nested_text
 from ..reports import NestedComparison

@@ -10,14 +10,10 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from .._protocols import NDArray
+from .errors import FileError
 
 _LARGEST = 2**63 - 1
 _AXES = 64
-_LINE = 500
-
-
-class FileError(Exception):
-    """A file that is broken, or not safe to read; the text is one line."""
 
 
 class Entry(Protocol):
@@ -265,19 +261,3 @@ def add_fields(contents: Contents, name: str, entry: Entry) -> None:
 def joined(*names: str) -> str:
     """Join the names of levels, of which a file that is one array has none."""
     return "/".join(name for name in names if name)
-
-
-def printable(name: str) -> str:
-    """Write a name so that a terminal shows it, and does nothing else."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
-
-
-def described(error: BaseException) -> str:
-    """Write an error in one line."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return printable(f"{os.fsdecode(error.filename)}: {error.strerror}")
-    line = " ".join(str(error).split()) or "no memory is left"
-    kind = (
-        "" if isinstance(error, FileError | OSError | ValueError) else f"{type(error).__name__}: "
-    )
-    return printable(kind + line[:_LINE])

@@ -8,7 +8,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
-from .entries import Contents, FileError, Reader
+from .entries import Contents, Reader
+from .errors import FileError
 from .zarr import is_store
 
 _READERS = {

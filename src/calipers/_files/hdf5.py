@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import netcdf3
-from .entries import Contents, FileError, Held, Stored, add_fields, joined, text
+from .entries import Contents, Held, Stored, add_fields, joined, text
+from .errors import FileError
 
-_ELSEWHERE = "its data are in another file; --follow-links reads them"
+_ELSEWHERE = "its elements are elsewhere, as in other files; --follow-links reads them"
 
 
 @contextmanager
@@ -49,8 +50,8 @@ class _Walk:
             for name in group:
                 place = joined(path, name)
                 link = group.get(name, getlink=True)
-                if isinstance(link, self._h5py.ExternalLink) and not self._follow:
-                    self.found.left_out[place] = "it links to another file; --follow-links reads it"
+                if not (self._follow or isinstance(link, self._h5py.HardLink)):
+                    self._link(link, place)
                     continue
                 try:
                     x = group[name]
@@ -64,6 +65,15 @@ class _Walk:
                         groups.append((x, place))
                     else:
                         self.found.left_out[place] = "it is another name of a group"
+                else:
+                    self.found.left_out[place] = "it is a type, which has no elements"
+
+    def _link(self, link: Any, place: str) -> None:
+        """Add where a link leads; its way there may be through another file."""
+        if isinstance(link, self._h5py.SoftLink):
+            self.found.add(place, Held(text(link.path)))
+        else:
+            self.found.left_out[place] = "it links to another file; --follow-links reads it"
 
     def _is_new(self, group: Any) -> bool:
         about = self._h5py.h5o.get_info(group.id)
@@ -75,7 +85,7 @@ class _Walk:
     def _dataset(self, x: Any, place: str) -> None:
         if x.shape is None:
             self.found.left_out[place] = "it is a null dataset, which has no elements"
-        elif not self._follow and _elsewhere(x):
+        elif not self._follow and (x.external or x.is_virtual):
             self.found.left_out[place] = _ELSEWHERE
         elif self._h5py.check_string_dtype(x.dtype) and x.dtype.hasobject:
             self.found.add(place, Held(text(x.asstr(errors="surrogateescape")[()])))
@@ -83,11 +93,3 @@ class _Walk:
             self.found.left_out[place] = "its elements are references or of variable length"
         else:
             add_fields(self.found, place, Stored(x, x.dtype))
-
-
-def _elsewhere(x: Any) -> bool:
-    """Tell whether a dataset's elements lie in other files, which it names."""
-    if x.external:
-        return True
-    # Of a virtual dataset, "." is the file itself.
-    return x.is_virtual and any(source.file_name != "." for source in x.virtual_sources())

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, FileError, Held
+from .entries import Contents, Held
+from .errors import FileError
 
 MAGIC = b"CDF"
 

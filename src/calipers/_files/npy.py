@@ -7,7 +7,8 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
-from .entries import Contents, FileError, Plain, add_fields, length_of, reading, require_possible
+from .entries import Contents, Plain, add_fields, length_of, reading, require_possible
+from .errors import FileError
 
 MAGIC = b"\x93NUMPY"
 # As NumPy's: what is longer makes Python's parser slow.

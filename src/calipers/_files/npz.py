@@ -12,7 +12,8 @@ import numpy as np
 
 from .._protocols import NDArray
 from . import npy
-from .entries import Contents, FileError, Plain, add_fields, reading
+from .entries import Contents, Plain, add_fields, reading
+from .errors import FileError
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ENCRYPTED = 0x1

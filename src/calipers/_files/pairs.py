@@ -12,15 +12,8 @@ from .._spread import MEMORY_LIMIT
 from .._tally import Rule
 from ..comparison import compare
 from ..reports import Comparison, NestedComparison
-from .entries import (
-    Contents,
-    Entry,
-    FileError,
-    described,
-    joined,
-    printable,
-    size_in_bytes,
-)
+from .entries import Contents, Entry, joined, size_in_bytes
+from .errors import FileError, described, printable
 from .formats import opened
 
 _TEXT, _NUMBERS = "UT", "biufc"

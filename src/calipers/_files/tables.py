@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, FileError, Held, joined, text
+from .entries import Contents, Held, joined, text
+from .errors import FileError
 
 _FIRST_LINE = 1 << 20
 

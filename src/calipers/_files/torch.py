@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..interop.torch import Torch
-from .entries import Contents, FileError, Held, joined, text
+from .entries import Contents, Held, joined, text
+from .errors import FileError
 
 # Before, what is loaded as weights could run code: CVE-2025-32434.
 _SAFE = (2, 6)

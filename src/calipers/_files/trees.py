@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .entries import FileError, described
+from .errors import FileError, described
 from .folders import listing
 from .formats import is_foreign, reader_of
 from .pairs import Found, Options, compare_files, is_ignored, unlike

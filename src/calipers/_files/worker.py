@@ -4,12 +4,14 @@ import os
 import signal
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
-from .entries import FileError, described, printable
+from .errors import FileError, described, printable
 from .pairs import Found, Options, compare_files
 
 # Addresses that libraries reserve and never touch.
@@ -100,13 +102,14 @@ def _fate(code: int) -> str:
 def _serve(pipe: Connection) -> None:
     """Compare what is asked until nobody does."""
     warnings.simplefilter("ignore")
+    memory = _MemoryLimit()
     while True:
         try:
             actual, expected, place, options = pipe.recv()
         except EOFError:
             return
         try:
-            _limit_memory(os.path.getsize(actual) + os.path.getsize(expected))
+            memory.set(os.path.getsize(actual) + os.path.getsize(expected))
             answer: Found | str = compare_files(actual, expected, place, options, pipe.send)
         except BrokenPipeError:  # nobody asks any more
             return
@@ -115,14 +118,22 @@ def _serve(pipe: Connection) -> None:
         pipe.send(answer)
 
 
-def _limit_memory(size: int) -> None:
-    """Let no header make this process ask for memory that the machine cannot have."""
-    try:
-        import resource
-    except ImportError:  # the system has no such limit
-        return
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = 2 * size + machine + _LIBRARIES
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY or soft > limit:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+class _MemoryLimit:
+    """What keeps a header from making this process ask for memory that the machine cannot have."""
+
+    def __init__(self) -> None:
+        self._resource: Any = None
+        with suppress(ImportError):  # not all systems have such limits
+            self._resource = import_module("resource")
+            self._given = self._resource.getrlimit(self._resource.RLIMIT_AS)
+
+    def set(self, size: int) -> None:
+        """Allow for files of so many bytes, and no more than was given."""
+        if self._resource is None:
+            return
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limit = 2 * size + machine + _LIBRARIES
+        soft, hard = self._given
+        if soft != self._resource.RLIM_INFINITY:
+            limit = min(limit, soft)
+        self._resource.setrlimit(self._resource.RLIMIT_AS, (limit, hard))

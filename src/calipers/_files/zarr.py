@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, FileError, Held, Stored, add_fields, text
+from .entries import Contents, Held, Stored, add_fields, text
+from .errors import FileError
 from .links import unsafe_links
 
 # Others may run code: "pickle" does, and any package can register more.
