@@ -114,6 +114,23 @@ def test_names_and_the_worst(files, run):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_long_names_take_lines_of_their_own(files, run):
+    names = ["x", "n" * 36, "encoder/layers/0/attention/query/kernel", "y" * 100]
+    np.savez("c.npz", **{name: np.zeros(3) for name in names})
+    np.savez("d.npz", **{name: np.ones(3) for name in names})
+    _, out, _ = run("compare", "c.npz", "d.npz")
+    lines = out.splitlines()
+    assert lines[3:9] == [
+        f"  x{' ' * 35}  3 of 3 elements differ (100 %)",
+        f"  {'n' * 36}  3 of 3 elements differ (100 %)",
+        "  encoder/layers/0/attention/query/kernel",
+        f"  {' ' * 36}  3 of 3 elements differ (100 %)",
+        f"  ...{'y' * 63}",
+        f"  {' ' * 36}  3 of 3 elements differ (100 %)",
+    ]
+    assert max(map(len, lines)) <= 80
+
+
 def test_tolerances(files, run):
     assert run("compare", "a.npy", "b.npy", "--rtol", 0, "--atol", 0.01)[0] == 0
     assert run("compare", "a.npy", "b.npy", "--rtol", 0.01, "--atol", 0)[0] == 0

@@ -407,7 +407,7 @@ def test_names_shapes_and_dtypes(tmp_path):
     assert {name: leaf.problems for name, leaf in found.items()} == {
         "a": ("only in actual",),
         "same": (),
-        "shape": ("shapes differ: (3,) and (4,); they cannot be broadcast",),
+        "shape": ("shapes differ: (3,) and (4,)",),
         "dtype": ("dtypes differ: float64 and float32",),
         "text": ("dtypes differ: float64 and <U1",),
         "u": ("dtypes differ: <U1 and <U2",),
@@ -835,7 +835,7 @@ def forged_archive(path, changes, method=zipfile.ZIP_DEFLATED):
         ({10: struct.pack("<H", 0)}, "more than its"),
         ({24: struct.pack("<I", 2**32 - 2)}, "more than its"),
         ({24: struct.pack("<I", 9_000)}, "was cut"),
-        ({42: struct.pack("<I", 2**31)}, "no whole zip archive"),
+        ({42: struct.pack("<I", 2**31)}, "no zip archive that can be read"),
     ],
 )
 def test_archives_that_lie(tmp_path, changes, reason):
@@ -850,7 +850,7 @@ def test_a_checksum_that_is_wrong(tmp_path, limit, method):
     if method == zipfile.ZIP_STORED:  # mapped, as a file would be
         assert all(compared(tmp_path / "x.npz", tmp_path / "x.npz", memory_limit=limit).values())
         return
-    with pytest.raises(FileError, match=r"x: it is no whole zip archive: Bad CRC-32"):
+    with pytest.raises(FileError, match=r"x: it is no zip archive that can be read: Bad CRC-32"):
         compared(tmp_path / "x.npz", tmp_path / "x.npz", memory_limit=limit)
 
 

@@ -16,7 +16,6 @@ from .entries import Contents, Plain, add_fields, reading
 from .errors import FileError
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
-_ENCRYPTED = 0x1
 # Deflate makes at most so many bytes of one.
 _LARGEST_RATIO = 1032
 _CHUNK = 8 << 20
@@ -49,7 +48,7 @@ contents = reading(parsed)
 
 
 def _broken(error: Exception) -> FileError:
-    return FileError(f"it is no whole zip archive: {error}")
+    return FileError(f"it is no zip archive that can be read: {error}")
 
 
 def _add(
@@ -59,9 +58,6 @@ def _add(
     if name == info.filename:
         found.left_out[name] = "it is no .npy file"
         return
-    if info.flag_bits & _ENCRYPTED:
-        msg = f"{name!r:.80} is encrypted"
-        raise FileError(msg)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         msg = f"{name!r:.80} is compressed by method {info.compress_type}: savez uses deflate"
         raise FileError(msg)

@@ -191,5 +191,5 @@ def _stand_in(entry: Entry) -> NDArray:
 
 
 def _without_advice(problem: str) -> str:
-    """Drop what speaks of arguments that only the function has."""
-    return problem.partition("; check_")[0]
+    """Drop what speaks of broadcasting and of arguments, which only the function has."""
+    return problem.partition(";")[0]
