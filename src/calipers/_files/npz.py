@@ -22,13 +22,10 @@ _CHUNK = 8 << 20
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
-    struct.error,
     EOFError,
-    NotImplementedError,
     OverflowError,
     RuntimeError,
     ValueError,
-    LookupError,
 )
 
 

@@ -1,6 +1,5 @@
 """Tables by pyarrow: columns of CSV and Parquet files."""
 
-import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,15 +38,13 @@ def _parquet(path: str) -> Any:
 
 
 def _csv(path: str) -> Any:
-    from pyarrow import csv as arrow_csv
+    from pyarrow import csv
 
-    with open(path, encoding="utf-8", errors="replace", newline="") as file:
-        first = next(csv.reader([file.readline(_FIRST_LINE)]), [])
+    with open(path, encoding="utf-8", errors="replace") as file:
+        first = file.readline(_FIRST_LINE).split(",")
     # What numpy.savetxt writes has no names.
-    options = arrow_csv.ReadOptions(
-        autogenerate_column_names=bool(first) and all(map(_is_number, first))
-    )
-    return arrow_csv.read_csv(path, read_options=options)
+    options = csv.ReadOptions(autogenerate_column_names=all(map(_is_number, first)))
+    return csv.read_csv(path, read_options=options)
 
 
 def _is_number(word: str) -> bool:
@@ -75,7 +72,7 @@ def _add(found: Contents, name: str, column: Any, typed: bool) -> None:
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         found.add(name, Held(text(column.fill_null("").to_pylist()), typed))
     elif _is_plain(types, kind):
-        zero = pyarrow.scalar(0, pyarrow.int64()).cast(kind)
+        zero = pyarrow.scalar(False if types.is_boolean(kind) else 0, kind)
         found.add(name, Held(np.asarray(column.fill_null(zero).to_numpy()), typed))
     else:
         found.left_out[name] = f"its type, {kind}, is not compared"
