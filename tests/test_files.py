@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from calipers._files import formats, worker
+from calipers._files import zarr as zarr_reader
 from calipers._files.errors import FileError, described, printable
 from calipers._files.folders import listing
 from calipers._files.formats import opened
@@ -661,8 +662,15 @@ def test_codecs_that_unpickle(tmp_path, changes):
 def test_codecs_that_are_not_known(tmp_path):
     write_zarray(tmp_path / "x.zarr", filters=[{"id": "base64"}])
     assert "encoded by 'base64', which is not known to be safe" in refused(tmp_path / "x.zarr")
+    inner = {"codecs": [{"name": "numcodecs.a"}], "index_codecs": [{"name": "b"}], "level": 3}
+    told = [{"name": "sharding_indexed", "configuration": inner}], None, {"id": "c"}
+    assert list(zarr_reader._codecs(told)) == ["sharding_indexed", "a", "b", "c"]
+
+
+def test_codecs_in_shards(tmp_path):
     zarr = pytest.importorskip("zarr")
     zarr.create_array(str(tmp_path / "y.zarr"), shape=(4,), chunks=(2,), shards=(4,), dtype="f8")
+    assert len(contents(tmp_path / "y.zarr")[0]) == 1
     path = tmp_path / "y.zarr" / "zarr.json"
     about = json.loads(path.read_text())
     inner = about["codecs"][0]["configuration"]["codecs"]
@@ -797,6 +805,7 @@ def told(dtype="F32", shape=(2,), offsets=(0, 8), **more):
         (b"", "claims 0 bytes"),
         (struct.pack("<Q", 1 << 40) + b"{}", "claims 1099511627776 bytes"),
         (struct.pack("<Q", 2**64 - 1) + b"{}", "claims 18446744073709551615 bytes"),
+        (struct.pack("<Q", 5000) + b"{}", "claims 5000 bytes, and the file has 10"),
         (tensors(b'{"a": 1, "a": 2}', b""), "a key comes twice"),
         (tensors(b'{"a":' * 100_000, b""), "no JSON"),
         (tensors(b"[" * 100_000, b""), "no JSON"),
@@ -811,6 +820,7 @@ def told(dtype="F32", shape=(2,), offsets=(0, 8), **more):
         (tensors({"a": told(shape=[2**61])}, bytes(8)), "cannot be"),
         (tensors({"a": told(shape=[10**300])}, bytes(8)), "cannot be"),
         (tensors({"a": told(shape=[3])}, bytes(8)), "3 elements of 4 bytes, and 8 bytes"),
+        (tensors({"a": told(shape=[1])}, bytes(8)), "1 elements of 4 bytes, and 8 bytes"),
         (tensors({"a": told(offsets=[8, 0])}, bytes(8)), "and -8 bytes"),
         (tensors({"a": told(offsets=[0])}, bytes(8)), "data_offsets [0]"),
         (tensors({"a": told(offsets=[8, 16])}, bytes(16)), "begins at byte 8, not at 0"),

@@ -23,7 +23,6 @@ _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    OverflowError,
     RuntimeError,
     ValueError,
 )

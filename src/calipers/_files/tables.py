@@ -70,7 +70,7 @@ def _add(found: Contents, name: str, column: Any, typed: bool) -> None:
         if types.is_null(kind):
             return
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        found.add(name, Held(text(column.fill_null("").to_pylist()), typed))
+        found.add(name, Held(text(column.fill_null("").to_pylist())))
     elif _is_plain(types, kind):
         zero = pyarrow.scalar(False if types.is_boolean(kind) else 0, kind)
         found.add(name, Held(np.asarray(column.fill_null(zero).to_numpy()), typed))
