@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import signal
 import socket
 import struct
 import subprocess
@@ -1094,6 +1095,9 @@ def test_the_process_reports_as_this_one_does(tmp_path):
             process.compare_files(paths[0], str(tmp_path / "c.h5"), "", Options(), shares.append)
         with pytest.raises(FileError, match="No such file"):
             process.compare_files(paths[0], "nowhere.h5", "", Options(), shares.append)
+        # Ctrl-C is for the process that asks.
+        os.kill(process._process.pid, signal.SIGINT)
+        assert process.compare_files(*paths, "", Options(), shares.append).leaves
         # One that dies is named, and the next pair has another.
         pid = process._process.pid
         kill = contextmanager(lambda: (yield os.kill(pid, 9)))
@@ -1102,6 +1106,27 @@ def test_the_process_reports_as_this_one_does(tmp_path):
         assert process.compare_files(*paths, "", Options(), shares.append).leaves
         last = process._process
     assert not last.is_alive()
+
+
+def test_only_foreign_readers_have_a_process(tmp_path, monkeypatch):
+    write_npz(tmp_path / "a.npz", MEMBERS)
+    write_hdf5(tmp_path / "a.h5", MEMBERS)
+    monkeypatch.setattr(worker, "get_context", None)
+    assert not outcome_of(tmp_path / "a.npz", tmp_path / "a.npz").troubles
+    assert outcome_of(tmp_path / "a.npz", tmp_path / "a.h5").troubles
+    assert outcome_of(tmp_path / "a.h5", tmp_path / "a.npz").troubles
+
+
+def test_arrays_are_let_go(tmp_path):
+    write_npz(tmp_path / "a.npz", MEMBERS)
+    write_npz(tmp_path / "b.npz", {name: x + 1 for name, x in MEMBERS.items()})
+    for plot in False, True:
+        found = outcome_of(tmp_path / "a.npz", tmp_path / "b.npz", plot=plot).found
+        assert len(found.leaves) == 3
+        assert all(leaf.arrays is None for leaf in found.leaves)
+        assert (found.drawn is not None) == plot
+    assert found.drawn.path == "w"
+    assert found.drawn.arrays is not None
 
 
 def test_memory_has_a_limit():
