@@ -253,7 +253,7 @@ def test_no_matplotlib(files, run, monkeypatch):
     )
 
 
-def test_small_limits_of_memory(files, run):
+def test_small_limits_of_memory(files, run, monkeypatch):
     x = np.zeros((1 << 17, 4))
     np.save("x.npy", x)
     np.savez_compressed("x.npz", x=x)
@@ -262,6 +262,9 @@ def test_small_limits_of_memory(files, run):
     status, out, _ = run("compare", "x.npz", "y.npz", "--memory-limit", 1)
     assert status == 1
     assert f"x  {x.size} of {x.size} elements differ" in out
+    monkeypatch.setattr("calipers._files.entries.Plain.load", None)
+    assert run("compare", "x.npy", "x.npy", "--memory-limit", 1)[0] == 0
+    assert run("compare", "x.npy", "x.npy")[0] == 2  # it would be loaded
     assert "--memory-limit" in trouble(run("compare", "x.npy", "x.npy", "--memory-limit", 0))
 
 

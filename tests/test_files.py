@@ -1080,7 +1080,10 @@ def test_what_is_no_file(tmp_path):
 # The process for other libraries
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the limits of a process")
 def test_the_process_reports_as_this_one_does(tmp_path):
+    import resource
+
     write_hdf5(tmp_path / "a.h5", MEMBERS)
     write_hdf5(tmp_path / "b.h5", MEMBERS | {"w": X + (X > 2)})
     (tmp_path / "c.h5").touch()
@@ -1095,6 +1098,8 @@ def test_the_process_reports_as_this_one_does(tmp_path):
             process.compare_files(paths[0], str(tmp_path / "c.h5"), "", Options(), shares.append)
         with pytest.raises(FileError, match="No such file"):
             process.compare_files(paths[0], "nowhere.h5", "", Options(), shares.append)
+        soft, _ = resource.prlimit(process._process.pid, resource.RLIMIT_AS)
+        assert soft != resource.RLIM_INFINITY
         # Ctrl-C is for the process that asks.
         os.kill(process._process.pid, signal.SIGINT)
         assert process.compare_files(*paths, "", Options(), shares.append).leaves
