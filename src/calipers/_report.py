@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 80
 _LEAVES = 8
+_NAME, _PATH = 36, 66
 _COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
 _NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
 
@@ -38,23 +39,38 @@ def comparison_text(report: "Comparison") -> str:
     return "\n".join(line[:_WIDTH].rstrip() for line in lines)
 
 
-def nested_text(report: "NestedComparison") -> str:
+def nested_text(
+    report: "NestedComparison",
+    names: tuple[str, str] = ("leaf", "leaves"),
+    rest: str = "see .failing",
+) -> str:
     """Write a line for each failing leaf, and the report of the worst."""
     failing = report.failing
     allowed = _allowances(report.leaves[0].rule) if report.leaves else ""
     if not failing:
-        return f"Close: {len(report.leaves)} leaves agree{allowed}"
-    lines = [f"Not close: {len(failing)} of {len(report.leaves)} leaves differ{allowed}"]
-    width = max(len(leaf.path) for leaf in failing[:_LEAVES])
-    for leaf in failing[:_LEAVES]:
+        agree = f"{names[0]} agrees" if len(report.leaves) == 1 else f"{names[1]} agree"
+        return f"Close: {len(report.leaves)} {agree}{allowed}"
+    lines = [f"Not close: {len(failing)} of {len(report.leaves)} {names[1]} differ{allowed}"]
+    shown = failing[:_LEAVES]
+    width = max((len(leaf.path) for leaf in shown if len(leaf.path) <= _NAME), default=0)
+    for leaf in shown:
         text = leaf.problems[0] if leaf.problems else _mismatches(leaf)
-        lines.append(f"  {leaf.path:{width}}  {text}"[:_WIDTH])
+        if len(leaf.path) > _NAME:
+            lines += [f"  {_ending(leaf.path)}", f"  {'':{width}}  {text}"[:_WIDTH]]
+        else:
+            lines.append(f"  {leaf.path:{width}}  {text}"[:_WIDTH])
     if len(failing) > _LEAVES:
-        lines.append(f"  and {len(failing) - _LEAVES} more: see .failing")
+        lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
     worst = report.worst
     if worst is not None:
-        lines += ["", f"The worst, {worst.path}:", *comparison_text(worst).splitlines()[:18]]
+        heading = f"The worst, {_ending(worst.path)}:"
+        lines += ["", heading, *comparison_text(worst).splitlines()[:18]]
     return "\n".join(lines)
+
+
+def _ending(path: str) -> str:
+    """Cut the beginning of a path that no line has room for."""
+    return path if len(path) <= _PATH else f"...{path[3 - _PATH :]}"
 
 
 def _headline(report: "Comparison") -> str:

@@ -5,6 +5,7 @@ import os
 import platform
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import numba
@@ -56,7 +57,7 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
         msg = f'mode must be "stdout" or "dicts", got {mode!r}'
         raise ValueError(msg)
     found = basis() | {
-        "cache": cache_folder(first_apart) or "none: kernels are compiled in each process",
+        "cache": _cache(),
         "cuda": _devices() if devices else _cuda(),
     }
     if mode == "dicts":
@@ -97,6 +98,15 @@ def _processor() -> str:
     from llvmlite import binding
 
     return str(binding.get_host_cpu_name())
+
+
+def _cache() -> str:
+    """Tell where kernels are kept, a folder that Numba has seen to be writable, and how many."""
+    folder = cache_folder(first_apart)
+    if folder is None:
+        return "none: kernels are compiled in each process"
+    sizes = [path.stat().st_size for path in Path(folder).glob("*.nbc")]
+    return f"{folder}, writable, {len(sizes)} kernels, {sum(sizes) / 2**20:.3g} MiB"
 
 
 def _cuda() -> str:

@@ -385,11 +385,16 @@ class NestedComparison(Shown):
 
     def plot(self) -> "Figure":
         """Draw the worst leaf, as `Comparison.plot` does; of passing leaves the first."""
-        leaf = self.worst or next((x for x in self.leaves if x.tally is not None), None)
+        leaf = self.drawn
         if leaf is None:
             msg = "nothing was compared: there is no pair of arrays to plot"
             raise ValueError(msg)
         return leaf.plot()
+
+    @property
+    def drawn(self) -> Comparison | None:
+        """The leaf that `plot` draws."""
+        return self.worst or next((x for x in self.leaves if x.tally is not None), None)
 
 
 def _severity(leaf: Comparison) -> tuple[float, float]:

@@ -1,0 +1,158 @@
+"""``calipers compare``: files and folders of arrays."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from . import DIFFERENT, SAME, TROUBLE
+
+if TYPE_CHECKING:
+    from .._files.pairs import Options
+    from .._files.trees import Outcome, Pair
+
+_PATH = click.Path(exists=True)
+# Below, a bar would only flash.
+_LONG = 64 << 20
+
+
+@click.command()
+@click.argument("actual", type=_PATH)
+@click.argument("expected", type=_PATH)
+@click.option("--rtol", type=float, help="Relative tolerance; with --atol.  [by dtype]")
+@click.option("--atol", type=float, help="Absolute tolerance; with --rtol.  [by dtype]")
+@click.option("--equal-nan", is_flag=True, help="Let NaN be close to NaN.")
+@click.option(
+    "--ignore",
+    metavar="PATTERN",
+    multiple=True,
+    help="Leave out names that match, and all below them; * is any text, / too. Repeatable.",
+)
+@click.option("--fail-fast", is_flag=True, help="Stop after the first array that differs.")
+@click.option("--follow-links", is_flag=True, help="Read what links out of folders and files.")
+@click.option(
+    "--memory-limit",
+    type=click.IntRange(min=1),
+    default=256,
+    show_default=True,
+    metavar="MIB",
+    help="Larger arrays are compared part by part, in so many MiB.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Write all findings as JSON.")
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Draw the worst array: .png, .pdf or .svg.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Write nothing but trouble.")
+def compare(
+    actual: str,
+    expected: str,
+    *,
+    rtol: float | None,
+    atol: float | None,
+    equal_nan: bool,
+    ignore: tuple[str, ...],
+    fail_fast: bool,
+    follow_links: bool,
+    memory_limit: int,
+    as_json: bool,
+    plot: str | None,
+    quiet: bool,
+) -> int:
+    """
+    Compare two files of arrays, or two folders of them.
+
+    \b
+    Formats   .npy .npz .safetensors .h5 .hdf5 .nc .zarr .pt .pth .csv .parquet
+    Names     of groups and containers are joined by /, after those of folders
+              and files: run/model.pt/encoder/weight
+    Status    0 the same, 1 different, 2 trouble
+
+    A number is close if |actual - expected| <= atol + rtol*|expected|. Names on one side only,
+    other shapes and other dtypes are differences. Nothing that a file may hold is run: files that
+    need pickle's code are refused.
+    """
+    from .._files.errors import FileError, described, printable
+    from .._files.pairs import Options
+    from .._files.trees import pairs_of
+    from .text import as_dict, as_text
+
+    if (rtol is None) != (atol is None):
+        given, missing = ("--rtol", "--atol") if atol is None else ("--atol", "--rtol")
+        msg = f"{given} was given without {missing}: give both, or neither for those of the dtype"
+        raise click.UsageError(msg)
+    if plot is not None:
+        _require_plots(plot)
+    options = Options(
+        rtol,
+        atol,
+        equal_nan,
+        ignore,
+        fail_fast,
+        follow_links,
+        memory_limit << 20,
+        plot is not None,
+    )
+    try:
+        pairs, outcome = pairs_of(actual, expected, options)
+        _compare(pairs, outcome, options)
+        _draw(outcome, plot)
+    except (FileError, OSError) as error:
+        raise click.ClickException(described(error)) from error
+    if not outcome.found.leaves and not outcome.troubles:
+        outcome.troubles.append(f"nothing was compared: no array in {actual} and {expected}")
+    status = _status(outcome)
+    if as_json:
+        found = {"actual": actual, "expected": expected, "status": status} | as_dict(outcome)
+        click.echo(json.dumps(found, indent=2))
+    elif not quiet:
+        click.echo(as_text(actual, expected, outcome), nl=False)
+    for trouble in outcome.troubles:
+        click.echo(f"calipers: {printable(trouble)}", err=True)
+    return status
+
+
+def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "Options") -> None:
+    """Compare all pairs, with a bar on a terminal if that takes some time."""
+    from .._files.trees import compare_pairs
+
+    total = sum(pair.size for pair in pairs)
+    if total < _LONG or not sys.stderr.isatty():
+        compare_pairs(pairs, outcome, options, lambda _: None)
+        return
+    with click.progressbar(length=total, file=sys.stderr, show_eta=True) as bar:
+        compare_pairs(pairs, outcome, options, bar.update)
+
+
+def _status(outcome: "Outcome") -> int:
+    if outcome.troubles:
+        return TROUBLE
+    return DIFFERENT if outcome.found.differs else SAME
+
+
+def _require_plots(path: str) -> None:
+    """Refuse, before files are read, a plot that could not be drawn."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        msg = '--plot is drawn by matplotlib: pip install "calipers[plot]"'
+        raise click.UsageError(msg) from None
+    known = Figure().canvas.get_supported_filetypes()
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix.removeprefix(".") not in known:
+        msg = f"--plot {path}: the name must end in one of .{', .'.join(known)}"
+        raise click.UsageError(msg)
+
+
+def _draw(outcome: "Outcome", path: str | None) -> None:
+    drawn = outcome.found.drawn
+    if path is None:
+        return
+    if drawn is None or drawn.tally is None:
+        outcome.notes.append(f"No pair of arrays could be compared: {path} was not drawn")
+        return
+    drawn.plot().savefig(path)

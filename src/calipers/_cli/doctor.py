@@ -1,0 +1,89 @@
+"""``calipers doctor``: what calipers runs on, and whether it works."""
+
+import importlib.metadata
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import click
+
+from . import SAME, TROUBLE
+
+_EXTRA = re.compile(r"([\w-]+).*;\s*extra\s*==\s*['\"]([\w-]+)['\"]")
+
+
+@click.command(short_help="Tell what calipers runs on, and test that it works.")
+def doctor() -> int:
+    """
+    Tell versions, threads, caches, devices and extras, and test that calipers works.
+
+    Status 0 if it does, 2 if not. Kernels that are not in the cache are compiled, which takes some
+    seconds.
+    """
+    import calipers
+
+    calipers.show_config(devices=True)
+    _echo("extras", _extras())
+    results = {name: _result(test) for name, test in _TESTS.items()}
+    _echo("tests", (f"{name}: {result}" for name, result in results.items()))
+    return SAME if all(result.startswith("right") for result in results.values()) else TROUBLE
+
+
+def _echo(title: str, lines: Iterable[str]) -> None:
+    """Write lines as `show_config` does."""
+    for line in lines:
+        click.echo(f"{title:10}{line}")
+        title = ""
+
+
+def _extras() -> Iterator[str]:
+    """Write of each extra which of its packages are installed."""
+    packages: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires("calipers") or []:
+        if found := _EXTRA.match(requirement):
+            packages.setdefault(found[2], []).append(found[1])
+    for extra, names in sorted(packages.items()):
+        yield f"{extra}: {', '.join(map(_installed, names))}"
+
+
+def _installed(package: str) -> str:
+    try:
+        return f"{package} {importlib.metadata.version(package)}"
+    except importlib.metadata.PackageNotFoundError:
+        return f"{package} is not installed"
+
+
+def _result(test: Callable[[], bool]) -> str:
+    started = time.perf_counter()
+    try:
+        result = "right" if test() else "WRONG"
+    except Exception as error:  # whatever is broken is the answer
+        result = f"{type(error).__name__}: {error}"
+    return f"{result}, {time.perf_counter() - started:.2f} s"
+
+
+def _allclose() -> bool:
+    import numpy as np
+
+    import calipers
+
+    a = np.linspace(0, 1, 1000)
+    return calipers.allclose(a, a + 1e-12) and not calipers.allclose(a, a + 1e-3)
+
+
+def _gradcheck() -> bool:
+    import numpy as np
+
+    import calipers
+
+    x = np.linspace(0, 1, 5)
+    right, wrong = (
+        calipers.gradcheck(
+            np.sin, x, vjp=lambda x, w, c=c: c * w * np.cos(x), raise_exception=False
+        )
+        for c in (1.0, 1.001)
+    )
+    return bool(right) and wrong.verdict == "FAIL"
+
+
+_TESTS = {"allclose": _allclose, "gradcheck": _gradcheck}

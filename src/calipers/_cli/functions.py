@@ -1,0 +1,166 @@
+"""Functions and inputs as a command line names them."""
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+_LIBRARIES = ("numpy", "torch", "jax")
+
+
+def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say at which inputs functions are called."""
+    options = (
+        click.option(
+            "--inputs",
+            type=click.Path(exists=True, dir_okay=False),
+            metavar="FILE",
+            help="Their arrays in order: .npy, .npz or .safetensors.",
+        ),
+        click.option(
+            "--shape",
+            "shapes",
+            metavar="N,N",
+            multiple=True,
+            help="Or normal random numbers of a shape, as 3,4; repeat for more inputs.",
+        ),
+        click.option("--dtype", default="float64", show_default=True, help="Of random inputs."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
+        click.option(
+            "--library",
+            type=click.Choice(_LIBRARIES),
+            default="numpy",
+            show_default=True,
+            help="Whose arrays the functions take.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def function_of(text: str) -> Callable[..., Any]:
+    """Return the function of "module:name" or "file.py:name"."""
+    home, colon, name = text.rpartition(":")
+    if not colon or not home or not name:
+        msg = f"{text!r} is no function: give module:function or file.py:function"
+        raise click.UsageError(msg)
+    with errors_in_one_line(f"{home} cannot be imported"):
+        found: Any = _module(home)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            msg = f"{home} has no {name}"
+            raise click.UsageError(msg)
+        found = getattr(found, part)
+    if not callable(found):
+        msg = f"{text} cannot be called: it is of type {type(found).__name__}"
+        raise click.UsageError(msg)
+    call: Callable[..., Any] = found
+    return call
+
+
+def _module(home: str) -> Any:
+    folder = os.path.dirname(os.path.abspath(home)) if home.endswith(".py") else os.getcwd()
+    # What is beside a file can be imported by it, as when it is run.
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if not home.endswith(".py"):
+        return importlib.import_module(home)
+    name = os.path.splitext(os.path.basename(home))[0]
+    spec = importlib.util.spec_from_file_location(name, home)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def inputs_of(
+    inputs: str | None, shapes: tuple[str, ...], dtype: str, seed: int, library: str
+) -> tuple[Any, ...]:
+    """Return the inputs that the options name."""
+    if (inputs is None) == (not shapes):
+        msg = "give the inputs, either by --inputs FILE or by --shape"
+        raise click.UsageError(msg)
+    with errors_in_one_line("no inputs"):
+        arrays = _random(shapes, dtype, seed) if inputs is None else _read(inputs)
+        return tuple(_of_library(x, library) for x in arrays)
+
+
+def _read(path: str) -> list[Any]:
+    from .._files.errors import FileError
+    from .._files.formats import is_foreign, opened
+
+    if is_foreign(path):
+        msg = f"{path}: inputs are read from .npy, .npz and .safetensors"
+        raise FileError(msg)
+    with opened(path, follow_links=False) as contents:
+        return [entry.load() for entry in contents.arrays.values()]
+
+
+def _random(shapes: tuple[str, ...], dtype: str, seed: int) -> list[Any]:
+    import numpy as np
+
+    random = np.random.default_rng(seed)
+    kind = np.dtype(dtype)
+    found = []
+    for shape in map(_shape, shapes):
+        x: Any = random.normal(size=shape)
+        if kind.kind == "c":
+            x = x + 1j * random.normal(size=shape)
+        found.append(np.asarray(x, kind))
+    return found
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Return lengths with commas between them; the empty text has none."""
+    try:
+        shape = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        shape = (-1,)
+    if any(n < 0 for n in shape):
+        msg = f"--shape {text}: give lengths, as 3,4"
+        raise click.UsageError(msg)
+    return shape
+
+
+def _of_library(x: Any, library: str) -> Any:
+    if library == "torch":
+        import torch
+
+        return torch.from_numpy(x).requires_grad_(x.dtype.kind in "fc")
+    if library == "jax":
+        import jax.numpy
+
+        return jax.numpy.asarray(x)
+    return x
+
+
+@contextmanager
+def errors_in_one_line(what: str) -> Iterator[None]:
+    """Turn any error into one line that says where it was raised."""
+    from .._files.errors import described
+
+    try:
+        yield
+    except click.ClickException:
+        raise
+    except Exception as error:
+        msg = f"{what}: {described(error)}{_place(error)}"
+        raise click.ClickException(msg) from error
+
+
+def _place(error: Exception) -> str:
+    """Tell the line of the user's code that an error comes from."""
+    home = os.path.dirname(os.path.dirname(__file__))
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    if frame.filename.startswith((home, "<")):
+        return ""
+    return f" ({frame.filename}:{frame.lineno})"

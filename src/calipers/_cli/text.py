@@ -1,0 +1,58 @@
+"""What ``calipers compare`` writes: the report, and what was left out."""
+
+from typing import Any
+
+from .._files.errors import printable
+from .._files.trees import Outcome
+from .._report import nested_text
+from ..reports import NestedComparison
+
+_SHOWN = 5
+
+
+def as_text(actual: str, expected: str, outcome: Outcome) -> str:
+    """Write what was found, for people."""
+    found = outcome.found
+    report = NestedComparison(tuple(found.leaves))
+    lines = []
+    if not report:
+        lines += [f"actual    {printable(actual)}", f"expected  {printable(expected)}"]
+    if [leaf.path for leaf in report.leaves] == [""]:
+        lines.append(str(report.leaves[0]))
+    elif report.leaves:
+        lines.append(nested_text(report, ("array", "arrays"), "--json lists all"))
+    if found.stopped:
+        lines.append("Stopped at the first difference: what follows was not compared")
+    if found.ignored:
+        lines.append(_listed(f"{_names(len(found.ignored))} ignored", found.ignored))
+    for name, reason in list(found.left_out.items())[:_SHOWN]:
+        lines.append(printable(f"Not compared: {name or 'the file'}: {reason}"))
+    if len(found.left_out) > _SHOWN:
+        lines.append(f"Not compared: {len(found.left_out) - _SHOWN} more: --json lists all")
+    if outcome.others:
+        files = "file" if outcome.others == 1 else "files"
+        lines.append(f"Not compared: {outcome.others} {files} of other formats")
+    lines += outcome.notes
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _names(count: int) -> str:
+    return f"{count} name{'' if count == 1 else 's'}"
+
+
+def _listed(what: str, names: list[str]) -> str:
+    rest = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return printable(f"{what}: {', '.join(names[:_SHOWN])}{rest}")
+
+
+def as_dict(outcome: Outcome) -> dict[str, Any]:
+    """Return what was found, for JSON."""
+    found = outcome.found
+    return {
+        **NestedComparison(tuple(found.leaves)).to_dict(),
+        "stopped": found.stopped,
+        "ignored": found.ignored,
+        "left_out": found.left_out,
+        "other_files": outcome.others,
+        "trouble": outcome.troubles,
+    }

@@ -1,0 +1,263 @@
+"""What readers give: the arrays of a file by name, each read when it is asked for."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from .._protocols import NDArray
+from .errors import FileError
+
+_LARGEST = 2**63 - 1
+_AXES = 64
+
+
+class Entry(Protocol):
+    """An array of a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, which is known without reading."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype."""
+        ...
+
+    @property
+    def typed(self) -> bool:
+        """Whether the file tells the dtype, which is a guess of the reader else."""
+        ...
+
+    def load(self) -> Any:
+        """Read all of it."""
+        ...
+
+    def spread(self, memory_limit: int) -> Any:
+        """Return what `calipers.compare` reads part by part within this limit."""
+        ...
+
+
+@dataclass
+class Contents:
+    """The arrays of a file by name, and what is left out, by name with the reason."""
+
+    arrays: dict[str, Entry] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, entry: Entry) -> None:
+        """Add an array under a name of its own."""
+        if name in self.arrays:
+            msg = f"it has two arrays of the name {name!r:.80}"
+            raise FileError(msg)
+        self.arrays[name] = entry
+
+
+class Reader(Protocol):
+    """A module that reads a format."""
+
+    def contents(self, path: str, follow_links: bool) -> AbstractContextManager[Contents]:
+        """Open a file; its arrays can be read until it is closed."""
+        ...
+
+
+def reading(
+    parsed: Callable[[BinaryIO, str], Contents],
+) -> Callable[[str, bool], AbstractContextManager[Contents]]:
+    """Return a reader's `contents` by a parser of its files."""
+
+    @contextmanager
+    def contents(path: str, follow_links: bool) -> Iterator[Contents]:
+        with open(path, "rb") as file:
+            yield parsed(file, path)
+
+    return contents
+
+
+def length_of(file: BinaryIO) -> int:
+    """Return how many bytes a file has, and go to its start."""
+    length = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return length
+
+
+def size_in_bytes(entry: Entry) -> int:
+    """Return what an array takes in memory; of text, its references alone."""
+    return prod(entry.shape) * entry.dtype.itemsize
+
+
+def require_possible(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return the bytes that an array takes; refuse what NumPy cannot have."""
+    if dtype.hasobject:
+        msg = "it holds pickled objects, which could run code when they are read: refused"
+        raise FileError(msg)
+    if len(shape) > _AXES or any(n < 0 for n in shape):
+        msg = f"its shape, {shape!s:.80}, is that of no array"
+        raise FileError(msg)
+    # Elements of no bytes would be as many as a header likes to say.
+    if prod(n for n in shape if n) * dtype.itemsize > _LARGEST or not dtype.itemsize:
+        msg = f"it claims an array of shape {shape!s:.80} and dtype {dtype}, which cannot be"
+        raise FileError(msg)
+    return prod(shape) * dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Held:
+    """An array in memory."""
+
+    array: NDArray
+    typed: bool = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the array."""
+        return self.array.dtype
+
+    def load(self) -> NDArray:
+        """Return the array."""
+        return self.array
+
+    def spread(self, memory_limit: int) -> NDArray:
+        """Return the array."""
+        return self.array
+
+
+def text(values: Any) -> NDArray:
+    """Return strings of any lengths as an array."""
+    return np.asarray(values, dtype=np.dtypes.StringDType())
+
+
+@dataclass(frozen=True)
+class Plain:
+    """An array that lies in a file as it would in memory."""
+
+    path: str
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool = False
+    typed: bool = True
+
+    @property
+    def _order(self) -> Any:
+        return "F" if self.fortran else "C"
+
+    def load(self) -> NDArray:
+        """Read it, since a map of a file that is cut would be the end of the process."""
+        memory = np.empty(prod(self.shape) * self.dtype.itemsize, np.uint8)
+        with open(self.path, "rb", buffering=0) as file:
+            file.seek(self.offset)
+            left = memory.data
+            while left:
+                count = file.readinto(left)
+                if not count:
+                    msg = (
+                        f"it was cut while it was read, to {os.fstat(file.fileno()).st_size} bytes"
+                    )
+                    raise FileError(msg)
+                left = left[count:]
+        return memory.view(self.dtype).reshape(self.shape, order=self._order)
+
+    def spread(self, memory_limit: int) -> Any:
+        """Map it; calipers reads large maps through the file."""
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self._order)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array of h5py or zarr."""
+
+    array: Any
+    dtype: np.dtype[Any]
+    typed: bool = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return tuple(self.array.shape)
+
+    def load(self) -> NDArray:
+        """Read it."""
+        return np.asarray(self.array[()])
+
+    def spread(self, memory_limit: int) -> Any:
+        """Return the array, which is read by its chunks."""
+        return self.array
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an array of records."""
+
+    records: Entry
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the records, and that of the field in each."""
+        return (*self.records.shape, *self._field.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the field."""
+        return self._field.base
+
+    @property
+    def _field(self) -> np.dtype[Any]:
+        fields = self.records.dtype.fields
+        assert fields is not None
+        kind: np.dtype[Any] = fields[self.name][0]
+        return kind
+
+    @property
+    def typed(self) -> bool:
+        """As the records."""
+        return self.records.typed
+
+    def load(self) -> NDArray:
+        """Read it."""
+        field: NDArray = self._of(self.records.load())
+        return field
+
+    def spread(self, memory_limit: int) -> Any:
+        """Return a view of a map, or the field of each chunk."""
+        records = self.records.spread(memory_limit)
+        if isinstance(records, np.ndarray):
+            return self._of(records)
+        if isinstance(records, Iterator):
+            return map(self._of, records)
+        return self._bands(records, memory_limit)
+
+    def _of(self, records: Any) -> Any:
+        return records[self.name]
+
+    def _bands(self, records: Any, memory_limit: int) -> Iterator[NDArray]:
+        """Read records of a store by whole rows."""
+        width = prod(self.shape[1:]) * self.records.dtype.itemsize
+        rows = max(1, (memory_limit // 16) // max(1, width))
+        for start in range(0, self.shape[0], rows):
+            yield self._of(records[start : start + rows])
+
+
+def add_fields(contents: Contents, name: str, entry: Entry) -> None:
+    """Add an array, or the fields of its records."""
+    if not entry.dtype.names:
+        contents.add(name, entry)
+        return
+    for field_name in entry.dtype.names:
+        add_fields(contents, joined(name, field_name), Field(entry, field_name))
+
+
+def joined(*names: str) -> str:
+    """Join the names of levels, of which a file that is one array has none."""
+    return "/".join(name for name in names if name)

@@ -1,0 +1,63 @@
+"""Folders: the files below them by relative path, and no link out of them unless asked."""
+
+import os
+import stat
+from dataclasses import dataclass, field
+
+from .entries import joined
+from .formats import reader_of
+from .links import leads_out
+
+_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+
+
+@dataclass
+class Listing:
+    """The files below a folder."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    """Paths of those whose format is known, by what follows the folder's name."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    others: int = 0
+    """How many files are of other formats."""
+
+
+def listing(root: str, follow_links: bool) -> Listing:
+    """List the files below a folder in the order of their names."""
+    found = Listing()
+    _walk(found, root, root, "", (os.path.realpath(root),), follow_links)
+    return found
+
+
+def _walk(
+    found: Listing, root: str, folder: str, prefix: str, above: tuple[str, ...], follow: bool
+) -> None:
+    for name in sorted(os.listdir(folder)):
+        path, place = os.path.join(folder, name), joined(prefix, name)
+        reason = _left_out(path, root, above, follow)
+        if reason is not None:
+            found.left_out[place] = reason
+        elif reader_of(path) is not None:
+            found.files[place] = path
+        elif os.path.isdir(path):
+            _walk(found, root, path, place, (*above, os.path.realpath(path)), follow)
+        else:
+            found.others += 1
+
+
+def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str | None:
+    """Say why something is not looked at."""
+    out = os.path.islink(path) and leads_out(path, root)
+    if out and not follow:
+        return "it links out of the folder; --follow-links reads it"
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return "it is a link to what is not there"
+    if stat.S_ISDIR(mode):
+        if os.path.islink(path) and not out:
+            return "it links to a folder that is looked at in its own place"
+        if os.path.realpath(path) in above:
+            return "it links to a folder above it"
+        return None
+    return None if stat.S_ISREG(mode) else f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}"

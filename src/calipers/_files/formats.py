@@ -1,0 +1,75 @@
+"""Which reader reads a file, by the end of its name."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, cast
+
+from .entries import Contents, Reader
+from .errors import FileError
+from .zarr import is_store
+
+_READERS = {
+    ".npy": "npy",
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+    ".nc": "hdf5",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".csv": "tables",
+    ".parquet": "tables",
+    ".zarr": "zarr",
+}
+# Of the readers that are not calipers' own, the package that they need and the extra that has it.
+_NEEDS = {
+    "hdf5": ("h5py", "h5py"),
+    "torch": ("torch", "torch"),
+    "tables": ("pyarrow", "tables"),
+    "zarr": ("zarr", "zarr"),
+}
+
+
+def reader_of(path: str) -> str | None:
+    """Return the name of the reader of a path; None if there is none."""
+    if os.path.isdir(path):
+        return "zarr" if is_store(path) or path.endswith(".zarr") else None
+    return _READERS.get(os.path.splitext(path)[1].lower())
+
+
+def is_foreign(path: str) -> bool:
+    """Tell whether a path is read by a library that is not calipers' own."""
+    return reader_of(path) in _NEEDS
+
+
+@contextmanager
+def opened(path: str, follow_links: bool) -> Iterator[Contents]:
+    """Open a file of any format that is known."""
+    with ExitStack() as stack:
+        try:
+            contents = stack.enter_context(_reader(path).contents(path, follow_links))
+        except FileError as error:
+            msg = f"{path}: {error}"
+            raise FileError(msg) from error
+        yield contents
+
+
+def _reader(path: str) -> Reader:
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        msg = "it is no regular file"
+        raise FileError(msg)
+    name = reader_of(path)
+    if name is None or (name == "zarr") != stat.S_ISDIR(mode):
+        msg = f"no format is known for its name; known are {', '.join(_READERS)}"
+        raise FileError(msg)
+    package, extra = _NEEDS.get(name, ("numpy", ""))
+    if find_spec(package) is None:
+        msg = f'it is read by {package}, which is not installed: pip install "calipers[{extra}]"'
+        raise FileError(msg)
+    reader: Any = import_module(f".{name}", __package__)
+    return cast(Reader, reader)

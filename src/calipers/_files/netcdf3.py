@@ -1,0 +1,39 @@
+"""Classic netCDF files, by SciPy."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .entries import Contents, Held
+from .errors import FileError
+
+MAGIC = b"CDF"
+
+
+@contextmanager
+def contents(path: str, follow_links: bool) -> Iterator[Contents]:
+    """Open a file of variables, which are mapped."""
+    try:
+        from scipy.io import netcdf_file
+    except ImportError:
+        msg = 'classic netCDF is read by SciPy: pip install "calipers[sparse]"'
+        raise FileError(msg) from None
+    try:
+        file = netcdf_file(path, "r", mmap=True)
+    except Exception as error:  # its parser raises anything
+        msg = f"SciPy does not read it: {error}"
+        raise FileError(msg) from None
+    with file:
+        found = _variables(file)
+        yield found
+        # A file can be closed only when nothing refers to its map.
+        found.arrays.clear()
+
+
+def _variables(file: Any) -> Contents:
+    found = Contents()
+    for name, variable in file.variables.items():
+        found.add(name, Held(np.asarray(variable.data)))
+    return found

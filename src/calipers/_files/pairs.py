@@ -1,0 +1,195 @@
+"""Two files compared: arrays matched by name, each pair by `calipers.compare`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from .._arrays import DType, kernel_dtype
+from .._protocols import NDArray
+from .._spread import MEMORY_LIMIT
+from .._tally import Rule
+from ..comparison import compare
+from ..reports import Comparison, NestedComparison
+from .entries import Contents, Entry, joined, size_in_bytes
+from .errors import FileError, described, printable
+from .formats import opened
+
+_TEXT, _NUMBERS = "UT", "biufc"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How pairs are compared."""
+
+    rtol: float | None = None
+    atol: float | None = None
+    equal_nan: bool = False
+    ignore: tuple[str, ...] = ()
+    fail_fast: bool = False
+    follow_links: bool = False
+    memory_limit: int = MEMORY_LIMIT
+    plot: bool = False
+    """Whether to keep the arrays of what differs most."""
+
+
+@dataclass
+class Found:
+    """What was found of one pair of files, or of many."""
+
+    leaves: list[Comparison] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
+    """Whether a difference kept what follows from being compared."""
+
+    drawn: Comparison | None = None
+    """Of the leaves, that which a plot shows: the only one that keeps its arrays."""
+
+    differs: bool = False
+
+    def add(self, path: str, leaf: Comparison) -> None:
+        """Take in what was found of a pair of arrays."""
+        leaf = replace(leaf, path=printable(path))
+        self._draw(leaf)
+        self.leaves.append(replace(leaf, arrays=None))
+        self.differs |= not leaf
+
+    def leave_out(self, path: str, actual: str | None, expected: str | None) -> None:
+        """Take in why something was left out, which is a difference if only one side was."""
+        if actual and expected:
+            self.left_out[path] = actual
+        else:
+            reason = f"in actual, {actual}" if actual else f"in expected, {expected}"
+            self.add(path, unlike(f"not compared: {reason}"))
+
+    def merge(self, other: "Found") -> None:
+        """Take in what was found of another pair of files."""
+        if other.drawn is not None:
+            self._draw(other.drawn)
+        self.leaves += other.leaves
+        self.ignored += other.ignored
+        self.left_out |= other.left_out
+        self.stopped |= other.stopped
+        self.differs |= other.differs
+
+    def _draw(self, leaf: Comparison) -> None:
+        rivals = (leaf,) if self.drawn is None else (self.drawn, leaf)
+        self.drawn = NestedComparison(rivals).drawn
+
+
+def compare_files(
+    actual: str,
+    expected: str,
+    place: str,
+    options: Options,
+    advance: Callable[[float], None],
+) -> Found:
+    """
+    Compare two files, of which `place` is the name of both in the folders that they are in.
+
+    `advance` is told what share of the first is done.
+    """
+    with (
+        opened(actual, options.follow_links) as own,
+        opened(expected, options.follow_links) as reference,
+    ):
+        try:
+            return _compare_contents(own, reference, place, options, advance)
+        except FileError as error:
+            msg = f"{actual} and {expected}: {error}"
+            raise FileError(msg) from error
+
+
+def is_ignored(name: str, patterns: Sequence[str]) -> bool:
+    """Tell whether a pattern matches a name, or the name of what it is in."""
+    parts = name.split("/")
+    names = ["/".join(parts[:i]) for i in range(1, len(parts) + 1)]
+    return any(fnmatchcase(part, pattern) for part in names for pattern in patterns)
+
+
+def _compare_contents(
+    own: Contents,
+    reference: Contents,
+    place: str,
+    options: Options,
+    advance: Callable[[float], None],
+) -> Found:
+    found = Found()
+    total = sum(map(size_in_bytes, own.arrays.values())) or 1
+    done = 0
+    for name in own.arrays | reference.arrays | own.left_out | reference.left_out:
+        path = joined(place, name)
+        if is_ignored(path, options.ignore):
+            found.ignored.append(path)
+            continue
+        if options.fail_fast and found.differs:
+            found.stopped = True
+            break
+        reasons = own.left_out.get(name), reference.left_out.get(name)
+        if any(reasons):
+            found.leave_out(path, *reasons)
+            continue
+        a, b = own.arrays.get(name), reference.arrays.get(name)
+        try:
+            leaf = _compared(a, b, options)
+        except Exception as error:  # libraries raise anything
+            msg = f"{name}: {described(error)}" if name else described(error)
+            raise FileError(msg) from error
+        found.add(path, leaf)
+        done += size_in_bytes(a) if a is not None else 0
+        advance(done / total)
+    if not options.plot:
+        found.drawn = None
+    return found
+
+
+def _compared(a: Entry | None, b: Entry | None, options: Options) -> Comparison:
+    if a is None or b is None:
+        return unlike("only in expected" if a is None else "only in actual", a, b)
+    if not _comparable(a.dtype, b.dtype):
+        return unlike(f"dtypes differ: {a.dtype} and {b.dtype}", a, b)
+    # Headers tell of shapes without the elements; calipers holds two of them at a time.
+    if a.shape != b.shape:
+        x, y = _stand_in(a), _stand_in(b)
+    elif size_in_bytes(a) + size_in_bytes(b) <= options.memory_limit:
+        x, y = a.load(), b.load()
+    else:
+        x, y = (entry.spread(options.memory_limit) for entry in (a, b))
+    report: Comparison = compare(
+        x,
+        y,
+        rtol=options.rtol,
+        atol=options.atol,
+        equal_nan=options.equal_nan,
+        check_dtype=a.typed and b.typed,
+        memory_limit=options.memory_limit,
+    )
+    return replace(report, problems=tuple(map(_without_advice, report.problems)))
+
+
+def unlike(problem: str, a: Entry | None = None, b: Entry | None = None) -> Comparison:
+    """Return the comparison of what cannot be compared."""
+    own, reference = (((), "none") if x is None else (x.shape, str(x.dtype)) for x in (a, b))
+    rule = Rule(0.0, 0.0)
+    return Comparison("", own[0], reference[0], own[1], reference[1], rule, (problem,))
+
+
+def _comparable(a: DType, b: DType) -> bool:
+    """Tell whether elements can be equal: numbers to numbers, text to text, dates to dates."""
+    if all(kernel_dtype(x) is not None or x.kind in _NUMBERS for x in (a, b)):
+        return True
+    if a.kind in _TEXT and b.kind in _TEXT:
+        return True
+    return a.kind == b.kind and (a.kind != "V" or a == b)
+
+
+def _stand_in(entry: Entry) -> NDArray:
+    """Return an array of a shape and a dtype that takes no memory."""
+    return np.broadcast_to(np.empty((), entry.dtype), entry.shape)
+
+
+def _without_advice(problem: str) -> str:
+    """Drop what speaks of broadcasting and of arguments, which only the function has."""
+    return problem.partition(";")[0]

@@ -1,0 +1,91 @@
+"""Tables by pyarrow: columns of CSV and Parquet files."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .entries import Contents, Held, joined, text
+from .errors import FileError
+
+_FIRST_LINE = 1 << 20
+
+
+@contextmanager
+def contents(path: str, follow_links: bool) -> Iterator[Contents]:
+    """Open a table of columns."""
+    import pyarrow
+
+    typed = path.lower().endswith(".parquet")
+    try:
+        table = _parquet(path) if typed else _csv(path)
+    except pyarrow.ArrowException as error:
+        msg = f"it is no table: {error}"
+        raise FileError(msg) from None
+    found = Contents()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        _add(found, name, column, typed)
+    yield found
+
+
+def _parquet(path: str) -> Any:
+    from pyarrow import parquet
+
+    # A folder or a pattern would be a data set of many files.
+    with open(path, "rb") as file:
+        return parquet.ParquetFile(file).read()
+
+
+def _csv(path: str) -> Any:
+    from pyarrow import csv
+
+    with open(path, encoding="utf-8", errors="replace") as file:
+        first = file.readline(_FIRST_LINE).split(",")
+    # What numpy.savetxt writes has no names.
+    options = csv.ReadOptions(autogenerate_column_names=all(map(_is_number, first)))
+    return csv.read_csv(path, read_options=options)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _add(found: Contents, name: str, column: Any, typed: bool) -> None:
+    """Add a column, and where it has no values if it lacks some."""
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_decimal(column.type):
+        column = column.cast(pyarrow.string())
+    kind = column.type
+    if column.null_count:
+        found.add(joined(name, "nulls"), Held(column.is_null().to_numpy()))
+        if types.is_null(kind):
+            return
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        found.add(name, Held(text(column.fill_null("").to_pylist())))
+    elif _is_plain(types, kind):
+        zero = pyarrow.scalar(False if types.is_boolean(kind) else 0, kind)
+        found.add(name, Held(np.asarray(column.fill_null(zero).to_numpy()), typed))
+    else:
+        found.left_out[name] = f"its type, {kind}, is not compared"
+
+
+def _is_plain(types: Any, kind: Any) -> bool:
+    """Tell whether NumPy has the type."""
+    tests = (
+        types.is_integer,
+        types.is_floating,
+        types.is_boolean,
+        types.is_date,
+        types.is_timestamp,
+        types.is_duration,
+    )
+    return any(test(kind) for test in tests)

@@ -1,0 +1,90 @@
+"""Files of `torch.save`, of tensors in plain containers: what needs pickle's code is refused."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+
+from ..interop.torch import Torch
+from .entries import Contents, Held, joined, text
+from .errors import FileError
+
+# Before, what is loaded as weights could run code: CVE-2025-32434.
+_SAFE = (2, 6)
+_GLOBAL = re.compile(r"GLOBAL (\S+)")
+# By the layout of a sparse tensor, the methods that give its parts.
+_PARTS = {
+    "torch.sparse_coo": ("_indices", "_values"),
+    "torch.sparse_csr": ("crow_indices", "col_indices", "values"),
+    "torch.sparse_csc": ("ccol_indices", "row_indices", "values"),
+    "torch.sparse_bsr": ("crow_indices", "col_indices", "values"),
+    "torch.sparse_bsc": ("ccol_indices", "row_indices", "values"),
+}
+
+
+@contextmanager
+def contents(path: str, follow_links: bool) -> Iterator[Contents]:
+    """Open a file of tensors, as weights only."""
+    import torch
+
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < _SAFE:
+        msg = f"torch {torch.__version__} cannot load it safely: install 2.6 or later"
+        raise FileError(msg)
+    found = Contents()
+    _add(found, torch, "", _loaded(torch, path), ())
+    yield found
+
+
+def _loaded(torch: Any, path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            archive = file.read(4) == b"PK\x03\x04"
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+    except UnpicklingError as error:
+        what = _GLOBAL.search(str(error))
+        need = f"{what.group(1)} of pickle" if what else "pickle"
+        msg = (
+            f"it is not tensors in plain containers, but needs {need}, which may run code: refused"
+        )
+        raise FileError(msg) from None
+    except Exception as error:  # of a damaged file, anything
+        msg = f"torch does not read it: {error}"
+        raise FileError(msg) from None
+
+
+def _add(found: Contents, torch: Any, name: str, x: Any, above: tuple[int, ...]) -> None:
+    if id(x) in above:
+        found.left_out[name] = "it contains itself"
+    elif isinstance(x, Mapping):
+        for key, value in x.items():
+            _add(found, torch, joined(name, str(key)), value, (*above, id(x)))
+    elif isinstance(x, list | tuple):
+        for i, value in enumerate(x):
+            _add(found, torch, joined(name, str(i)), value, (*above, id(x)))
+    elif isinstance(x, torch.Tensor):
+        _add_tensor(found, torch, name, x.detach())
+    elif isinstance(x, bool | int | float | complex) and not _is_long(x):
+        found.add(name, Held(np.asarray(x)))
+    else:
+        found.add(name, Held(text(repr(x))))
+
+
+def _is_long(x: Any) -> bool:
+    return isinstance(x, int) and not -(2**63) <= x < 2**63
+
+
+def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
+    parts = _PARTS.get(str(x.layout))
+    if parts is not None:
+        found.add(joined(name, "shape"), Held(np.asarray(tuple(x.shape))))
+        for part in parts:
+            _add_tensor(found, torch, joined(name, part.strip("_")), getattr(x, part)())
+    elif x.is_quantized or x.device.type != "cpu" or x.layout is not torch.strided:
+        kind = "quantized" if x.is_quantized else f"on {x.device}, of layout {x.layout}"
+        found.left_out[name] = f"it is a tensor {kind}, which calipers does not compare"
+    else:
+        found.add(name, Held(Torch().as_numpy(x)))

@@ -1,0 +1,106 @@
+"""Two files, or two folders of files, compared pair by pair."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .errors import FileError, described
+from .folders import listing
+from .formats import is_foreign, reader_of
+from .pairs import Found, Options, compare_files, is_ignored, unlike
+from .worker import Worker
+
+
+@dataclass
+class Outcome:
+    """What was found of all pairs of files, and what kept some from being compared."""
+
+    found: Found = field(default_factory=Found)
+    troubles: list[str] = field(default_factory=list)
+    others: int = 0
+    """How many files of other formats are in the folders."""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two files of one name; None stands for one that is missing."""
+
+    place: str
+    actual: str | None
+    expected: str | None
+
+    @property
+    def size(self) -> int:
+        """The bytes that the first has, of a store that is a folder those of all its files."""
+        if self.actual is None or self.expected is None:
+            return 0
+        if not os.path.isdir(self.actual):
+            return os.path.getsize(self.actual) if os.path.exists(self.actual) else 0
+        return sum(
+            os.lstat(os.path.join(folder, name)).st_size
+            for folder, _, names in os.walk(self.actual)
+            for name in names
+        )
+
+
+def pairs_of(actual: str, expected: str, options: Options) -> tuple[list[Pair], Outcome]:
+    """Return the files to compare, and an outcome that tells of those that will not be."""
+    folders = [os.path.isdir(path) and reader_of(path) is None for path in (actual, expected)]
+    if not any(folders):
+        return [Pair("", actual, expected)], Outcome()
+    if not all(folders):
+        kinds = ["a folder" if folder else "a file" for folder in folders]
+        msg = f"{actual} is {kinds[0]} and {expected} is {kinds[1]}: give two files or two folders"
+        raise FileError(msg)
+    own, reference = (listing(path, options.follow_links) for path in (actual, expected))
+    outcome = Outcome(others=max(own.others, reference.others))
+    pairs = []
+    for place in sorted(own.files | reference.files | own.left_out | reference.left_out):
+        reasons = own.left_out.get(place), reference.left_out.get(place)
+        if is_ignored(place, options.ignore):
+            outcome.found.ignored.append(place)
+        elif any(reasons):
+            outcome.found.leave_out(place, *reasons)
+        else:
+            pairs.append(Pair(place, own.files.get(place), reference.files.get(place)))
+    return pairs, outcome
+
+
+def compare_pairs(
+    pairs: list[Pair], outcome: Outcome, options: Options, advance: Callable[[int], None]
+) -> None:
+    """Compare files, and add what is found to the outcome; `advance` is told of bytes."""
+    with Worker() as worker:
+        for pair in pairs:
+            if options.fail_fast and outcome.found.differs:
+                outcome.found.stopped = True
+                return
+            _compare_pair(pair, outcome, worker, options, advance)
+
+
+def _compare_pair(
+    pair: Pair,
+    outcome: Outcome,
+    worker: Worker,
+    options: Options,
+    advance: Callable[[int], None],
+) -> None:
+    if pair.actual is None or pair.expected is None:
+        problem = "only in expected" if pair.actual is None else "only in actual"
+        outcome.found.add(pair.place, unlike(problem))
+        return
+    size, told = pair.size, 0
+
+    def tell(share: float) -> None:
+        nonlocal told
+        advance(round(share * size) - told)
+        told = round(share * size)
+
+    foreign = is_foreign(pair.actual) or is_foreign(pair.expected)
+    compare = worker.compare_files if foreign else compare_files
+    try:
+        outcome.found.merge(compare(pair.actual, pair.expected, pair.place, options, tell))
+    except Exception as error:  # what cannot be read keeps nothing else from being compared
+        outcome.troubles.append(described(error))
+    tell(1.0)

@@ -1,0 +1,139 @@
+"""Another process for the libraries that read foreign formats: one that dies is an error."""
+
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any
+
+from .errors import FileError, described, printable
+from .pairs import Found, Options, compare_files
+
+# Addresses that libraries reserve and never touch.
+_LIBRARIES = 16 << 30
+
+
+class Worker:
+    """
+    A process that reads and compares pairs of files, made when the first comes.
+
+    A process and a pipe, and no pool: its exit code tells the signal that it died of, and it can be
+    killed.
+    """
+
+    def __init__(self) -> None:
+        self._process: Any = None
+        self._pipe: Connection | None = None
+
+    def __enter__(self) -> "Worker":
+        """Start nothing yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave no process behind."""
+        self._end()
+
+    def compare_files(
+        self,
+        actual: str,
+        expected: str,
+        place: str,
+        options: Options,
+        advance: Callable[[float], None],
+    ) -> Found:
+        """Compare two files as `pairs.compare_files`, in the process."""
+        pipe = self._started()
+        try:
+            pipe.send((actual, expected, place, options))
+            while True:
+                wait([pipe, self._process.sentinel])
+                answer = pipe.recv()
+                if isinstance(answer, Found):
+                    return answer
+                if isinstance(answer, str):
+                    raise FileError(answer)
+                advance(answer)
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode
+            self._end()
+            msg = (
+                f"{printable(actual)} and {printable(expected)}: the process that read them "
+                f"{_fate(code)}: one is broken, or too large for memory"
+            )
+            raise FileError(msg) from None
+
+    def _started(self) -> Connection:
+        if self._pipe is None:
+            context = get_context("spawn")
+            self._pipe, other = context.Pipe()
+            self._process = context.Process(target=_serve, args=(other,), daemon=True)
+            # Ctrl-C is for this process, which kills the other; that one inherits how it is taken.
+            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            self._process.start()
+            signal.signal(signal.SIGINT, handler)
+            other.close()
+        return self._pipe
+
+    def _end(self) -> None:
+        if self._pipe is not None:
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+            self._process = self._pipe = None
+
+
+def _fate(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with status {code}"
+
+
+def _serve(pipe: Connection) -> None:
+    """Compare what is asked until nobody does."""
+    warnings.simplefilter("ignore")
+    memory = _MemoryLimit()
+    while True:
+        try:
+            actual, expected, place, options = pipe.recv()
+        except EOFError:
+            return
+        try:
+            memory.set(os.path.getsize(actual) + os.path.getsize(expected))
+            answer: Found | str = compare_files(actual, expected, place, options, pipe.send)
+        except BrokenPipeError:  # nobody asks any more
+            return
+        except Exception as error:  # libraries raise anything
+            answer = described(error)
+        pipe.send(answer)
+
+
+class _MemoryLimit:
+    """What keeps a header from making this process ask for memory that the machine cannot have."""
+
+    def __init__(self) -> None:
+        self._resource: Any = None
+        with suppress(ImportError):  # not all systems have such limits
+            self._resource = import_module("resource")
+            self._given = self._resource.getrlimit(self._resource.RLIMIT_AS)
+
+    def set(self, size: int) -> None:
+        """Allow for files of so many bytes, and no more than was given."""
+        if self._resource is None:
+            return
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limit = 2 * size + machine + _LIBRARIES
+        soft, hard = self._given
+        if soft != self._resource.RLIM_INFINITY:
+            limit = min(limit, soft)
+        self._resource.setrlimit(self._resource.RLIMIT_AS, (limit, hard))

@@ -1,0 +1,83 @@
+"""Folders of zarr, by the library of that name, and by codecs that only decompress."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .entries import Contents, Held, Stored, add_fields, text
+from .errors import FileError
+from .links import unsafe_links
+
+# Others may run code: "pickle" does, and any package can register more.
+_CODECS = frozenset(
+    [
+        *("bytes", "endian", "sharding_indexed", "transpose", "vlen-bytes", "vlen-utf8"),
+        *("blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"),
+        *("astype", "bitround", "delta", "fixedscaleoffset", "packbits", "quantize", "shuffle"),
+        *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
+    ]
+)
+_MARKS = (".zgroup", ".zarray", "zarr.json")
+
+
+def is_store(path: str) -> bool:
+    """Tell whether a folder is an array or a group of zarr."""
+    return any(os.path.isfile(os.path.join(path, mark)) for mark in _MARKS)
+
+
+@contextmanager
+def contents(path: str, follow_links: bool) -> Iterator[Contents]:
+    """Open a folder of arrays in groups."""
+    if not is_store(path):
+        msg = f"it is no folder of zarr: it has none of {', '.join(_MARKS)}"
+        raise FileError(msg)
+    if not follow_links:
+        link = next(unsafe_links(path), None)
+        if link is not None:
+            msg = f"{link!r:.80} is a link to a folder, or out of it; --follow-links reads it"
+            raise FileError(msg)
+    import zarr
+
+    found = Contents()
+    try:
+        x = zarr.open(path, mode="r")
+        arrays = {"": x} if isinstance(x, zarr.Array) else dict(x.members(max_depth=None))
+    except Exception as error:  # of damaged metadata, its parser raises anything
+        msg = f"zarr does not read it: {error}"
+        raise FileError(msg) from None
+    for name, array in arrays.items():
+        if isinstance(array, zarr.Array):
+            _add(found, name, array)
+    yield found
+
+
+def _add(found: Contents, name: str, array: Any) -> None:
+    about = array.metadata.to_dict()
+    parts = [about.get(key) for key in ("codecs", "filters", "compressor")]
+    unknown = [codec for codec in _codecs(parts) if codec not in _CODECS]
+    if unknown:
+        which = f"{name or 'the array'!r:.80} is encoded by {unknown[0]!r:.40}"
+        msg = f"{which}, which is not known to be safe: refused"
+        raise FileError(msg)
+    dtype = np.dtype(array.dtype)
+    if dtype.kind in "OT":
+        found.add(name, Held(text(array[...])))
+    else:
+        add_fields(found, name, Stored(array, dtype))
+
+
+def _codecs(x: Any) -> Iterator[str]:
+    """Yield the names of all codecs, those within others, too."""
+    if isinstance(x, Mapping):
+        name = x.get("name", x.get("id"))
+        if name is not None:
+            yield str(name).removeprefix("numcodecs.")
+        for key, value in x.items():
+            if key == "configuration" or key.endswith("codecs"):
+                yield from _codecs(value)
+    elif isinstance(x, list | tuple):
+        for value in x:
+            yield from _codecs(value)

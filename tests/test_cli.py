@@ -1,0 +1,625 @@
+"""The command line: what it prints, what it exits with, and what it leaves behind."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import calipers
+from calipers._cli import main
+
+pytest.importorskip("click")
+
+X = np.random.default_rng(0).normal(size=(20, 30))
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Make files to compare where the test is run."""
+    monkeypatch.chdir(tmp_path)
+    y = X.copy()
+    y[3, 4:8] += 1e-3
+    np.save("a.npy", X)
+    np.save("b.npy", y)
+    np.savez("a.npz", w=X, b=X[0], nan=[np.nan])
+    np.savez("b.npz", w=y, b=X[0] + 1, nan=[np.nan])
+    for name, x in ("d", X), ("e", y):
+        os.makedirs(f"{name}/sub")
+        np.save(f"{name}/x.npy", X)
+        np.save(f"{name}/sub/y.npy", x)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command here, and return its status and what it wrote."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in "functions", "constants", "broken", "net", "softplus":
+        # What a command imports is forgotten when the test ends.
+        monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.delitem(sys.modules, name)
+
+    def run(*arguments):
+        status = main([str(x) for x in arguments])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def trouble(result):
+    """Return the one line of a command that failed."""
+    status, out, err = result
+    assert status == 2
+    assert out == ""
+    assert err.startswith("calipers: ")
+    assert err.count("\n") == 1
+    return err.removeprefix("calipers: ")
+
+
+def process(*arguments, **options):
+    """Run a command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "calipers", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+# compare
+
+
+def test_the_same(files, run):
+    assert run("compare", "a.npy", "a.npy") == (
+        0,
+        "Close: 600 elements agree\n"
+        "  arrays     float64 (20, 30)\n"
+        "  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|\n"
+        "  overall    RMS 0, relative norm 0\n",
+        "",
+    )
+    assert run("compare", "d", "d") == (0, "Close: 2 arrays agree\n", "")
+
+
+def test_different(files, run):
+    status, out, err = run("compare", "a.npy", "b.npy")
+    assert (status, err) == (1, "")
+    first, second, *report = out.splitlines()
+    assert (first, second) == ("actual    a.npy", "expected  b.npy")
+    assert report == str(calipers.compare(np.load("a.npy"), np.load("b.npy"))).splitlines()
+
+
+def test_names_and_the_worst(files, run):
+    status, out, _ = run("compare", "a.npz", "b.npz")
+    assert status == 1
+    assert out.splitlines()[:8] == [
+        "actual    a.npz",
+        "expected  b.npz",
+        "Not close: 3 of 3 arrays differ",
+        "  w    4 of 600 elements differ (0.667 %)",
+        "  b    30 of 30 elements differ (100 %)",
+        "  nan  1 of 1 element differs (100 %)",
+        "",
+        "The worst, b:",
+    ]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_long_names_take_lines_of_their_own(files, run):
+    names = ["x", "n" * 36, "encoder/layers/0/attention/query/kernel", "y" * 100]
+    np.savez("c.npz", **{name: np.zeros(3) for name in names})
+    np.savez("d.npz", **{name: np.ones(3) for name in names})
+    _, out, _ = run("compare", "c.npz", "d.npz")
+    lines = out.splitlines()
+    assert lines[3:9] == [
+        f"  x{' ' * 35}  3 of 3 elements differ (100 %)",
+        f"  {'n' * 36}  3 of 3 elements differ (100 %)",
+        "  encoder/layers/0/attention/query/kernel",
+        f"  {' ' * 36}  3 of 3 elements differ (100 %)",
+        f"  ...{'y' * 63}",
+        f"  {' ' * 36}  3 of 3 elements differ (100 %)",
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+def test_tolerances(files, run):
+    assert run("compare", "a.npy", "b.npy", "--rtol", 0, "--atol", 0.01)[0] == 0
+    assert run("compare", "a.npy", "b.npy", "--rtol", 0.01, "--atol", 0)[0] == 0
+    assert run("compare", "a.npy", "b.npy", "--rtol", 1e-9, "--atol", 1e-9)[0] == 1
+    for given, missing in ("--rtol", "--atol"), ("--atol", "--rtol"):
+        text = trouble(run("compare", "a.npy", "b.npy", given, 1))
+        assert text.startswith(f"{given} was given without {missing}: give both")
+    assert "rtol must be finite" in trouble(
+        run("compare", "a.npy", "b.npy", "--rtol=-1", "--atol=1")
+    )
+
+
+def test_nan(files, run):
+    assert run("compare", "a.npz", "a.npz")[0] == 1
+    assert run("compare", "a.npz", "a.npz", "--equal-nan")[0] == 0
+
+
+def test_ignored_names(files, run):
+    status, out, _ = run("compare", "a.npz", "b.npz", "--ignore", "w", "--ignore", "n*")
+    assert status == 1
+    assert "Not close: 1 of 1 arrays differ" in out
+    assert "2 names ignored: w, nan" in out
+    status, out, _ = run("compare", "d", "e", "--ignore", "sub")
+    assert (status, out) == (0, "Close: 1 array agrees\n1 name ignored: sub/y.npy\n")
+    status, out, err = run("compare", "d", "e", "--ignore", "*")
+    assert (status, err) == (2, "calipers: nothing was compared: no array in d and e\n")
+
+
+def test_stopping_at_the_first_difference(files, run):
+    status, out, _ = run("compare", "a.npz", "b.npz", "--fail-fast")
+    assert status == 1
+    assert "Not close: 1 of 1 arrays differ\n  w " in out
+    assert "Stopped at the first difference: what follows was not compared\n" in out
+    assert "Stopped" not in run("compare", "a.npy", "b.npy", "--fail-fast")[1]
+
+
+def test_quiet(files, run):
+    assert run("compare", "a.npy", "a.npy", "-q") == (0, "", "")
+    assert run("compare", "a.npz", "b.npz", "--quiet") == (1, "", "")
+    assert trouble(run("compare", "a.npy", "nowhere.npy", "-q"))
+
+
+def test_json(files, run):
+    (files / "d" / "bad.npy").write_bytes(b"bad")
+    (files / "e" / "bad.npy").write_bytes(b"bad")
+    (files / "e" / "note.txt").touch()
+    for folder in "de":
+        (files / folder / "out").symlink_to("/")
+    status, out, err = run("compare", "d", "e", "--json", "--ignore", "x*")
+    found = json.loads(out)
+    assert status == found["status"] == 2
+    assert found["trouble"] == ["d/bad.npy: it ends within its header: it was cut"]
+    assert err == f"calipers: {found['trouble'][0]}\n"
+    assert (found["actual"], found["expected"], found["passed"]) == ("d", "e", False)
+    (leaf,) = found["leaves"]
+    report = calipers.compare(np.load("d/sub/y.npy"), np.load("e/sub/y.npy"))
+    assert leaf == json.loads(json.dumps(report.to_dict())) | {
+        "path": "sub/y.npy",
+        "arrangement": None,
+    }
+    assert found["ignored"] == ["x.npy"]
+    assert found["left_out"] == {"out": "it links out of the folder; --follow-links reads it"}
+    assert (found["other_files"], found["stopped"]) == (1, False)
+    assert json.loads(run("compare", "a.npy", "a.npy", "--json")[1])["status"] == 0
+
+
+def test_what_is_left_out_is_said(files, run):
+    for i in range(7):
+        (files / "d" / f"{i}.npy").symlink_to("/etc/passwd")
+    (files / "d" / "note.txt").touch()
+    status, out, _ = run("compare", "d", "d")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[1] == "Not compared: 0.npy: it links out of the folder; --follow-links reads it"
+    assert lines[6:] == [
+        "Not compared: 2 more: --json lists all",
+        "Not compared: 1 file of other formats",
+    ]
+    status, _, err = run("compare", "d", "d", "--follow-links")
+    assert status == 2
+    assert err.count("does not begin with") == 7
+
+
+def test_pictures(files, run):
+    pytest.importorskip("matplotlib")
+    assert run("compare", "a.npz", "b.npz", "-q", "--plot", "x.png")[0] == 1
+    assert Path("x.png").read_bytes().startswith(b"\x89PNG")
+    run("compare", "a.npz", "b.npz", "-q", "--plot", "x.svg", "--ignore", "b")
+    text = Path("x.svg").read_text()
+    assert "no elements were kept" not in text
+    assert "text" in text
+    assert "must end in one of .eps" in trouble(run("compare", "a.npy", "b.npy", "--plot", "x.foo"))
+    text = trouble(run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png"))
+    assert text == "nowhere/x.png: No such file or directory\n"
+    np.save("c.npy", X[:3])
+    status, out, _ = run("compare", "a.npy", "c.npy", "--plot", "y.png")
+    assert status == 1
+    assert "y.png was not drawn" in out
+    assert not Path("y.png").exists()
+
+
+def test_pictures_of_foreign_files(files, run):
+    pytest.importorskip("matplotlib")
+    h5py = pytest.importorskip("h5py")
+    for name in "ab":
+        with h5py.File(f"{name}.h5", "w") as file:
+            file["x"] = np.load(f"{name}.npy")
+            file["y"] = X
+    status, out, _ = run("compare", "a.h5", "b.h5", "--plot", "x.svg")
+    assert status == 1
+    assert "x  4 of 600 elements differ" in out
+    svg = Path("x.svg").read_text()
+    assert svg.count("<image") >= 1  # the map of elements
+
+
+def test_no_matplotlib(files, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert 'pip install "calipers[plot]"' in trouble(
+        run("compare", "a.npy", "b.npy", "--plot=x.png")
+    )
+
+
+def test_small_limits_of_memory(files, run, monkeypatch):
+    x = np.zeros((1 << 17, 4))
+    np.save("x.npy", x)
+    np.savez_compressed("x.npz", x=x)
+    np.savez("y.npz", x=x + 1e-3)
+    assert run("compare", "x.npy", "x.npy", "--memory-limit", 1)[0] == 0
+    status, out, _ = run("compare", "x.npz", "y.npz", "--memory-limit", 1)
+    assert status == 1
+    assert f"x  {x.size} of {x.size} elements differ" in out
+    monkeypatch.setattr("calipers._files.entries.Plain.load", None)
+    assert run("compare", "x.npy", "x.npy", "--memory-limit", 1)[0] == 0
+    assert run("compare", "x.npy", "x.npy")[0] == 2  # it would be loaded
+    assert "--memory-limit" in trouble(run("compare", "x.npy", "x.npy", "--memory-limit", 0))
+
+
+def test_paths_that_make_no_sense(files, run):
+    assert "Path 'nowhere' does not exist" in trouble(run("compare", "a.npy", "nowhere"))
+    assert "give two files or two folders" in trouble(run("compare", "a.npy", "d"))
+    Path("x.txt").touch()
+    assert "no format is known for its name" in trouble(run("compare", "x.txt", "x.txt"))
+    os.makedirs("empty")
+    status, _, err = run("compare", "empty", "empty")
+    assert (status, err) == (2, "calipers: nothing was compared: no array in empty and empty\n")
+    assert "Missing argument" in trouble(run("compare", "a.npy"))
+    assert "No such option '--rtool'" in trouble(run("compare", "--rtool"))
+    assert "No such command 'compere'" in trouble(run("compere"))
+
+
+def test_names_that_would_drive_a_terminal(files, run):
+    np.savez("\x1b]0;a.npz", **{"\x1b[2Jw": X})
+    os.rename("a.npz", b"\xff.npz")
+    status, out, _ = run("compare", "\x1b]0;a.npz", "b.npz")
+    assert status == 1
+    status, more, err = run("compare", "b.npz", b"\xff.npz".decode("utf-8", "surrogateescape"))
+    text = out + more + err
+    assert "\x1b" not in text
+    assert "\\x1b[2Jw" in text
+    assert "\\udcff.npz" in text
+    assert "\x1b" not in trouble(run("compare", "b.npz", "\x1b[2J\n.npz"))
+    os.makedirs("\x1b[2J")
+    assert "\x1b" not in run("compare", "\x1b[2J", "\x1b[2J")[2]
+
+
+def test_a_file_that_cannot_be_read(files, run, monkeypatch):
+    def denied(*args):
+        raise PermissionError(13, "Permission denied", "a.npy")
+
+    monkeypatch.setattr("calipers._files.pairs.opened", denied)
+    assert run("compare", "a.npy", "b.npy")[2] == "calipers: a.npy: Permission denied\n"
+
+
+# Processes
+
+
+def test_help_is_quick():
+    code = """
+import sys
+from calipers._cli import main
+for command in "", "compare", "gradcheck", "diagnose", "doctor":
+    assert main([*command.split(), "--help"]) == 0
+assert main(["--version"]) == 0
+print({"numpy", "numba"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *_, version, loaded = done.stdout.splitlines()
+    assert version == f"calipers {calipers.__version__}"
+    assert loaded == "set()"
+    for option in (
+        *(
+            "--rtol",
+            "--atol",
+            "--equal-nan",
+            "--ignore",
+            "--json",
+            "--plot",
+            "--fail-fast",
+            "--vjp",
+        ),
+        "_CALIPERS_COMPLETE=bash_source",
+    ):
+        assert option in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_no_click():
+    code = "import sys; sys.modules['click'] = None; from calipers._cli import main; exit(main([]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == ('calipers: the command line needs click: pip install "calipers[cli]"\n')
+
+
+def test_as_a_module_and_with_a_foreign_reader(files):
+    h5py = pytest.importorskip("h5py")
+    for name in "ab":
+        with h5py.File(f"{name}.h5", "w") as file:
+            file["x"] = np.load(f"{name}.npy")
+    assert process("compare", "a.h5", "a.h5").returncode == 0
+    done = process("compare", "a.h5", "b.npz")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "x    only in actual" in done.stdout
+    Path("b.h5").write_bytes(Path("b.h5").read_bytes()[:500])
+    done = process("compare", "a.h5", "b.h5")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("calipers: b.h5: h5py does not open it: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_completion(files):
+    words = os.environ | {"_CALIPERS_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
+    done = process(env=words | {"COMP_WORDS": "calipers compare --f"})
+    assert done.stdout.split() == ["plain,--fail-fast", "plain,--follow-links"]
+
+
+def test_nobody_reads_on(files):
+    with subprocess.Popen(
+        [sys.executable, "-m", "calipers", "compare", "a.npz", "b.npz", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait() == 2
+
+
+def on_a_terminal(*arguments):
+    """Run a command whose standard error is a terminal, and return what that has shown."""
+    control, terminal = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "calipers", *arguments], stdout=subprocess.PIPE, stderr=terminal
+    ) as running:
+        os.close(terminal)
+        shown = b""
+        try:
+            while piece := os.read(control, 10_000):
+                shown += piece
+        except OSError:  # nobody has the terminal any more
+            pass
+        os.close(control)
+        return running.wait(), running.stdout.read().decode(), shown.decode()
+
+
+def test_a_bar_on_a_terminal_if_it_takes_some_time(files):
+    for name in "xy":
+        np.lib.format.open_memmap(f"{name}.npy", "w+", "u1", (65 << 20,))
+    status, out, shown = on_a_terminal("compare", "x.npy", "y.npy")
+    assert status == 0
+    assert out.startswith("Close: ")
+    assert "100%" in shown
+    assert on_a_terminal("compare", "a.npy", "a.npy")[2] == ""
+
+
+def has_ended(group):
+    """Tell whether all processes of a group have ended, or do so soon."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("suffix", ["npy", "h5"])
+def test_interrupts_leave_nothing_behind(files, suffix):
+    shape = 1 << 20, 1 << 14  # no disk is taken: holes, and chunks that are not there
+    if suffix == "npy":
+        header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+        with open("x.npy", "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            file.truncate(file.tell() + (1 << 37))
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File("x.h5", "w") as file:
+            file.create_dataset("small", data=[1.0])
+            file.create_dataset("x", shape, "f8", chunks=(64, 1024))
+    with subprocess.Popen(
+        [sys.executable, "-m", "calipers", "compare", f"x.{suffix}", f"x.{suffix}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as running:
+        time.sleep(2.5)
+        os.killpg(running.pid, signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert (out, err) == (b"", b"\n")
+    assert has_ended(running.pid)
+
+
+# gradcheck, diagnose and doctor
+
+
+@pytest.fixture
+def functions(files):
+    (files / "functions.py").write_text(
+        """
+import numpy as np
+import constants
+
+def f(x):
+    return np.sin(constants.TWO * x)
+
+def vjp(x, w):
+    return 2 * w * np.cos(2 * x)
+
+def jac(x):
+    return np.diag(2 * np.cos(2 * x))
+
+def wrong(x, w):
+    return w * np.cos(2 * x)
+
+def kink(x):
+    return np.abs(x)
+
+def slope(x, w):
+    return w * np.where(x > 0, 1.0, -1.0)
+
+def both(x, y):
+    return x * y.sum()
+
+def both_vjp(x, y, w):
+    return w * y.sum(), np.full_like(y, (w * x).sum())
+
+def raises(x):
+    raise ZeroDivisionError("no\\nluck")
+
+def mean(x):
+    return x.mean(axis=1)
+
+def backwards(x):
+    return x[:, ::-1].cumsum(axis=1)[:, -1] / x.dtype.type(x.shape[1])
+
+def other(x):
+    return x.sum(axis=1) / x.dtype.type(x.shape[1] - 1)
+
+class Space:
+    f = staticmethod(f)
+
+three = 3
+"""
+    )
+    (files / "constants.py").write_text("TWO = 2")
+    (files / "broken.py").write_text("import nothing_of_this_name")
+    return "functions.py"
+
+
+def test_derivatives(functions, run):
+    for home in "functions.py", "functions":
+        for f in "f", "Space.f":
+            command = "gradcheck", f"{home}:{f}", "--vjp", f"{home}:vjp", "--shape", "4"
+            status, out, err = run(*command)
+            assert (status, err) == (0, "")
+            assert out.startswith("PASS: vjp agrees with differences")
+    status, out, _ = run("gradcheck", "functions:f", "--jac", "functions:jac", "--shape", "4")
+    assert (status, out[:18]) == (0, "PASS: jac agrees w")
+    status, out, _ = run("gradcheck", "functions:f", "--vjp", "functions:wrong", "--shape", "4")
+    assert (status, out[:5]) == (1, "FAIL:")
+
+
+def test_a_kink(functions, run):
+    np.save("zero.npy", [0.0, 1.0])
+    command = "gradcheck", "functions:kink", "--vjp", "functions:slope", "--inputs", "zero.npy"
+    status, out, _ = run(*command)
+    assert (status, out[:10]) == (1, "NONSMOOTH:")
+
+
+def test_inputs(functions, run):
+    command = "gradcheck", "functions:both", "--vjp", "functions:both_vjp"
+    status, out, _ = run(*command, "--shape", "3", "--shape", "2", "--seed", "7")
+    assert status == 0
+    assert "3 x 5 numbers" in out
+    assert "seed=7" in out
+    np.savez("in.npz", x=np.ones(2), y=np.ones(4))
+    assert "2 x 6 numbers" in run(*command, "--inputs", "in.npz")[1]
+    status, out, _ = run(*command, "--shape", "3", "--shape", "2", "--dtype", "complex128")
+    assert "6 x 10 numbers" in out
+    assert "give the inputs, either by" in trouble(run(*command))
+    text = trouble(run(*command, "--shape", "2", "--inputs", "in.npz"))
+    assert "give the inputs, either by" in text
+    assert "--shape 3x: give lengths" in trouble(run(*command, "--shape", "3x"))
+    assert "--shape -3: give lengths" in trouble(run(*command, "--shape", "-3"))
+    assert "'foo' not understood" in trouble(run(*command, "--shape", "3", "--dtype", "foo"))
+    np.save("o.npy", np.array([None]))
+    assert "pickled objects" in trouble(run(*command, "--inputs", "o.npy"))
+    Path("x.h5").touch()
+    assert ".npy, .npz and .safetensors" in trouble(run(*command, "--inputs", "x.h5"))
+
+
+def test_random_inputs_depend_on_the_seed(functions, run):
+    command = "diagnose", "functions:mean", "functions:backwards", "--shape", "8,64"
+    outputs = {run(*command, "--seed", seed)[1].splitlines()[-1] for seed in (0, 0, 1)}
+    assert len(outputs) == 2
+
+
+def test_functions_of_torch(functions, run, files):
+    pytest.importorskip("torch")
+    (files / "net.py").write_text("import torch\n\ndef f(x):\n    return torch.sin(x)\n")
+    status, out, _ = run("gradcheck", "net.py:f", "--library", "torch", "--shape", "3")
+    assert (status, out[:5]) == (0, "PASS:")
+    status, out, _ = run("diagnose", "net.py:f", "net.py:f", "--library", "torch", "--shape", "3")
+    assert (status, out[:6]) == (0, "EQUAL:")
+
+
+def test_functions_that_are_none(functions, run):
+    for text, reason in (
+        ("functions", "is no function: give module:function"),
+        ("functions:", "is no function"),
+        ("functions:nothing", "functions has no nothing"),
+        ("functions:f.nothing", "functions has no f.nothing"),
+        ("functions:three", "cannot be called: it is of type int"),
+        ("nowhere:f", "nowhere cannot be imported: ModuleNotFoundError"),
+        ("nowhere.py:f", "nowhere.py: No such file"),
+        ("broken:f", "No module named 'nothing_of_this_name'"),
+        ("functions:raises", "ZeroDivisionError: no luck ("),
+    ):
+        found = trouble(run("gradcheck", text, "--vjp", "functions:vjp", "--shape", "3"))
+        assert reason in found
+    assert re.search(r"functions\.py:\d+\)$", found)
+    text = trouble(run("gradcheck", "functions:f", "--shape", "3"))
+    assert text.startswith("give the derivative by --jac or --vjp")
+    command = "gradcheck", "functions:f", "--vjp", "functions:vjp", "--shape", "3"
+    assert "nothing can be differentiated" in trouble(run(*command, "--dtype", "int64"))
+    assert "nothing was compared" in trouble(run(*command[:-1], "0"))
+
+
+def test_two_implementations(functions, run):
+    command = "--shape", "8,64", "--dtype", "float32"
+    status, out, _ = run("diagnose", "functions:mean", "functions:backwards", *command)
+    assert (status, out[:9]) == (0, "ROUNDING:")
+    status, out, _ = run("diagnose", "functions:mean", "functions:other", *command)
+    assert (status, out[:4]) == (1, "BUG:")
+    status, out, _ = run("diagnose", "functions:mean", "functions:raises", *command)
+    assert (status, out[:7]) == (1, "RAISES:")
+
+
+def test_doctor(run, monkeypatch):
+    status, out, _ = run("doctor")
+    assert status == 0
+    found = dict(line.split(maxsplit=1) for line in out.splitlines() if line[0] != " ")
+    assert set(found) == {"versions", "cpu", "threads", "cache", "cuda", "extras", "tests"}
+    assert found["tests"].startswith("allclose: right, ")
+    assert "gradcheck: right, " in out
+    assert "plot: matplotlib " in out
+    monkeypatch.setattr(calipers, "allclose", lambda a, b: True)
+    status, out, _ = run("doctor")
+    assert status == 2
+    assert "allclose: WRONG" in out
+
+    def broken(*args, **options):
+        raise OSError("the cache is full")
+
+    monkeypatch.setattr(calipers, "gradcheck", broken)
+    assert "gradcheck: OSError: the cache is full" in run("doctor")[1]
+
+
+def test_the_page_shows_what_commands_print(tmp_path, monkeypatch, run):
+    page = (Path(__file__).parents[1] / "docs" / "command_line.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    (setup,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    Path("setup.py").write_text(setup)
+    subprocess.run([sys.executable, "setup.py"], check=True)
+    shown = re.findall(r"```console\n\$ calipers (.*?)\n(.*?)```", page, re.S)
+    assert len(shown) == 7
+    for command, output in shown:
+        _, out, err = run(*shlex.split(command))
+        if command.startswith("compare"):
+            assert out + err == output
+        else:  # whose numbers are rounded as the processor does it, or tell of this machine
+            assert out.split()[0] == output.split()[0]
