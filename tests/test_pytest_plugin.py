@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -17,13 +18,37 @@ from calipers._refusals import listening, refused
 pytest_plugins = ["pytester"]
 
 
+class Imported:
+    """What inner runs have imported: `pytester` forgets it, and then libraries are there twice."""
+
+    def __init__(self):
+        self.modules = {}
+
+    def pytest_unconfigure(self):
+        self.modules |= {k: v for k, v in sys.modules.items() if not k.startswith("test_")}
+
+
+@pytest.fixture(autouse=True)
+def imported():
+    """Keep what is imported: set up before `pytester`, and so torn down after it."""
+    kept = Imported()
+    yield kept
+    sys.modules.update(kept.modules)
+
+
 @pytest.fixture
-def run(pytester):
+def within(pytester, imported):
+    """Run pytest in this process."""
+    return partial(pytester.runpytest_inprocess, "-p", "no:cacheprovider", plugins=[imported])
+
+
+@pytest.fixture
+def run(pytester, within):
     """Run tests of a text, and return the result and its output as one text."""
 
     def run(text, *options, **outcomes):
         pytester.makepyfile("import numpy as np, pytest\nimport calipers as cal\n" + text)
-        result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *options)
+        result = within(*options)
         result.assert_outcomes(**outcomes)
         return result, result.stdout.str()
 
@@ -388,9 +413,9 @@ def test_other():
         assert "none: " in text
         assert "INTERNALERROR" not in text
 
-    def test_without_matplotlib(self, pytester, monkeypatch):
+    def test_without_matplotlib(self, within, monkeypatch):
         monkeypatch.setattr("calipers.pytest_plugin.find_spec", lambda name: None)
-        result = pytester.runpytest_inprocess("--calipers-plots=plots")
+        result = within("--calipers-plots=plots")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(["*needs matplotlib: pip install 'calipers[plot?'"])
 
@@ -433,16 +458,19 @@ def test_numba_and_numpy_are_not_imported_at_start(pytester):
     assert entry.value == "calipers.pytest_plugin"
 
 
-def test_the_page_shows_what_pytest_says(pytester, monkeypatch):
+def test_the_page_shows_what_pytest_says(pytester, within, monkeypatch):
     """Numbers of memory and of seconds aside, and what pytest's versions say differently."""
     monkeypatch.setenv("COLUMNS", "80")
-    shown = Path(__file__).parents[1] / "docs" / "shown"
+    root = Path(__file__).parents[1]
+    shown = root / "docs" / "shown"
     pytester.copy_example(str(shown / "test_smoothing.py"))
-    result = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider")
+    result = within("-q")
     result.assert_outcomes(failed=2)
     said = {re.sub("0x[0-9a-fA-F]+", "0x...", line) for line in result.stdout.lines}
     page = (shown / "pytest.txt").read_text().splitlines()
     assert len(page) > 40
+    (readme,) = re.findall(r"\$ pytest -q\n(.*?)```", (root / "README.md").read_text(), re.S)
+    assert set(readme.splitlines()) <= set(page)
     for line in page:
         start = re.sub("0x[0-9a-fA-F]+", "0x...", line).removesuffix("...")
         if not re.search(r"^E +\+ | in [\d.]+s$", line):
