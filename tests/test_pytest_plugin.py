@@ -119,6 +119,23 @@ class TestApprox:
         with pytest.raises(TypeError, match="unhashable"):
             hash(approx(1.0))
 
+    def test_masked_arrays_stand_right(self):
+        assert approx([1.0, 5.0]) == np.ma.array([1.0, 2.0], mask=[False, True])
+        assert approx([1.0, 5.0]) != np.ma.array([1.0, 2.0])
+
+    def test_within_another_it_is_refused(self):
+        with pytest.raises(TypeError, match="no approx within it"):
+            assert approx(1.0) == approx(1.0)
+        with pytest.raises(TypeError, match="no approx within it"):
+            assert {"a": 1.0} == approx({"a": approx(1.0)})
+
+    def test_a_text_that_cannot_be_written(self):
+        class Bad:
+            def __repr__(self):
+                raise RuntimeError
+
+        assert repr(approx(Bad())).startswith("approx(<")
+
     def test_bad_options(self):
         with pytest.raises(ValueError, match="rtol was given without atol"):
             assert np.ones(3) == approx(1.0, rtol=1)
@@ -184,6 +201,62 @@ def test():
         report = text.partition(f"calipers' report of test_refusals_are_explained.py:{line} -")[2]
         assert said in report
 
+    @pytest.mark.parametrize("options", [(), ("--assert=plain",)])
+    @pytest.mark.parametrize(
+        "assertion",
+        [
+            "assert [a, 2] == [cal.approx(b), 2]",
+            "assert {'x': a} == {'x': cal.approx(b)}",
+            "self.assertEqual(a, cal.approx(b))",
+            "self.assertTrue(cal.allclose(a, b))",
+            "assert cal.allclose(a, b)",
+        ],
+    )
+    def test_other_forms(self, run, assertion, options):
+        _, text = run(
+            f"""
+import unittest
+
+class Test(unittest.TestCase):
+    def test(self):
+        a, b = np.ones(3), np.zeros(3)
+        {assertion}
+""",
+            *options,
+            failed=1,
+        )
+        report = text.partition("calipers' report of test_other_forms.py:9 -")[2]
+        assert "3 of 3 elements differ" in report
+
+    def test_other_threads_ask_meanwhile(self, run):
+        _, text = run(
+            """
+from concurrent.futures import ThreadPoolExecutor
+
+def test():
+    a = np.ones(3)
+    with ThreadPoolExecutor(1) as pool:
+        assert cal.allclose(a, 0) or pool.submit(cal.allclose, a, 9).result()
+""",
+            failed=1,
+        )
+        assert "calipers' report of test_other_threads_ask_meanwhile.py:9 -" in text
+        assert "would pass atol=1.0" in text
+
+    def test_iterators_are_not_read_on(self, run):
+        _, text = run(
+            """
+def test():
+    x = (np.full(3, k) for k in range(5))
+    y = (np.full(3, k) for k in range(1, 6))
+    assert cal.allclose(x, y)
+    assert next(x)[0] < 4
+""",
+            failed=1,
+        )
+        assert "An iterator of chunks is read only once" in text
+        assert "elements differ" not in text
+
     def test_a_name_for_the_answer(self, run):
         _, text = run(
             "def test():\n  a = np.ones(3)\n  ok = cal.allclose(a, 0)\n  assert ok, 'no'", failed=1
@@ -215,6 +288,16 @@ def refuse():
 def test_of_another_test():
     assert 1 == 2
 
+def test_of_an_answer_that_was_wanted():
+    assert not cal.allclose(A, 0)
+    n = 1
+    assert n == 2
+
+def test_of_an_answer_with_another_name():
+    other = cal.allclose(A, 0)
+    ok = 1 == 2
+    assert ok
+
 def test_of_another_kind():
     cal.allclose(A, 0)
     raise ValueError
@@ -230,7 +313,7 @@ def test_approx_that_was_caught():
         assert A == cal.approx(0)
     assert 1 == 2
 """,
-            failed=7,
+            failed=9,
         )
         assert "calipers' report" not in text
 
@@ -359,6 +442,27 @@ def test_no_mark(calipers_approx):
         section = text.partition("- calipers_rng -")[2].splitlines()
         assert section[1] == "seed 5"
 
+    @pytest.mark.parametrize("mark", ["calipers_seed()", "calipers_seed(seed=4)"])
+    def test_seeds_that_are_none(self, run, mark):
+        _, text = run(f"@pytest.mark.{mark}\ndef test(calipers_rng):\n    pass", errors=1)
+        assert "the mark calipers_seed takes numbers" in text
+
+    def test_seeds_asked_for_late(self, run):
+        run(
+            """
+@pytest.mark.calipers_seed(3)
+def test(request):
+    assert request.getfixturevalue("calipers_seed") == 3
+""",
+            passed=1,
+        )
+
+    def test_tolerances_without_names(self, run):
+        _, text = run(
+            "@pytest.mark.calipers_tolerance(1e-3)\ndef test(calipers_approx):\n    pass", errors=1
+        )
+        assert "takes options by name" in text
+
     def test_unknown_options(self, run):
         _, text = run(
             """
@@ -401,6 +505,21 @@ def test_other():
         assert [path.read_bytes()[:4] for path in pictures] == [b"\x89PNG"] * 5
         assert all(f"plots/new/{path.name}" in text for path in pictures)
         assert "none: nothing was compared: shapes or structures do not match" in text
+
+    def test_two_failures_of_one_test(self, run, pytester):
+        pytest.importorskip("matplotlib")
+        text = """
+@pytest.fixture
+def a():
+    yield np.ones(3)
+    assert np.ones(3) == cal.approx(5)
+
+def test(a):
+    assert a == cal.approx(0)
+"""
+        run(text, "--calipers-plots=plots", failed=1, errors=1)
+        run(text, "--calipers-plots=plots", failed=1, errors=1)
+        assert len(list((pytester.path / "plots").iterdir())) == 2
 
     def test_no_folder_no_pictures(self, run, pytester):
         run(self.TESTS, failed=7)

@@ -38,6 +38,6 @@ def _picture(report: Any) -> bytes | None:
     file = BytesIO()
     try:
         report.plot().savefig(file, format="png", dpi=80)
-    except (ImportError, ValueError):
+    except Exception:  # a text without its picture is better than none
         return None
     return file.getvalue()

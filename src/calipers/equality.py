@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Unpack
 
 from ._arrays import is_weak
+from ._refusals import refused
 from ._types import CompareOptions
 from .comparison import compare
 from .reports import Comparison, NestedComparison
@@ -14,7 +15,10 @@ _WIDTH = 40
 
 def shortened(x: Any) -> str:
     """Write any object in a part of a line."""
-    text = " ".join(repr(x).split())
+    try:
+        text = " ".join(repr(x).split())
+    except Exception:  # a test is about to fail for another reason
+        text = object.__repr__(x)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
@@ -36,9 +40,19 @@ class Approx:
         self.expected: Any = expected
         self._options = options
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Refuse: an approx is no array, in a container either."""
+        msg = "approx(...) is no array: write actual == approx(expected), and no approx within it"
+        raise TypeError(msg)
+
     def __eq__(self, actual: object) -> bool:
         """Tell whether `actual` agrees with what is expected."""
-        return bool(self.compare(actual))
+        if isinstance(actual, Approx):
+            self.__array__()
+        agree = bool(self.compare(actual))
+        if not agree:
+            refused(actual, self.expected, **self._options)
+        return agree
 
     def __bool__(self) -> bool:
         """Refuse: an approx that nothing is compared to is a test that cannot fail."""
@@ -98,6 +112,10 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
     See Also
     --------
     assert_close : Raises the report, in pytest or elsewhere.
+
+    Notes
+    -----
+    Masked arrays of NumPy answer ``==`` themselves: write ``approx(expected) == masked``.
 
     Examples
     --------

@@ -4,17 +4,17 @@ pytest's plugin: a failing comparison of calipers shows its report, and can leav
 pytest loads it by its entry point. Neither NumPy nor Numba is imported before a test does.
 """
 
+import linecache
 import re
 import sys
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
-from traceback import walk_stack
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -27,6 +27,7 @@ from ._refusals import listening
 _HEAD = 5
 # How far from an assertion the question may have been asked, in calls.
 _CALLERS = 5
+_REFUSALS = 8
 # Arrays with more bytes are not read again for a report that nobody has asked for.
 _READ_AGAIN = 1 << 30
 
@@ -64,15 +65,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with each seed of its mark."""
-    mark = metafunc.definition.get_closest_marker("calipers_seed")
-    if mark is not None and "calipers_seed" in metafunc.fixturenames:
-        metafunc.parametrize("calipers_seed", mark.args, ids=[f"seed={x}" for x in mark.args])
+    seeds = _seeds(metafunc.definition)
+    if seeds and "calipers_seed" in metafunc.fixturenames:
+        metafunc.parametrize("calipers_seed", seeds, ids=[f"seed={x}" for x in seeds])
+
+
+def _seeds(node: pytest.Item) -> tuple[int, ...]:
+    mark = node.get_closest_marker("calipers_seed")
+    if mark is None:
+        return ()
+    if mark.kwargs or not mark.args:
+        msg = f"{node.nodeid}: the mark calipers_seed takes numbers, as in calipers_seed(0, 1)"
+        raise pytest.UsageError(msg)
+    return mark.args
 
 
 @pytest.fixture
 def calipers_seed(request: pytest.FixtureRequest) -> int:
     """Return the seed of this test: of its mark, or of the command line."""
-    seed: int = request.config.getoption("calipers_seed")
+    seed: int = (*_seeds(request.node), request.config.getoption("calipers_seed"))[0]
     return seed
 
 
@@ -86,8 +97,12 @@ def calipers_rng(calipers_seed: int, request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def calipers_approx(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Return `calipers.approx` with the options of the test's mark calipers_tolerance."""
-    marks = request.node.iter_markers("calipers_tolerance")
-    options = {name: value for mark in reversed(list(marks)) for name, value in mark.kwargs.items()}
+    options: dict[str, Any] = {}
+    for mark in request.node.iter_markers("calipers_tolerance"):
+        if mark.args:
+            msg = "the mark calipers_tolerance takes options by name, as in (rtol=0, atol=1e-3)"
+            raise pytest.UsageError(msg)
+        options = mark.kwargs | options
     return partial(import_module("calipers").approx, **options)
 
 
@@ -103,22 +118,26 @@ class _Refusal(NamedTuple):
         code, line = self.callers[0]
         return f"{Path(code.co_filename).name}:{line}"
 
-    def explains(self, trace: TracebackType) -> bool:
-        """Tell whether who raised had asked: itself, or by another in the statement that raised."""
-        while trace.tb_next:
-            trace = trace.tb_next
-        raising = trace.tb_frame.f_code
-        first, last, *_ = list(raising.co_positions())[trace.tb_lasti // 2]
-        (direct, _), *others = self.callers
-        return raising is direct or any(
-            code is raising and (first or 0) <= line <= (last or 0) for code, line in others
-        )
+    def explains(self, raising: CodeType, lines: range, name: str) -> bool:
+        """
+        Tell whether a statement that raised asked this question, or the name in it is the answer.
+
+        `lines` are those of the statement, in the code that it is of, and `name` is what it asserts.
+        """
+        if any(code is raising and line in lines for code, line in self.callers):
+            return True
+        code, line = self.callers[0]
+        if not name or code is not raising:
+            return False
+        return re.search(rf"\b{name}\s*:?=[^=]", linecache.getline(code.co_filename, line)) is not None
 
     def compare(self) -> Any:
         """Return the report, or a sentence on why there is none; None if it would not explain."""
         sides = [side() for side in self.sides]
         if any(side is None for side in sides):
             return None
+        if any(map(import_module("calipers._spread").is_stream, sides)):
+            return "An iterator of chunks is read only once: calipers.compare reads two new ones."
         if sum(getattr(side, "nbytes", 0) for side in sides) > _READ_AGAIN:
             return "The arrays are large: calipers.compare(a, b) tells how they differ."
         try:
@@ -136,8 +155,10 @@ class _Failures:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self._pictures: set[str] = set()
         self._compared: Any = None
-        self._refusal: _Refusal | None = None
+        # The last ones: other threads may ask meanwhile.
+        self._refusals: deque[_Refusal] = deque(maxlen=_REFUSALS)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
@@ -145,13 +166,17 @@ class _Failures:
             try:
                 return (yield)
             finally:
-                self._compared = self._refusal = None
+                self._compared = None
+                self._refusals.clear()
 
     def _note(self, a: Any, b: Any, options: dict[str, Any]) -> None:
-        frames = (frame for frame, _ in walk_stack(sys._getframe(1)) if not _is_own(frame))
-        nearest = tuple(islice(frames, _CALLERS))
-        callers = tuple((frame.f_code, frame.f_lineno) for frame in nearest)
-        self._refusal = _Refusal(callers, (_weakly(a), _weakly(b)), options)
+        callers: list[tuple[CodeType, int]] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and len(callers) < _CALLERS:
+            if not _passes_on(frame):
+                callers.append((frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        self._refusals.append(_Refusal(tuple(callers), (_weakly(a), _weakly(b)), options))
 
     def pytest_assertrepr_compare(self, op: str, left: Any, right: Any) -> list[str] | None:
         equality = sys.modules.get("calipers.equality")
@@ -170,35 +195,71 @@ class _Failures:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         if report.failed and call.excinfo is not None:
-            report.sections += self._sections(item, call.excinfo.value)
+            report.sections += self._sections(item, call)
         return report
 
-    def _sections(self, item: pytest.Item, error: BaseException) -> Iterator[tuple[str, str]]:
+    def _sections(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[tuple[str, str]]:
         seed = dict(item.user_properties).get("calipers_seed")
         if seed is not None:
             yield "calipers_rng", f"seed {seed}"
-        title, found = self._found(error)
+        assert call.excinfo is not None
+        title, found = self._found(call.excinfo.value)
         if title and found is not None:
             yield title, str(found)
         if self._folder is not None and hasattr(found, "plot"):
-            yield "calipers' picture", _saved(found, self._folder, item.nodeid)
+            yield "calipers' picture", self._saved(found, f"{item.nodeid}-{call.when}")
 
     def _found(self, error: BaseException) -> tuple[str, Any]:
         """Return the report behind an error, and a title if the error does not hold its text."""
         if type(error).__module__.partition(".")[0] == "calipers":
             return "", getattr(error, "report", None)
-        if isinstance(error, AssertionError):
-            if self._compared is not None and str(self._compared).partition("\n")[0] in str(error):
-                return "calipers' report", self._compared
-            refusal, trace = self._refusal, error.__traceback__
-            if refusal is not None and trace is not None and refusal.explains(trace):
+        if not isinstance(error, AssertionError) or error.__traceback__ is None:
+            return "", None
+        if self._compared is not None and str(self._compared).partition("\n")[0] in str(error):
+            return "calipers' report", self._compared
+        statement = _statement(error.__traceback__)
+        for refusal in reversed(self._refusals):
+            if refusal.explains(*statement):
                 return f"calipers' report of {refusal.place}", refusal.compare()
         return "", None
 
+    def _saved(self, report: Any, name: str) -> str:
+        """Save the picture of a report under the name of a test, and say where."""
+        assert self._folder is not None
+        # Names of different tests may become one where what a file system refuses is replaced, and
+        # one test may fail more than once.
+        name = f"{re.sub('[^A-Za-z0-9.-]+', '_', name)[:120]}-{crc32(name.encode()):08x}"
+        count = sum(known.startswith(name) for known in self._pictures)
+        name += f"-{count + 1}.png" if count else ".png"
+        self._pictures.add(name)
+        try:
+            figure = report.plot()
+            self._folder.mkdir(parents=True, exist_ok=True)
+            figure.savefig(self._folder / name)
+        except Exception as error:  # the failure that is reported is another one
+            return f"none: {error}"
+        return str(self._folder / name)
 
-def _is_own(frame: FrameType) -> bool:
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0] == "calipers"
+
+def _statement(trace: TracebackType) -> tuple[CodeType, range, str]:
+    """Return the code that raised, the lines of its statement, and the name that it asserts."""
+    raising = trace
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+        if not _passes_on(trace.tb_frame):
+            raising = trace
+    code = raising.tb_frame.f_code
+    first, last, *_ = list(code.co_positions())[raising.tb_lasti // 2]
+    line = linecache.getline(code.co_filename, first or 0)
+    asserted = re.match(r"\s*assert (\w+)\s*(,|$)", line)
+    return code, range(first or 0, (last or 0) + 1), asserted[1] if asserted else ""
+
+
+def _passes_on(frame: FrameType) -> bool:
+    """Tell whether it is not this code that asks, or asserts, but who called it."""
+    return frame.f_globals.get("__name__", "").partition(".")[0] in ("calipers", "unittest")
 
 
 def _weakly(x: Any) -> Callable[[], Any]:
