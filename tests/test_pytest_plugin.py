@@ -49,7 +49,8 @@ def run(pytester, within):
     def run(text, *options, **outcomes):
         pytester.makepyfile("import numpy as np, pytest\nimport calipers as cal\n" + text)
         result = within(*options)
-        result.assert_outcomes(**outcomes)
+        if outcomes:
+            result.assert_outcomes(**outcomes)
         return result, result.stdout.str()
 
     return run
@@ -519,6 +520,20 @@ def test(a):
 """
         run(text, "--calipers-plots=plots", failed=1, errors=1)
         run(text, "--calipers-plots=plots", failed=1, errors=1)
+        assert len(list((pytester.path / "plots").iterdir())) == 2
+
+    @pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest 9 has subtests")
+    def test_failures_of_subtests(self, run, pytester):
+        pytest.importorskip("matplotlib")
+        run(
+            """
+def test(subtests):
+    for k in range(3):
+        with subtests.test(k=k):
+            assert np.ones(3) == cal.approx(k)
+""",
+            "--calipers-plots=plots",
+        )
         assert len(list((pytester.path / "plots").iterdir())) == 2
 
     def test_no_folder_no_pictures(self, run, pytester):
