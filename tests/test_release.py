@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 CONSTRAINTS = ROOT / "constraints-lowest.txt"
 # Tools that look at the sources, and builds for which there is no room.
 NOT_LOWERED = {"asv", "basedpyright", "mypy", "ruff", "scipy-stubs"}
-EXTRAS = {"sparse", "plot", "dask", "h5py", "mpi", "zarr", "test"}
+EXTRAS = {"sparse", "plot", "dask", "h5py", "mpi", "zarr", "cli", "tables", "test"}
 
 
 def bounds():
