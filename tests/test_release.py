@@ -65,6 +65,14 @@ def test_the_workflow_runs_each_python_that_is_promised():
     assert set(promised) <= set(pythons)
 
 
+def test_the_workflows_run_what_the_script_runs():
+    commands = re.findall(r"^make .+$", (ROOT / ".ci/run").read_text("utf-8"), re.M)
+    assert len(commands) == 3
+    workflows = [path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")]
+    for command in commands:
+        assert f"- run: {command}\n" in "".join(workflows)
+
+
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda p: p.stem)
 def test_workflows_publish_nothing(path):
     text = path.read_text("utf-8")
