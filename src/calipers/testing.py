@@ -87,7 +87,9 @@ if TYPE_CHECKING:
     from numpy.testing import tempdir as tempdir
     from numpy.testing import temppath as temppath
     from numpy.testing import verbose as verbose
-    from torch.testing import make_tensor as make_tensor
+
+    # torch's own type would have checkers read all of torch.
+    make_tensor: Callable[..., Any]
 else:
 
     def __getattr__(name: str) -> Any:
