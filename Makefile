@@ -25,7 +25,7 @@ test: .venv/.installed-$(TEST_EXTRAS) lint
 
 # The same with the lowest versions that pyproject.toml allows.
 LOWEST = .venv-lowest/bin/python
-LOWEST_EXTRAS = test,sparse,plot,dask,h5py,mpi,zarr
+LOWEST_EXTRAS = test,sparse,plot,dask,h5py,mpi,zarr,cli,tables
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST) -m pip install --quiet --constraint constraints-lowest.txt --editable '.[$(LOWEST_EXTRAS)]'

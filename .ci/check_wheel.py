@@ -14,13 +14,19 @@ NEEDED = ["LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "SECURITY.md",
 NEEDED += ["Makefile", "conftest.py", "constraints.txt", "constraints-lowest.txt"]
 FOLDERS = ["src", "tests", "docs", "examples", "benchmarks"]
 SMOKE = """
-import importlib.metadata, pathlib, sys, calipers
+import importlib.metadata, importlib.util, sys, calipers
 assert "numba" not in sys.modules and "numpy" not in sys.modules
 assert sys.prefix in calipers.__file__, calipers.__file__
 assert calipers.__version__ == importlib.metadata.version("calipers")
 for name in calipers.__all__:
     getattr(calipers, name)
+points = {p.group: p for p in importlib.metadata.distribution("calipers").entry_points}
+assert set(points) == {"console_scripts", "pytest11", "numba_extensions"}, points
+assert callable(points["console_scripts"].load())
+assert callable(points["numba_extensions"].load())
+assert importlib.util.find_spec(points["pytest11"].module), points  # pytest is not installed
 """
+NO_CLICK = 'calipers: the command line needs click: pip install "calipers[cli]"\n'
 
 
 def run(*command: object, cwd: Path = ROOT) -> str:
@@ -64,9 +70,17 @@ def check_installed(wheel: Path, folder: Path) -> None:
     python = next(path for path in (folder / "env").glob("*/python*") if path.stem == "python")
     run(python, "-m", "pip", "install", "--quiet", wheel)
     run(python, "-I", "-c", SMOKE, cwd=folder)
+    check_script(python.with_name("calipers" + python.suffix))
     said = run(python, "-I", ROOT / "examples" / "quickstart.py", cwd=folder)
     require("the misplaced row" in said, f"the quickstart said {said!r}")
     print(run(python, "-m", "pip", "list", "--format=freeze").strip())
+
+
+def check_script(script: Path) -> None:
+    """Run the command where click is not installed: it has to say so, and no more."""
+    done = subprocess.run([script, "--help"], capture_output=True, text=True, check=False)
+    said = (done.returncode, done.stdout, done.stderr)
+    require(said == (2, "", NO_CLICK), f"calipers --help without click gave {said}")
 
 
 def main() -> None:

@@ -277,7 +277,7 @@ def test_paths_that_make_no_sense(files, run):
     status, _, err = run("compare", "empty", "empty")
     assert (status, err) == (2, "calipers: nothing was compared: no array in empty and empty\n")
     assert "Missing argument" in trouble(run("compare", "a.npy"))
-    assert "No such option '--rtool'" in trouble(run("compare", "--rtool"))
+    assert re.search("No such option:? '?--rtool", trouble(run("compare", "--rtool")))
     assert "No such command 'compere'" in trouble(run("compere"))
 
 

@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 CONSTRAINTS = ROOT / "constraints-lowest.txt"
 # Tools that look at the sources, and builds for which there is no room.
 NOT_LOWERED = {"asv", "basedpyright", "mypy", "ruff", "scipy-stubs"}
-EXTRAS = {"sparse", "plot", "dask", "h5py", "mpi", "zarr", "test"}
+EXTRAS = {"sparse", "plot", "dask", "h5py", "mpi", "zarr", "cli", "tables", "test"}
 
 
 def bounds():
@@ -63,6 +63,14 @@ def test_the_workflow_runs_each_python_that_is_promised():
     assert pythons[0] == PROJECT["requires-python"].removeprefix(">=")
     promised = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if "Python :: 3." in c]
     assert set(promised) <= set(pythons)
+
+
+def test_the_workflows_run_what_the_script_runs():
+    commands = re.findall(r"^make .+$", (ROOT / ".ci/run").read_text("utf-8"), re.M)
+    assert len(commands) == 3
+    workflows = [path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")]
+    for command in commands:
+        assert f"- run: {command}\n" in "".join(workflows)
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda p: p.stem)

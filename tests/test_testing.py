@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import numpy.testing
@@ -94,6 +95,14 @@ def test_make_tensor_is_torchs():
     torch = pytest.importorskip("torch")
     assert npt.make_tensor is torch.testing.make_tensor
     assert "make_tensor" in dir(npt)
+
+
+def test_the_page_tells_which_names_of_torch_are_not_there():
+    torch = pytest.importorskip("torch")
+    names = {name for name in dir(torch.testing) if not name.startswith("_")}
+    page = (Path(__file__).parents[1] / "docs/testing.md").read_text("utf-8")
+    for name in names - {"assert_close", "make_tensor"}:
+        assert f"| `{name}` |" in page
 
 
 # Verdicts, where every number and tolerance is exact in every dtype

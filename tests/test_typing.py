@@ -9,11 +9,15 @@ import sys
 import venv
 from pathlib import Path
 
+import numpy.testing
 import pytest
 
 import calipers
+from calipers import testing
+from tests.numpy_suite_plugin import ASSERTIONS
 
 CONSUMER = Path(__file__).parent / "typing" / "consumer.py"
+NUMPYS = set(numpy.testing.__all__) - set(ASSERTIONS)
 PYRIGHT = {
     "typeCheckingMode": "strict",
     "reportUnnecessaryTypeIgnoreComment": "error",
@@ -88,7 +92,9 @@ def test_no_public_type_is_unknown_to_pyright(project):
     assert found["completenessScore"] == 1
 
 
-@pytest.mark.parametrize("module", ["calipers", "calipers.golden", "calipers.probes"])
+@pytest.mark.parametrize(
+    "module", ["calipers", "calipers.golden", "calipers.probes", "calipers.testing"]
+)
 def test_each_public_name_is_used(module):
     name = module.rpartition(".")[2]
     used = {
@@ -97,4 +103,11 @@ def test_each_public_name_is_used(module):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == name
     } | {"golden", "probes", "testing"}
     public = calipers.__all__ if name == "calipers" else getattr(calipers, name).__all__
-    assert set(public) - used == set()
+    # Nor what calipers.testing takes from NumPy.
+    assert set(public) - used - NUMPYS == set()
+
+
+def test_what_is_numpys_is_typed_as_numpys():
+    tree = ast.parse(Path(testing.__file__).read_text("utf-8"))
+    imports = [x for x in ast.walk(tree) if isinstance(x, ast.ImportFrom)]
+    assert NUMPYS <= {x.names[0].asname for x in imports if x.module == "numpy.testing"}

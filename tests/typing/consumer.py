@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import calipers
-from calipers import golden, probes
+from calipers import golden, probes, testing
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
@@ -168,6 +168,28 @@ def probing(x: Reals) -> None:
     assert_type(found.first, probes.Layer | None)
 
 
+def assertions(a: Reals, tensor: Tensor) -> None:
+    for compare in (
+        testing.assert_allclose,
+        testing.assert_equal,
+        testing.assert_almost_equal,
+        testing.assert_approx_equal,
+        testing.assert_array_almost_equal,
+        testing.assert_array_almost_equal_nulp,
+        testing.assert_array_equal,
+        testing.assert_array_less,
+        testing.assert_close,
+    ):
+        assert_type(compare(a, tensor), None)
+    assert_type(testing.assert_allclose(a, [1.0], 1e-3, err_msg="of a", strict=True), None)
+    assert_type(testing.assert_close([a], [a], rtol=0.1, atol=0.0, check_dtype=False), None)
+    assert_type(testing.assert_array_compare(np.less, a, a, header="less"), None)
+    assert_type(testing.assert_array_max_ulp(a, a, maxulp=2), Any)
+    with testing.assert_raises(testing.KnownFailureException) as raised:
+        assert_type(testing.IS_PYPY, bool)
+    assert_type(raised.exception, testing.KnownFailureException)
+
+
 def settings() -> None:
     assert_type(calipers.__version__, str)
     assert_type(calipers.get_num_threads(), int)
@@ -199,3 +221,6 @@ def mistakes(x: Reals) -> None:
     calipers.show_config("json")  # type: ignore[call-overload]
     calipers.allclose(x, x, axis="rows")  # type: ignore[call-overload]
     calipers.all_close(x, x)  # type: ignore[attr-defined]
+    testing.assert_allclose(x, x, rtoll=1e-3)  # type: ignore[call-arg]
+    testing.assert_raises(ValueError, match="x")  # type: ignore[call-overload]
+    testing.nonexistent_name(1)  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +29,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._process: Any = None
-        self._pipe: Connection | None = None
+        self._pipe: Any = None  # a Connection, and of another class on Windows
 
     def __enter__(self) -> "Worker":
         """Start nothing yet."""
@@ -73,7 +74,7 @@ class Worker:
             )
             raise FileError(msg) from None
 
-    def _started(self) -> Connection:
+    def _started(self) -> Any:
         if self._pipe is None:
             context = get_context("spawn")
             self._pipe, other = context.Pipe()
@@ -129,7 +130,7 @@ class _MemoryLimit:
 
     def set(self, size: int) -> None:
         """Allow for files of so many bytes, and no more than was given."""
-        if self._resource is None:
+        if sys.platform == "win32" or self._resource is None:
             return
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         limit = 2 * size + machine + _LIBRARIES

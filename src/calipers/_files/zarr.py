@@ -81,3 +81,7 @@ def _codecs(x: Any) -> Iterator[str]:
     elif isinstance(x, list | tuple):
         for value in x:
             yield from _codecs(value)
+    elif hasattr(x, "get_config"):  # before zarr 3.1, a codec itself
+        yield from _codecs(x.get_config())
+    elif x is not None:
+        yield str(x)
