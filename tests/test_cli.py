@@ -42,7 +42,7 @@ def files(tmp_path, monkeypatch):
 def run(capsys, monkeypatch):
     """Run a command here, and return its status and what it wrote."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in "functions", "constants", "broken", "net", "softplus":
+    for name in "functions", "constants", "broken", "leaves", "net", "softplus":
         # What a command imports is forgotten when the test ends.
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delitem(sys.modules, name)
@@ -223,8 +223,15 @@ def test_pictures(files, run):
     assert "no elements were kept" not in text
     assert "text" in text
     assert "must end in one of .eps" in trouble(run("compare", "a.npy", "b.npy", "--plot", "x.foo"))
-    text = trouble(run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png"))
-    assert text == "nowhere/x.png: No such file or directory\n"
+    status, out, err = run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png")
+    assert (status, out[:6]) == (2, "actual")
+    why = "nowhere/x.png: No such file or directory"
+    assert err == f"calipers: nowhere/x.png was not drawn: {why}\n"
+    np.save("text.npy", np.array(["1", "b"]))
+    np.save("more.npy", np.array(["1", "c"]))
+    status, _, err = run("compare", "text.npy", "more.npy", "--plot", "y.png")
+    why = "elements of dtype <U1 have no distance, so there is nothing to plot"
+    assert (status, err) == (2, f"calipers: y.png was not drawn: {why}\n")
     np.save("c.npy", X[:3])
     status, out, _ = run("compare", "a.npy", "c.npy", "--plot", "y.png")
     assert status == 1
@@ -276,7 +283,9 @@ def test_paths_that_make_no_sense(files, run):
     os.makedirs("empty")
     status, _, err = run("compare", "empty", "empty")
     assert (status, err) == (2, "calipers: nothing was compared: no array in empty and empty\n")
-    assert "Missing argument" in trouble(run("compare", "a.npy"))
+    usage = "Usage: calipers compare [OPTIONS] ACTUAL EXPECTED\n"
+    assert trouble(run("compare", "a.npy")) == f"Missing argument 'EXPECTED'. {usage}"
+    assert trouble(run("compare")) == f"Missing argument 'ACTUAL'. {usage}"
     assert "No such option '--rtool'" in trouble(run("compare", "--rtool"))
     assert "No such command 'compere'" in trouble(run("compere"))
 
@@ -304,7 +313,47 @@ def test_a_file_that_cannot_be_read(files, run, monkeypatch):
     assert run("compare", "a.npy", "b.npy")[2] == "calipers: a.npy: Permission denied\n"
 
 
+def test_no_command(run):
+    _, shown, _ = run("--help")
+    assert run() == (2, "", shown)
+
+
+def test_an_error_that_nobody_foresaw(files, run, monkeypatch):
+    monkeypatch.setattr("calipers._files.trees.pairs_of", None)
+    assert trouble(run("compare", "a.npy", "b.npy")).startswith("TypeError: ")
+
+
 # Processes
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs the redirections of a POSIX shell")
+@pytest.mark.parametrize(
+    ("redirected", "err"),
+    [
+        (">&-", "standard output or standard error is closed: /dev/null may take it\n"),
+        ("2>&-", ""),
+        (">/dev/full", "[Errno 28] No space left on device\n"),
+    ],
+)
+@pytest.mark.parametrize("command", ["compare a.npy a.npy", "--help"])
+def test_output_that_cannot_be_written(files, redirected, err, command):
+    if "full" in redirected and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    shell = f'exec "$@" {redirected}'
+    words = "sh", "-c", shell, "sh", sys.executable, "-m", "calipers", *command.split()
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (err and f"calipers: {err}")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("name", ["nowhere", "empty"])
+def test_trouble_that_cannot_be_written(files, name):
+    os.makedirs("empty")
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "calipers", "compare", name, name]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.returncode == 2
 
 
 def test_help_is_quick():
@@ -477,6 +526,9 @@ def both(x, y):
 def both_vjp(x, y, w):
     return w * y.sum(), np.full_like(y, (w * x).sum())
 
+def leaves(x, *w):
+    raise SystemExit
+
 def raises(x):
     raise ZeroDivisionError("no\\nluck")
 
@@ -497,6 +549,7 @@ three = 3
     )
     (files / "constants.py").write_text("TWO = 2")
     (files / "broken.py").write_text("import nothing_of_this_name")
+    (files / "leaves.py").write_text("import sys\nsys.exit(0)")
     return "functions.py"
 
 
@@ -567,6 +620,8 @@ def test_functions_that_are_none(functions, run):
         ("nowhere:f", "nowhere cannot be imported: ModuleNotFoundError"),
         ("nowhere.py:f", "nowhere.py: No such file"),
         ("broken:f", "No module named 'nothing_of_this_name'"),
+        ("leaves:f", "leaves cannot be imported: SystemExit: 0 ("),
+        ("functions:leaves", "functions:leaves: SystemExit ("),
         ("functions:raises", "ZeroDivisionError: no luck ("),
     ):
         found = trouble(run("gradcheck", text, "--vjp", "functions:vjp", "--shape", "3"))
@@ -581,6 +636,8 @@ def test_functions_that_are_none(functions, run):
 
 def test_two_implementations(functions, run):
     command = "--shape", "8,64", "--dtype", "float32"
+    for sides in ("functions:mean", "functions:leaves"), ("functions:leaves", "leaves:f"):
+        assert "SystemExit" in trouble(run("diagnose", *sides, *command))
     status, out, _ = run("diagnose", "functions:mean", "functions:backwards", *command)
     assert (status, out[:9]) == (0, "ROUNDING:")
     status, out, _ = run("diagnose", "functions:mean", "functions:other", *command)

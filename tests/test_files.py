@@ -1167,6 +1167,9 @@ def test_memory_has_a_limit():
 def test_errors_in_one_line():
     assert described(ValueError("a\nb\x1b[2J")) == "a b\\x1b[2J"
     assert described(KeyError("x")) == "KeyError: 'x'"
+    assert described(RuntimeError()) == "RuntimeError"
+    assert described(FileError("\n")) == "FileError"
+    assert described(MemoryError()) == "MemoryError: no memory is left"
     assert described(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
     assert len(described(ValueError("x" * 10_000))) == 500
     assert printable("a/\x1b]0;\udcff\u202eé") == "a/\\x1b]0;\\udcff\\u202eé"

@@ -294,7 +294,8 @@ class Comparison(Shown):
         ImportError
             If matplotlib is not installed.
         ValueError
-            If nothing was compared, because shapes or structures do not match.
+            If nothing was compared, because shapes or structures do not match, or if the elements
+            have no distance, as text.
         """
         from ._plots import comparison_figure
 

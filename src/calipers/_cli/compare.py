@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .._files.errors import described, one_line
 from . import DIFFERENT, SAME, TROUBLE
 
 if TYPE_CHECKING:
@@ -76,7 +77,6 @@ def compare(
     other shapes and other dtypes are differences. Nothing that a file may hold is run: files that
     need pickle's code are refused.
     """
-    from .._files.errors import FileError, described, printable
     from .._files.pairs import Options
     from .._files.trees import pairs_of
     from .text import as_dict, as_text
@@ -97,14 +97,12 @@ def compare(
         memory_limit << 20,
         plot is not None,
     )
-    try:
-        pairs, outcome = pairs_of(actual, expected, options)
-        _compare(pairs, outcome, options)
-        _draw(outcome, plot)
-    except (FileError, OSError) as error:
-        raise click.ClickException(described(error)) from error
+    pairs, outcome = pairs_of(actual, expected, options)
+    _compare(pairs, outcome, options)
+    _draw(outcome, plot)
     if not outcome.found.leaves and not outcome.troubles:
-        outcome.troubles.append(f"nothing was compared: no array in {actual} and {expected}")
+        nothing = f"nothing was compared: no array in {actual} and {expected}"
+        outcome.troubles.append(one_line(nothing))
     status = _status(outcome)
     if as_json:
         found = {"actual": actual, "expected": expected, "status": status} | as_dict(outcome)
@@ -112,7 +110,7 @@ def compare(
     elif not quiet:
         click.echo(as_text(actual, expected, outcome), nl=False)
     for trouble in outcome.troubles:
-        click.echo(f"calipers: {printable(trouble)}", err=True)
+        click.echo(f"calipers: {trouble}", err=True)
     return status
 
 
@@ -155,4 +153,7 @@ def _draw(outcome: "Outcome", path: str | None) -> None:
     if drawn is None or drawn.tally is None:
         outcome.notes.append(f"No pair of arrays could be compared: {path} was not drawn")
         return
-    drawn.plot().savefig(path)
+    try:
+        drawn.plot().savefig(path)
+    except Exception as error:  # the report is worth having without its picture
+        outcome.troubles.append(one_line(f"{path} was not drawn: {described(error)}"))
