@@ -387,11 +387,49 @@ def test_csv_without_names_and_with_dtypes_that_are_guessed(tmp_path):
     assert found["b"].problems == ("dtypes differ: int64 and StringDType()",)
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n"])
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("1 2.5\n3 4\n", {"f0": [1, 3], "f1": [2.5, 4]}),
+        ("1\t2.5\n3\t4\n", {"f0": [1, 3], "f1": [2.5, 4]}),
+        ("a b\n1 2\n", {"a": [1], "b": [2]}),
+        ("a;b\n1;2\n", {"a": [1], "b": [2]}),
+        ("1,5;2\n3,5;4\n", {"1,5": ["3,5"], "2": [4]}),
+        ("a b\tc\r\n1\t2\r\n", {"a b": [1], "c": [2]}),
+        ("t (s),b\n1,2\n", {"t (s)": [1], "b": [2]}),
+        ('"a;b",c\n1,2\n', {"a;b": [1], "c": [2]}),
+        ("t (s)\n1.5\n", {"t (s)": [1.5]}),
+        ("said\nfar away\n", {"said": ["far away"]}),
+        ("1\n2\n", {"f0": [1, 2]}),
+    ],
+)
+def test_what_stands_between_columns(tmp_path, text, columns):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    arrays, _ = contents(tmp_path / "a.csv")
+    assert {name: x.tolist() for name, x in arrays.items()} == columns
+
+
+def test_what_savetxt_writes(tmp_path):
+    pytest.importorskip("pyarrow")
+    np.savetxt(tmp_path / "a.csv", X)
+    np.savetxt(tmp_path / "b.csv", X + 1e-12, delimiter=",")
+    found = compared(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert len(found) == 30
+    assert all(found.values())
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "# a b\n1 2\n"])
 def test_csv_that_is_no_table(tmp_path, text):
     pytest.importorskip("pyarrow")
     (tmp_path / "x.csv").write_text(text)
     assert "table" in refused(tmp_path / "x.csv") or "two arrays" in refused(tmp_path / "x.csv")
+
+
+def test_csv_of_another_encoding(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "x.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
+    assert refused(tmp_path / "x.csv").endswith("x.csv: its text is not UTF-8: save it so")
 
 
 def test_a_package_that_is_missing(tmp_path, monkeypatch):
