@@ -18,9 +18,11 @@ import pytest
 
 from calipers._files import formats, worker
 from calipers._files import zarr as zarr_reader
+from calipers._files.entries import require_stored
 from calipers._files.errors import FileError, described, printable
 from calipers._files.folders import listing
 from calipers._files.formats import opened
+from calipers._files.links import leads_out
 from calipers._files.pairs import Options, compare_files, is_ignored
 from calipers._files.trees import compare_pairs, pairs_of
 
@@ -310,9 +312,10 @@ def test_many_ways_to_one_group(tmp_path):
     assert len(left_out) == 60
 
 
-def test_classic_netcdf(tmp_path):
-    pytest.importorskip("h5py")
+def test_classic_netcdf(tmp_path, monkeypatch):
     scipy_io = pytest.importorskip("scipy.io")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    monkeypatch.setattr(formats, "find_spec", lambda name: name == "scipy" or None)
     for name, x in ("a.nc", X), ("b.nc", X + (X > 2)):
         with scipy_io.netcdf_file(tmp_path / name, "w") as file:
             file.createDimension("t", None)
@@ -437,6 +440,10 @@ def test_a_package_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
     assert 'h5py, which is not installed: pip install "calipers[h5py]"' in refused(
         tmp_path / "x.h5"
+    )
+    (tmp_path / "x.nc").write_bytes(b"CDF")
+    assert 'scipy, which is not installed: pip install "calipers[sparse]"' in refused(
+        tmp_path / "x.nc"
     )
 
 
@@ -601,6 +608,47 @@ BIG = """
 """
 
 
+@pytest.mark.parametrize(
+    "name", ["chunks.h5", "whole.h5", "text.h5", "x.zarr", "text.zarr", "x.pt"]
+)
+def test_enormous_arrays_of_nothing(tmp_path, name):
+    path, shape = tmp_path / name, (10**12,)
+    chunks = None if name == "whole.h5" else (10**6,)
+    if name == "x.pt":
+        torch = pytest.importorskip("torch")
+        torch.save(torch.ones(1).expand(shape), path)
+    elif name.endswith("h5"):
+        h5py = pytest.importorskip("h5py")
+        dtype = h5py.string_dtype() if name == "text.h5" else "f8"
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", shape, dtype, chunks=chunks)
+    else:
+        zarr = pytest.importorskip("zarr")
+        dtype = str if name == "text.zarr" else "f8"
+        zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=chunks)
+    for limit in 1 << 28, 1 << 60:
+        with pytest.raises(FileError, match="it claims .* of which .* MiB are stored"):
+            compared(path, path, memory_limit=limit)
+
+
+def test_what_is_stored_explains_what_is_claimed(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    asked = []
+    require_stored(64 << 30, lambda: asked.append(1) or 0)  # of ordinary size, nothing is asked
+    assert not asked
+    require_stored(1032 << 30, lambda: 1 << 30)
+    with pytest.raises(FileError, match=r"claims 1033 GiB, of which 1024 MiB are stored"):
+        require_stored(1033 << 30, lambda: 1 << 30)
+    monkeypatch.setattr("calipers._files.entries._FILLED", 1000)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = X
+        file.create_dataset("zeros", (1000, 1000), "u1", compression="gzip")[:] = 0
+        layout = h5py.VirtualLayout((10, 2000), "f8")
+        layout[:, :30] = h5py.VirtualSource(file["x"])[:10]
+        file.create_virtual_dataset("virtual", layout)
+    assert all(compared(tmp_path / "a.h5", tmp_path / "a.h5", follow_links=True).values())
+
+
 def test_archives_of_many_arrays_are_opened_once(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "x.npz", **{f"x{i}": np.ones(2) for i in range(50)})
     opened = []
@@ -755,7 +803,6 @@ def test_foreign_files_that_are_cut(tmp_path, name):
 
         parquet.write_table(pa.table({"x": X[:, 0]}), path)
     elif name.endswith(".nc"):
-        pytest.importorskip("h5py")
         io_of_scipy = pytest.importorskip("scipy.io")
         with io_of_scipy.netcdf_file(path, "w") as file:
             file.createDimension("i", 40)
@@ -1079,6 +1126,14 @@ def test_links_and_special_files(tmp_path):
     found = listing(str(folder), follow_links=True)
     assert set(found.files) == inside | {"out.npy", "outside/x.npy", "outside/sub/m.npz"}
     assert found.left_out["outside/round"] == "it links to a folder above it"
+
+
+def test_links_to_another_drive(tmp_path, monkeypatch):
+    def apart(paths):
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr("os.path.commonpath", apart)
+    assert leads_out(str(tmp_path / "x"), str(tmp_path))
 
 
 def test_links_out_of_a_zarr(tmp_path):
