@@ -627,7 +627,7 @@ def test_enormous_arrays_of_nothing(tmp_path, name):
         dtype = str if name == "text.zarr" else "f8"
         zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=chunks)
     for limit in 1 << 28, 1 << 60:
-        with pytest.raises(FileError, match="it claims .* of which .* MiB are stored"):
+        with pytest.raises(FileError, match=r"it claims .* of which .* MiB are stored"):
             compared(path, path, memory_limit=limit)
 
 
@@ -1087,6 +1087,29 @@ def test_what_one_side_leaves_out_is_a_difference(tmp_path):
     os.mkfifo(a / "pipe")
     (outcome,) = outcome_of(a, b).found.leaves[:1]
     assert outcome.problems == ("not compared: in actual, it is a pipe",)
+
+
+@pytest.mark.parametrize("side", "ab")
+@pytest.mark.parametrize("place", ["", "sub"])
+def test_folders_that_may_not_be_read(tmp_path, monkeypatch, side, place):
+    for name in "ab":
+        make_folder(tmp_path / name)
+        np.save(tmp_path / name / "subject.npy", X)
+    denied, listdir = os.path.join(str(tmp_path / side), place).rstrip("/"), os.listdir
+
+    def listed(folder):
+        if folder == denied:
+            raise PermissionError(13, "Permission denied", folder)
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", listed)
+    outcome = outcome_of(tmp_path / "a", tmp_path / "b")
+    assert outcome.troubles == [f"{denied}: Permission denied"]
+    compared_all_the_same = ["subject.npy", "x.npy"] if place else []
+    assert [leaf.path for leaf in outcome.found.leaves] == compared_all_the_same
+    outcome = outcome_of(tmp_path / "a", tmp_path / "b", ignore=("sub",))
+    assert bool(outcome.troubles) == (place == "")
+    assert outcome.found.ignored == ([place] if place else [])
 
 
 def test_a_folder_beside_a_file(tmp_path):
