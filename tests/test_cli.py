@@ -155,8 +155,40 @@ def test_ignored_names(files, run):
     assert "2 names ignored: w, nan" in out
     status, out, _ = run("compare", "d", "e", "--ignore", "sub")
     assert (status, out) == (0, "Close: 1 array agrees\n1 name ignored: sub/y.npy\n")
+    for pattern in "./sub", "sub/", "./sub/":
+        assert run("compare", "d", "e", "--ignore", pattern)[1] == out
+    assert "a pattern is empty" in trouble(run("compare", "d", "e", "--ignore", ""))
     status, out, err = run("compare", "d", "e", "--ignore", "*")
     assert (status, err) == (2, "calipers: nothing was compared: no array in d and e\n")
+
+
+def test_patterns_that_match_nothing(files, run):
+    idle = "--ignore", "sob", "--ignore", "\x1b"
+    status, out, _ = run("compare", "d", "d", "--ignore", "sub", *idle)
+    assert status == 0
+    assert out.splitlines()[-2:] == [
+        "--ignore sob matches no name",
+        "--ignore \\x1b matches no name",
+    ]
+    # They may match what was not seen.
+    assert "sob" not in run("compare", "d", "e", "--fail-fast", *idle)[1]
+    Path("d/bad.npz").touch()
+    assert "sob" not in run("compare", "d", "d", *idle)[1]
+
+
+def test_an_array_without_a_name_among_others(files, run):
+    status, out, _ = run("compare", "a.npy", "a.npz")
+    assert status == 1
+    assert "\n  the array  only in actual\n" in out
+    assert json.loads(run("compare", "a.npy", "a.npz", "--json")[1])["leaves"][0]["path"] == ""
+
+
+def test_lines_end_with_words(files, run):
+    np.savez("c.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 8)), **{"n" * 30: np.zeros((10,) * 6, "u1")})
+    np.savez("d.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 9)), **{"n" * 30: np.zeros((11,) * 6, "u1")})
+    _, out, _ = run("compare", "c.npz", "d.npz")
+    assert max(map(len, out.splitlines())) <= 80
+    assert f"\n  {'n' * 30}  shapes differ: (10, 10, 10, 10, 10, 10) ...\n" in out
 
 
 def test_stopping_at_the_first_difference(files, run):
@@ -303,6 +335,17 @@ def test_names_that_would_drive_a_terminal(files, run):
     assert "\x1b" not in trouble(run("compare", "b.npz", "\x1b[2J\n.npz"))
     os.makedirs("\x1b[2J")
     assert "\x1b" not in run("compare", "\x1b[2J", "\x1b[2J")[2]
+
+
+def test_text_that_would_drive_a_terminal(functions, run):
+    np.save("t.npy", np.array(["\x1b[2J"]))
+    np.save("u.npy", np.array(["\x1b[1J"]))
+    out = run("compare", "t.npy", "u.npy")[1]
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
+    out = run("diagnose", "functions:mean", "functions:drives", "--shape", "3,2")[1]
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
 
 
 def test_a_file_that_cannot_be_read(files, run, monkeypatch):
@@ -526,6 +569,9 @@ def both(x, y):
 def both_vjp(x, y, w):
     return w * y.sum(), np.full_like(y, (w * x).sum())
 
+def drives(x):
+    raise ValueError("\x1b[2J")
+
 def leaves(x, *w):
     raise SystemExit
 
@@ -644,6 +690,7 @@ def test_two_implementations(functions, run):
     assert (status, out[:4]) == (1, "BUG:")
     status, out, _ = run("diagnose", "functions:mean", "functions:raises", *command)
     assert (status, out[:7]) == (1, "RAISES:")
+    assert "1 call of f and 1 call of g, " in out
 
 
 def test_doctor(run, monkeypatch):

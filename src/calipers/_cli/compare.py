@@ -2,6 +2,7 @@
 
 import json
 import os
+import posixpath
 import sys
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,16 @@ _PATH = click.Path(exists=True)
 _LONG = 64 << 20
 
 
+def _names(
+    ctx: click.Context, option: click.Parameter, patterns: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return patterns as names are written: ./a and a/ are a."""
+    if "" in patterns:
+        msg = "a pattern is empty: give a name, or * for all"
+        raise click.BadParameter(msg)
+    return tuple(map(posixpath.normpath, patterns))
+
+
 @click.command()
 @click.argument("actual", type=_PATH)
 @click.argument("expected", type=_PATH)
@@ -29,6 +40,7 @@ _LONG = 64 << 20
     "--ignore",
     metavar="PATTERN",
     multiple=True,
+    callback=_names,
     help="Leave out names that match, and all below them; * is any text, / too. Repeatable.",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop after the first array that differs.")
@@ -100,6 +112,7 @@ def compare(
     pairs, outcome = pairs_of(actual, expected, options)
     _compare(pairs, outcome, options)
     _draw(outcome, plot)
+    outcome.notes += _idle(outcome, ignore)
     if not outcome.found.leaves and not outcome.troubles:
         nothing = f"nothing was compared: no array in {actual} and {expected}"
         outcome.troubles.append(one_line(nothing))
@@ -130,6 +143,20 @@ def _status(outcome: "Outcome") -> int:
     if outcome.troubles:
         return TROUBLE
     return DIFFERENT if outcome.found.differs else SAME
+
+
+def _idle(outcome: "Outcome", patterns: tuple[str, ...]) -> list[str]:
+    """Tell of patterns that matched no name, if all names were seen."""
+    from .._files.pairs import is_ignored
+
+    if outcome.troubles or outcome.found.stopped:
+        return []
+    matched = outcome.found.ignored
+    return [
+        one_line(f"--ignore {pattern} matches no name")
+        for pattern in patterns
+        if not any(is_ignored(name, (pattern,)) for name in matched)
+    ]
 
 
 def _require_plots(path: str) -> None:

@@ -14,6 +14,11 @@ def printable(name: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
+def printable_lines(text: str) -> str:
+    """Write a text of any lines so that a terminal shows it, and does nothing else."""
+    return "".join(f"{printable(line)}\n" for line in text.split("\n"))
+
+
 def described(error: BaseException) -> str:
     """Write an error in one line."""
     kind = type(error).__name__
