@@ -42,7 +42,7 @@ def files(tmp_path, monkeypatch):
 def run(capsys, monkeypatch):
     """Run a command here, and return its status and what it wrote."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in "functions", "constants", "broken", "net", "softplus":
+    for name in "functions", "constants", "broken", "leaves", "net", "softplus":
         # What a command imports is forgotten when the test ends.
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delitem(sys.modules, name)
@@ -155,8 +155,40 @@ def test_ignored_names(files, run):
     assert "2 names ignored: w, nan" in out
     status, out, _ = run("compare", "d", "e", "--ignore", "sub")
     assert (status, out) == (0, "Close: 1 array agrees\n1 name ignored: sub/y.npy\n")
+    for pattern in "./sub", "sub/", "./sub/":
+        assert run("compare", "d", "e", "--ignore", pattern)[1] == out
+    assert "a pattern is empty" in trouble(run("compare", "d", "e", "--ignore", ""))
     status, out, err = run("compare", "d", "e", "--ignore", "*")
     assert (status, err) == (2, "calipers: nothing was compared: no array in d and e\n")
+
+
+def test_patterns_that_match_nothing(files, run):
+    idle = "--ignore", "sob", "--ignore", "\x1b"
+    status, out, _ = run("compare", "d", "d", "--ignore", "sub", *idle)
+    assert status == 0
+    assert out.splitlines()[-2:] == [
+        "--ignore sob matches no name",
+        "--ignore \\x1b matches no name",
+    ]
+    # They may match what was not seen.
+    assert "sob" not in run("compare", "d", "e", "--fail-fast", *idle)[1]
+    Path("d/bad.npz").touch()
+    assert "sob" not in run("compare", "d", "d", *idle)[1]
+
+
+def test_an_array_without_a_name_among_others(files, run):
+    status, out, _ = run("compare", "a.npy", "a.npz")
+    assert status == 1
+    assert "\n  the array  only in actual\n" in out
+    assert json.loads(run("compare", "a.npy", "a.npz", "--json")[1])["leaves"][0]["path"] == ""
+
+
+def test_lines_end_with_words(files, run):
+    np.savez("c.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 8)), **{"n" * 30: np.zeros((10,) * 6, "u1")})
+    np.savez("d.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 9)), **{"n" * 30: np.zeros((11,) * 6, "u1")})
+    _, out, _ = run("compare", "c.npz", "d.npz")
+    assert max(map(len, out.splitlines())) <= 80
+    assert f"\n  {'n' * 30}  shapes differ: (10, 10, 10, 10, 10, 10) ...\n" in out
 
 
 def test_stopping_at_the_first_difference(files, run):
@@ -223,8 +255,15 @@ def test_pictures(files, run):
     assert "no elements were kept" not in text
     assert "text" in text
     assert "must end in one of .eps" in trouble(run("compare", "a.npy", "b.npy", "--plot", "x.foo"))
-    text = trouble(run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png"))
-    assert text == "nowhere/x.png: No such file or directory\n"
+    status, out, err = run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png")
+    assert (status, out[:6]) == (2, "actual")
+    why = "nowhere/x.png: No such file or directory"
+    assert err == f"calipers: nowhere/x.png was not drawn: {why}\n"
+    np.save("text.npy", np.array(["1", "b"]))
+    np.save("more.npy", np.array(["1", "c"]))
+    status, _, err = run("compare", "text.npy", "more.npy", "--plot", "y.png")
+    why = "elements of dtype <U1 have no distance, so there is nothing to plot"
+    assert (status, err) == (2, f"calipers: y.png was not drawn: {why}\n")
     np.save("c.npy", X[:3])
     status, out, _ = run("compare", "a.npy", "c.npy", "--plot", "y.png")
     assert status == 1
@@ -276,7 +315,11 @@ def test_paths_that_make_no_sense(files, run):
     os.makedirs("empty")
     status, _, err = run("compare", "empty", "empty")
     assert (status, err) == (2, "calipers: nothing was compared: no array in empty and empty\n")
-    assert "Missing argument" in trouble(run("compare", "a.npy"))
+    usage = "Usage: calipers compare [OPTIONS] ACTUAL EXPECTED\n"
+    assert re.search(
+        f"Missing argument .*EXPECTED.*{re.escape(usage)}", trouble(run("compare", "a.npy"))
+    )
+    assert re.search(f"Missing argument .*ACTUAL.*{re.escape(usage)}", trouble(run("compare")))
     assert re.search("No such option:? '?--rtool", trouble(run("compare", "--rtool")))
     assert "No such command 'compere'" in trouble(run("compere"))
 
@@ -296,6 +339,17 @@ def test_names_that_would_drive_a_terminal(files, run):
     assert "\x1b" not in run("compare", "\x1b[2J", "\x1b[2J")[2]
 
 
+def test_text_that_would_drive_a_terminal(functions, run):
+    np.save("t.npy", np.array(["\x1b[2J"]))
+    np.save("u.npy", np.array(["\x1b[1J"]))
+    out = run("compare", "t.npy", "u.npy")[1]
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
+    out = run("diagnose", "functions:mean", "functions:drives", "--shape", "3,2")[1]
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
+
+
 def test_a_file_that_cannot_be_read(files, run, monkeypatch):
     def denied(*args):
         raise PermissionError(13, "Permission denied", "a.npy")
@@ -304,7 +358,47 @@ def test_a_file_that_cannot_be_read(files, run, monkeypatch):
     assert run("compare", "a.npy", "b.npy")[2] == "calipers: a.npy: Permission denied\n"
 
 
+def test_no_command(run):
+    _, shown, _ = run("--help")
+    assert run() == (2, "", shown)
+
+
+def test_an_error_that_nobody_foresaw(files, run, monkeypatch):
+    monkeypatch.setattr("calipers._files.trees.pairs_of", None)
+    assert trouble(run("compare", "a.npy", "b.npy")).startswith("TypeError: ")
+
+
 # Processes
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs the redirections of a POSIX shell")
+@pytest.mark.parametrize(
+    ("redirected", "err"),
+    [
+        (">&-", "standard output or standard error is closed: /dev/null may take it\n"),
+        ("2>&-", ""),
+        (">/dev/full", "[Errno 28] No space left on device\n"),
+    ],
+)
+@pytest.mark.parametrize("command", ["compare a.npy a.npy", "--help"])
+def test_output_that_cannot_be_written(files, redirected, err, command):
+    if "full" in redirected and not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    shell = f'exec "$@" {redirected}'
+    words = "sh", "-c", shell, "sh", sys.executable, "-m", "calipers", *command.split()
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (err and f"calipers: {err}")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("name", ["nowhere", "empty"])
+def test_trouble_that_cannot_be_written(files, name):
+    os.makedirs("empty")
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "calipers", "compare", name, name]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.returncode == 2
 
 
 def test_help_is_quick():
@@ -418,12 +512,12 @@ def has_ended(group):
 
 @pytest.mark.parametrize("suffix", ["npy", "h5"])
 def test_interrupts_leave_nothing_behind(files, suffix):
-    shape = 1 << 20, 1 << 14  # no disk is taken: holes, and chunks that are not there
+    shape = 1 << 19, 1 << 13  # no disk is taken: holes, and chunks that are not there
     if suffix == "npy":
         header = {"descr": "<f8", "fortran_order": False, "shape": shape}
         with open("x.npy", "wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
-            file.truncate(file.tell() + (1 << 37))
+            file.truncate(file.tell() + (1 << 35))
     else:
         h5py = pytest.importorskip("h5py")
         with h5py.File("x.h5", "w") as file:
@@ -477,6 +571,12 @@ def both(x, y):
 def both_vjp(x, y, w):
     return w * y.sum(), np.full_like(y, (w * x).sum())
 
+def drives(x):
+    raise ValueError("\x1b[2J")
+
+def leaves(x, *w):
+    raise SystemExit
+
 def raises(x):
     raise ZeroDivisionError("no\\nluck")
 
@@ -497,6 +597,7 @@ three = 3
     )
     (files / "constants.py").write_text("TWO = 2")
     (files / "broken.py").write_text("import nothing_of_this_name")
+    (files / "leaves.py").write_text("import sys\nsys.exit(0)")
     return "functions.py"
 
 
@@ -567,6 +668,8 @@ def test_functions_that_are_none(functions, run):
         ("nowhere:f", "nowhere cannot be imported: ModuleNotFoundError"),
         ("nowhere.py:f", "nowhere.py: No such file"),
         ("broken:f", "No module named 'nothing_of_this_name'"),
+        ("leaves:f", "leaves cannot be imported: SystemExit: 0 ("),
+        ("functions:leaves", "functions:leaves: SystemExit ("),
         ("functions:raises", "ZeroDivisionError: no luck ("),
     ):
         found = trouble(run("gradcheck", text, "--vjp", "functions:vjp", "--shape", "3"))
@@ -581,12 +684,15 @@ def test_functions_that_are_none(functions, run):
 
 def test_two_implementations(functions, run):
     command = "--shape", "8,64", "--dtype", "float32"
+    for sides in ("functions:mean", "functions:leaves"), ("functions:leaves", "leaves:f"):
+        assert "SystemExit" in trouble(run("diagnose", *sides, *command))
     status, out, _ = run("diagnose", "functions:mean", "functions:backwards", *command)
     assert (status, out[:9]) == (0, "ROUNDING:")
     status, out, _ = run("diagnose", "functions:mean", "functions:other", *command)
     assert (status, out[:4]) == (1, "BUG:")
     status, out, _ = run("diagnose", "functions:mean", "functions:raises", *command)
     assert (status, out[:7]) == (1, "RAISES:")
+    assert "1 call of f and 1 call of g, " in out
 
 
 def test_doctor(run, monkeypatch):

@@ -672,6 +672,11 @@ def test_longdouble_objects_strings_and_dates():
     assert (objects.mismatches, objects.first_mismatches[0].index) == (1, (2,))
     text = calipers.compare(np.array(["a", "b"]), np.array(["a", "c"]))
     assert (text.mismatches, text.first_mismatches[0].actual) == (1, "b")
+    assert (text.finite, text.finite_mismatches, text.worst()) == (0, 0, None)
+    assert str(text) == TEXT
+    days = calipers.compare(np.array([5], "m8[D]"), np.array([1], "m8[D]"))
+    assert (days.finite_mismatches, days.worst("absolute").absolute) == (1, 4.0)
+    assert "RMS 4" in str(days)
     dates = np.array(["2026-01-01", "NaT"], "M8[D]")
     assert calipers.compare(dates, dates, equal_nan=True)
     assert calipers.compare(dates, dates).mismatches == 1
@@ -806,6 +811,15 @@ Not close: 1 of 3 elements differs (33.3 %)
   would pass rtol=1.0 or atol=255.0
   ULP        0: 2, 128 to 255: 1"""
 
+TEXT = """\
+Not close: 1 of 2 elements differs (50 %)
+  arrays     <U1 (2,)
+  allowed    equality only
+  where      one element
+  mismatches actual  expected  /allowed  absolute  relative  ULP
+    [1]           b         c         -         -         -    -
+  would pass no tolerance: the elements have no distance"""
+
 PASSING = """\
 Close: 2 elements agree
   arrays     float64 (2,)
@@ -907,6 +921,10 @@ def test_plots(shape, rule, tmp_path):
         calipers.compare(np.ones(1), np.ones(1))
     )
     merged.plot()
+    for kind in "U1", np.dtypes.StringDType(), object:
+        text = np.array(["1", "b"], kind)
+        with pytest.raises(ValueError, match="have no distance, so there is nothing to plot"):
+            calipers.compare(text, text[::-1]).plot()
 
 
 # As NumPy and torch

@@ -1813,6 +1813,7 @@ def test_a_derivative_is_summarised_in_a_few_lines(method):
     assert "(6, 131)" in text
     assert ("CONVERGED" if method == "adaptive" else "FIXED") in text
     assert "calls of f" in text
+    assert "\n1 call of f, " in str(calipers.differentiate(np.sin, np.zeros(0)))
 
 
 @methods

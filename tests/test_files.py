@@ -18,9 +18,11 @@ import pytest
 
 from calipers._files import formats, worker
 from calipers._files import zarr as zarr_reader
+from calipers._files.entries import require_stored
 from calipers._files.errors import FileError, described, printable
 from calipers._files.folders import listing
 from calipers._files.formats import opened
+from calipers._files.links import leads_out
 from calipers._files.pairs import Options, compare_files, is_ignored
 from calipers._files.trees import compare_pairs, pairs_of
 
@@ -312,9 +314,10 @@ def test_many_ways_to_one_group(tmp_path):
     assert len(left_out) == 60
 
 
-def test_classic_netcdf(tmp_path):
-    pytest.importorskip("h5py")
+def test_classic_netcdf(tmp_path, monkeypatch):
     scipy_io = pytest.importorskip("scipy.io")
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    monkeypatch.setattr(formats, "find_spec", lambda name: name == "scipy" or None)
     for name, x in ("a.nc", X), ("b.nc", X + (X > 2)):
         with scipy_io.netcdf_file(tmp_path / name, "w") as file:
             file.createDimension("t", None)
@@ -389,11 +392,49 @@ def test_csv_without_names_and_with_dtypes_that_are_guessed(tmp_path):
     assert found["b"].problems == ("dtypes differ: int64 and StringDType()",)
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n"])
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("1 2.5\n3 4\n", {"f0": [1, 3], "f1": [2.5, 4]}),
+        ("1\t2.5\n3\t4\n", {"f0": [1, 3], "f1": [2.5, 4]}),
+        ("a b\n1 2\n", {"a": [1], "b": [2]}),
+        ("a;b\n1;2\n", {"a": [1], "b": [2]}),
+        ("1,5;2\n3,5;4\n", {"1,5": ["3,5"], "2": [4]}),
+        ("a b\tc\r\n1\t2\r\n", {"a b": [1], "c": [2]}),
+        ("t (s),b\n1,2\n", {"t (s)": [1], "b": [2]}),
+        ('"a;b",c\n1,2\n', {"a;b": [1], "c": [2]}),
+        ("t (s)\n1.5\n", {"t (s)": [1.5]}),
+        ("said\nfar away\n", {"said": ["far away"]}),
+        ("1\n2\n", {"f0": [1, 2]}),
+    ],
+)
+def test_what_stands_between_columns(tmp_path, text, columns):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    arrays, _ = contents(tmp_path / "a.csv")
+    assert {name: x.tolist() for name, x in arrays.items()} == columns
+
+
+def test_what_savetxt_writes(tmp_path):
+    pytest.importorskip("pyarrow")
+    np.savetxt(tmp_path / "a.csv", X)
+    np.savetxt(tmp_path / "b.csv", X + 1e-12, delimiter=",")
+    found = compared(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert len(found) == 30
+    assert all(found.values())
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "# a b\n1 2\n"])
 def test_csv_that_is_no_table(tmp_path, text):
     pytest.importorskip("pyarrow")
     (tmp_path / "x.csv").write_text(text)
     assert "table" in refused(tmp_path / "x.csv") or "two arrays" in refused(tmp_path / "x.csv")
+
+
+def test_csv_of_another_encoding(tmp_path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "x.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
+    assert refused(tmp_path / "x.csv").endswith("x.csv: its text is not UTF-8: save it so")
 
 
 def test_a_package_that_is_missing(tmp_path, monkeypatch):
@@ -401,6 +442,10 @@ def test_a_package_that_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(formats, "find_spec", lambda name: None)
     assert 'h5py, which is not installed: pip install "calipers[h5py]"' in refused(
         tmp_path / "x.h5"
+    )
+    (tmp_path / "x.nc").write_bytes(b"CDF")
+    assert 'scipy, which is not installed: pip install "calipers[sparse]"' in refused(
+        tmp_path / "x.nc"
     )
 
 
@@ -565,6 +610,47 @@ BIG = """
 """
 
 
+@pytest.mark.parametrize(
+    "name", ["chunks.h5", "whole.h5", "text.h5", "x.zarr", "text.zarr", "x.pt"]
+)
+def test_enormous_arrays_of_nothing(tmp_path, name):
+    path, shape = tmp_path / name, (10**12,)
+    chunks = None if name == "whole.h5" else (10**6,)
+    if name == "x.pt":
+        torch = pytest.importorskip("torch")
+        torch.save(torch.ones(1).expand(shape), path)
+    elif name.endswith("h5"):
+        h5py = pytest.importorskip("h5py")
+        dtype = h5py.string_dtype() if name == "text.h5" else "f8"
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", shape, dtype, chunks=chunks)
+    else:
+        zarr = pytest.importorskip("zarr")
+        dtype = str if name == "text.zarr" else "f8"
+        zarr.create_array(str(path), shape=shape, dtype=dtype, chunks=chunks)
+    for limit in 1 << 28, 1 << 60:
+        with pytest.raises(FileError, match=r"it claims .* of which .* MiB are stored"):
+            compared(path, path, memory_limit=limit)
+
+
+def test_what_is_stored_explains_what_is_claimed(tmp_path, monkeypatch):
+    h5py = pytest.importorskip("h5py")
+    asked = []
+    require_stored(64 << 30, lambda: asked.append(1) or 0)  # of ordinary size, nothing is asked
+    assert not asked
+    require_stored(1032 << 30, lambda: 1 << 30)
+    with pytest.raises(FileError, match=r"claims 1033 GiB, of which 1024 MiB are stored"):
+        require_stored(1033 << 30, lambda: 1 << 30)
+    monkeypatch.setattr("calipers._files.entries._FILLED", 1000)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = X
+        file.create_dataset("zeros", (1000, 1000), "u1", compression="gzip")[:] = 0
+        layout = h5py.VirtualLayout((10, 2000), "f8")
+        layout[:, :30] = h5py.VirtualSource(file["x"])[:10]
+        file.create_virtual_dataset("virtual", layout)
+    assert all(compared(tmp_path / "a.h5", tmp_path / "a.h5", follow_links=True).values())
+
+
 def test_archives_of_many_arrays_are_opened_once(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "x.npz", **{f"x{i}": np.ones(2) for i in range(50)})
     opened = []
@@ -726,7 +812,6 @@ def test_foreign_files_that_are_cut(tmp_path, name):
 
         parquet.write_table(pa.table({"x": X[:, 0]}), path)
     elif name.endswith(".nc"):
-        pytest.importorskip("h5py")
         io_of_scipy = pytest.importorskip("scipy.io")
         with io_of_scipy.netcdf_file(path, "w") as file:
             file.createDimension("i", 40)
@@ -1013,6 +1098,29 @@ def test_what_one_side_leaves_out_is_a_difference(tmp_path):
     assert outcome.problems == ("not compared: in actual, it is a pipe",)
 
 
+@pytest.mark.parametrize("side", "ab")
+@pytest.mark.parametrize("place", ["", "sub"])
+def test_folders_that_may_not_be_read(tmp_path, monkeypatch, side, place):
+    for name in "ab":
+        make_folder(tmp_path / name)
+        np.save(tmp_path / name / "subject.npy", X)
+    denied, listdir = os.path.join(str(tmp_path / side), place).rstrip("/"), os.listdir
+
+    def listed(folder):
+        if folder == denied:
+            raise PermissionError(13, "Permission denied", folder)
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", listed)
+    outcome = outcome_of(tmp_path / "a", tmp_path / "b")
+    assert outcome.troubles == [f"{denied}: Permission denied"]
+    compared_all_the_same = ["subject.npy", "x.npy"] if place else []
+    assert [leaf.path for leaf in outcome.found.leaves] == compared_all_the_same
+    outcome = outcome_of(tmp_path / "a", tmp_path / "b", ignore=("sub",))
+    assert bool(outcome.troubles) == (place == "")
+    assert outcome.found.ignored == ([place] if place else [])
+
+
 def test_a_folder_beside_a_file(tmp_path):
     make_folder(tmp_path / "a")
     with pytest.raises(FileError, match=r"is a folder and .* is a file"):
@@ -1050,6 +1158,14 @@ def test_links_and_special_files(tmp_path):
     found = listing(str(folder), follow_links=True)
     assert set(found.files) == inside | {"out.npy", "outside/x.npy", "outside/sub/m.npz"}
     assert found.left_out["outside/round"] == "it links to a folder above it"
+
+
+def test_links_to_another_drive(tmp_path, monkeypatch):
+    def apart(paths):
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr("os.path.commonpath", apart)
+    assert leads_out(str(tmp_path / "x"), str(tmp_path))
 
 
 def test_links_out_of_a_zarr(tmp_path):
@@ -1176,6 +1292,9 @@ def test_memory_has_a_limit():
 def test_errors_in_one_line():
     assert described(ValueError("a\nb\x1b[2J")) == "a b\\x1b[2J"
     assert described(KeyError("x")) == "KeyError: 'x'"
+    assert described(RuntimeError()) == "RuntimeError"
+    assert described(FileError("\n")) == "FileError"
+    assert described(MemoryError()) == "MemoryError: no memory is left"
     assert described(FileNotFoundError(2, "No such file", "x")) == "x: No such file"
     assert len(described(ValueError("x" * 10_000))) == 500
     assert printable("a/\x1b]0;\udcff\u202eé") == "a/\\x1b]0;\\udcff\\u202eé"

@@ -94,7 +94,7 @@ def _excess(a: NDArray, b: NDArray, report: "Comparison") -> float:
     """Return the largest excess, for the eye; infinite where NaN or infinities mismatch."""
     rule = report.rule
     wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
-    a, b = np.asarray(a, wide), np.asarray(b, wide)
+    a, b = (_as_numbers(x, wide) for x in (a, b))
     with np.errstate(all="ignore"):
         d: NDArray = abs(a - b)
         size: NDArray = abs(b)
@@ -104,6 +104,17 @@ def _excess(a: NDArray, b: NDArray, report: "Comparison") -> float:
             limit = max(rule.max_ulp, 1) * _spacing(size, report.expected_dtype)
         excess = np.where((a == b) | (rule.equal_nan & (a != a) & (b != b)), 0.0, d / limit)
     return float(np.max(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), initial=0.0))
+
+
+def _as_numbers(x: NDArray, wide: type[np.number]) -> NDArray:
+    """Return elements as numbers; of text, even digits have no distance."""
+    try:
+        if x.dtype.kind not in "SUT":
+            return np.asarray(x, wide)
+    except (TypeError, ValueError):
+        pass
+    msg = f"elements of dtype {x.dtype} have no distance, so there is nothing to plot"
+    raise ValueError(msg)
 
 
 def _spacing(size: NDArray, dtype: str) -> Any:

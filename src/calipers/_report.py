@@ -55,10 +55,11 @@ def nested_text(
     width = max((len(leaf.path) for leaf in shown if len(leaf.path) <= _NAME), default=0)
     for leaf in shown:
         text = leaf.problems[0] if leaf.problems else _mismatches(leaf)
-        if len(leaf.path) > _NAME:
-            lines += [f"  {_ending(leaf.path)}", f"  {'':{width}}  {text}"[:_WIDTH]]
-        else:
-            lines.append(f"  {leaf.path:{width}}  {text}"[:_WIDTH])
+        name = leaf.path
+        if len(name) > _NAME:
+            lines.append(f"  {_ending(name)}")
+            name = ""
+        lines += _wrapped(text, f"  {name:{width}}  ", "", 1)
     if len(failing) > _LEAVES:
         lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
     worst = report.worst
@@ -95,12 +96,17 @@ def _elements(n: int) -> str:
 
 def _entry(name: str, text: str) -> list[str]:
     """Write a name and what there is to it, in two lines at most."""
+    return _wrapped(text, f"  {name:<11}", " " * 13, 2)
+
+
+def _wrapped(text: str, first: str, rest: str, count: int) -> list[str]:
+    """Write a text after the beginnings of its lines; what they have no room for is left out."""
     return textwrap.wrap(
         text,
         _WIDTH,
-        initial_indent=f"  {name:<11}",
-        subsequent_indent=" " * 13,
-        max_lines=2,
+        initial_indent=first,
+        subsequent_indent=rest,
+        max_lines=count,
         placeholder=" ...",
     )
 
@@ -225,7 +231,8 @@ def _summary(report: "Comparison") -> Iterable[str]:
         norms = f"RMS {_brief(report.rms)}, relative norm {_brief(report.relative_norm)}"
         yield from _entry("overall", norms)
     if report.mismatches > report.finite_mismatches:
-        yield from _entry("would pass", "no tolerance: NaN or infinities differ")
+        reason = "NaN or infinities differ" if _counts(report) else "the elements have no distance"
+        yield from _entry("would pass", f"no tolerance: {reason}")
     elif report.mismatches:
         worst = report.worst("ulp")
         passing = {"rtol": report.passing_rtol, "atol": report.passing_atol}

@@ -257,7 +257,7 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
         bad = ~_accepted(a, b, rule)
         nan_a, nan_b, infinite = _nan(a), _nan(b), _infinite(a) | _infinite(b)
         usual = ~(nan_a | nan_b | infinite)
-        d, size = _distances(a, b, usual)
+        usual, d, size = _distances(a, b, usual)
         bound = rule.atol + rule.rtol * size
         measures = {
             "excess": np.where(d > 0, d / bound, 0.0),
@@ -309,15 +309,16 @@ def _infinite(x: NDArray) -> NDArray:
         return np.zeros(x.shape, dtype=bool)
 
 
-def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray]:
-    """Return |a - b| and |b| as floats, 0 where there is none."""
+def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
     try:
-        d, size = abs(a - b), abs(b)
-        return tuple(
-            np.where(usual, np.ma.filled(x, 0).astype(np.longdouble), 0) for x in (d, size)
-        )  # type: ignore[return-value]
-    except (TypeError, ValueError):
-        return np.zeros(a.shape), np.zeros(a.shape)
+        d, size = (
+            np.where(usual, np.ma.filled(x, 0).astype(np.longdouble), 0)
+            for x in (abs(a - b), abs(b))
+        )
+    except (TypeError, ValueError):  # as of text
+        return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
+    return usual, d, size
 
 
 def widened(dtype: DType) -> DType:

@@ -127,7 +127,8 @@ class Derivative(Shown):
         if known.size < errors.size:
             lines.append(f"error unknown: {errors.size - known.size} of {errors.size} entries")
         groups = "" if self.colors is None else f" in {self.colors} colors"
-        lines.append(f"{self.nfev} calls of f{groups}, {self.seconds:.3g} s")
+        calls = "1 call" if self.nfev == 1 else f"{self.nfev} calls"
+        lines.append(f"{calls} of f{groups}, {self.seconds:.3g} s")
         return "\n".join(lines)
 
 

@@ -109,7 +109,7 @@ class Comparison(Shown):
 
     @property
     def finite(self) -> int:
-        """The number of pairs of which both are finite."""
+        """The number of pairs of which both are finite; text is not."""
         return self._count("finite")
 
     @property
@@ -127,7 +127,7 @@ class Comparison(Shown):
         """The number of finite pairs that are too far apart."""
         nan_both = 0 if self.rule.equal_nan else self.nan_both
         others = self.nan_actual + self.nan_expected + nan_both + self.infinite_mismatches
-        return self.mismatches - others
+        return min(self.mismatches - others, self.finite)
 
     @property
     def sign_mismatches(self) -> int:
@@ -294,7 +294,8 @@ class Comparison(Shown):
         ImportError
             If matplotlib is not installed.
         ValueError
-            If nothing was compared, because shapes or structures do not match.
+            If nothing was compared, because shapes or structures do not match, or if the elements
+            have no distance, as text.
         """
         from ._plots import comparison_figure
 

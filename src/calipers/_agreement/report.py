@@ -34,7 +34,9 @@ def text_of(found: "Diagnosis") -> str:
             lines.append(f"  {index:14} {values} {_brief(worst.units):>9}")
     if found.where:
         lines += textwrap.wrap(f"  where: {found.where}", _WIDTH, subsequent_indent="    ")
-    calls = " and ".join(f"{count} calls of {name}" for name, count in found.calls.items())
+    calls = " and ".join(
+        f"{count} call{'' if count == 1 else 's'} of {name}" for name, count in found.calls.items()
+    )
     lines += textwrap.wrap(
         f"  {calls}, {found.seconds:.2g} s; {_setting(found.environment)}",
         _WIDTH,

@@ -2,11 +2,13 @@
 
 import json
 import os
+import posixpath
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from .._files.errors import described, one_line
 from . import DIFFERENT, SAME, TROUBLE
 
 if TYPE_CHECKING:
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
 _PATH = click.Path(exists=True)
 # Below, a bar would only flash.
 _LONG = 64 << 20
+
+
+def _names(
+    ctx: click.Context, option: click.Parameter, patterns: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return patterns as names are written: ./a and a/ are a."""
+    if "" in patterns:
+        msg = "a pattern is empty: give a name, or * for all"
+        raise click.BadParameter(msg)
+    return tuple(map(posixpath.normpath, patterns))
 
 
 @click.command()
@@ -28,6 +40,7 @@ _LONG = 64 << 20
     "--ignore",
     metavar="PATTERN",
     multiple=True,
+    callback=_names,
     help="Leave out names that match, and all below them; * is any text, / too. Repeatable.",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop after the first array that differs.")
@@ -76,7 +89,6 @@ def compare(
     other shapes and other dtypes are differences. Nothing that a file may hold is run: files that
     need pickle's code are refused.
     """
-    from .._files.errors import FileError, described, printable
     from .._files.pairs import Options
     from .._files.trees import pairs_of
     from .text import as_dict, as_text
@@ -97,14 +109,13 @@ def compare(
         memory_limit << 20,
         plot is not None,
     )
-    try:
-        pairs, outcome = pairs_of(actual, expected, options)
-        _compare(pairs, outcome, options)
-        _draw(outcome, plot)
-    except (FileError, OSError) as error:
-        raise click.ClickException(described(error)) from error
+    pairs, outcome = pairs_of(actual, expected, options)
+    _compare(pairs, outcome, options)
+    _draw(outcome, plot)
+    outcome.notes += _idle(outcome, ignore)
     if not outcome.found.leaves and not outcome.troubles:
-        outcome.troubles.append(f"nothing was compared: no array in {actual} and {expected}")
+        nothing = f"nothing was compared: no array in {actual} and {expected}"
+        outcome.troubles.append(one_line(nothing))
     status = _status(outcome)
     if as_json:
         found = {"actual": actual, "expected": expected, "status": status} | as_dict(outcome)
@@ -112,7 +123,7 @@ def compare(
     elif not quiet:
         click.echo(as_text(actual, expected, outcome), nl=False)
     for trouble in outcome.troubles:
-        click.echo(f"calipers: {printable(trouble)}", err=True)
+        click.echo(f"calipers: {trouble}", err=True)
     return status
 
 
@@ -132,6 +143,20 @@ def _status(outcome: "Outcome") -> int:
     if outcome.troubles:
         return TROUBLE
     return DIFFERENT if outcome.found.differs else SAME
+
+
+def _idle(outcome: "Outcome", patterns: tuple[str, ...]) -> list[str]:
+    """Tell of patterns that matched no name, if all names were seen."""
+    from .._files.pairs import is_ignored
+
+    if outcome.troubles or outcome.found.stopped:
+        return []
+    matched = outcome.found.ignored
+    return [
+        one_line(f"--ignore {pattern} matches no name")
+        for pattern in patterns
+        if not any(is_ignored(name, (pattern,)) for name in matched)
+    ]
 
 
 def _require_plots(path: str) -> None:
@@ -155,4 +180,7 @@ def _draw(outcome: "Outcome", path: str | None) -> None:
     if drawn is None or drawn.tally is None:
         outcome.notes.append(f"No pair of arrays could be compared: {path} was not drawn")
         return
-    drawn.plot().savefig(path)
+    try:
+        drawn.plot().savefig(path)
+    except Exception as error:  # the report is worth having without its picture
+        outcome.troubles.append(one_line(f"{path} was not drawn: {described(error)}"))

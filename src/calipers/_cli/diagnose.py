@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from .._files.errors import printable_lines
 from . import DIFFERENT, SAME
 from .functions import errors_in_one_line, function_of, input_options, inputs_of
 
@@ -27,5 +28,5 @@ def diagnose(f: str, g: str, *, seed: int, **given: Any) -> int:
 
     with errors_in_one_line(f"{f} and {g}"):
         report = calipers.diagnose(*sides, inputs, seed=seed)
-    click.echo(str(report))
+    click.echo(printable_lines(str(report)), nl=False)
     return SAME if report else DIFFERENT

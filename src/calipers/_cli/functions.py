@@ -53,11 +53,11 @@ def function_of(text: str) -> Callable[..., Any]:
         raise click.UsageError(msg)
     with errors_in_one_line(f"{home} cannot be imported"):
         found: Any = _module(home)
-    for part in name.split("."):
-        if not hasattr(found, part):
-            msg = f"{home} has no {name}"
-            raise click.UsageError(msg)
-        found = getattr(found, part)
+        for part in name.split("."):
+            if not hasattr(found, part):
+                msg = f"{home} has no {name}"
+                raise click.UsageError(msg)
+            found = getattr(found, part)
     if not callable(found):
         msg = f"{text} cannot be called: it is of type {type(found).__name__}"
         raise click.UsageError(msg)
@@ -145,19 +145,19 @@ def _of_library(x: Any, library: str) -> Any:
 
 @contextmanager
 def errors_in_one_line(what: str) -> Iterator[None]:
-    """Turn any error into one line that says where it was raised."""
+    """Turn any error, and an exit of the user's code, into one line that says where it arose."""
     from .._files.errors import described
 
     try:
         yield
-    except click.ClickException:
+    except (click.ClickException, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         msg = f"{what}: {described(error)}{_place(error)}"
         raise click.ClickException(msg) from error
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     """Tell the line of the user's code that an error comes from."""
     home = os.path.dirname(os.path.dirname(__file__))
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from .._files.errors import printable_lines
 from . import DIFFERENT, SAME
 from .functions import errors_in_one_line, function_of, input_options, inputs_of
 
@@ -43,5 +44,5 @@ def gradcheck(
     if report.vacuous:
         msg = f"nothing was compared: {report.reason}"
         raise click.ClickException(msg)
-    click.echo(str(report))
+    click.echo(printable_lines(str(report)), nl=False)
     return SAME if report else DIFFERENT

@@ -2,13 +2,14 @@
 
 import os
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO
 
 import click
 
 from .. import __version__
-from .._files.errors import one_line, printable
-from . import INTERRUPTED, TROUBLE
+from .._files.errors import described, one_line
+from . import INTERRUPTED, SAME, TROUBLE
 from .compare import compare
 from .diagnose import diagnose
 from .doctor import doctor
@@ -35,19 +36,24 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo(err=True)
             ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            # Nobody reads on, as in a pipe to head: what is left cannot be flushed at exit, either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # nobody reads on, as in a pipe to head
             ctx.exit(TROUBLE)
         return status
 
 
 @click.group(
-    cls=_Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=_Commands,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="calipers", message="%(prog)s %(version)s")
-def commands() -> None:
+@click.pass_context
+def commands(ctx: click.Context) -> None:
     """Compare files of arrays, check derivatives, tell rounding from bugs."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(TROUBLE)
 
 
 for command in (compare, gradcheck, diagnose, doctor):
@@ -56,10 +62,38 @@ for command in (compare, gradcheck, diagnose, doctor):
 
 def run(arguments: list[str] | None = None) -> int:
     """Run a command, and return the status to exit with."""
+    if sys.stdout is None or sys.stderr is None:
+        status = _trouble("standard output or standard error is closed: /dev/null may take it")
+    else:
+        try:
+            # None is of what has only printed, as --help.
+            status = commands.main(arguments, prog_name="calipers", standalone_mode=False) or SAME
+        except click.ClickException as error:
+            status = _trouble(_message(error))
+        except Exception as error:  # Python's own status of it, 1, would say that files differ
+            status = _trouble(described(error))
+    written = [_is_written(stream) for stream in (sys.stdout, sys.stderr) if stream is not None]
+    return status if all(written) else TROUBLE
+
+
+def _message(error: click.ClickException) -> str:
+    message = error.format_message()
+    if isinstance(error, click.MissingParameter) and error.ctx is not None:
+        message = f"{message} {error.ctx.get_usage()}"
+    return one_line(message)
+
+
+def _trouble(line: str) -> int:
+    with suppress(OSError):  # the status says it, too
+        click.echo(f"calipers: {line}", err=True)
+    return TROUBLE
+
+
+def _is_written(stream: TextIO) -> bool:
+    """Tell whether all is written; what cannot be is dropped, or the exit would try once more."""
     try:
-        status = commands.main(arguments, prog_name="calipers", standalone_mode=False)
-    except click.ClickException as error:
-        click.echo(f"calipers: {printable(one_line(error.format_message()))}", err=True)
-        return TROUBLE
-    # None is of what has only printed, as --help.
-    return status or 0
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return False
+    return True

@@ -1,8 +1,9 @@
 """What ``calipers compare`` writes: the report, and what was left out."""
 
+from dataclasses import replace
 from typing import Any
 
-from .._files.errors import printable
+from .._files.errors import one_line, printable_lines
 from .._files.trees import Outcome
 from .._report import nested_text
 from ..reports import NestedComparison
@@ -13,11 +14,12 @@ _SHOWN = 5
 def as_text(actual: str, expected: str, outcome: Outcome) -> str:
     """Write what was found, for people."""
     found = outcome.found
-    report = NestedComparison(tuple(found.leaves))
+    # A file that is one array gives it no name.
+    report = NestedComparison(tuple(replace(x, path=x.path or "the array") for x in found.leaves))
     lines = []
     if not report:
-        lines += [f"actual    {printable(actual)}", f"expected  {printable(expected)}"]
-    if [leaf.path for leaf in report.leaves] == [""]:
+        lines += [f"actual    {one_line(actual)}", f"expected  {one_line(expected)}"]
+    if [leaf.path for leaf in found.leaves] == [""]:
         lines.append(str(report.leaves[0]))
     elif report.leaves:
         lines.append(nested_text(report, ("array", "arrays"), "--json lists all"))
@@ -26,14 +28,14 @@ def as_text(actual: str, expected: str, outcome: Outcome) -> str:
     if found.ignored:
         lines.append(_listed(f"{_names(len(found.ignored))} ignored", found.ignored))
     for name, reason in list(found.left_out.items())[:_SHOWN]:
-        lines.append(printable(f"Not compared: {name or 'the file'}: {reason}"))
+        lines.append(one_line(f"Not compared: {name or 'the file'}: {reason}"))
     if len(found.left_out) > _SHOWN:
         lines.append(f"Not compared: {len(found.left_out) - _SHOWN} more: --json lists all")
     if outcome.others:
         files = "file" if outcome.others == 1 else "files"
         lines.append(f"Not compared: {outcome.others} {files} of other formats")
     lines += outcome.notes
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(map(printable_lines, lines))
 
 
 def _names(count: int) -> str:
@@ -42,7 +44,7 @@ def _names(count: int) -> str:
 
 def _listed(what: str, names: list[str]) -> str:
     rest = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return printable(f"{what}: {', '.join(names[:_SHOWN])}{rest}")
+    return one_line(f"{what}: {', '.join(names[:_SHOWN])}{rest}")
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:

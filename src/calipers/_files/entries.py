@@ -14,6 +14,11 @@ from .errors import FileError
 
 _LARGEST = 2**63 - 1
 _AXES = 64
+# Deflate makes at most so many bytes of one.
+DEFLATE = 1032
+# What chunks that are missing or compressed stand for is filled in at some GiB/s: up to this size,
+# it takes a minute, and nothing is refused; beyond, deflate's ratio has to explain it.
+_FILLED = 64 << 30
 
 
 class Entry(Protocol):
@@ -106,6 +111,16 @@ def require_possible(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return prod(shape) * dtype.itemsize
 
 
+def require_stored(size: int, stored: Callable[[], int]) -> None:
+    """Refuse an array that is enormous though next to nothing of it is in its file."""
+    if size > _FILLED and size > DEFLATE * stored():
+        msg = (
+            f"it claims {size / 2**30:.4g} GiB, of which {stored() / 2**20:.4g} MiB are stored: "
+            f"beyond {_FILLED >> 30} GiB, no less than 1 byte of {DEFLATE} is read"
+        )
+        raise FileError(msg)
+
+
 @dataclass(frozen=True)
 class Held:
     """An array in memory."""
@@ -175,10 +190,11 @@ class Plain:
 
 @dataclass(frozen=True)
 class Stored:
-    """An array of h5py or zarr."""
+    """An array of h5py or zarr, and what tells how many bytes of it are in its file."""
 
     array: Any
     dtype: np.dtype[Any]
+    stored: Callable[[], int]
     typed: bool = True
 
     @property
@@ -188,11 +204,16 @@ class Stored:
 
     def load(self) -> NDArray:
         """Read it."""
+        self._require()
         return np.asarray(self.array[()])
 
     def spread(self, memory_limit: int) -> Any:
         """Return the array, which is read by its chunks."""
+        self._require()
         return self.array
+
+    def _require(self) -> None:
+        require_stored(size_in_bytes(self), self.stored)
 
 
 @dataclass(frozen=True)

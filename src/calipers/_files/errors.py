@@ -14,15 +14,26 @@ def printable(name: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
+def printable_lines(text: str) -> str:
+    """Write a text of any lines so that a terminal shows it, and does nothing else."""
+    return "".join(f"{printable(line)}\n" for line in text.split("\n"))
+
+
 def described(error: BaseException) -> str:
     """Write an error in one line."""
+    kind = type(error).__name__
+    text = str(error)[:_LINE]
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return printable(f"{os.fsdecode(error.filename)}: {error.strerror}")
-    plain = isinstance(error, FileError | OSError | ValueError)
-    kind = "" if plain else f"{type(error).__name__}: "
-    return printable(kind + (one_line(str(error)) or "no memory is left")[:_LINE])
+        text = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        text = f"{kind}: {text or 'no memory is left'}"
+    elif not text.strip():
+        text = kind
+    elif not isinstance(error, FileError | OSError | ValueError):
+        text = f"{kind}: {text}"
+    return one_line(text)
 
 
 def one_line(text: str) -> str:
-    """Write a text of any lines as one."""
-    return " ".join(text.split())
+    """Write a text of any lines as one that a terminal only shows."""
+    return printable(" ".join(text.split()))

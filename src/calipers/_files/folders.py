@@ -5,6 +5,7 @@ import stat
 from dataclasses import dataclass, field
 
 from .entries import joined
+from .errors import described
 from .formats import reader_of
 from .links import leads_out
 
@@ -20,6 +21,8 @@ class Listing:
     left_out: dict[str, str] = field(default_factory=dict)
     others: int = 0
     """How many files are of other formats."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Why folders cannot be read, by what follows the folder's name."""
 
 
 def listing(root: str, follow_links: bool) -> Listing:
@@ -32,7 +35,12 @@ def listing(root: str, follow_links: bool) -> Listing:
 def _walk(
     found: Listing, root: str, folder: str, prefix: str, above: tuple[str, ...], follow: bool
 ) -> None:
-    for name in sorted(os.listdir(folder)):
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        found.unread[prefix] = described(error)
+        return
+    for name in names:
         path, place = os.path.join(folder, name), joined(prefix, name)
         reason = _left_out(path, root, above, follow)
         if reason is not None:

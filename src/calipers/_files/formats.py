@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from .entries import Contents, Reader
 from .errors import FileError
+from .netcdf3 import is_classic
 from .zarr import is_store
 
 _READERS = {
@@ -31,6 +32,7 @@ _NEEDS = {
     "torch": ("torch", "torch"),
     "tables": ("pyarrow", "tables"),
     "zarr": ("zarr", "zarr"),
+    "netcdf3": ("scipy", "sparse"),
 }
 
 
@@ -67,6 +69,8 @@ def _reader(path: str) -> Reader:
     if name is None or (name == "zarr") != stat.S_ISDIR(mode):
         msg = f"no format is known for its name; known are {', '.join(_READERS)}"
         raise FileError(msg)
+    if name == "hdf5" and is_classic(path):
+        name = "netcdf3"
     package, extra = _NEEDS.get(name, ("numpy", ""))
     if find_spec(package) is None:
         msg = f'it is read by {package}, which is not installed: pip install "calipers[{extra}]"'

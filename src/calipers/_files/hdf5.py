@@ -1,25 +1,19 @@
-"""HDF5 files, and those of netCDF, by h5py; a classic netCDF file is handed to SciPy."""
+"""HDF5 files, and those of netCDF but its classic ones, by h5py."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import netcdf3
-from .entries import Contents, Held, Stored, add_fields, joined, text
+from .entries import Contents, Held, Stored, add_fields, joined, require_stored, text
 from .errors import FileError
 
+_UNKNOWN = 1 << 63
 _ELSEWHERE = "its elements are elsewhere, as in other files; --follow-links reads them"
 
 
 @contextmanager
 def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     """Open a file of datasets in groups."""
-    with open(path, "rb") as file:
-        classic = file.read(3) == netcdf3.MAGIC
-    if classic:
-        with netcdf3.contents(path, follow_links) as found:
-            yield found
-        return
     import h5py
 
     try:
@@ -83,13 +77,17 @@ class _Walk:
         return new
 
     def _dataset(self, x: Any, place: str) -> None:
+        # What is elsewhere is in no file of a size that is known here.
+        elsewhere = x.external or x.is_virtual
+        stored = (lambda: _UNKNOWN) if elsewhere else x.id.get_storage_size
         if x.shape is None:
             self.found.left_out[place] = "it is a null dataset, which has no elements"
-        elif not self._follow and (x.external or x.is_virtual):
+        elif elsewhere and not self._follow:
             self.found.left_out[place] = _ELSEWHERE
         elif self._h5py.check_string_dtype(x.dtype) and x.dtype.hasobject:
+            require_stored(x.size * x.dtype.itemsize, stored)
             self.found.add(place, Held(text(x.asstr(errors="surrogateescape")[()])))
         elif x.dtype.hasobject or (x.dtype.metadata and "ref" in x.dtype.metadata):
             self.found.left_out[place] = "its elements are references or of variable length"
         else:
-            add_fields(self.found, place, Stored(x, x.dtype))
+            add_fields(self.found, place, Stored(x, x.dtype, stored))

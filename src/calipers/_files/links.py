@@ -7,7 +7,10 @@ from collections.abc import Iterator
 def leads_out(path: str, root: str) -> bool:
     """Tell whether what a path leads to is outside a folder."""
     root = os.path.realpath(root)
-    return os.path.commonpath([root, os.path.realpath(path)]) != root
+    try:
+        return os.path.commonpath([root, os.path.realpath(path)]) != root
+    except ValueError:  # of two drives, on Windows
+        return True
 
 
 def unsafe_links(root: str) -> Iterator[str]:

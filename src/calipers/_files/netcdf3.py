@@ -9,17 +9,20 @@ import numpy as np
 from .entries import Contents, Held
 from .errors import FileError
 
-MAGIC = b"CDF"
+_MAGIC = b"CDF"
+
+
+def is_classic(path: str) -> bool:
+    """Tell whether a file of netCDF is of the format before HDF5."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 @contextmanager
 def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     """Open a file of variables, which are mapped."""
-    try:
-        from scipy.io import netcdf_file
-    except ImportError:
-        msg = 'classic netCDF is read by SciPy: pip install "calipers[sparse]"'
-        raise FileError(msg) from None
+    from scipy.io import netcdf_file
+
     try:
         file = netcdf_file(path, "r", mmap=True)
     except Exception as error:  # its parser raises anything

@@ -12,12 +12,10 @@ import numpy as np
 
 from .._protocols import NDArray
 from . import npy
-from .entries import Contents, Plain, add_fields, reading
+from .entries import DEFLATE, Contents, Plain, add_fields, reading
 from .errors import FileError
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
-# Deflate makes at most so many bytes of one.
-_LARGEST_RATIO = 1032
 _CHUNK = 8 << 20
 _BROKEN = (
     zipfile.BadZipFile,
@@ -58,7 +56,7 @@ def _add(
         msg = f"{name!r:.80} is compressed by method {info.compress_type}: savez uses deflate"
         raise FileError(msg)
     deflated = info.compress_type == zipfile.ZIP_DEFLATED
-    if info.file_size > info.compress_size * (_LARGEST_RATIO if deflated else 1):
+    if info.file_size > info.compress_size * (DEFLATE if deflated else 1):
         msg = f"{name!r:.80} claims {info.file_size} bytes, more than its {info.compress_size} hold"
         raise FileError(msg)
     try:

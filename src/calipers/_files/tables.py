@@ -1,5 +1,6 @@
 """Tables by pyarrow: columns of CSV and Parquet files."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from .entries import Contents, Held, joined, text
 from .errors import FileError
 
 _FIRST_LINE = 1 << 20
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 @contextmanager
@@ -20,11 +22,15 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     typed = path.lower().endswith(".parquet")
     try:
         table = _parquet(path) if typed else _csv(path)
+        names = table.column_names
     except pyarrow.ArrowException as error:
         msg = f"it is no table: {error}"
         raise FileError(msg) from None
+    except UnicodeDecodeError:
+        msg = "its text is not UTF-8: save it so"
+        raise FileError(msg) from None
     found = Contents()
-    for name, column in zip(table.column_names, table.columns, strict=True):
+    for name, column in zip(names, table.columns, strict=True):
         _add(found, name, column, typed)
     yield found
 
@@ -41,10 +47,32 @@ def _csv(path: str) -> Any:
     from pyarrow import csv
 
     with open(path, encoding="utf-8", errors="replace") as file:
-        first = file.readline(_FIRST_LINE).split(",")
+        first, second = (file.readline(_FIRST_LINE).rstrip("\r\n") for _ in range(2))
+    delimiter = _delimiter(first, second)
     # What numpy.savetxt writes has no names.
-    options = csv.ReadOptions(autogenerate_column_names=all(map(_is_number, first)))
-    return csv.read_csv(path, read_options=options)
+    options = csv.ReadOptions(autogenerate_column_names=_are_numbers(first.split(delimiter)))
+    return csv.read_csv(
+        path, read_options=options, parse_options=csv.ParseOptions(delimiter=delimiter)
+    )
+
+
+def _delimiter(first: str, second: str) -> str:
+    """
+    Tell what stands between the columns by the first lines of a table, the first perhaps of names.
+
+    Where there are tabs or semicolons, commas may be those of numbers. Spaces are in names and in
+    text, too: they count between numbers alone, as numpy.savetxt writes them.
+    """
+    unquoted = _QUOTED.sub("", first)
+    for delimiter in "\t;,":
+        if delimiter in unquoted:
+            return delimiter
+    rows = (line.split(" ") for line in (first, second))
+    return " " if any(len(row) > 1 and _are_numbers(row) for row in rows) else ","
+
+
+def _are_numbers(words: list[str]) -> bool:
+    return all(map(_is_number, words))
 
 
 def _is_number(word: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..interop.torch import Torch
-from .entries import Contents, Held, joined, text
+from .entries import Contents, Held, joined, require_stored, text
 from .errors import FileError
 
 # Before, what is loaded as weights could run code: CVE-2025-32434.
@@ -87,4 +87,5 @@ def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
         kind = "quantized" if x.is_quantized else f"on {x.device}, of layout {x.layout}"
         found.left_out[name] = f"it is a tensor {kind}, which calipers does not compare"
     else:
+        require_stored(x.nbytes, x.untyped_storage().nbytes)
         found.add(name, Held(Torch().as_numpy(x)))

@@ -55,9 +55,19 @@ def pairs_of(actual: str, expected: str, options: Options) -> tuple[list[Pair], 
         raise FileError(msg)
     own, reference = (listing(path, options.follow_links) for path in (actual, expected))
     outcome = Outcome(others=max(own.others, reference.others))
+    unread = []
+    for place, reason in (*own.unread.items(), *reference.unread.items()):
+        if is_ignored(place, options.ignore):
+            outcome.found.ignored.append(place)
+        else:
+            outcome.troubles.append(reason)
+        # What is below may be on both sides.
+        unread.append(place and f"{place}/")
     pairs = []
     for place in sorted(own.files | reference.files | own.left_out | reference.left_out):
         reasons = own.left_out.get(place), reference.left_out.get(place)
+        if place.startswith(tuple(unread)):
+            continue
         if is_ignored(place, options.ignore):
             outcome.found.ignored.append(place)
         elif any(reasons):

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from .entries import Contents, Held, Stored, add_fields, text
+from .entries import Contents, Held, Stored, add_fields, require_stored, text
 from .errors import FileError
 from .links import unsafe_links
 
@@ -64,9 +65,10 @@ def _add(found: Contents, name: str, array: Any) -> None:
         raise FileError(msg)
     dtype = np.dtype(array.dtype)
     if dtype.kind in "OT":
+        require_stored(prod(array.shape) * dtype.itemsize, array.nbytes_stored)
         found.add(name, Held(text(array[...])))
     else:
-        add_fields(found, name, Stored(array, dtype))
+        add_fields(found, name, Stored(array, dtype, array.nbytes_stored))
 
 
 def _codecs(x: Any) -> Iterator[str]:
