@@ -122,14 +122,15 @@ class _Refusal(NamedTuple):
         """
         Tell whether a statement that raised asked this question, or the name in it is the answer.
 
-        `lines` are those of the statement, in the code that it is of, and `name` is what it asserts.
+        `lines` are those of the statement, in the code that it is of; `name` is what it asserts.
         """
         if any(code is raising and line in lines for code, line in self.callers):
             return True
         code, line = self.callers[0]
         if not name or code is not raising:
             return False
-        return re.search(rf"\b{name}\s*:?=[^=]", linecache.getline(code.co_filename, line)) is not None
+        text = linecache.getline(code.co_filename, line)
+        return re.search(rf"\b{name}\s*:?=[^=]", text) is not None
 
     def compare(self) -> Any:
         """Return the report, or a sentence on why there is none; None if it would not explain."""
