@@ -91,7 +91,7 @@ def _trouble(line: str) -> int:
 
 
 def _drop_unwritten(stream: TextIO | None) -> None:
-    """Drop what cannot be written: the exit would try once more, and end with a status of its own."""
+    """Drop what cannot be written: the exit would try again, and have a status of its own."""
     if stream is None:
         return
     try:
