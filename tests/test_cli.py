@@ -339,7 +339,7 @@ def test_names_that_would_drive_a_terminal(files, run):
     assert "\x1b" not in run("compare", "\x1b[2J", "\x1b[2J")[2]
 
 
-def test_text_that_would_drive_a_terminal(functions, run):
+def test_text_that_would_drive_a_terminal(functions, run, monkeypatch):
     np.save("t.npy", np.array(["\x1b[2J"]))
     np.save("u.npy", np.array(["\x1b[1J"]))
     out = run("compare", "t.npy", "u.npy")[1]
@@ -348,6 +348,11 @@ def test_text_that_would_drive_a_terminal(functions, run):
     out = run("diagnose", "functions:mean", "functions:drives", "--shape", "3,2")[1]
     assert "\x1b" not in out
     assert "\\x1b[2J" in out
+    found = calipers.gradcheck(np.sin, np.ones(1), vjp=lambda x, w: w * np.cos(x))
+    monkeypatch.setattr(calipers, "gradcheck", lambda *args, **options: found)
+    monkeypatch.setattr(type(found), "__str__", lambda self: "a\n\x1b[2J")
+    out = run("gradcheck", "functions:f", "--vjp", "functions:vjp", "--shape", "3")[1]
+    assert out == "a\n\\x1b[2J\n"
 
 
 def test_a_file_that_cannot_be_read(files, run, monkeypatch):
@@ -371,6 +376,11 @@ def test_an_error_that_nobody_foresaw(files, run, monkeypatch):
 # Processes
 
 
+def buffered():
+    """Return an environment in which what could not be written is tried again at exit."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs the redirections of a POSIX shell")
 @pytest.mark.parametrize(
     ("redirected", "err"),
@@ -386,7 +396,7 @@ def test_output_that_cannot_be_written(files, redirected, err, command):
         pytest.skip("no /dev/full here")
     shell = f'exec "$@" {redirected}'
     words = "sh", "-c", shell, "sh", sys.executable, "-m", "calipers", *command.split()
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=buffered())
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (err and f"calipers: {err}")
 
@@ -397,7 +407,9 @@ def test_trouble_that_cannot_be_written(files, name):
     os.makedirs("empty")
     with open("/dev/full", "w") as full:
         words = [sys.executable, "-m", "calipers", "compare", name, name]
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, check=False)
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, stderr=full, check=False, env=buffered()
+        )
     assert done.returncode == 2
 
 
@@ -466,6 +478,7 @@ def test_nobody_reads_on(files):
         [sys.executable, "-m", "calipers", "compare", "a.npz", "b.npz", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env=buffered(),
     ) as running:
         running.stdout.close()
         assert running.stderr.read() == b""
@@ -577,6 +590,9 @@ def drives(x):
 def leaves(x, *w):
     raise SystemExit
 
+def interrupts(x):
+    raise KeyboardInterrupt
+
 def raises(x):
     raise ZeroDivisionError("no\\nluck")
 
@@ -675,6 +691,8 @@ def test_functions_that_are_none(functions, run):
         found = trouble(run("gradcheck", text, "--vjp", "functions:vjp", "--shape", "3"))
         assert reason in found
     assert re.search(r"functions\.py:\d+\)$", found)
+    command = "gradcheck", "functions:interrupts", "--vjp", "functions:vjp", "--shape", "3"
+    assert run(*command) == (130, "", "\n")
     text = trouble(run("gradcheck", "functions:f", "--shape", "3"))
     assert text.startswith("give the derivative by --jac or --vjp")
     command = "gradcheck", "functions:f", "--vjp", "functions:vjp", "--shape", "3"

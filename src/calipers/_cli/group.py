@@ -72,8 +72,9 @@ def run(arguments: list[str] | None = None) -> int:
             status = _trouble(_message(error))
         except Exception as error:  # Python's own status of it, 1, would say that files differ
             status = _trouble(described(error))
-    written = [_is_written(stream) for stream in (sys.stdout, sys.stderr) if stream is not None]
-    return status if all(written) else TROUBLE
+    for stream in sys.stdout, sys.stderr:
+        _drop_unwritten(stream)
+    return status
 
 
 def _message(error: click.ClickException) -> str:
@@ -89,11 +90,11 @@ def _trouble(line: str) -> int:
     return TROUBLE
 
 
-def _is_written(stream: TextIO) -> bool:
-    """Tell whether all is written; what cannot be is dropped, or the exit would try once more."""
+def _drop_unwritten(stream: TextIO | None) -> None:
+    """Drop what cannot be written: the exit would try again, and have a status of its own."""
+    if stream is None:
+        return
     try:
         stream.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return False
-    return True

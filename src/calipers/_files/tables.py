@@ -47,7 +47,7 @@ def _csv(path: str) -> Any:
     from pyarrow import csv
 
     with open(path, encoding="utf-8", errors="replace") as file:
-        first, second = (file.readline(_FIRST_LINE).rstrip("\r\n") for _ in range(2))
+        first, second = (file.readline(_FIRST_LINE) for _ in range(2))
     delimiter = _delimiter(first, second)
     # What numpy.savetxt writes has no names.
     options = csv.ReadOptions(autogenerate_column_names=_are_numbers(first.split(delimiter)))
