@@ -516,3 +516,16 @@ class TestRecommendTolerance:
             calipers.recommend_tolerance("float32", 0)
         with pytest.raises(ValueError, match="scale must be positive and finite"):
             calipers.recommend_tolerance("float32", scale=-1.0)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])
+def test_tensors_of_formats_that_numpy_lacks(name):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("ml_dtypes")
+    x = torch.linspace(-3, 3, 96).reshape(6, 16).to(getattr(torch, name))
+    before = x.clone()
+    right = calipers.diagnose(lambda x: x.softmax(-1), lambda x: torch.softmax(x, -1), x)
+    assert right.kind == "EQUAL"
+    wrong = calipers.diagnose(lambda x: x.softmax(-1), lambda x: x.softmax(-1) * 1.25, x)
+    assert wrong.kind == "BUG"
+    assert torch.equal(x, before)

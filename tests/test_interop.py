@@ -171,3 +171,19 @@ def test_arrays_go_to_a_library_and_come_back(name):
     back = library.fetch(sent)
     assert back.dtype == x.dtype
     np.testing.assert_array_equal(back, x)
+    assert not np.shares_memory(back, x)
+    turned = library.fetch(library.put(x[::-1], like))
+    np.testing.assert_array_equal(turned, x[::-1])
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_formats_that_numpy_lacks_go_there_and_come_back(name, dtype):
+    pytest.importorskip(name)
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    library = next(x for x in _arrays._LIBRARIES if type(x).__name__.lower() == name)
+    x = np.array([0.5, -2.0, np.nan]).astype(getattr(ml_dtypes, dtype))
+    for sent in (library.from_numpy(x), library.put(x, library.from_numpy(np.ones(2)))):
+        back = library.fetch(sent)
+        assert back.dtype == x.dtype
+        np.testing.assert_array_equal(back.view("u1"), x.view("u1"))

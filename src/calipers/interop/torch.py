@@ -51,7 +51,11 @@ class Torch:
         return bits.view(np.dtype(getattr(ml_dtypes, name)))
 
     def from_numpy(self, x: Any) -> Any:
-        return sys.modules["torch"].from_numpy(np.asarray(x))
+        torch, array = sys.modules["torch"], np.asarray(x)
+        name = array.dtype.name
+        if name not in _FOREIGN:
+            return torch.from_numpy(array)
+        return torch.from_numpy(array.view(_FOREIGN[name])).view(getattr(torch, name))
 
     def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
         torch = sys.modules["torch"]
@@ -69,7 +73,7 @@ class Torch:
         return sys.modules["torch"].as_tensor(x, device=like.device)
 
     def put(self, x: NDArray, like: Any) -> Any:
-        return sys.modules["torch"].tensor(x, device=like.device)
+        return self.from_numpy(np.array(x)).to(like.device)
 
     def fetch(self, x: Any) -> NDArray:
         return self.as_numpy(x.detach().cpu())
