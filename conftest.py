@@ -1,7 +1,14 @@
-"""What pytest collects: modules of the CUDA target import only where numba-cuda is installed."""
+"""What pytest collects, and what the tests expect of the process that they run in."""
 
+import signal
 from importlib.util import find_spec
 
+# Modules of the CUDA target import only where numba-cuda is installed.
 collect_ignore_glob = (
     [] if find_spec("numba_cuda") else ["src/calipers/_device/*", "src/calipers/_kernels/cuda/*"]
 )
+
+# Who is started in the background of a shell ignores Ctrl-C, and so do all that it starts; some
+# tests interrupt them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -529,3 +529,21 @@ def test_tensors_of_formats_that_numpy_lacks(name):
     wrong = calipers.diagnose(lambda x: x.softmax(-1), lambda x: x.softmax(-1) * 1.25, x)
     assert wrong.kind == "BUG"
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_sides_that_compute_in_float32_whatever_they_are_given(name):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("ml_dtypes")
+    x = torch.linspace(-3, 3, 512).reshape(8, 64).to(getattr(torch, name))
+
+    def plain(x):
+        return torch.exp(x).sum(1)
+
+    def port(x, factor=1.0):
+        return (torch.exp(x.float()).sum(1) * factor).to(x.dtype)
+
+    assert calipers.diagnose(plain, port, x)
+    assert calipers.diagnose(port, plain, x)
+    hidden = calipers.diagnose(plain, lambda x: port(x, 1 + 3e-4), x)
+    assert hidden.kind == "SUSPECT"

@@ -238,14 +238,17 @@ class Inquiry:
         Tell whether the sides are two functions: their difference stays in the wider format.
 
         One of rounding falls as the format's does, even where an algorithm magnifies it; at a root,
-        by the square root of that. What falls less is none.
+        by the square root of that. What falls less is none. But functions of a format narrower than
+        float32 compute in float32, whatever they are given: to its rounding theirs may fall.
         """
         far = self.eta_wide
         if far is None:
             return False
         kept = (self.roundoff / self._fine) ** KEPT
         expected = kept * max(self.eta_apart.rms, 1e-3)
-        return far.broken > 0 or (far.least > self.allowed and far.rms > expected)
+        within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self._fine
+        allowed = self.allowed * within / self._fine
+        return far.broken > 0 or (far.least > allowed and far.rms > expected)
 
     @property
     def _fine(self) -> float:
