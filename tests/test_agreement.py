@@ -535,7 +535,7 @@ def test_tensors_of_formats_that_numpy_lacks(name):
 def test_sides_that_compute_in_float32_whatever_they_are_given(name):
     torch = pytest.importorskip("torch")
     pytest.importorskip("ml_dtypes")
-    x = torch.linspace(-3, 3, 512).reshape(8, 64).to(getattr(torch, name))
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(128, 64))).to(getattr(torch, name))
 
     def plain(x):
         return torch.exp(x).sum(1)
@@ -543,7 +543,7 @@ def test_sides_that_compute_in_float32_whatever_they_are_given(name):
     def port(x, factor=1.0):
         return (torch.exp(x.float()).sum(1) * factor).to(x.dtype)
 
-    assert calipers.diagnose(plain, port, x)
-    assert calipers.diagnose(port, plain, x)
-    hidden = calipers.diagnose(plain, lambda x: port(x, 1 + 3e-4), x)
+    assert calipers.diagnose(plain, port, x).kind == "ROUNDING"
+    assert calipers.diagnose(port, plain, x).kind == "ROUNDING"
+    hidden = calipers.diagnose(plain, lambda x: port(x, 1 + 1e-3), x)
     assert hidden.kind == "SUSPECT"
