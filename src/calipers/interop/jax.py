@@ -33,7 +33,7 @@ class Jax:
         return np.asarray(x)
 
     def from_numpy(self, x: Any) -> Any:
-        return sys.modules["jax"].numpy.asarray(x)
+        return sys.modules["jax"].numpy.array(x)
 
     def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
         if len(x.devices()) > 1:
@@ -48,7 +48,8 @@ class Jax:
         return sys.modules["jax"].numpy.array(x).block_until_ready()
 
     def put(self, x: NDArray, like: Any) -> Any:
-        return sys.modules["jax"].device_put(x, next(iter(like.devices())))
+        # A copy: jax views memory that is aligned, and its arrays must not change.
+        return sys.modules["jax"].device_put(x.copy(), next(iter(like.devices())))
 
     def fetch(self, x: Any) -> NDArray:
         return np.asarray(sys.modules["jax"].device_get(x))
