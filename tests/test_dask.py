@@ -536,19 +536,24 @@ class TestCluster:
         assert every(partial(note_block_and_worker, tmp_path / "all", None))
         noted = notes(tmp_path / "all")
         assert sorted(noted) == [(i, addresses[i % 2]) for i in range(6)]
-        tasks = DaskBlocks(LIMIT, a=x, b=y)._gathered(tidy, (60,), note_block_and_worker)
-        names = [place.partition(" of ")[0] for place in tasks.places.values()]
-        assert names == ["in the blocks [0:10] to [40:50]", "in the blocks [10:20] to [50:60]"]
+        parts = DaskBlocks(LIMIT, a=x, b=y)._gathered(tidy, (60,), note_block_and_worker)
+        names = [[place.partition(" of ")[0] for place in tasks.places.values()] for tasks in parts]
+        assert names == [
+            ["in the block [0:10]"],  # alone
+            ["in the blocks [10:20] to [50:60]", "in the blocks [20:30] to [40:50]"],
+        ]
         # What would have to be moved is not gathered: it might not fit.
-        tasks = DaskBlocks(LIMIT, a=x, b=far)._gathered(tidy, (60,), note_block_and_worker)
-        assert len(tasks.places) == 4
+        parts = DaskBlocks(LIMIT, a=x, b=far)._gathered(tidy, (60,), note_block_and_worker)
+        assert [len(tasks.places) for tasks in parts] == [1, 4]
         assert DaskBlocks(LIMIT, a=x, b=far).every(partial(note_block_and_worker, tmp_path, None))
         assert sorted(i for i, _ in notes(tmp_path)) == list(range(6))
         # No block is asked after the answer is known, in a task.
         assert not every(partial(note_block_and_worker, tmp_path / "early", 2))
         assert {0, 2} <= {i for i, _ in notes(tmp_path / "early")} <= {0, 1, 2, 3, 5}
-        assert DaskBlocks(LIMIT, a=x, b=y + 0)._gathered(tidy, (60,), bool) is None
-        del x, y, far, every, tasks
+        assert not every(partial(note_block_and_worker, tmp_path / "first", 0))
+        assert [i for i, _ in notes(tmp_path / "first")] == [0]
+        assert DaskBlocks(LIMIT, a=x, b=y + 0)._gathered(tidy, (60,), bool) == []
+        del x, y, far, every, parts
 
     @pytest.mark.parametrize("shape", [(4, 6), (6,), (1, 6), (4, 1), (1,), ()])
     def test_small_blocks_broadcast(self, tidy, shape):
@@ -560,7 +565,7 @@ class TestCluster:
         chunks = tuple(map(min, shape, (2, 3)[2 - len(shape) :]))
         b = da.from_array(y, chunks).persist()
         wait([a, b])
-        assert DaskBlocks(LIMIT, a=b, b=a)._gathered(tidy, (4, 6), bool) is not None
+        assert DaskBlocks(LIMIT, a=b, b=a)._gathered(tidy, (4, 6), bool)
         for rtol in (0.0, 1.0, 1e9):
             assert calipers.allclose(a, b, rtol) is calipers.allclose(x, y, rtol)
             assert calipers.allclose(b, a, rtol) is calipers.allclose(y, x, rtol)

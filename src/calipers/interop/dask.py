@@ -26,7 +26,7 @@ Region = tuple[slice, ...]
 _MERGED = 8
 # Bytes for a task that compares several pairs of small blocks: a task takes dask a millisecond or
 # more, in which a worker compares some MiB.
-_GATHERED = 1 << 26
+_GATHERED = 1 << 27
 _WHERE = "in the block"
 # Rows on columns: to cut blocks this often is slower than to move them into those of the smaller
 # kind, which takes no more memory in a task.
@@ -61,16 +61,8 @@ class DaskBlocks:
             except _DifferError:
                 return False
             return True
-        tasks = self._gathered(client, whole, test) or self._each(whole, _ask, test)
-        with closing(_finished(client, tasks)) as batches:
-            for batch in batches:
-                # The scheduler tells the type of a result; the result itself is some ms away.
-                if any(future.type is NoneType for future in batch):
-                    return False
-                untold = [future for future in batch if future.type is not bool]
-                if untold and not all(client.gather(untold)):
-                    return False
-        return True
+        parts = self._gathered(client, whole, test) or [self._each(whole, _ask, test)]
+        return all(_all_answer_yes(client, tasks) for tasks in parts)
 
     def reduced(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
@@ -131,13 +123,17 @@ class DaskBlocks:
         regions = array.core.slices_from_chunks(chunks)
         return _in_order([pairs], list(keys), [_place(self._names, region) for region in regions])
 
-    def _gathered(self, client: Any, whole: Shape, test: Callable[..., bool]) -> "_Tasks | None":
-        """Return tasks for several pairs each, of blocks that workers hold; None if they do not."""
+    def _gathered(self, client: Any, whole: Shape, test: Callable[..., bool]) -> "list[_Tasks]":
+        """
+        Return tasks for several pairs each, of blocks that workers hold; none if they do not.
+
+        The first pair is asked alone: to name all blocks takes longer than to compare two.
+        """
         arrays = self._aligned(whole)
         held = [x for x in arrays if _is_dask(x)]
         together = _GATHERED // sum(map(_block_bytes, held))
         if together < 2:
-            return None
+            return []
         chunks, workers = _common_chunks(arrays, whole), client.who_has(held)
         pairs = [
             [_key(x, index) if _is_dask(x) else x for x in arrays]
@@ -147,9 +143,9 @@ class DaskBlocks:
         for i, pair in enumerate(pairs):
             owners = [set(workers.get(x, ())) for x in pair if isinstance(x, tuple)]
             if not all(owners):
-                return None
+                return []
             home = min(set.intersection(*owners), default=i)
-            neighbours.setdefault(home, []).append(i)
+            neighbours.setdefault(home if i else None, []).append(i)
         groups = sorted(
             some[i : i + together]
             for some in neighbours.values()
@@ -162,7 +158,8 @@ class DaskBlocks:
             task = partial(_ask_each, test, self._names, self.shapes(), where)
             tasks.append((task, [pairs[i] for i in group]))
             places.append(_place(self._names, *where))
-        return _in_order(held, tasks, places)
+        parts = slice(1), slice(1, None)
+        return [_in_order(held, tasks[part], places[part]) for part in parts if tasks[part]]
 
     def _aligned(self, whole: Shape) -> list[Any]:
         """Return the arrays in chunks that line up; numbers stay what they are."""
@@ -357,6 +354,19 @@ def _computed(get: Callable[..., Any], tasks: _Tasks) -> list[Any]:
     keys = tasks.__dask_keys__()
     graph = tasks.__dask_optimize__(tasks.dask, keys)
     return list(get(dict(graph), keys))
+
+
+def _all_answer_yes(client: Any, tasks: _Tasks) -> bool:
+    """Run tasks that ask on a cluster, until one answers no."""
+    with closing(_finished(client, tasks)) as batches:
+        for batch in batches:
+            # The scheduler tells the type of a result; the result itself is some ms away.
+            if any(future.type is NoneType for future in batch):
+                return False
+            untold = [future for future in batch if future.type is not bool]
+            if untold and not all(client.gather(untold)):
+                return False
+    return True
 
 
 def _finished(client: Any, *collections: _Tasks) -> Generator[list[Any], None, None]:
