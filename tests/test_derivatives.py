@@ -11,6 +11,7 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 
 import calipers
 from calipers._differences.plan import Options, pose
+from calipers._differences.run import Pace, run
 from calipers._differences.sending import _read
 from calipers._kernels.differences import COLUMNS
 
@@ -2488,3 +2490,24 @@ def test_a_function_that_fills_is_told_of_out_like(compiled):
     with pytest.raises(TypeError, match="argument") as caught:
         calipers.jacobian(numba.njit(f) if compiled else f, X)
     assert any("give out_like=" in note for note in caught.value.__notes__)
+
+
+def test_a_pace_that_was_measured_while_the_machine_was_busy_is_mended():
+    parts = []
+
+    class Instant:
+        problem = SimpleNamespace(native=SimpleNamespace(parallel=False))
+
+        def results(self, count):
+            return (np.zeros(count),)
+
+        def __call__(self, start, outs):
+            parts.append(len(outs[0]))
+
+    pace = Pace(seconds=1.0, runs=3)
+    with calipers.num_threads(2):
+        run(Instant(), 100, pace=pace)
+        assert len(parts) > 1  # by threads, as the pace says
+        parts.clear()
+        run(Instant(), 100, pace=pace)
+    assert parts == [100]

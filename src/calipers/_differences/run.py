@@ -36,6 +36,10 @@ class Pace:
     seconds: float = math.inf
     runs: int = 0
 
+    def note(self, seconds: float) -> None:
+        self.seconds = min(self.seconds, seconds)
+        self.runs += 1
+
     def is_slow(self, count: int) -> bool:
         """Tell whether so many coordinates are surely worth two threads.
 
@@ -226,23 +230,31 @@ def _one(work: Work, origin: int, first: int, last: int, outs: Outs) -> None:
 
 
 def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -> None:
-    """Time more and more columns, and wake other threads if the rest is worth it."""
+    """
+    Time more and more columns, and wake other threads if the rest is worth it.
+
+    What threads do is timed, too: a pace that was disturbed is mended by the next run.
+    """
     count, done, size, estimate = len(outs[0]), 0, 1, pace.seconds
-    while threads > 1 and done < count and not pace.is_slow(count):
+
+    def timed(first: int, last: int) -> float:
         started = time.perf_counter()
-        last = min(done + size, count)
-        _one(work, origin, done, last, outs)
+        _one(work, origin, first, last, outs)
         spent = time.perf_counter() - started
+        pace.note(spent / (last - first))
+        return spent
+
+    while threads > 1 and done < count and not pace.is_slow(count):
+        last = min(done + size, count)
+        spent = timed(done, last)
         estimate = spent / (last - done)
         done, size = last, 4 * size
-        pace.seconds = min(pace.seconds, estimate)
-        pace.runs += 1
         if spent > _TIMED or estimate * (count - done) < WORTH_SHARING:
             break
     left = count - done
     if threads == 1 or left < 2 or estimate * left < WORTH_SHARING:
         if left:
-            _one(work, origin, done, count, outs)
+            timed(done, count)
         return
     # A thread that comes back for more waits for the interpreter: one task each, if they are short.
     parts = min(max(1, int(estimate * left / (threads * _LONG))), _TASKS_PER_WORKER)
@@ -250,7 +262,7 @@ def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -
 
     def task(number: int) -> int:
         first = done + number * step
-        _one(work, origin, first, min(first + step, count), outs)
+        timed(first, min(first + step, count))
         return -1
 
     first_found(task, -(-left // step), threads)
