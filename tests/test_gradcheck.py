@@ -325,3 +325,138 @@ def test_small_deviations_everywhere_in_a_large_jacobian_are_not_decided_by_prod
     assert report.verdict == "INCONCLUSIVE"
     assert "without fast_mode" in report.reason
     assert calipers.gradcheck(np.sin, x[:100], **off)
+
+
+@pytest.mark.parametrize("at", [0, 299])
+@pytest.mark.parametrize("slope", [-1.0, 0.8])
+def test_a_kink_of_a_compiled_function_is_seen_where_the_mean_of_its_slopes_is_claimed(at, slope):
+    @numba.njit
+    def f(x, slope):
+        return np.where(x > 0, x, slope * x)
+
+    def mean(x, slope):
+        return np.diag(np.where(x > 0, 1.0, (1 + slope) / 2))
+
+    x = np.linspace(1, 2, 300)
+    x[at] = 0
+    report = calipers.gradcheck(f, x, args=(slope,), jac=mean, raise_exception=False)
+    assert report.verdict == "NONSMOOTH"
+    assert [(e.row, e.column) for e in report.failures] == [(at, at)]
+
+
+def test_compiled_columns_are_judged_by_their_own_sizes_and_steps():
+    """What is nothing beside the rest of its row and column is noise, and costs no second look."""
+    random = np.random.default_rng(0)
+    a = random.uniform(1, 2, (200, 200))
+    a[:, 0] = 1e-8
+    a[random.random(a.shape) < 0.1] = 1e-9
+
+    @numba.njit
+    def f(x, a):
+        return a @ x
+
+    x = np.ones(200)
+    x[0] = 1e3
+    with calipers.num_threads(1):  # one block
+        report = calipers.gradcheck(f, x, args=(a,), jac=lambda x, a: a)
+    assert report.calls["f"] < 2 * 200 + 60
+
+
+def test_columns_of_a_second_compiled_input_are_its_own():
+    @numba.njit
+    def f(x, y):
+        return x * y
+
+    def jac(x, y):
+        return [np.diag(y), np.diag(x)]
+
+    def wrong(x, y):
+        found = jac(x, y)
+        found[1][250, 250] *= 1.001
+        return found
+
+    inputs = np.linspace(1, 2, 300), np.linspace(3, 4, 300)
+    assert calipers.gradcheck(f, inputs, jac=jac).calls["f"] < 2 * 600 + 60
+    report = calipers.gradcheck(f, inputs, jac=wrong, raise_exception=False)
+    assert [(e.input, e.input_index) for e in report.failures] == [(1, (250,))]
+
+
+def test_an_error_of_a_compiled_function_tells_where_x_was_displaced():
+    @numba.njit
+    def f(x):
+        if x[123] > 1:
+            raise ValueError("too far")
+        return x * x
+
+    with pytest.raises(ValueError, match="too far") as raised:
+        calipers.gradcheck(f, np.ones(200), vjp=lambda x, w: 2 * w * x)
+    assert raised.value.__notes__ == ["raised by f with x[123] displaced for its derivative"]
+
+
+@numba.njit
+def compiled_product(x):
+    return x * x[::-1]
+
+
+def product_jac(x):
+    return np.diag(x[::-1]) + np.fliplr(np.diag(x))
+
+
+LONG = np.linspace(1, 2, 300)
+
+
+def test_all_forms_of_a_compiled_function_are_judged():
+    def wrong(x, v):
+        found = product_jac(x) @ v
+        found[7] += 1e-3 * v[9]
+        return found
+
+    report = calipers.gradcheck(
+        compiled_product, LONG, jac=product_jac, jvp=wrong, raise_exception=False
+    )
+    assert [(e.form, e.row, e.column) for e in report.failures] == [("jvp", 7, 9)]
+
+
+def test_a_step_of_0_leaves_a_column_of_a_compiled_function_out():
+    def wrong(x):
+        found = product_jac(x)
+        found[:, 201] = 7
+        return found
+
+    step = np.full(300, 1e-4)
+    step[201] = 0
+    report = calipers.gradcheck(compiled_product, LONG, jac=wrong, step=step)
+    assert report.verdict == "PASS"
+    assert report.reason.endswith("in every entry, but for 1 columns with steps of 0")
+    assert report.calls["f"] < 2 * 299 + 30
+
+
+def test_a_lost_step_of_a_compiled_function_is_refused():
+    step = np.full(300, 1e-4)
+    step[201] = 1e-20
+    with pytest.raises(ValueError, match="the step of element 201 is lost in rounding"):
+        calipers.gradcheck(compiled_product, LONG, jac=product_jac, step=step)
+
+
+def test_a_compiled_function_that_changes_a_displaced_argument_is_refused():
+    @numba.njit
+    def f(x):
+        if x[5] > 2:
+            x[6] = 0
+        return x * x
+
+    x = np.full(300, 2.0)
+    with pytest.raises(ValueError, match="f changes its argument"):
+        calipers.gradcheck(f, x, vjp=lambda x, w: 2 * w * x)
+
+
+def test_a_compiled_derivative_that_changes_one_of_many_cotangents_is_asked_one_by_one():
+    @numba.njit
+    def vjp(x, w):
+        found = 2 * w * x
+        if w[5] == 1 and np.sum(np.abs(w)) == 1:
+            w[:] = 7
+        return found
+
+    report = calipers.gradcheck(lambda x: x * x, LONG, vjp=vjp)
+    assert report.verdict == "PASS"

@@ -30,7 +30,8 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
-def _lost_step(problem: Problem, coordinate: int) -> ValueError:
+def lost_step(problem: Problem, coordinate: int) -> ValueError:
+    """Return the error that refuses a step."""
     x = reals(problem.x)[problem.stride * coordinate]
     return ValueError(
         f"the step of element {coordinate} is lost in rounding beside x = {x}: give a larger one"
@@ -41,7 +42,7 @@ def require_steps(problem: Problem, start: int, status: NDArray) -> None:
     """Refuse steps that vanish beside x."""
     lost = np.flatnonzero(status == LOST)
     if len(lost):
-        raise _lost_step(problem, start + int(lost[0]))
+        raise lost_step(problem, start + int(lost[0]))
 
 
 class Scratch:
@@ -119,7 +120,7 @@ class Columns:
             blame(error, problem, scratch.reached[0])
             raise
         if lost >= 0:
-            raise _lost_step(problem, lost)
+            raise lost_step(problem, lost)
         if self.spare is not None:
             self.spare.append(scratch)
 

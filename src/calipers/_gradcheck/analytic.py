@@ -12,7 +12,7 @@ from .._threads import get_num_threads, in_parts
 from .derivative import Derivative
 from .units import Units
 
-_BLOCK_BYTES = 1 << 21  # of columns that are made together: shorter tasks wait for each other
+_BLOCK_BYTES = 1 << 20  # of columns that are made together: half of a cache of a core
 _KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
 _TASK_BYTES = 1 << 22  # that take longer to read than a thread to wake
 

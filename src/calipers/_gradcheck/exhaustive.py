@@ -1,19 +1,12 @@
 """Every entry against differences: a first look at all, a second one where they differ."""
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from .._differences.problem import Problem
-from .._differences.run import WORTH_SHARING, run
-from .._jit import Kernels
-from .._kernels.differences import EXCLUDED
-from .._kernels.gradcheck import DOUBTS, SCREEN
 from .._protocols import NDArray
-from .analytic import Jacobian, Sizes, together
+from .analytic import Jacobian, Sizes
 from .numerical import Looks
 from .rule import (
     FAIL,
@@ -27,13 +20,11 @@ from .rule import (
     kinks,
     poles,
 )
-
-CLEAR, DOUBTED, LEFT_OUT = range(3)
+from .screening import DOUBTED, LEFT_OUT, Screening, first_look
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
-_NOISE = 64.0  # rounding errors that are no sign of a kink
 
 
 @dataclass
@@ -79,113 +70,6 @@ class Entries:
                 self.values.append((float(own[i]), float(d[i]), float(e[i])))
 
 
-class _Space(NamedTuple):
-    """Memory for some columns."""
-
-    own: NDArray
-    right: NDArray
-    left: NDArray
-    status: NDArray
-
-
-@dataclass
-class Screening:
-    """The first look at columns: which of them leave some form of the derivative in doubt."""
-
-    looks: Looks
-    jacobians: dict[str, Jacobian]
-    sizes: Sizes
-    rule: Rule
-    calls = 2.0
-
-    def __post_init__(self) -> None:
-        base = self.looks.problem.base
-        self._noise = _NOISE * self.looks.subject.eps * np.abs(base.astype(float))
-        self._spare: list[_Space] = []
-        self._step = together(base.size)
-
-    @property
-    def problem(self) -> Problem:
-        return self.looks.problem
-
-    def results(self, count: int) -> tuple[NDArray]:
-        """Return an array for what is found of each column: CLEAR, DOUBTED or LEFT_OUT."""
-        return (np.zeros(count, np.int8),)
-
-    def __call__(self, start: int, outs: tuple[NDArray, ...]) -> None:
-        """Look at columns from `start`, as many as stay in the caches at a time."""
-        (found,) = outs
-        space = self._space(len(found))
-        for first in range(0, len(found), len(space.status)):
-            part = found[first : first + len(space.status)]
-            own, right, left, status = (array[: len(part)] for array in space)
-            self.looks.slopes(start + first, (right, left, status))
-            self._judge_all(start + first, own, right, left, status, part)
-        self._spare.append(space)
-
-    def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
-        """Judge columns from `start` by slopes that were found elsewhere."""
-        for first in range(0, len(found), self._step):
-            part = slice(first, first + self._step)
-            right, left, status = (array[part] for array in slopes)
-            own = np.empty(right.shape)
-            self._judge_all(start + first, own, right, left, status, found[part])
-
-    def _judge_all(
-        self,
-        start: int,
-        own: NDArray,
-        right: NDArray,
-        left: NDArray,
-        status: NDArray,
-        found: NDArray,
-    ) -> None:
-        for jacobian in self.jacobians.values():
-            self._judge(SCREEN, jacobian, start, own, right, left, found)
-        found[status == EXCLUDED] = LEFT_OUT
-
-    def _space(self, count: int) -> "_Space":
-        """Return memory for so many columns, or as many as are looked at together."""
-        step, base = max(1, min(self._step, count)), self.problem.base
-        with contextlib.suppress(IndexError):  # another thread may have taken the last one
-            space = self._spare.pop()
-            if len(space.status) >= step:
-                return space
-        right, left = (np.empty((step, base.size), base.dtype) for _ in range(2))
-        return _Space(np.empty((step, base.size)), right, left, np.empty(step, np.int8))
-
-    def doubted(
-        self, column: int, right: NDArray, left: NDArray
-    ) -> tuple[NDArray, dict[str, tuple[NDArray, NDArray]]]:
-        """Return the slope along a column, and for each form its entries and which are in doubt."""
-        size = self.problem.base.size
-        found = {}
-        for form, jacobian in self.jacobians.items():
-            own, doubted = np.empty((1, size)), np.empty(size, np.int8)
-            self._judge(DOUBTS, jacobian, column, own, right, left, doubted)
-            found[form] = own[0], np.flatnonzero(doubted)
-        return 0.5 * right[0].astype(float) + 0.5 * left[0].astype(float), found
-
-    def _judge(
-        self,
-        kernels: Kernels,
-        jacobian: Jacobian,
-        start: int,
-        own: NDArray,
-        right: NDArray,
-        left: NDArray,
-        found: NDArray,
-    ) -> None:
-        rule, here = self.rule, slice(start, start + len(own))
-        number = self.looks.part.start + start
-        columns = slice(number, number + len(own))
-        jacobian.columns(columns.start, columns.stop, own)
-        numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        sizes = self.sizes.rows, self.sizes.columns[columns]
-        given = (*sizes, *numbers, self._noise, self.looks.steps[here], found)
-        kernels[right.dtype](own, right, left, *given)
-
-
 def examine(
     looks: Looks,
     jacobians: dict[str, Jacobian],
@@ -197,7 +81,7 @@ def examine(
     """Judge the entries of one input, in every form in which its derivative was given."""
     screening = Screening(looks, jacobians, sizes, rule)
     count = looks.problem.coordinates
-    marks = _first_look(screening, count)
+    marks = first_look(screening, count)
     taken = count - int(np.count_nonzero(marks == LEFT_OUT))
     found.left_out += count - taken
     doubtful = np.flatnonzero(marks == DOUBTED)
@@ -214,25 +98,6 @@ def examine(
             judge(column, seen)
     elif len(doubtful):
         _second_look(looks, doubtful, judge)
-
-
-def _first_look(screening: Screening, count: int) -> NDArray:
-    """Return what is found of each column: CLEAR, DOUBTED or LEFT_OUT."""
-    looks = screening.looks
-    seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
-    concurrent = all(j.concurrent for j in screening.jacobians.values())
-    if looks.way.plain and concurrent and seconds > WORTH_SHARING:
-        return run(screening, count)[0]
-    (marks,) = screening.results(count)
-    if looks.way.plain:
-        screening(0, (marks,))
-        return marks
-
-    def store(first: int, slopes: tuple[NDArray, ...]) -> None:
-        screening.seen(first, slopes, marks[first : first + len(slopes[0])])
-
-    looks.have_done(looks.slopes, "first-look", np.ones(count, bool), store)
-    return marks
 
 
 def _second_look(

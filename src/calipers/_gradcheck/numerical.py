@@ -1,7 +1,7 @@
 """The numerical side: two slopes of each column for a first look, a ladder for a second one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +16,10 @@ from .._differences.problem import Problem, reals
 from .._differences.progress import Progress
 from .._differences.run import run, run_parts
 from .._differences.sending import Work
+from .._differences.stencils import ADAPTIVE, IMAGINARY
 from .._differences.steps import Steps, plan_steps
 from .._protocols import NDArray
+from .fixed import Fixed, fixed
 from .rule import PROBES
 from .subject import Part, Subject
 
@@ -36,15 +38,19 @@ class Way:
         return self.workers is None and self.report is None and self.checkpoint is None
 
 
+# Differences between x and a point to one side.
+RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
+
+
 @dataclass(frozen=True)
 class _Slope(Steps):
-    """Differences between x and a point to one side, `factor` times as far as the lengths say."""
+    """Steps to one side, `factor` times as far as the lengths say."""
 
-    side: float = 1.0
+    side: NDArray = field(default_factory=RIGHT.copy)
 
     @property
     def central(self) -> NDArray:
-        return np.array([[self.side, 0.0, 1.0]])
+        return self.side
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class SecondLook:
     """The slopes of columns, derivatives that know their errors, and values of f near x."""
 
     slopes: Slopes
-    ladders: Ladders
+    decisive: Ladders | Fixed
     lengths: NDArray  # of the coarse steps
 
     @property
@@ -88,14 +94,14 @@ class SecondLook:
 
     @property
     def calls(self) -> float:
-        return self.slopes.calls + self.ladders.calls + len(PROBES)
+        return self.slopes.calls + self.decisive.calls + len(PROBES)
 
     def results(self, count: int) -> Outs:
         base = self.problem.base
         values = np.empty((count, len(PROBES) + 1, base.size))
         return (
             *self.slopes.results(count),
-            *self.ladders.results(count),
+            *self.decisive.results(count),
             values,
             np.empty(count, bool),
         )
@@ -107,7 +113,7 @@ class SecondLook:
         The last of the results tells of which columns there are values: bounds may forbid them.
         """
         self.slopes(start, outs[:3])
-        self.ladders(start, outs[3:6])
+        self.decisive(start, outs[3:6])
         values, known = outs[6:]
         for k in range(len(known)):
             found = self._values(start + k)
@@ -127,11 +133,9 @@ class SecondLook:
         numbers = np.full(len(points), column)
         points = points.astype(coords.dtype)
         with np.errstate(all="ignore"):
-            values = [
-                evaluate(numbers[k : k + 1], points[k : k + 1])[0] for k in range(len(points))
-            ]
+            values = [evaluate(numbers[k], points[k]) for k in evaluate.blocks(len(points))]
         middle = len(points) // 2
-        return np.array([*values[:middle], problem.base, *values[middle:]], dtype=float)
+        return np.insert(np.concatenate(values).astype(float), middle, problem.base, axis=0)
 
 
 @dataclass
@@ -142,7 +146,7 @@ class Looks:
     part: Part
     problem: Problem
     coarse: Steps
-    fine: Steps
+    decisive: Ladders | Fixed  # what decides where slopes do not
     way: Way
     calls: int = 0
 
@@ -153,7 +157,7 @@ class Looks:
             return Slopes((Columns(self.problem, self.coarse),))
         fields = {name: getattr(self.coarse, name) for name in Steps.__dataclass_fields__}
         right, left = (
-            Columns(self.problem, _Slope(**fields, side=side), spare=[]) for side in (1.0, -1.0)
+            Columns(self.problem, _Slope(**fields, side=side), spare=[]) for side in (RIGHT, LEFT)
         )
         return Slopes((right, left))
 
@@ -165,7 +169,7 @@ class Looks:
     @cached_property
     def second(self) -> SecondLook:
         """The work that a second look is."""
-        return SecondLook(self.slopes, Ladders(self.problem, self.fine), self.steps)
+        return SecondLook(self.slopes, self.decisive, self.steps)
 
     def slope(self, column: int) -> NDArray:
         """Return the difference across x along a column."""
@@ -191,9 +195,9 @@ class Looks:
         kept = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
         run_parts(work, len(wanted), store, way.workers, report, kept, wanted=wanted)
 
-    def ladder(self, column: int) -> tuple[NDArray, NDArray]:
+    def value(self, column: int) -> tuple[NDArray, NDArray]:
         """Return the derivative along a column, and its errors."""
-        values, errors, states = run(Ladders(self.problem, self.fine), 1, start=column)
+        values, errors, states = run(self.decisive, 1, start=column)
         self.calls += int(states["calls"].sum())
         return values[0], errors[0]
 
@@ -212,13 +216,18 @@ class Looks:
             problem.f = f
 
 
-def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, way: Way) -> Looks:
-    """Plan the steps for one input."""
+def looks(subject: Subject, part: Part, method: str, given: dict[str, Any], way: Way) -> Looks:
+    """Plan the steps for one input; `given` is what the caller says of them."""
     problem = subject.problem(part)
-    coarse = plan_steps(problem, "3-point", step, scale, bounds)
-    fine = plan_steps(problem, "adaptive", step, scale, bounds)
     # Of what the whole of f computes with, and not this input and the concatenated outputs alone.
     eps = subject.eps
-    factor = coarse.factor if step is not None else eps ** (1 / 3)
-    coarse, fine = replace(coarse, factor=factor, eps=eps), replace(fine, eps=eps)
-    return Looks(subject, part, problem, coarse, fine, way)
+    coarse = plan_steps(problem, "3-point", **given)
+    factor = coarse.factor if given["step"] is not None else eps ** (1 / 3)
+    coarse = replace(coarse, factor=factor, eps=eps)
+    decisive: Ladders | Fixed
+    if method == ADAPTIVE:
+        decisive = Ladders(problem, replace(plan_steps(problem, method, **given), eps=eps))
+    else:
+        asked = subject.imaginary(part) if method == IMAGINARY else problem
+        decisive = fixed(asked, method, eps, given)
+    return Looks(subject, part, problem, coarse, decisive, way)

@@ -2,14 +2,15 @@
 
 import contextlib
 import threading
+from dataclasses import dataclass
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._differences.columns import Columns
-from .._differences.problem import REAL, WIRTINGER, Problem
+from .._differences.columns import Outs, aligned
+from .._differences.problem import REAL, WIRTINGER, Problem, reals
 from .._differences.run import run
-from .._differences.steps import Steps
+from .._kernels.gradcheck import AT_UNITS
 from .._protocols import NDArray
 from .derivative import Derivative
 from .inplace import InPlace
@@ -17,7 +18,25 @@ from .subject import private
 
 _TOGETHER = 128  # unit vectors of one batch
 _MANY = 64  # that are worth a compiled loop
-_NONE = np.empty(0)
+
+
+@dataclass
+class _Loop:
+    """A compiled function, called with unit vectors in a compiled loop: a row of values each."""
+
+    problem: Problem
+    calls = 1.0
+
+    def results(self, count: int) -> Outs:
+        base = self.problem.base
+        return (aligned((count, base.size), base.dtype),)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        problem = self.problem
+        assert problem.native is not None
+        zeros, like = problem.x, np.empty(problem.native_shape, problem.dtype)
+        kernel = problem.native.entry(AT_UNITS)
+        kernel(problem.native.form, np.empty_like(zeros), reals(zeros), start, like, *outs)
 
 
 class Units:
@@ -104,14 +123,11 @@ class Units:
         with self._one_at_a_time:
             self._d.calls += count
 
-    def _loop(self, work: Columns, start: int, out: NDArray) -> None:
-        status = np.empty(len(out), np.int8)
-        if out.dtype == work.problem.base.dtype:
-            work(start, (out, status))
-        else:
-            found = work.results(len(out))
-            work(start, found)
-            out[:] = found[0]
+    def _loop(self, work: _Loop, start: int, out: NDArray) -> None:
+        rows = (out,) if out.dtype == work.problem.base.dtype else work.results(len(out))
+        work(start, rows)
+        if rows[0] is not out:
+            out[:] = rows[0]
 
     def _batch(self, first: int, last: int) -> NDArray:
         units = np.zeros((last - first, self.count))
@@ -125,12 +141,8 @@ def _unit(size: int, k: int) -> NDArray:
     return unit
 
 
-def _compiled(d: Derivative) -> Columns | None:
-    """
-    Return the work of asking a compiled derivative for unit vectors.
-
-    It is linear: what it gives for them are its differences from zero, by steps of one.
-    """
+def _compiled(d: Derivative) -> _Loop | None:
+    """Return the work of asking a compiled derivative for unit vectors."""
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
     call, fills = d.call, False
@@ -152,7 +164,4 @@ def _compiled(d: Derivative) -> Columns | None:
         taken if fills else None,
         known=np.zeros(taken.shape, taken.dtype),
     )
-    if problem.native is None:
-        return None
-    steps = Steps("2-point", np.ones(1), 1.0, _NONE, _NONE, subject.eps)
-    return Columns(problem, steps, spare=[])
+    return None if problem.native is None else _Loop(problem)

@@ -8,7 +8,8 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .differences import STATUS
+from .calls import borrowed, evaluate, reals, shaped
+from .differences import FIXED, LOST, REACHED, STATUS, function_types, restore, tabulate
 from .formats import vector
 
 
@@ -55,6 +56,119 @@ def screen(
             suspect[k] = 1
 
 
+@register_jitable
+def _count_unclear(
+    own: Any,
+    above: Any,
+    below: Any,
+    base: Any,
+    ahead: float,
+    behind: float,
+    row_sizes: Any,
+    column_size: float,
+    rtol: float,
+    atol: float,
+    share: float,
+    bend: float,
+    noise: Any,
+    step: float,
+) -> int:
+    """
+    Count the entries of a column that are not clear; `ahead` and `behind` make slopes of changes.
+
+    The first pass asks for a little more than the rule, and costs half: no floor makes that easier,
+    and the slope is measured twice over.
+    """
+    least, more, per_step = 2.0 * share * atol, share * min(rtol, 1.0), 1.0 / step
+    unsure = 0
+    for i in range(own.size):
+        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+        near = abs(2.0 * own[i] - (up + down)) <= least + more * abs(up + down)
+        straight = abs(up - down) <= bend * abs(own[i]) + noise[i] * per_step
+        unsure += 0 if near & straight else 1
+    if unsure == 0:
+        return 0
+    unclear = 0
+    for i in range(own.size):
+        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+        floor, slack = min(row_sizes[i], column_size), noise[i] / step
+        clear = _is_clear(own[i], up, down, floor, rtol, atol, share, bend, slack)
+        unclear += 0 if clear else 1
+    return unclear
+
+
+def glance(
+    f,
+    x,
+    origin,
+    start,
+    lengths,
+    factor,
+    no_bounds,
+    right,
+    left,
+    tables,
+    base,
+    upper,
+    lower,
+    analytic,
+    row_sizes,
+    column_sizes,
+    rtol,
+    atol,
+    share,
+    bend,
+    noise,
+    steps,
+    status,
+    suspect,
+    reached,
+):
+    """
+    Mark the columns from `start` in which an entry of an analytic Jacobian is not clear.
+
+    That is what `screen` does, with f called where it is needed: no slope leaves the caches.
+    `analytic` has rows for each form of the Jacobian; `right` and `left` are the stencils of the
+    slopes, and `tables` room for where they are. Return the first coordinate whose step is lost,
+    or -1.
+    """
+    x, origin, lengths, no_bounds, right, left = borrowed(
+        (x, origin, lengths, no_bounds, right, left)
+    )
+    tables, base, upper, lower, analytic, status = borrowed(
+        (tables, base, upper, lower, analytic, status)
+    )
+    row_sizes, column_sizes, noise, steps, suspect, reached = borrowed(
+        (row_sizes, column_sizes, noise, steps, suspect, reached)
+    )
+    coords, above, below = reals(x), reals(upper), reals(lower)
+    given = lengths, factor, no_bounds, no_bounds
+    tabulate(origin, 1, start, *given, right, right, coords, tables[0], status, 0, status.size)
+    tabulate(origin, 1, start, *given, left, left, coords, tables[1], status, 0, status.size)
+    coords[:] = origin
+    lost = -1
+    for k in range(status.size):
+        c = start + k
+        reached[0] = c
+        if status[k] == LOST and lost < 0:
+            lost = c
+        if status[k] != FIXED:
+            continue
+        coords[c] = tables[0, 0, 0, k]
+        evaluate(f, x, upper)
+        coords[c] = tables[1, 0, 0, k]
+        evaluate(f, x, lower)
+        coords[c] = origin[c]
+        ahead, behind = tables[0, 2, 0, k], tables[1, 2, 0, k]
+        for form in range(analytic.shape[0]):
+            found = above, below, base, ahead, behind, row_sizes, column_sizes[k]
+            rule = rtol, atol, share, bend, noise, steps[k]
+            if _count_unclear(analytic[form, k], *found, *rule) > 0:
+                suspect[k] = 1
+    restore(coords, origin)
+    return lost
+
+
 def doubts(
     analytic, right, left, row_sizes, column_sizes, rtol, atol, share, bend, noise, steps, doubted
 ):
@@ -64,6 +178,22 @@ def doubts(
         floor, slack = min(row_sizes[i], column_sizes[0]), noise[i] / steps[0]
         clear = _is_clear(analytic[0, i], up, down, floor, rtol, atol, share, bend, slack)
         doubted[i] = 0 if clear else 1
+
+
+def at_units(f, x, zeros, start, like, result):
+    """
+    Store what f gives for unit vectors from `start`, a row of real numbers each.
+
+    `x` is room for them, and what f returns is an array like `like`.
+    """
+    x, zeros, like, result = borrowed((x, zeros, like, result))
+    coords = reals(x)
+    coords[:] = zeros
+    for k in range(result.shape[0]):
+        coords[start + k] = 1.0
+        evaluate(f, x, shaped(result[k], like))
+        coords[start + k] = 0.0
+    restore(coords, zeros)
 
 
 _TILE = 32
@@ -113,6 +243,26 @@ _MATRIX = types.Array(types.float64, 2, "C")
 _BITS = types.Array(types.int64, 2, "C", readonly=True)
 _SIZES = vector(types.int64, readonly=False)
 
+
+def _glance_signature(key: Any) -> tuple[Any, ...]:
+    form, x, coords, out, base = function_types(key)
+    where = (form, x, vector(coords.dtype), types.int64)
+    ways = (_DOUBLES, types.float64, _DOUBLES, _ROWS, _ROWS)
+    scratch = (types.Array(types.float64, 4, "C"), base, out, out)
+    analytic = types.Array(types.float64, 3, "C", readonly=True)
+    numbers = (types.float64,) * 4
+    rule = (analytic, _DOUBLES, _DOUBLES, *numbers, _DOUBLES, _DOUBLES)
+    return (*where, *ways, *scratch, *rule, STATUS, STATUS, REACHED)
+
+
+def _at_units_signature(key: Any) -> tuple[Any, ...]:
+    form, x, coords, out, base = function_types(key)
+    zeros, result = vector(coords.dtype), types.Array(base.dtype, 2, "C")
+    return (form, x, zeros, types.int64, out, result)
+
+
+AT_UNITS = Kernels(at_units, _at_units_signature)
+GLANCE = Kernels(glance, _glance_signature)
 SCREEN = Kernels(screen, _signature)
 DOUBTS = Kernels(doubts, _signature)
 TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
