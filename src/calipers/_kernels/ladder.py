@@ -62,6 +62,8 @@ _DOWN = 2.0**-10
 
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
+# Spacings of x that a length takes for quarters of quarters of it to differ little when rounded.
+_GRAINS = 2.0**16
 
 # What multiplies the difference of two estimates to eliminate power p of their error:
 # 1 / (r**p - 1), for errors in powers of r = 4 (one-sided differences) and of r = 16.
@@ -376,9 +378,12 @@ def measure(state: Any, x: float, given: float, low: float, high: float, eps: fl
     Set the length, side and limits of the ladder along a coordinate.
 
     The length is `given` if that is not negative, else a power of two near x, so that steps are
-    exact. The limit is 0 if there is no derivative to be had.
+    exact; beside an x that would round its fractions, the power of two next to it. The limit is 0
+    if there is no derivative to be had.
     """
     state.length = given
+    if 0 < given < _GRAINS * eps * abs(x):
+        state.length = 2.0 ** math.floor(math.log2(given) + 0.5)
     if given < 0:
         finite = abs(x) < math.inf and x != 0
         state.length = 2.0 ** math.floor(math.log2(abs(x))) if finite else 1.0
@@ -386,7 +391,7 @@ def measure(state: Any, x: float, given: float, low: float, high: float, eps: fl
     state.power = 1
     state.side = 0
     state.limit = state.t = 0.0
-    state.grain = eps * abs(x) / given if given > 0 else eps
+    state.grain = eps * abs(x) / state.length if given > 0 else eps
     state.step = math.nan
     state.status = EXCLUDED
     if state.length > 0:
