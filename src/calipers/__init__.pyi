@@ -23,11 +23,7 @@ from .derivatives import Derivative as Derivative
 from .derivatives import differentiate as differentiate
 from .derivatives import hessian as hessian
 from .derivatives import jacobian as jacobian
-from .derivatives import jacobian_blocks as jacobian_blocks
 from .derivatives import jacobian_function as jacobian_function
-from .derivatives import jvp as jvp
-from .derivatives import linear_operator as linear_operator
-from .derivatives import vjp as vjp
 from .emulation import Denormals as Denormals
 from .emulation import denormals as denormals
 from .emulation import emulate as emulate
@@ -42,6 +38,10 @@ from .gradients import NonsmoothError as NonsmoothError
 from .gradients import WrongDerivativeError as WrongDerivativeError
 from .gradients import gradcheck as gradcheck
 from .gradients import gradgradcheck as gradgradcheck
+from .products import jacobian_blocks as jacobian_blocks
+from .products import jvp as jvp
+from .products import linear_operator as linear_operator
+from .products import vjp as vjp
 from .reports import ClosenessError as ClosenessError
 from .reports import Comparison as Comparison
 from .reports import Difference as Difference

@@ -1,35 +1,32 @@
-"""Numerical derivatives: jacobian, differentiate, jvp, vjp, hessian and their relatives."""
+"""Numerical derivatives: jacobian, jacobian_function, differentiate and hessian."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from ._arrays import as_array, device_module, on_device
+from ._arrays import device_module
 from ._differences import hessians, sparse
-from ._differences.columns import Columns, Scratch
-from ._differences.directions import against, along, blocks
+from ._differences.derivative import Derivative
 from ._differences.plan import (
-    DENSE_ONLY,
     STATUS,
     Options,
     arranged,
     arranged_errors,
-    fetched,
+    beside,
     find,
     options_of,
     pose,
     require_memory,
+    require_room,
     rows_of,
     runs_on_device,
     steps_of,
 )
-from ._differences.problem import REAL, WIRTINGER, Problem
-from ._differences.run import Pace, run
-from ._differences.steps import require_inside
-from ._notebook import Shown
+from ._differences.planned import JacobianFunction
+from ._differences.problem import Problem
 from ._protocols import NDArray
 from ._types import (
     HessianOptions,
@@ -39,97 +36,19 @@ from ._types import (
     ProgressLike,
     Real,
     SparseJacobianOptions,
-    StepOptions,
     Target,
 )
-from .interop import scipy_sparse
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
-    from scipy.sparse.linalg import LinearOperator
 
 __all__ = [
     "Derivative",
     "differentiate",
     "hessian",
     "jacobian",
-    "jacobian_blocks",
     "jacobian_function",
-    "jvp",
-    "linear_operator",
-    "vjp",
 ]
-
-
-@dataclass(frozen=True)
-class Derivative(Shown):
-    """
-    A derivative, and what is known of it.
-
-    Attributes
-    ----------
-    value : ndarray or csc_array
-        Of shape ``f(x).shape + x.shape``; for a complex function that is not holomorphic, the pair
-        of derivatives by z and by its conjugate.
-    error : like value
-        An estimate, for each entry, of how far `value` is from the derivative. It is inf where
-        that is not known: always with a fixed step, which estimates nothing.
-    step : ndarray
-        The step along each element of x; the adaptive method's is the one that it began with, or
-        began anew with at a smaller scale.
-    status : ndarray of str
-        What became of each element of x: CONVERGED; FIXED (a fixed step: nothing is known of the
-        error); NOISY (f has far more noise than rounding, the error says how much it matters);
-        NONSMOOTH (the derivatives from both sides differ); ALIASED (f varies on a shorter length
-        than any step that was tried); NONFINITE (f is not finite around x); BOUNDED (the bounds
-        leave no room); EXCLUDED (its step is 0).
-    nfev : int
-        How often f was called; a call with a batch counts each of its rows.
-    colors : int or None
-        How many groups of columns were evaluated together, if the derivative is sparse.
-    seconds : float
-        How long it took.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> import numpy as np
-    >>> d = calipers.differentiate(np.sin, np.array([0.5, 1e-9]))
-    >>> d.status.tolist()
-    ['CONVERGED', 'CONVERGED']
-    >>> bool(np.all(np.abs(np.diag(d.value) - np.cos([0.5, 1e-9])) <= np.diag(d.error)))
-    True
-    """
-
-    value: Any
-    error: Any
-    step: NDArray
-    status: NDArray
-    nfev: int
-    colors: int | None
-    seconds: float
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        """Return `value`, so that a Derivative goes where an array goes."""
-        return np.array(self.value, dtype=dtype, copy=copy)
-
-    def __str__(self) -> str:
-        """Summarise in a few lines."""
-        names, counts = np.unique(self.status, return_counts=True)
-        columns = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
-        value = self.value[0] if isinstance(self.value, tuple) else self.value
-        lines = [f"Derivative of shape {value.shape}: {columns or 'no columns'}"]
-        error = self.error[0] if isinstance(self.error, tuple) else self.error
-        errors = np.asarray(error if self.colors is None else error.data)
-        known = errors[np.isfinite(errors)]
-        if known.size:
-            lines.append(f"error: at most {known.max():.2g}, median {np.median(known):.2g}")
-        if known.size < errors.size:
-            lines.append(f"error unknown: {errors.size - known.size} of {errors.size} entries")
-        groups = "" if self.colors is None else f" in {self.colors} colors"
-        calls = "1 call" if self.nfev == 1 else f"{self.nfev} calls"
-        lines.append(f"{calls} of f{groups}, {self.seconds:.3g} s")
-        return "\n".join(lines)
 
 
 @overload
@@ -460,15 +379,10 @@ def _value(
     problem = pose(f, x, args, position, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return sparse.find(problem, options).value
-    _require_memory(problem, options)
+    require_room(problem, options)
     steps = steps_of(problem, options)
     rows = rows_of(problem, steps, options, problem.coordinates, report=options.progress)
-    return _beside(x, arranged(problem, rows))
-
-
-def _beside(x: Any, value: Any) -> Any:
-    """Return a derivative where x is."""
-    return device_module("derivatives").at_home(value, x) if on_device(x=x) else value
+    return beside(x, arranged(problem, rows))
 
 
 def _derivative(
@@ -477,7 +391,7 @@ def _derivative(
     problem = pose(f, x, args, position, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return _sparse_derivative(problem, options)
-    _require_memory(problem, options, errors=options.adaptive)
+    require_room(problem, options, errors=options.adaptive)
     error: Any
     dense = find(problem, steps_of(problem, options), options)
     value = arranged(problem, dense.rows)
@@ -511,14 +425,9 @@ def _sparse_derivative(problem: Problem, options: Options, symmetric: bool = Fal
     )
 
 
-def _require_memory(problem: Problem, options: Options, errors: bool = False) -> None:
-    itemsize = 16 if errors else problem.base.itemsize  # values and errors in binary64
-    require_memory(problem.base.size, problem.coordinates, itemsize, options.memory_limit)
-
-
 def jacobian_function(
     f: Callable[..., Any], x0: Any = None, **options: Unpack[PlanOptions]
-) -> "JacobianFunction":
+) -> JacobianFunction:
     """
     Return a function that gives the Jacobian of f wherever it is asked, planned once.
 
@@ -556,387 +465,6 @@ def jacobian_function(
            [ 0., 12.]])
     """
     return JacobianFunction(f, x0, **options)
-
-
-class JacobianFunction:
-    """The Jacobian of a function, planned once; see `jacobian_function`."""
-
-    def __init__(
-        self,
-        f: Callable[..., Any],
-        x0: Any = None,
-        *,
-        args: tuple[Any, ...] = (),
-        argnums: Any = 0,
-        **options: Any,
-    ) -> None:
-        if not isinstance(argnums, int):
-            msg = f"argnums must be an int, got {argnums!r}: plan a function for each argument"
-            raise TypeError(msg)
-        self._f = f
-        self._args, self._position = tuple(args), argnums
-        self._options = options_of("jacobian_function", options, ("checkpoint",))
-        self._plan: _Plan | None = None
-        if x0 is not None:
-            self._plan = self._planned(as_array(x0, "x0"), self._args, {})
-            self._plan.check()
-
-    def _planned(self, x: Any, others: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Plan":
-        problem = pose(self._f, x, others, self._position, self._options, kwargs)
-        return _Plan(problem, self._options)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the derivative at the arguments of f."""
-        k = self._position
-        if len(args) <= k:
-            msg = f"the derivative is by positional argument {k} of f, and {len(args)} were given"
-            raise TypeError(msg)
-        x = args[k] if type(args[k]) is np.ndarray else as_array(args[k], "x")
-        others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._args
-        plan = self._plan
-        if kwargs:  # they are part of a plan, and of this call only
-            plan = self._planned(x, others, kwargs)
-        elif plan is None or not plan.serves(x, others):
-            plan = self._plan = self._planned(x, others, kwargs)
-        return plan(x, others, k)
-
-
-class _Plan:
-    """What the Jacobians of one function at points of one kind share."""
-
-    def __init__(self, problem: Problem, options: Options) -> None:
-        self._problem, self._options = problem, options
-        self._steps = steps_of(problem, options)
-        self._sparse = None
-        if options.sparsity is not None:
-            self._sparse = sparse.plan(problem, self._steps, options, lasting=True)
-        else:
-            _require_memory(problem, options)
-        self._dense_asks = (
-            options.adaptive
-            or options.method == "2-point"
-            or options.bounds is not None
-            or problem.native is None
-        )
-        self._general = options.adaptive or options.workers is not None or options.progress
-        # Then all that differs from call to call is x.
-        self._only_moves = not (
-            self._general or self._dense_asks or self._sparse or problem.mode != REAL
-        )
-        self._count = problem.coordinates
-        self._shape = problem.x.shape
-        self._dtype = problem.x.real.dtype if problem.imaginary else problem.x.dtype
-        self._pace = Pace()
-        self._spare: list[Scratch] = []
-
-    def serves(self, x: NDArray, others: tuple[Any, ...]) -> bool:
-        return (
-            x.shape == self._shape and x.dtype == self._dtype and self._problem.same_kinds(others)
-        )
-
-    def check(self) -> None:
-        """Check a sparsity pattern at the point that was planned with."""
-        if self._sparse is not None:
-            self._sparse(self._problem)
-
-    def _asks_base(self) -> bool:
-        """Whether f(x) itself is needed, beside displaced values."""
-        if self._sparse is not None:
-            return self._sparse.asks_base(self._problem)
-        return self._dense_asks
-
-    def __call__(self, x: NDArray, others: tuple[Any, ...], position: int) -> Any:
-        as_planned = x.dtype == self._dtype and x.flags.c_contiguous
-        if self._only_moves and not others and as_planned:
-            work = Columns(self._problem, self._steps, self._spare, x)
-            return arranged(self._problem, run(work, self._count, pace=self._pace)[0])
-        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base())
-        steps = self._steps
-        if problem.mode != REAL:  # their lengths are those of x
-            steps = steps_of(problem, self._options)
-        if steps.lows.size:
-            require_inside(problem, steps.lows, steps.highs)
-        if self._sparse is not None:
-            return self._sparse(problem).value
-        if self._general:
-            options = self._options
-            rows = rows_of(problem, steps, options, self._count, report=options.progress)
-            return arranged(problem, rows)
-        work = Columns(problem, steps, self._spare if steps is self._steps else None)
-        rows, _ = run(work, self._count, pace=self._pace)
-        return arranged(problem, rows)
-
-
-@overload
-def jvp(
-    f: Callable[..., Any],
-    x: Real,
-    v: Any,
-    *,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> NDArray: ...
-@overload
-def jvp(
-    f: Callable[..., Any],
-    x: Any,
-    v: Any,
-    *,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> Any: ...
-def jvp(
-    f: Callable[..., Any],
-    x: Any,
-    v: Any,
-    *,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> Any:
-    """
-    Return the derivative of a function along a direction, by two calls of f.
-
-    Parameters
-    ----------
-    f, x
-        See `jacobian`.
-    v : array_like
-        The direction, of x's shape. No element of x moves farther along it than its own step.
-    args, argnums, **options
-        See `jacobian`: method, step, scale, bounds, kwargs, out_like, rowwise, batched and
-        holomorphic.
-
-    Returns
-    -------
-    ndarray
-        ``J @ v``, of f(x)'s shape and dtype.
-
-    Raises
-    ------
-    ValueError, TypeError, Exception
-        See `jacobian`.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> import numpy as np
-    >>> calipers.jvp(lambda x: x**2, np.array([1.0, 3.0]), np.array([1.0, -1.0])).round(6)
-    array([ 2., -6.])
-    """
-    chosen = options_of("jvp", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
-    value, _ = along(problem, _like_x(problem, v), chosen)
-    if problem.imaginary:
-        return _beside(x, value[1::2].reshape(problem.shape))
-    numbers = value.astype(problem.base.dtype).view(problem.dtype)
-    return _beside(x, numbers.reshape(problem.shape))
-
-
-def _like_x(problem: Problem, v: Any) -> NDArray:
-    direction = fetched(v)
-    if direction.shape != problem.x.shape:
-        msg = f"v has shape {direction.shape}, and x has {problem.x.shape}: give one of x's shape"
-        raise ValueError(msg)
-    if direction.dtype.kind not in "biufc" or (
-        direction.dtype.kind == "c" and not problem.has_complex_x
-    ):
-        msg = f"v must be of x's kind, got {direction.dtype}"
-        raise TypeError(msg)
-    return direction
-
-
-@overload
-def vjp(
-    f: Callable[..., Any],
-    x: Real,
-    w: Any,
-    *,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> NDArray: ...
-@overload
-def vjp(
-    f: Callable[..., Any],
-    x: Any,
-    w: Any,
-    *,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> Any: ...
-def vjp(
-    f: Callable[..., Any],
-    x: Any,
-    w: Any,
-    *,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> Any:
-    """
-    Return the product of a vector with a derivative, in memory of the size of x.
-
-    It takes as many calls of f as `jacobian`, and keeps no more than a block of its columns.
-
-    Parameters
-    ----------
-    f, x
-        See `jacobian`.
-    w : array_like
-        The vector, of f(x)'s shape.
-    args, argnums, **options
-        See `jacobian`: all but sparsity, checkpoint and memory_limit.
-
-    Returns
-    -------
-    ndarray
-        ``w @ J``, of x's shape and f's dtype; w is not conjugated.
-
-    Raises
-    ------
-    ValueError, TypeError, Exception
-        See `jacobian`.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> import numpy as np
-    >>> calipers.vjp(lambda x: x**2, np.array([1.0, 3.0]), np.array([1.0, -1.0])).round(6)
-    array([ 2., -6.])
-    """
-    chosen = options_of("vjp", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
-    return _beside(x, against(problem, _like_f(problem, w), chosen)[0])
-
-
-def _like_f(problem: Problem, w: Any) -> NDArray:
-    weights = fetched(w)
-    if weights.shape != problem.shape:
-        msg = f"w has shape {weights.shape}, and f(x) has {problem.shape}: give one of f(x)'s shape"
-        raise ValueError(msg)
-    if weights.dtype.kind not in "biufc":
-        msg = f"w must be numbers, got dtype {weights.dtype}"
-        raise TypeError(msg)
-    return weights
-
-
-def linear_operator(
-    f: Callable[..., Any],
-    x: Any,
-    *,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> "LinearOperator":
-    """
-    Return the Jacobian as a scipy.sparse.linalg.LinearOperator that is never formed.
-
-    Parameters
-    ----------
-    f, x, args, argnums, **options
-        See `jacobian`. f(x) and x are taken as vectors.
-
-    Returns
-    -------
-    LinearOperator
-        With ``matvec`` by two calls of f, and ``rmatvec`` by as many as `vjp`.
-
-    Raises
-    ------
-    ValueError, TypeError, Exception
-        See `jacobian`.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> import numpy as np
-    >>> J = calipers.linear_operator(lambda x: x**2, np.array([1.0, 3.0]))
-    >>> J.matvec(np.ones(2)).round(6), J.rmatvec(np.ones(2)).round(6)
-    (array([2., 6.]), array([2., 6.]))
-    """
-    chosen = options_of("linear_operator", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
-    if problem.mode == WIRTINGER:
-        msg = "linear_operator of a complex function needs holomorphic=True"
-        raise ValueError(msg)
-    parts = 2 if problem.dtype.kind == "c" else 1
-    shape = (problem.base.size // parts, problem.x.size)
-    dtype = problem.base.dtype if problem.imaginary else problem.dtype
-
-    def matvec(v: NDArray) -> NDArray:
-        direction = v.reshape(problem.x.shape)
-        if direction.dtype.kind == "c" and not problem.has_complex_x:
-            return matvec(direction.real) + 1j * matvec(direction.imag)
-        value, _ = along(problem, direction, chosen)
-        if problem.imaginary:
-            return value[1::2]
-        return value.astype(problem.base.dtype).view(problem.dtype)
-
-    def rmatvec(w: NDArray) -> NDArray:
-        product, _ = against(problem, w.reshape(-1).conj(), chosen)
-        return product.reshape(-1).conj()
-
-    return scipy_sparse.linear_operator(shape, dtype, matvec=matvec, rmatvec=rmatvec)
-
-
-def jacobian_blocks(
-    f: Callable[..., Any],
-    x: Any,
-    *,
-    block: int | None = None,
-    args: tuple[Any, ...] = (),
-    argnums: int = 0,
-    **options: Unpack[StepOptions],
-) -> Iterator[tuple[slice, NDArray]]:
-    """
-    Give a Jacobian that does not fit memory, some columns at a time.
-
-    Parameters
-    ----------
-    f, x
-        See `jacobian`.
-    block : int, optional
-        How many columns at a time; by default what takes some 32 MB.
-    args, argnums, **options
-        See `jacobian`: all but sparsity, checkpoint and memory_limit.
-
-    Yields
-    ------
-    slice, ndarray
-        Which elements of x.ravel(), and the columns of f(x).ravel() that belong to them.
-
-    Raises
-    ------
-    ValueError, TypeError, Exception
-        See `jacobian`.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> import numpy as np
-    >>> for columns, part in calipers.jacobian_blocks(np.sin, np.zeros(5), block=2):
-    ...     print(columns.start, columns.stop, part.shape)
-    0 2 (5, 2)
-    2 4 (5, 2)
-    4 5 (5, 1)
-    """
-    chosen = options_of("jacobian_blocks", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
-    if problem.mode == WIRTINGER:
-        msg = "jacobian_blocks of a complex function needs holomorphic=True"
-        raise ValueError(msg)
-    if block is None:
-        block = max(1, (1 << 25) // max(1, problem.base.nbytes))
-    if block < 1:
-        msg = f"block must be at least 1, got {block}"
-        raise ValueError(msg)
-    dtype = problem.base.dtype if problem.imaginary else problem.dtype
-    for columns, rows in blocks(problem, chosen, block):
-        yield columns, rows.view(dtype).T
 
 
 def hessian(

@@ -199,6 +199,12 @@ def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) 
         raise MemoryError(msg)
 
 
+def require_room(problem: Problem, options: Options, errors: bool = False) -> None:
+    """Refuse a dense Jacobian, and its errors, if that does not fit."""
+    itemsize = 16 if errors else problem.base.itemsize  # values and errors in binary64
+    require_memory(problem.base.size, problem.coordinates, itemsize, options.memory_limit)
+
+
 def rows_of(
     problem: Problem,
     steps: Steps,
@@ -268,3 +274,8 @@ def _shaped(problem: Problem, rows: NDArray) -> NDArray:
     whole = rows.reshape(problem.x.shape + problem.shape)
     inner, outer = problem.x.ndim, len(problem.shape)
     return whole.transpose(*range(inner, inner + outer), *range(inner))
+
+
+def beside(x: Any, value: Any) -> Any:
+    """Return a derivative where x is."""
+    return device_module("derivatives").at_home(value, x) if on_device(x=x) else value

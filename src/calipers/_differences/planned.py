@@ -1,0 +1,124 @@
+"""A Jacobian that is planned once, and asked for at many points."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._protocols import NDArray
+from . import sparse
+from .columns import Columns, Scratch
+from .plan import Options, arranged, options_of, pose, require_room, rows_of, steps_of
+from .problem import REAL, Problem
+from .run import Pace, run
+from .steps import require_inside
+
+
+class JacobianFunction:
+    """The Jacobian of a function, planned once; see `jacobian_function`."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        x0: Any = None,
+        *,
+        args: tuple[Any, ...] = (),
+        argnums: Any = 0,
+        **options: Any,
+    ) -> None:
+        if not isinstance(argnums, int):
+            msg = f"argnums must be an int, got {argnums!r}: plan a function for each argument"
+            raise TypeError(msg)
+        self._f = f
+        self._args, self._position = tuple(args), argnums
+        self._options = options_of("jacobian_function", options, ("checkpoint",))
+        self._plan: _Plan | None = None
+        if x0 is not None:
+            self._plan = self._planned(as_array(x0, "x0"), self._args, {})
+            self._plan.check()
+
+    def _planned(self, x: Any, others: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Plan":
+        problem = pose(self._f, x, others, self._position, self._options, kwargs)
+        return _Plan(problem, self._options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the derivative at the arguments of f."""
+        k = self._position
+        if len(args) <= k:
+            msg = f"the derivative is by positional argument {k} of f, and {len(args)} were given"
+            raise TypeError(msg)
+        x = args[k] if type(args[k]) is np.ndarray else as_array(args[k], "x")
+        others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._args
+        plan = self._plan
+        if kwargs:  # they are part of a plan, and of this call only
+            plan = self._planned(x, others, kwargs)
+        elif plan is None or not plan.serves(x, others):
+            plan = self._plan = self._planned(x, others, kwargs)
+        return plan(x, others, k)
+
+
+class _Plan:
+    """What the Jacobians of one function at points of one kind share."""
+
+    def __init__(self, problem: Problem, options: Options) -> None:
+        self._problem, self._options = problem, options
+        self._steps = steps_of(problem, options)
+        self._sparse = None
+        if options.sparsity is not None:
+            self._sparse = sparse.plan(problem, self._steps, options, lasting=True)
+        else:
+            require_room(problem, options)
+        self._dense_asks = (
+            options.adaptive
+            or options.method == "2-point"
+            or options.bounds is not None
+            or problem.native is None
+        )
+        self._general = options.adaptive or options.workers is not None or options.progress
+        # Then all that differs from call to call is x.
+        self._only_moves = not (
+            self._general or self._dense_asks or self._sparse or problem.mode != REAL
+        )
+        self._count = problem.coordinates
+        self._shape = problem.x.shape
+        self._dtype = problem.x.real.dtype if problem.imaginary else problem.x.dtype
+        self._pace = Pace()
+        self._spare: list[Scratch] = []
+
+    def serves(self, x: NDArray, others: tuple[Any, ...]) -> bool:
+        return (
+            x.shape == self._shape and x.dtype == self._dtype and self._problem.same_kinds(others)
+        )
+
+    def check(self) -> None:
+        """Check a sparsity pattern at the point that was planned with."""
+        if self._sparse is not None:
+            self._sparse(self._problem)
+
+    def _asks_base(self) -> bool:
+        """Whether f(x) itself is needed, beside displaced values."""
+        if self._sparse is not None:
+            return self._sparse.asks_base(self._problem)
+        return self._dense_asks
+
+    def __call__(self, x: NDArray, others: tuple[Any, ...], position: int) -> Any:
+        as_planned = x.dtype == self._dtype and x.flags.c_contiguous
+        if self._only_moves and not others and as_planned:
+            work = Columns(self._problem, self._steps, self._spare, x)
+            return arranged(self._problem, run(work, self._count, pace=self._pace)[0])
+        problem = self._problem.moved(x, others[:position], others[position:], self._asks_base())
+        steps = self._steps
+        if problem.mode != REAL:  # their lengths are those of x
+            steps = steps_of(problem, self._options)
+        if steps.lows.size:
+            require_inside(problem, steps.lows, steps.highs)
+        if self._sparse is not None:
+            return self._sparse(problem).value
+        if self._general:
+            options = self._options
+            rows = rows_of(problem, steps, options, self._count, report=options.progress)
+            return arranged(problem, rows)
+        work = Columns(problem, steps, self._spare if steps is self._steps else None)
+        rows, _ = run(work, self._count, pace=self._pace)
+        return arranged(problem, rows)
