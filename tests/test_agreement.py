@@ -547,3 +547,43 @@ def test_sides_that_compute_in_float32_whatever_they_are_given(name):
     assert calipers.diagnose(port, plain, x).kind == "ROUNDING"
     hidden = calipers.diagnose(plain, lambda x: port(x, 1 + 1e-3), x)
     assert hidden.kind == "SUSPECT"
+
+
+# Constants of the rules, each pinned from both sides.
+
+
+@pytest.mark.parametrize(("last_places", "kind"), [(1, "ROUNDING"), (2, "SUSPECT"), (4, "BUG")])
+def test_a_constant_off_by_last_places_is_told_by_likeness_alone(last_places, kind):
+    right = np.float32(1.1)
+    wrong = right + last_places * np.spacing(right)
+    x = np.random.default_rng(0).uniform(1, 2, 400).astype(np.float32)
+    found = calipers.diagnose(
+        lambda x: x * right, lambda x: x * wrong, (x,), float64=None, reduction=1
+    )
+    assert found.kind == kind, str(found)
+
+
+@pytest.mark.parametrize(
+    ("size", "rounds", "kind"),
+    [
+        (10**-19.55, 0, "ROUNDING"),
+        (10**-19.8, 0, "RANGE"),  # 11 units, and 0.2 where nothing underflows: 45 times less
+        (10**-19.75, 60, "UNSTABLE"),  # 8 units, of which underflow brings in 5 or 6
+        (10**-20.5, 60, "RANGE"),  # 260, of which rounding brings in 2
+    ],
+)
+def test_underflow_is_told_from_rounding_by_how_much_rescaling_gains(size, rounds, kind):
+    factors = (1 + np.random.default_rng(1).uniform(-0.01, 0.01, rounds)).astype(np.float32)
+    x = (size * np.random.default_rng(0).uniform(1, 2, 400)).astype(np.float32)
+
+    def underflows(x):
+        y = x * x / x
+        for factor in factors:
+            y = y * factor
+        return y
+
+    def plain(x):
+        return x * np.prod(factors.astype(float)).astype(x.dtype)
+
+    found = calipers.diagnose(underflows, plain, (x,), reduction=1)
+    assert found.kind == kind, str(found)
