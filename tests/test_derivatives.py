@@ -2522,3 +2522,61 @@ def test_a_ladder_of_a_step_that_x_would_round(x, compiled):
     assert d.status.tolist() == ["CONVERGED"]
     assert np.abs(d.value[0, 0] - 2 * x) <= d.error[0, 0] <= 1e-2 * abs(2 * x)
     assert 0.7 * step <= d.step[0] <= 1.5 * step
+
+
+def squared_differences(x):
+    y = x * x
+    y[1:] -= x[:-1]
+    return y
+
+
+@pytest.mark.parametrize("sparsity", [None, "tridiagonal"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_plan_takes_the_memory_of_results_that_nobody_holds(sparsity, compiled):
+    f, n = (numba.njit(squared_differences) if compiled else squared_differences), 400
+    options = {}
+    if sparsity:
+        sparse = pytest.importorskip("scipy.sparse")
+        ones = [np.ones(n := 100_000)] * 2
+        options["sparsity"] = sparse.diags_array(ones, offsets=[-1, 0], shape=(n, n)).tocsc()
+
+    def numbers(jacobian):
+        return jacobian.data if sparsity else jacobian
+
+    def address(jacobian):
+        return numbers(jacobian).__array_interface__["data"][0]
+
+    x = np.linspace(1, 2, n)
+    jac = calipers.jacobian_function(f, **options)
+    first = jac(x)
+    whole, part = numbers(first).copy(), numbers(first)[3:5]
+    second = jac(2 * x)
+    assert address(second) != address(first)
+    assert np.array_equal(numbers(first), whole)
+    last = address(second)
+    del first, second  # a part of the first is held, and nothing of the second
+    third = jac(3 * x)
+    assert address(third) == last
+    assert np.array_equal(part, whole[3:5])
+    again = calipers.jacobian(f, 3 * x, **options)
+    assert np.array_equal(numbers(third), numbers(again))
+
+
+def test_threads_share_no_memory_of_results():
+    f, n = numba.njit(squared_differences), 400
+    xs = [np.linspace(1, 2 + k, n) for k in range(4)]
+    expected = [calipers.jacobian(f, x) for x in xs]
+    jac = calipers.jacobian_function(f)
+    wrong = []
+
+    def ask(k):
+        for turn in range(50):
+            i = (k + turn) % 4
+            found = jac(xs[i])
+            time.sleep(1e-4)
+            if not np.array_equal(found, expected[i]):
+                wrong.append((k, turn))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask, range(4)))
+    assert wrong == []

@@ -448,7 +448,8 @@ def jacobian_function(
     -------
     callable
         ``jac(*args, **kwargs)`` takes the arguments of f, and returns the derivative by the one at
-        position `argnums`.
+        position `argnums`. A result that nobody holds any more gives its memory, up to 64 MB, to
+        the next one.
 
     Raises
     ------

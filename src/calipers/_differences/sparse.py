@@ -1,6 +1,7 @@
 """Jacobians with few entries: columns that share no row are evaluated together."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ from .coloring import (
     recover,
     star_coloring,
 )
-from .columns import Columns, Outs, require_steps
+from .columns import Columns, Kept, Outs, require_steps
 from .ladders import CALLS, climb, measured
 from .native import Native
 from .plan import Options, steps_of
@@ -259,6 +260,7 @@ class Plan:
         self._check, self._calls = check, calls
         self._lasting = lasting
         self._spare: list[Space] = []
+        self._kept = Kept()
 
     def asks_base(self, problem: Problem) -> bool:
         """Whether f(x) has to be known beforehand."""
@@ -296,7 +298,7 @@ class Plan:
         return scipy_sparse.by_columns(data, p.indices, p.indptr, p.shape)
 
     def _space(self, problem: Problem) -> Space:
-        if self._spare:
+        with suppress(IndexError):  # another thread may have taken the last one
             return self._spare.pop()
         table, status = self.steps.room(problem, problem.coordinates)
         shape = (self._rows(problem), problem.base.size)
@@ -310,7 +312,7 @@ class Plan:
         table, status = space.table, space.status
         self.steps.tabulate(problem, 0, table, status)
         require_steps(problem, 0, status)
-        data = np.empty(pattern.indices.size, problem.base.dtype)
+        data = self._kept.aligned((pattern.indices.size,), problem.base.dtype)
         calls = 0
         shared = space if workers is None else None
         for p in range(table.shape[1]):
