@@ -1,5 +1,6 @@
 """Right derivatives where differences are hard: short lengths beside large x, offsets, rounding."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -74,3 +75,19 @@ def test_an_offset_that_hides_the_function(offset, dtype):
 def test_what_is_lost_inside_f_is_no_evidence():
     report = checked(lambda x: (x + 1e8) - 1e8, np.array([1e-9]), vjp=lambda x, w: w)
     assert report.verdict != "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("x", "dtype"), [(-100.0, np.float32), (-92.0, np.float32), (-743.0, float)]
+)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_subnormal_results_accuse_nothing(x, dtype, compiled):
+    f = numba.njit(lambda x: np.exp(x)) if compiled else np.exp
+    point = np.array([x], dtype)
+    for step in (1e-3, 2.0**-10, 2.0**-7, 2.0**-2, None):
+        report = calipers.gradcheck(
+            f, point, jac=lambda x: np.diag(np.exp(x)), step=step, raise_exception=False
+        )
+        assert report.verdict in ("PASS", "INCONCLUSIVE"), step
+        d = calipers.differentiate(f, point, step=step)
+        assert abs(float(d.value[0, 0]) - np.exp(x)) <= d.error[0, 0]

@@ -19,6 +19,7 @@ from .rule import (
     disputed,
     kinks,
     poles,
+    rounding_of,
 )
 from .screening import DOUBTED, LEFT_OUT, Screening, first_look
 
@@ -174,7 +175,7 @@ def _with_kinks(
     """Say NONSMOOTH of entries that no slope across x decides."""
     at = VERDICTS.index
     step = float(looks.steps[column])
-    noise = looks.subject.eps * np.max(np.abs(values), axis=0)
+    noise = rounding_of(np.max(np.abs(values), axis=0), looks.subject.eps)
     kinked = kinks(values, step, noise)
     with np.errstate(all="ignore"):
         slopes = np.diff(values, axis=0) / (step / 2)

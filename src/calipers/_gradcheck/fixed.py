@@ -10,6 +10,7 @@ from .._differences.problem import Problem, reals
 from .._differences.stencils import METHODS
 from .._differences.steps import plan_steps
 from .._kernels.ladder import STATE
+from .rule import rounding_of
 
 # Half a step leaves half of a first order's error, and less of any other's; half of that, where
 # higher orders take part.
@@ -67,7 +68,8 @@ class Fixed:
         again, _ = halved.steps.tables(problem, start, start + count)
         origin = reals(problem.x)[start : start + count]
         length = np.abs(table[:2] - origin).max(axis=(0, 1))
-        noise = _ROUNDING * self.eps * np.abs(problem.base.astype(float))
+        sizes = np.abs(problem.base.astype(float))
+        noise = _ROUNDING * rounding_of(sizes, self.eps)
         errors[:] = _TRUNCATION * np.abs(values - found[0]) + noise / length[:, None]
         # Bounds may leave no more room than half a step takes: then nothing is known.
         errors[(table[:2] == again[:2]).all(axis=(0, 1))] = np.inf

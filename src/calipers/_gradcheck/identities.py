@@ -10,6 +10,7 @@ from ..closeness import array_equal
 from .blocks import WrongFormError
 from .derivative import Derivative
 from .inplace import InPlace
+from .rule import least_normal
 from .subject import Subject, as_outputs, private, real_vector
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
@@ -255,8 +256,7 @@ def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
 def _rounding(d: Derivative, terms: Any) -> Any:
     eps = d.subject.eps
     # Subnormal numbers are apart by more than a share of themselves.
-    smallest = float(np.finfo(np.float32 if eps > 2.0**-40 else np.float64).tiny)
-    return ROUNDING * eps * (terms + smallest)
+    return ROUNDING * eps * (terms + least_normal(eps))
 
 
 def _on_one_pattern(one: Any, two: Any) -> tuple[NDArray, NDArray]:

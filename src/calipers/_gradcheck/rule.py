@@ -9,13 +9,25 @@ from .._protocols import NDArray
 # The order is that of weight: the verdict of a check is the first that any entry has.
 FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLUSIVE", "PASS")
 
+
 # What an error is relative to, unless the caller says: far above what differences can resolve.
+_COARSE = 2.0**-40  # spacings of binary32 are above this, and those of binary64 below
 _RESOLUTIONS = {4: 5e-3, 8: 1e-6}
 
 
 def default_resolution(eps: float) -> float:
     """Return the relative error that counts as one, for numbers of a spacing."""
-    return _RESOLUTIONS[4 if eps > 2.0**-40 else 8]
+    return _RESOLUTIONS[4 if eps > _COARSE else 8]
+
+
+def least_normal(eps: float) -> float:
+    """Return the smallest number with all its digits, beside which others are as coarse as it."""
+    return float(np.finfo(np.float32 if eps > _COARSE else np.float64).tiny)
+
+
+def rounding_of(sizes: NDArray, eps: float) -> NDArray:
+    """Return what numbers with a spacing are rounded by; subnormal ones as the least normal one."""
+    return np.asarray(eps * np.maximum(sizes, least_normal(eps)))
 
 
 _JITTER = 64.0

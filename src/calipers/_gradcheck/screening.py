@@ -16,7 +16,7 @@ from .._kernels.gradcheck import DOUBTS, GLANCE, SCREEN
 from .._protocols import NDArray
 from .analytic import Jacobian, Sizes, together
 from .numerical import LEFT, RIGHT, Looks
-from .rule import Rule
+from .rule import Rule, rounding_of
 
 CLEAR, DOUBTED, LEFT_OUT = range(3)
 
@@ -39,7 +39,8 @@ class Screening:
 
     def __post_init__(self) -> None:
         base = self.looks.problem.base
-        self.noise = _NOISE * self.looks.subject.eps * np.abs(base.astype(float))
+        sizes = np.abs(base.astype(float))
+        self.noise = _NOISE * rounding_of(sizes, self.looks.subject.eps)
         self._step = together(base.size)
         self._spare: list[tuple[int, Look]] = []
 

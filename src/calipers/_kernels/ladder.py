@@ -62,6 +62,8 @@ _DOWN = 2.0**-10
 
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
+# Spacings of binary32 are above this, and those of binary64 below.
+_COARSE = 2.0**-40
 # Spacings of x that a length takes for quarters of quarters of it to differ little when rounded.
 _GRAINS = 2.0**16
 
@@ -128,10 +130,13 @@ def note(
     ends = 2.0 if state.order == 2 else 1.0
     if state.power == 1 and not abs(abs(width) - ends * t) <= 2.0**-10 * t:
         width = math.nan
+    normal = 2.0**-126 if state.eps > _COARSE else 2.0**-1022
     for i in range(base.size):
         up, down = float(above[i]), float(below[i])
         differences[row, i] = (up - down) / width
-        sizes[row, i] = max(abs(up), abs(down))
+        size = max(abs(up), abs(down))
+        # Subnormal numbers are rounded as the least normal one is. Zeros may well be exact.
+        sizes[row, i] = max(size, normal) if size > 0.0 else 0.0
         if tail > 0:
             sizes[row + 2, i] = (up - 2 * float(base[i]) + down) / t
 
