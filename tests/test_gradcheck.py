@@ -460,3 +460,24 @@ def test_a_compiled_derivative_that_changes_one_of_many_cotangents_is_asked_one_
 
     report = calipers.gradcheck(lambda x: x * x, LONG, vjp=vjp)
     assert report.verdict == "PASS"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_step_that_float32_loses_confirms_nothing(compiled):
+    f = numba.njit(lambda x: x * x) if compiled else np.square
+    x = np.full(4, 100, np.float32)
+    report = calipers.gradcheck(f, x, jac=lambda x: np.diag(7 * x), eps=1e-6, raise_exception=False)
+    assert report.verdict == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_slopes_at_the_ends_of_the_range_confirm_nothing_wrong(compiled):
+    def verdict(f, x, claim):
+        f = numba.njit(f) if compiled else f
+        wrong = {"jac": lambda x: np.diag(np.full(x.size, claim)), "raise_exception": False}
+        return calipers.gradcheck(f, np.array(x), **wrong).verdict
+
+    assert verdict(lambda x: 1.2e308 * x, [1e-3, 2e-3], 5.0) == "FAIL"
+    assert verdict(lambda x: 1.2e308 * x, [1e-3, 2e-3], 1.2e308) == "PASS"
+    assert verdict(lambda x: np.exp(x), [709.782], 1.0) != "PASS"
+    assert verdict(lambda x: np.where(x > 1, np.inf, x), [1.0, 1.0], 7.0) != "PASS"

@@ -34,7 +34,7 @@ from ._gradcheck.report import (
 from ._gradcheck.rule import FAIL, default_resolution
 from ._gradcheck.second import Gradient, cotangents, skewness
 from ._gradcheck.subject import Subject
-from ._types import Convention, Excuse, Inplace, Method, ProgressLike, SecondOptions
+from ._types import Convention, Excuse, Inplace, ProgressLike, SecondOptions
 from .derivatives import differentiate
 from .interop.functions import function_library
 
@@ -74,7 +74,6 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
     check_sparse_nnz: bool | None = None,
-    method: Method = "adaptive",
     step: Any = None,
     scale: Any = None,
     bounds: Any = None,
@@ -145,11 +144,6 @@ def gradcheck(
         by; by default all are. `jac` is then by the array of the specified values.
     check_sparse_nnz : bool, optional
         The deprecated name of `masked`.
-    method : str
-        By what an entry is judged that a plain difference does not confirm: "adaptive" extrapolates
-        until it knows the value well; "2-point", "3-point" and "5-point" are differences of one
-        step, whose error half a step tells; "cs" is a complex step, for functions that take
-        complex numbers. The products of `fast_mode` are extrapolated in any case.
     step, scale, bounds
         See `jacobian`; for several differentiable inputs a tuple with an item for each, or a number
         for all.
@@ -206,7 +200,7 @@ def gradcheck(
     >>> print(report.reason)  # doctest: +ELLIPSIS
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
-    require_choices(method, convention, nondet_tol, allow)
+    require_choices(convention, nondet_tol, allow)
     require_folder(checkpoint)
     if eps is not None:
         if step is not None:
@@ -279,7 +273,6 @@ def gradcheck(
     try:
         report = check.run(
             [dict(zip(steps, values, strict=True)) for values in each],
-            method,
             Way(workers, heard if heard.wanted else None, checkpoint),
             nondet_tol,
             undefined,

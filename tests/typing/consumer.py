@@ -115,7 +115,6 @@ def of_scipy(x: Reals) -> None:
 
 def checks(x: Reals) -> None:
     report = calipers.gradcheck(function, x, jac=function, allow=["NONSMOOTH"], inplace="add")
-    assert_type(calipers.gradcheck(function, x, jac=function, method="cs").verdict, str)
     assert_type(report, calipers.GradcheckReport)
     assert_type(report.verdict, str)
     assert_type(report.unresolved, float)
@@ -214,7 +213,6 @@ def mistakes(x: Reals) -> None:
     calipers.linear_operator(function, x, memory_limit=1)  # type: ignore[call-arg]
     calipers.jacobian_function(function, x, checkpoint="here")  # type: ignore[call-arg]
     calipers.gradcheck(function, x, convention="numpy")  # type: ignore[arg-type]
-    calipers.gradcheck(function, x, method="central")  # type: ignore[arg-type]
     calipers.gradgradcheck(function, x, jac=function)  # type: ignore[call-arg]
     calipers.compare(x, x, rtol="1e-3")  # type: ignore[call-overload]
     calipers.compare(x, x).worst("ulps")  # type: ignore[arg-type]

@@ -36,10 +36,6 @@ class Pace:
     seconds: float = math.inf
     runs: int = 0
 
-    def note(self, seconds: float) -> None:
-        self.seconds = min(self.seconds, seconds)
-        self.runs += 1
-
     def is_slow(self, count: int) -> bool:
         """Tell whether so many coordinates are surely worth two threads.
 
@@ -241,7 +237,7 @@ def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -
         started = time.perf_counter()
         _one(work, origin, first, last, outs)
         spent = time.perf_counter() - started
-        pace.note(spent / (last - first))
+        pace.seconds = min(pace.seconds, spent / (last - first))
         return spent
 
     while threads > 1 and done < count and not pace.is_slow(count):
@@ -249,6 +245,7 @@ def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -
         spent = timed(done, last)
         estimate = spent / (last - done)
         done, size = last, 4 * size
+        pace.runs += 1
         if spent > _TIMED or estimate * (count - done) < WORTH_SHARING:
             break
     left = count - done

@@ -47,7 +47,6 @@ class Check:
     def run(
         self,
         steps: list[dict[str, Any]],
-        method: str,
         way: Way,
         nondet_tol: float,
         undefined: set[str],
@@ -96,7 +95,7 @@ class Check:
             return self._reported(findings, "", {})
         with np.errstate(all="ignore"):
             looked = [
-                looks(subject, part, method, given, way)
+                looks(subject, part, way=way, **given)
                 for part, given in zip(subject.active, steps, strict=True)
             ]
             whole = [] if self.fast_mode else looked
@@ -193,7 +192,7 @@ class Check:
         number = look.part.start + column
         if (number, d.name) in zip(self._entries.columns, self._entries.forms, strict=True):
             return FAIL
-        value, error = look.value(column)
+        value, error = look.ladder(column)
         rows, own = column_of(d, number, value)
         size = np.full(len(rows), np.abs(own).max(initial=0.0))
         verdict = self.rule.judge(own, value[rows], error[rows], size)

@@ -122,8 +122,9 @@ def _ratio(own: NDArray, right: NDArray) -> float | None:
     """Return the number that one is of the other, if there is one."""
     if not (np.isfinite(own).all() and np.isfinite(right).all()) or not right.any():
         return None
-    factor = float(np.vdot(right, own) / np.vdot(right, right))
-    return factor if _alike(own, factor * right) else None
+    with np.errstate(all="ignore"):  # beyond the range there is none to be told
+        factor = float(np.vdot(right, own) / np.vdot(right, right))
+    return factor if np.isfinite(factor) and _alike(own, factor * right) else None
 
 
 def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:

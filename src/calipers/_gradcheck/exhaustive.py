@@ -145,6 +145,7 @@ def _look_again(
         verdict = rule.judge(own, right, error[rows], size)
         with np.errstate(invalid="ignore"):
             off, allowed = np.abs(own - slope[rows]), rule.allowed(own, slope[rows], size)
+            off[~np.isfinite(slope[rows])] = np.nan  # which is near nothing
             near = off <= rule.share * allowed
         unsure = (verdict == at(FAIL)) & disputed(own, right, slope[rows])
         verdict[unsure] = np.where(off <= allowed, at(PASS), at(INCONCLUSIVE))[unsure]

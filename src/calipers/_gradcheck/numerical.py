@@ -16,10 +16,8 @@ from .._differences.problem import Problem, reals
 from .._differences.progress import Progress
 from .._differences.run import run, run_parts
 from .._differences.sending import Work
-from .._differences.stencils import ADAPTIVE, IMAGINARY
 from .._differences.steps import Steps, plan_steps
 from .._protocols import NDArray
-from .fixed import Fixed, fixed
 from .rule import PROBES
 from .subject import Part, Subject
 
@@ -85,7 +83,7 @@ class SecondLook:
     """The slopes of columns, derivatives that know their errors, and values of f near x."""
 
     slopes: Slopes
-    decisive: Ladders | Fixed
+    ladders: Ladders
     lengths: NDArray  # of the coarse steps
 
     @property
@@ -94,14 +92,14 @@ class SecondLook:
 
     @property
     def calls(self) -> float:
-        return self.slopes.calls + self.decisive.calls + len(PROBES)
+        return self.slopes.calls + self.ladders.calls + len(PROBES)
 
     def results(self, count: int) -> Outs:
         base = self.problem.base
         values = np.empty((count, len(PROBES) + 1, base.size))
         return (
             *self.slopes.results(count),
-            *self.decisive.results(count),
+            *self.ladders.results(count),
             values,
             np.empty(count, bool),
         )
@@ -113,7 +111,7 @@ class SecondLook:
         The last of the results tells of which columns there are values: bounds may forbid them.
         """
         self.slopes(start, outs[:3])
-        self.decisive(start, outs[3:6])
+        self.ladders(start, outs[3:6])
         values, known = outs[6:]
         for k in range(len(known)):
             found = self._values(start + k)
@@ -146,7 +144,7 @@ class Looks:
     part: Part
     problem: Problem
     coarse: Steps
-    decisive: Ladders | Fixed  # what decides where slopes do not
+    fine: Steps
     way: Way
     calls: int = 0
 
@@ -169,7 +167,7 @@ class Looks:
     @cached_property
     def second(self) -> SecondLook:
         """The work that a second look is."""
-        return SecondLook(self.slopes, self.decisive, self.steps)
+        return SecondLook(self.slopes, Ladders(self.problem, self.fine), self.steps)
 
     def slope(self, column: int) -> NDArray:
         """Return the difference across x along a column."""
@@ -195,9 +193,9 @@ class Looks:
         kept = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
         run_parts(work, len(wanted), store, way.workers, report, kept, wanted=wanted)
 
-    def value(self, column: int) -> tuple[NDArray, NDArray]:
+    def ladder(self, column: int) -> tuple[NDArray, NDArray]:
         """Return the derivative along a column, and its errors."""
-        values, errors, states = run(self.decisive, 1, start=column)
+        values, errors, states = run(Ladders(self.problem, self.fine), 1, start=column)
         self.calls += int(states["calls"].sum())
         return values[0], errors[0]
 
@@ -216,18 +214,13 @@ class Looks:
             problem.f = f
 
 
-def looks(subject: Subject, part: Part, method: str, given: dict[str, Any], way: Way) -> Looks:
-    """Plan the steps for one input; `given` is what the caller says of them."""
+def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, way: Way) -> Looks:
+    """Plan the steps for one input."""
     problem = subject.problem(part)
+    coarse = plan_steps(problem, "3-point", step, scale, bounds)
+    fine = plan_steps(problem, "adaptive", step, scale, bounds)
     # Of what the whole of f computes with, and not this input and the concatenated outputs alone.
     eps = subject.eps
-    coarse = plan_steps(problem, "3-point", **given)
-    factor = coarse.factor if given["step"] is not None else eps ** (1 / 3)
-    coarse = replace(coarse, factor=factor, eps=eps)
-    decisive: Ladders | Fixed
-    if method == ADAPTIVE:
-        decisive = Ladders(problem, replace(plan_steps(problem, method, **given), eps=eps))
-    else:
-        asked = subject.imaginary(part) if method == IMAGINARY else problem
-        decisive = fixed(asked, method, eps, given)
-    return Looks(subject, part, problem, coarse, decisive, way)
+    factor = coarse.factor if step is not None else eps ** (1 / 3)
+    coarse, fine = replace(coarse, factor=factor, eps=eps), replace(fine, eps=eps)
+    return Looks(subject, part, problem, coarse, fine, way)

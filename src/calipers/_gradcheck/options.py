@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.stencils import NAMES
 from .derivative import CONVENTIONS
 from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
@@ -63,11 +62,8 @@ def _is_pair(bounds: Any) -> bool:
     return bounds is None or hasattr(bounds, "lb") or several
 
 
-def require_choices(method: str, convention: str, nondet_tol: float, allow: Sequence[str]) -> None:
+def require_choices(convention: str, nondet_tol: float, allow: Sequence[str]) -> None:
     """Refuse choices that there are not."""
-    if method not in NAMES:
-        msg = f"method must be one of {', '.join(map(repr, NAMES))}, got {method!r}"
-        raise ValueError(msg)
     if convention not in CONVENTIONS:
         msg = f"convention must be one of {CONVENTIONS}, got {convention!r}"
         raise ValueError(msg)

@@ -66,6 +66,7 @@ class Rule:
         with np.errstate(invalid="ignore"):
             allowed = self.allowed(analytic, numerical, floor)
             apart = np.abs(analytic - numerical)
+            apart[np.isinf(numerical)] = np.nan  # beside an infinite tolerance
             verdict = np.full(apart.shape, at(INCONCLUSIVE))
             known = errors <= np.maximum(allowed, self.noise)
             # Errors that are measured in noise are as random as that, and one that is not small

@@ -10,8 +10,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array
-from .._differences.problem import IMAGINARY, REAL, WIRTINGER, Problem
-from .._differences.steps import modes_of
+from .._differences.problem import REAL, WIRTINGER, Problem
 from .._protocols import NDArray
 from .inplace import InPlace
 
@@ -140,24 +139,6 @@ class RealOutputs:
         return real_vector([arrays[k] for k in self.kept])
 
 
-@dataclass(frozen=True)
-class ComplexOutputs:
-    """A function of which the differentiable outputs are wanted, where its argument is complex."""
-
-    inner: Callable[..., Any]
-    shapes: tuple[tuple[int, ...], ...]  # of all outputs
-    kept: tuple[int, ...]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them one after the other, in new memory."""
-        arrays, _ = as_outputs(self.inner(*args, **kwargs))
-        found = tuple(a.shape for a in arrays)
-        if found != self.shapes:
-            msg = f"f returned outputs of shapes {found} for a complex input, and {self.shapes}"
-            raise ValueError(f"{msg} for a real one")
-        return np.concatenate([arrays[k].reshape(-1) for k in self.kept])
-
-
 @dataclass
 class Subject:
     """
@@ -261,24 +242,6 @@ class Subject:
     def _real_outputs(self) -> "RealOutputs":
         kinds = tuple((o.shape, o.dtype) for o in self.outputs)
         return RealOutputs(self.f, kinds, tuple(p.position for p in self.kept))
-
-    def imaginary(self, part: Part) -> Problem:
-        """Return the problem of differentiating f by one input along the imaginary axis."""
-        modes_of(part.example, "cs", False)
-        for kept in self.kept:
-            if kept.example.dtype.kind == "c":
-                msg = f"method='cs' needs real results, and output {kept.position} of f is complex"
-                raise ValueError(msg)
-        x = part.example.astype(np.result_type(part.example.dtype, np.complex64), order="C")
-        before = tuple(self.arguments()[: part.position])
-        after = tuple(self.arguments()[part.position + 1 :])
-        shapes = tuple(o.shape for o in self.outputs)
-        f = ComplexOutputs(self.f, shapes, tuple(p.position for p in self.kept))
-        scalar = part.position in self.scalars
-        self.calls += 1
-        found = Problem(f, before, x, after, private(self.kwargs), IMAGINARY, scalar)
-        found.seconds = self.seconds
-        return found
 
     def problem(self, part: Part) -> Problem:
         """Return the problem of differentiating f by one input, all else fixed."""

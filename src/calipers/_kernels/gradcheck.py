@@ -34,7 +34,7 @@ def _is_clear(
     slope = 0.5 * up + 0.5 * down
     size = max(abs(own), abs(slope))
     scale = floor if size <= rtol * floor else abs(slope)
-    near = abs(own - slope) <= share * (atol + rtol * scale)
+    near = (abs(own - slope) <= share * (atol + rtol * scale)) & (abs(slope) < np.inf)
     straight = (bend == np.inf) | (abs(up - down) <= bend * size + noise)  # else 0 times infinity
     return near and straight
 
@@ -76,14 +76,14 @@ def _count_unclear(
     """
     Count the entries of a column that are not clear; `ahead` and `behind` make slopes of changes.
 
-    The first pass asks for a little more than the rule, and costs half: no floor makes that easier,
-    and the slope is measured twice over.
+    The first pass asks for a little more than the rule, and costs half: no floor makes that easier.
     """
-    least, more, per_step = 2.0 * share * atol, share * min(rtol, 1.0), 1.0 / step
+    least, more, per_step = share * atol, share * min(rtol, 1.0), 1.0 / step
     unsure = 0
     for i in range(own.size):
         up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-        near = abs(2.0 * own[i] - (up + down)) <= least + more * abs(up + down)
+        slope = 0.5 * up + 0.5 * down
+        near = (abs(own[i] - slope) <= least + more * abs(slope)) & (abs(slope) < np.inf)
         straight = abs(up - down) <= bend * abs(own[i]) + noise[i] * per_step
         unsure += 0 if near & straight else 1
     if unsure == 0:
@@ -152,7 +152,8 @@ def glance(
         reached[0] = c
         if status[k] == LOST and lost < 0:
             lost = c
-        if status[k] != FIXED:
+        if status[k] != FIXED:  # no slope confirms anything here
+            suspect[k] = 1
             continue
         coords[c] = tables[0, 0, 0, k]
         evaluate(f, x, upper)

@@ -383,12 +383,12 @@ def measure(state: Any, x: float, given: float, low: float, high: float, eps: fl
     Set the length, side and limits of the ladder along a coordinate.
 
     The length is `given` if that is not negative, else a power of two near x, so that steps are
-    exact; beside an x that would round its fractions, the power of two next to it. The limit is 0
-    if there is no derivative to be had.
+    exact; beside an x that would round its fractions, the next power of two below what is given.
+    The limit is 0 if there is no derivative to be had.
     """
     state.length = given
     if 0 < given < _GRAINS * eps * abs(x):
-        state.length = 2.0 ** math.floor(math.log2(given) + 0.5)
+        state.length = 2.0 ** math.floor(math.log2(given))
     if given < 0:
         finite = abs(x) < math.inf and x != 0
         state.length = 2.0 ** math.floor(math.log2(abs(x))) if finite else 1.0
