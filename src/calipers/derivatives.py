@@ -448,8 +448,7 @@ def jacobian_function(
     -------
     callable
         ``jac(*args, **kwargs)`` takes the arguments of f, and returns the derivative by the one at
-        position `argnums`. A result that nobody holds any more gives its memory, up to 64 MB, to
-        the next one.
+        position `argnums`.
 
     Raises
     ------

@@ -1,7 +1,6 @@
 """Derivatives along a range of coordinates by fixed steps: a task for any worker."""
 
 import math
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +17,6 @@ Outs = tuple[NDArray, ...]
 
 _LINE = 64
 _LONG = 1 << 20  # bytes that take far longer to fill than to align
-_KEPT = 1 << 26  # bytes that a plan may keep from its callers
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
@@ -26,47 +24,10 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
 
     Vectors that cross lines cost a loop that stays in cache a tenth of its speed.
     """
-    return _begun(np.empty(_bytes(shape, dtype), np.uint8), shape, dtype)
-
-
-def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    return math.prod(shape) * dtype.itemsize + _LINE
-
-
-def _begun(memory: NDArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _LINE, np.uint8)
     first = -memory.__array_interface__["data"][0] % _LINE
-    return memory[first : first + len(memory) - _LINE].view(dtype).reshape(shape)
-
-
-class Kept:
-    """
-    The memory of a result, which the next one gets if nobody holds that any more.
-
-    Fresh pages take the system as long as a fast f takes to fill them.
-    """
-
-    def __init__(self) -> None:
-        self._last: list[NDArray] = []
-
-    def aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
-        """Return memory as `aligned` does, maybe of the last result."""
-        size = _bytes(shape, dtype)
-        own = self._last[-1:]
-        self._last.clear()
-        if not (own and len(own[0]) == size and _references(own) == _ALONE):
-            own = [np.empty(size, np.uint8)]
-        result = _begun(own[0], shape, dtype)
-        if size <= _KEPT:
-            self._last += own
-        return result
-
-
-def _references(one: list[NDArray]) -> int:
-    return sys.getrefcount(one[0])
-
-
-# How many the interpreter counts where nobody else has one.
-_ALONE = _references([np.empty(0)])
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def lost_step(problem: Problem, coordinate: int) -> ValueError:
@@ -110,17 +71,16 @@ class Columns:
 
     `spare` keeps scratch from one call to the next: for small problems, making it takes as long.
     So does a problem for each point: `at` may be another one than that of the problem, if f is
-    compiled. `kept` has memory for results.
+    compiled.
     """
 
     problem: Problem
     steps: Steps
     spare: list[Scratch] | None = field(default=None, compare=False)
     at: NDArray | None = None
-    kept: Kept | None = field(default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "spare": None, "kept": None}  # of one process
+        return {**self.__dict__, "spare": None}  # its kernels are of one process
 
     @property
     def calls(self) -> float:
@@ -129,11 +89,8 @@ class Columns:
     def results(self, count: int) -> Outs:
         values = self.problem.base.size // (2 if self.problem.imaginary else 1)
         shape, dtype = (count, values), self.problem.base.dtype
-        if count * values * dtype.itemsize <= _LONG:
-            rows = np.empty(shape, dtype)
-        else:
-            rows = aligned(shape, dtype) if self.kept is None else self.kept.aligned(shape, dtype)
-        return rows, np.empty(count, np.int8)
+        make = aligned if count * values * dtype.itemsize > _LONG else np.empty
+        return make(shape, dtype), np.empty(count, np.int8)
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""

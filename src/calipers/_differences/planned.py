@@ -8,7 +8,7 @@ import numpy as np
 from .._arrays import as_array
 from .._protocols import NDArray
 from . import sparse
-from .columns import Columns, Kept, Scratch
+from .columns import Columns, Scratch
 from .plan import Options, arranged, options_of, pose, require_room, rows_of, steps_of
 from .problem import REAL, Problem
 from .run import Pace, run
@@ -85,7 +85,6 @@ class _Plan:
         self._dtype = problem.x.real.dtype if problem.imaginary else problem.x.dtype
         self._pace = Pace()
         self._spare: list[Scratch] = []
-        self._kept = Kept()
 
     def serves(self, x: NDArray, others: tuple[Any, ...]) -> bool:
         return (
@@ -106,7 +105,7 @@ class _Plan:
     def __call__(self, x: NDArray, others: tuple[Any, ...], position: int) -> Any:
         as_planned = x.dtype == self._dtype and x.flags.c_contiguous
         if self._only_moves and not others and as_planned:
-            work = Columns(self._problem, self._steps, self._spare, x, self._kept)
+            work = Columns(self._problem, self._steps, self._spare, x)
             return arranged(self._problem, run(work, self._count, pace=self._pace)[0])
         problem = self._problem.moved(x, others[:position], others[position:], self._asks_base())
         steps = self._steps
@@ -120,7 +119,6 @@ class _Plan:
             options = self._options
             rows = rows_of(problem, steps, options, self._count, report=options.progress)
             return arranged(problem, rows)
-        spare = self._spare if steps is self._steps else None
-        work = Columns(problem, steps, spare, kept=self._kept)
+        work = Columns(problem, steps, self._spare if steps is self._steps else None)
         rows, _ = run(work, self._count, pace=self._pace)
         return arranged(problem, rows)

@@ -24,7 +24,7 @@ from .coloring import (
     recover,
     star_coloring,
 )
-from .columns import Columns, Kept, Outs, require_steps
+from .columns import Columns, Outs, require_steps
 from .ladders import CALLS, climb, measured
 from .native import Native
 from .plan import Options, steps_of
@@ -260,7 +260,6 @@ class Plan:
         self._check, self._calls = check, calls
         self._lasting = lasting
         self._spare: list[Space] = []
-        self._kept = Kept()
 
     def asks_base(self, problem: Problem) -> bool:
         """Whether f(x) has to be known beforehand."""
@@ -312,7 +311,7 @@ class Plan:
         table, status = space.table, space.status
         self.steps.tabulate(problem, 0, table, status)
         require_steps(problem, 0, status)
-        data = self._kept.aligned((pattern.indices.size,), problem.base.dtype)
+        data = np.empty(pattern.indices.size, problem.base.dtype)
         calls = 0
         shared = space if workers is None else None
         for p in range(table.shape[1]):
