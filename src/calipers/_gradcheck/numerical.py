@@ -1,7 +1,7 @@
 """The numerical side: two slopes of each column for a first look, a ladder for a second one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,7 @@ RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 class _Slope(Steps):
     """Steps to one side, `factor` times as far as the lengths say."""
 
-    side: NDArray = field(default_factory=RIGHT.copy)
+    side: NDArray
 
     @property
     def central(self) -> NDArray:

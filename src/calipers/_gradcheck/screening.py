@@ -68,7 +68,7 @@ class Screening:
             if spare[0] >= size:
                 return spare
         compiled = self.problem.native is not None and not self.looks.coarse.lows.size
-        return size, (_Glance if compiled else _Slopes)(self, size)
+        return size, (_Glance if compiled else _BySlopes)(self, size)
 
     def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
         """Judge columns from `start` by slopes that were found elsewhere."""
@@ -130,7 +130,7 @@ class Screening:
         return (*sizes, *numbers, self.noise, self.looks.steps[here])
 
 
-class _Slopes:
+class _BySlopes:
     """A look at columns by arrays of slopes, whatever f is."""
 
     def __init__(self, screening: Screening, count: int) -> None:
