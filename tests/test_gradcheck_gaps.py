@@ -10,6 +10,9 @@ import pytest
 import calipers
 from calipers._gradcheck.analytic import Dense, Sizes, Sparse
 from calipers._gradcheck.derivative import Derivative
+from calipers._gradcheck.exhaustive import Entries, examine
+from calipers._gradcheck.numerical import Way, looks
+from calipers._gradcheck.rule import Rule
 from calipers._gradcheck.subject import pose
 from calipers._gradcheck.units import Units
 
@@ -377,6 +380,16 @@ def test_sizes_that_threads_share_out_are_those_of_the_whole(form):
     whole = np.max([np.where(np.isfinite(a), np.abs(a), 0) for a in arrays], axis=0)
     assert np.array_equal(sizes.rows, whole.max(axis=1))
     assert np.array_equal(sizes.columns, whole.max(axis=0))
+
+
+def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():
+    subject = pose(numba.njit(lambda a, b: 1e3 * a + b), (X, X), (), {}, None, ())
+    jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(X.size), np.eye(X.size)]))}
+    rule = Rule(0.0, 1e-6, 0.1, 1e-2, False, 0.0)
+    look = looks(subject, subject.active[1], None, None, None, Way())
+    sizes = examine([look], jacobians, rule, Entries())
+    assert look.compiled
+    assert np.all(sizes.rows == 1e3)
 
 
 def test_a_compiled_vjp_without_conjugates_is_right_where_its_first_row_is_real():

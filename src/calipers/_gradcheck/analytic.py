@@ -121,12 +121,13 @@ def together(rows: int) -> int:
     return max(1, _BLOCK_BYTES // max(1, 8 * rows))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sizes:
     """The largest magnitudes in the rows and columns of the analytic Jacobian."""
 
     rows: NDArray
     columns: NDArray
+    known: bool = True  # or measured while columns are looked at
 
     @classmethod
     def of(cls, jacobians: dict[str, Jacobian], rows: int, columns: int) -> "Sizes":

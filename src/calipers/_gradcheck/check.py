@@ -64,21 +64,14 @@ class Check:
         if not subject.rows or not subject.columns:
             return self._empty()
         jacobians: dict[str, Jacobian] = {}
-        sizes = None
         late: list[str] = []  # what matters less than a wrong entry
         try:
             if not self.fast_mode:
-                jacobians = {d.name: jacobian_of(d) for d in self.derivatives}
-                sizes = Sizes.of(jacobians, subject.rows, subject.columns)
+                jacobians = self._jacobians()
             for d in self.derivatives:
-                lines = jacobians[d.name].lines if jacobians else None
-                of = None
-                if sizes is not None:
-                    of = sizes.columns if d.name == "vjp" else sizes.rows
                 own = [
                     *identities.storing(d, random, nondet_tol),
                     *identities.reentrance(d, random, nondet_tol),
-                    *identities.linearity(d, random, nondet_tol, self.rule.rtol, of, lines),
                 ]
                 if d.name in undefined:
                     late += self._none_directions(d)
@@ -86,34 +79,52 @@ class Check:
                     late += identities.batches(d, random)
                 # What is changed explains what else is found.
                 findings += [*identities.mutation(d.name, d.touched), *own]
+            vouched, others = self._adjoint(random)
             if source is not None and any(d.name == "jac" for d in self.derivatives):
-                findings += identities.primal(source.value, subject, self._near)
-            vouched, adjoint = self._adjoint(random)
-            findings += adjoint
+                others[:0] = identities.primal(source.value, subject, self._near)
+            with np.errstate(all="ignore"):
+                jacobians, sizes = self._differences(jacobians, steps, way, random, vouched)
+            for d in self.derivatives:
+                lines = jacobians[d.name].lines if jacobians else None
+                of = None
+                if sizes is not None:
+                    of = sizes.columns if d.name == "vjp" else sizes.rows
+                share = self.rule.rtol
+                findings += identities.linearity(d, random, nondet_tol, share, of, lines)
         except WrongFormError as wrong:
             findings.append(str(wrong))
             return self._reported(findings, "", {})
-        with np.errstate(all="ignore"):
-            looked = [
-                looks(subject, part, way=way, **given)
-                for part, given in zip(subject.active, steps, strict=True)
-            ]
-            whole = [] if self.fast_mode else looked
-            for look, given in zip(looked, steps, strict=True) if self.fast_mode else ():
-                before = deepcopy(self._entries)
-                if self._project(look, given, random):
-                    whole.append(look)
-                    self._entries = before  # a look at all entries finds these again
-            if whole and sizes is None:
-                jacobians = {d.name: jacobian_of(d) for d in self.derivatives}
-                sizes = Sizes.of(jacobians, subject.rows, subject.columns)
-            if sizes is not None:
-                self.any_slope = bool(sizes.rows.any())
-            for look in whole:
-                assert sizes is not None
-                examine(look, jacobians, sizes, self.rule, self._entries, vouched)
+        return self._reported(findings + others, "", jacobians, late=late)
+
+    def _jacobians(self) -> dict[str, Jacobian]:
+        return {d.name: jacobian_of(d) for d in self.derivatives}
+
+    def _differences(
+        self,
+        jacobians: dict[str, Jacobian],
+        steps: list[dict[str, Any]],
+        way: Way,
+        random: np.random.Generator,
+        vouched: bool,
+    ) -> tuple[dict[str, Jacobian], Sizes | None]:
+        """Judge what differences tell; return the Jacobians that were seen, and their sizes."""
+        subject, sizes = self.subject, None
+        looked = [
+            looks(subject, part, way=way, **given)
+            for part, given in zip(subject.active, steps, strict=True)
+        ]
+        whole = [] if self.fast_mode else looked
+        for look, given in zip(looked, steps, strict=True) if self.fast_mode else ():
+            before = deepcopy(self._entries)
+            if self._project(look, given, random):
+                whole.append(look)
+                self._entries = before  # a look at all entries finds these again
+        if whole:
+            jacobians = jacobians or self._jacobians()
+            sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
+            self.any_slope = bool(sizes.rows.any())
         subject.calls += sum(look.calls for look in looked)
-        return self._reported(findings, "", jacobians, late=late)
+        return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:
         """Look at the form of derivatives that have no entries."""

@@ -1,6 +1,6 @@
 """Every entry against differences: a first look at all, a second one where they differ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,22 +72,42 @@ class Entries:
 
 
 def examine(
-    looks: Looks,
+    whole: Sequence[Looks],
     jacobians: dict[str, Jacobian],
-    sizes: Sizes,
     rule: Rule,
     found: Entries,
     vouched: bool = False,
-) -> None:
-    """Judge the entries of one input, in every form in which its derivative was given."""
-    screening = Screening(looks, jacobians, sizes, rule)
-    count = looks.problem.coordinates
-    marks = first_look(screening, count)
-    taken = count - int(np.count_nonzero(marks == LEFT_OUT))
-    found.left_out += count - taken
+) -> Sizes:
+    """
+    Judge the entries of inputs, in every form in which their derivatives were given.
+
+    Return the largest magnitudes in rows and columns.
+    """
+    rows, columns = next(iter(jacobians.values())).shape
+    covered = sum(look.problem.coordinates for look in whole) == columns
+    if covered and all(look.compiled for look in whole):
+        sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
+    else:
+        sizes = Sizes.of(jacobians, rows, columns)
+    screenings = [Screening(look, jacobians, sizes, rule) for look in whole]
+    marks = [first_look(screening) for screening in screenings]
+    for screening in screenings:
+        screening.measure()
+    sizes.known = True
+    for screening, marked in zip(screenings, marks, strict=True):
+        _judge(screening, marked if screening.suffices else first_look(screening), found, vouched)
+    return sizes
+
+
+def _judge(screening: Screening, marks: NDArray, found: Entries, vouched: bool) -> None:
+    """Count the columns of one input that are clear, and look again at those that are not."""
+    looks = screening.looks
+    taken = len(marks) - int(np.count_nonzero(marks == LEFT_OUT))
+    found.left_out += len(marks) - taken
     doubtful = np.flatnonzero(marks == DOUBTED)
-    looks.calls += looks.sides * taken
-    found.count[PASS] += (taken - len(doubtful)) * looks.problem.base.size * len(jacobians)
+    found.count[PASS] += (
+        (taken - len(doubtful)) * looks.problem.base.size * len(screening.jacobians)
+    )
 
     def judge(column: int, seen: tuple[NDArray, ...]) -> None:
         _look_again(screening, column, seen, found, vouched)

@@ -160,6 +160,12 @@ class Looks:
         return Slopes((right, left))
 
     @property
+    def compiled(self) -> bool:
+        """Whether a compiled loop takes the slopes and judges them."""
+        native = self.problem.native
+        return self.way.plain and native is not None and not self.coarse.lows.size
+
+    @property
     def sides(self) -> int:
         """How many calls of f a slope of a column takes."""
         return len(self.slopes.sides)

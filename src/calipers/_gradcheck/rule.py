@@ -55,7 +55,8 @@ class Rule:
     def allowed(self, analytic: NDArray, numerical: NDArray, floor: NDArray) -> NDArray:
         """Return the tolerance of each entry, without the error."""
         size = np.fmax(np.abs(analytic), np.abs(numerical))
-        scale = np.where(size <= self.rtol * floor, floor, np.abs(numerical))
+        least = np.where(size <= self.rtol * floor, floor, 0.0)
+        scale = np.fmax(least, np.abs(numerical))
         return np.asarray(self.atol + self.rtol * scale)
 
     def judge(

@@ -1,6 +1,6 @@
 """The first look at every column: two slopes, and which entries are not near their mean."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -10,7 +10,6 @@ from .._differences.columns import aligned, lost_step
 from .._differences.evaluate import blame
 from .._differences.problem import Problem, reals
 from .._differences.run import WORTH_SHARING, run
-from .._jit import Kernels
 from .._kernels.differences import EXCLUDED
 from .._kernels.gradcheck import DOUBTS, GLANCE, SCREEN
 from .._protocols import NDArray
@@ -23,13 +22,15 @@ CLEAR, DOUBTED, LEFT_OUT = range(3)
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 _NONE = np.empty(0)
 
-# Looks at columns from the first of its arguments, and marks in the second what is found.
-Look = Callable[[int, NDArray], None]
-
 
 @dataclass
 class Screening:
-    """The first look at columns: which of them leave some form of the derivative in doubt."""
+    """
+    The first look at columns: which of them leave some form of the derivative in doubt.
+
+    Where the sizes of the Jacobian are not known, it is measured in passing: what is found holds
+    if `suffices` says so afterwards.
+    """
 
     looks: Looks
     jacobians: dict[str, Jacobian]
@@ -41,8 +42,10 @@ class Screening:
         base = self.looks.problem.base
         sizes = np.abs(base.astype(float))
         self.noise = _NOISE * rounding_of(sizes, self.looks.subject.eps)
+        self._no_limits = np.full(base.size, np.inf)
         self._step = together(base.size)
-        self._spare: list[tuple[int, Look]] = []
+        self._made: list[_Look] = []
+        self._spare: list[tuple[int, _Look]] = []
 
     @property
     def problem(self) -> Problem:
@@ -60,62 +63,50 @@ class Screening:
             look(start + first, found[first : first + size])
         self._spare.append((size, look))
 
-    def _taken(self, count: int) -> tuple[int, Look]:
+    def _taken(self, count: int) -> tuple[int, "_Look"]:
         """Return a look at so many columns, or as many as are looked at together."""
         size = max(1, min(self._step, count))
         with suppress(IndexError):  # another thread may have taken the last one
             spare = self._spare.pop()
             if spare[0] >= size:
                 return spare
-        compiled = self.problem.native is not None and not self.looks.coarse.lows.size
-        return size, (_Glance if compiled else _BySlopes)(self, size)
+        look = (_Glance if self.looks.compiled else _BySlopes)(self, size)
+        self._made.append(look)
+        return size, look
+
+    def measure(self) -> None:
+        """Note the sizes of rows that were found in passing."""
+        for look in self._made:
+            if isinstance(look, _Glance):
+                np.maximum(self.sizes.rows, look.rows, out=self.sizes.rows)
+
+    @property
+    def suffices(self) -> bool:
+        """Whether rows are as large as they had to be."""
+        return all(bool(np.all(look.needs <= self.sizes.rows)) for look in self._made)
 
     def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
         """Judge columns from `start` by slopes that were found elsewhere."""
+        look = _BySlopes(self, min(self._step, len(found)))
         for first in range(0, len(found), self._step):
             part = slice(first, first + self._step)
             right, left, status = (array[part] for array in slopes)
-            own = np.empty(right.shape)
-            self.judge_all(start + first, own, right, left, status, found[part])
-
-    def judge_all(
-        self,
-        start: int,
-        own: NDArray,
-        right: NDArray,
-        left: NDArray,
-        status: NDArray,
-        found: NDArray,
-    ) -> None:
-        for jacobian in self.jacobians.values():
-            self._judge(SCREEN, jacobian, start, own, right, left, found)
-        found[status == EXCLUDED] = LEFT_OUT
+            look.judge(start + first, right, left, status, found[part])
 
     def doubted(
         self, column: int, right: NDArray, left: NDArray
     ) -> tuple[NDArray, dict[str, tuple[NDArray, NDArray]]]:
         """Return the slope along a column, and for each form its entries and which are in doubt."""
         size = self.problem.base.size
+        columns = self.columns(column, 1)
         found = {}
         for form, jacobian in self.jacobians.items():
             own, doubted = np.empty((1, size)), np.empty(size, np.int8)
-            self._judge(DOUBTS, jacobian, column, own, right, left, doubted)
+            jacobian.columns(columns.start, columns.stop, own)
+            criteria = self.criteria(column, columns)
+            DOUBTS[right.dtype](own, right, left, *criteria, doubted)
             found[form] = own[0], np.flatnonzero(doubted)
         return 0.5 * right[0].astype(float) + 0.5 * left[0].astype(float), found
-
-    def _judge(
-        self,
-        kernels: Kernels,
-        jacobian: Jacobian,
-        start: int,
-        own: NDArray,
-        right: NDArray,
-        left: NDArray,
-        found: NDArray,
-    ) -> None:
-        columns = self.columns(start, len(own))
-        jacobian.columns(columns.start, columns.stop, own)
-        kernels[right.dtype](own, right, left, *self.criteria(start, columns), found)
 
     def columns(self, start: int, count: int) -> slice:
         """Return where columns of this input are among those of all."""
@@ -125,52 +116,89 @@ class Screening:
     def criteria(self, start: int, columns: slice) -> tuple[NDArray | float, ...]:
         """Return what kernels know of the rule."""
         rule, here = self.rule, slice(start, start + columns.stop - columns.start)
+        rows = self.sizes.rows if self.sizes.known else self._no_limits
         numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        sizes = self.sizes.rows, self.sizes.columns[columns]
-        return (*sizes, *numbers, self.noise, self.looks.steps[here])
+        return (rows, self.sizes.columns[columns], *numbers, self.noise, self.looks.steps[here])
 
 
-class _BySlopes:
+class _Look(ABC):
+    """A look at columns: room for those of the Jacobian, and what rows need to be clear."""
+
+    def __init__(self, screening: Screening, count: int) -> None:
+        self.screening = screening
+        size = screening.problem.base.size
+        self.needs = np.zeros(size)
+        self._own = aligned((len(screening.jacobians), count, size), np.dtype(float))
+
+    def own(self, columns: slice) -> NDArray:
+        """Return columns of the Jacobian, a row each, in all its forms."""
+        forms, _, size = self._own.shape
+        count = columns.stop - columns.start
+        own = self._own.reshape(-1)[: forms * count * size].reshape(forms, count, size)
+        for lines, jacobian in zip(own, self.screening.jacobians.values(), strict=True):
+            jacobian.columns(columns.start, columns.stop, lines)
+        return own
+
+    @abstractmethod
+    def __call__(self, start: int, found: NDArray) -> None:
+        """Mark in `found` what is found of columns from `start`."""
+
+
+class _BySlopes(_Look):
     """A look at columns by arrays of slopes, whatever f is."""
 
     def __init__(self, screening: Screening, count: int) -> None:
-        self._screening = screening
+        super().__init__(screening, count)
         base = screening.problem.base
         right, left = (np.empty((count, base.size), base.dtype) for _ in range(2))
-        self._space = np.empty((count, base.size)), right, left, np.empty(count, np.int8)
+        self._space = right, left, np.empty(count, np.int8)
+        self._none = np.zeros_like(base)
 
     def __call__(self, start: int, found: NDArray) -> None:
-        own, right, left, status = (array[: len(found)] for array in self._space)
-        self._screening.looks.slopes(start, (right, left, status))
-        self._screening.judge_all(start, own, right, left, status, found)
+        right, left, status = (array[: len(found)] for array in self._space)
+        self.screening.looks.slopes(start, (right, left, status))
+        self.judge(start, right, left, status, found)
+
+    def judge(
+        self, start: int, right: NDArray, left: NDArray, status: NDArray, found: NDArray
+    ) -> None:
+        columns = self.screening.columns(start, len(found))
+        criteria = self.screening.criteria(start, columns)
+        slopes = right, left, self._none
+        SCREEN[right.dtype](self.own(columns), *slopes, *criteria, found, self.needs)
+        found[status == EXCLUDED] = LEFT_OUT
 
 
-class _Glance:
+class _Glance(_Look):
     """A look at columns of a compiled f, whose slopes are judged as they arise."""
 
     def __init__(self, screening: Screening, count: int) -> None:
+        super().__init__(screening, count)
         problem, steps = screening.problem, screening.looks.coarse
         native = problem.native
         assert native is not None
         x = aligned(problem.x.shape, problem.x.dtype)
         upper, lower = (aligned(problem.native_shape, problem.dtype) for _ in range(2))
-        self._screening, self._kernel = screening, native.entry(GLANCE)
-        self._own = aligned((len(screening.jacobians), count, problem.base.size), np.dtype(float))
+        self._kernel = native.entry(GLANCE)
         self._status, self._reached = np.empty(count, np.int8), np.empty(1, np.int64)
+        self._by_row = np.zeros(problem.base.size, np.int64)
         self._where = native.form, x, reals(problem.x)
         rule = steps.lengths, steps.factor, _NONE, RIGHT, LEFT, np.empty((2, 3, 1, count))
-        self._fixed = *rule, problem.base, upper, lower
+        self._fixed = *rule, problem.base, upper, lower, self._by_row
+
+    @property
+    def rows(self) -> NDArray:
+        """The largest magnitudes in rows, as far as columns were looked at."""
+        return self._by_row.view(float)
 
     def __call__(self, start: int, found: NDArray) -> None:
-        screening, count = self._screening, len(found)
-        columns, forms = screening.columns(start, count), screening.jacobians
-        size, status = self._own.shape[-1], self._status[:count]
-        own = self._own.reshape(-1)[: len(forms) * count * size].reshape(len(forms), count, size)
-        for lines, jacobian in zip(own, forms.values(), strict=True):
-            jacobian.columns(columns.start, columns.stop, lines)
-        rest = *screening.criteria(start, columns), status, found, self._reached
+        screening, status = self.screening, self._status[: len(found)]
+        columns = screening.columns(start, len(found))
+        rule = self.own(columns), *screening.criteria(start, columns)
         try:
-            lost = self._kernel(*self._where, start, *self._fixed, own, *rest)
+            lost = self._kernel(
+                *self._where, start, *self._fixed, *rule, found, self.needs, status, self._reached
+            )
         except Exception as error:
             blame(error, screening.problem, self._reached[0])
             raise
@@ -179,9 +207,16 @@ class _Glance:
         found[status == EXCLUDED] = LEFT_OUT
 
 
-def first_look(screening: Screening, count: int) -> NDArray:
+def first_look(screening: Screening) -> NDArray:
     """Return what is found of each column: CLEAR, DOUBTED or LEFT_OUT."""
     looks = screening.looks
+    marks = _marks(screening)
+    looks.calls += looks.sides * int(np.count_nonzero(marks != LEFT_OUT))
+    return marks
+
+
+def _marks(screening: Screening) -> NDArray:
+    looks, count = screening.looks, screening.problem.coordinates
     seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
     concurrent = all(j.concurrent for j in screening.jacobians.values())
     if looks.way.plain and concurrent and seconds > WORTH_SHARING:

@@ -14,50 +14,35 @@ from .formats import vector
 
 
 @register_jitable
-def _is_clear(
+def _size_needed(
     own: float,
     up: float,
     down: float,
-    floor: float,
     rtol: float,
     atol: float,
     share: float,
     bend: float,
     noise: float,
-) -> bool:
+) -> float:
     """
-    Tell whether an entry is near the mean of two one-sided slopes.
+    Return how large row and column of an entry have to be for it to be clear; inf if none are.
 
-    Nor may the two differ by more than `bend` of the entry and `noise`: that may be a kink. `share`
-    is how much of the tolerance an entry may use. See `Rule`.
+    It has to be near the mean of two one-sided slopes, which may differ by no more than `bend` of
+    the entry and `noise`: that may be a kink. `share` is how much of the tolerance an entry may
+    use. See `Rule`.
     """
     slope = 0.5 * up + 0.5 * down
-    size = max(abs(own), abs(slope))
-    scale = floor if size <= rtol * floor else abs(slope)
-    near = (abs(own - slope) <= share * (atol + rtol * scale)) & (abs(slope) < np.inf)
+    size, gap = max(abs(own), abs(slope)), abs(own - slope)
     straight = (bend == np.inf) | (abs(up - down) <= bend * size + noise)  # else 0 times infinity
-    return near and straight
-
-
-def screen(
-    analytic, right, left, row_sizes, column_sizes, rtol, atol, share, bend, noise, steps, suspect
-):
-    """Mark the columns in which an analytic entry is not clear; `noise` is that of f."""
-    for k in range(analytic.shape[0]):
-        doubts = 0
-        own, ahead, behind = analytic[k], right[k], left[k]
-        column_size, step = column_sizes[k], steps[k]
-        for i in range(row_sizes.size):
-            up, down = float(ahead[i]), float(behind[i])
-            floor = min(row_sizes[i], column_size)
-            clear = _is_clear(own[i], up, down, floor, rtol, atol, share, bend, noise[i] / step)
-            doubts += 0 if clear else 1
-        if doubts > 0:
-            suspect[k] = 1
+    if not (straight and gap < np.inf and abs(slope) < np.inf):
+        return np.inf
+    if gap <= share * (atol + rtol * abs(slope)):
+        return 0.0
+    return max(size, gap / share - atol) / rtol
 
 
 @register_jitable
-def _count_unclear(
+def _in_doubt(
     own: Any,
     above: Any,
     below: Any,
@@ -72,29 +57,65 @@ def _count_unclear(
     bend: float,
     noise: Any,
     step: float,
-) -> int:
+    needs: Any,
+) -> bool:
     """
-    Count the entries of a column that are not clear; `ahead` and `behind` make slopes of changes.
+    Tell whether an entry of a column is not clear; `ahead` and `behind` make slopes of changes.
 
-    The first pass asks for a little more than the rule, and costs half: no floor makes that easier.
+    What sizes of rows that takes is noted in `needs`: they may be known by their limits alone.
     """
-    least, more, per_step = share * atol, share * min(rtol, 1.0), 1.0 / step
+    # A first pass leaves sizes out, which never make it harder, and asks for a little more than
+    # the rule: of |own - slope| <= a + b*|slope| it needs no slope on the right. By doubles.
+    exact = 1.0 + share * rtol
+    least, more = 2.0 * share * atol / exact, 2.0 * share * rtol / exact
+    curved, per_step = min(bend, 1e300), 1.0 / step
     unsure = 0
     for i in range(own.size):
-        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-        slope = 0.5 * up + 0.5 * down
-        near = (abs(own[i] - slope) <= least + more * abs(slope)) & (abs(slope) < np.inf)
-        straight = abs(up - down) <= bend * abs(own[i]) + noise[i] * per_step
+        up, down, size = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind, abs(own[i])
+        near = (abs(own[i] + own[i] - (up + down)) <= least + more * size) & (size < np.inf)
+        straight = abs(up - down) <= curved * size + noise[i] * per_step
         unsure += 0 if near & straight else 1
     if unsure == 0:
-        return 0
-    unclear = 0
-    for i in range(own.size):
-        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-        floor, slack = min(row_sizes[i], column_size), noise[i] / step
-        clear = _is_clear(own[i], up, down, floor, rtol, atol, share, bend, slack)
-        unclear += 0 if clear else 1
-    return unclear
+        return False
+    for twice in range(2):
+        for i in range(own.size):
+            up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+            size = _size_needed(own[i], up, down, rtol, atol, share, bend, noise[i] / step)
+            if twice:
+                needs[i] = max(needs[i], size)
+            elif not size <= min(row_sizes[i], column_size):
+                return True
+    return False
+
+
+def screen(
+    analytic,
+    right,
+    left,
+    none,
+    row_sizes,
+    column_sizes,
+    rtol,
+    atol,
+    share,
+    bend,
+    noise,
+    steps,
+    suspect,
+    needs,
+):
+    """
+    Mark the columns in which an entry of an analytic Jacobian is not clear; `noise` is that of f.
+
+    `analytic` has rows for each form of the Jacobian. What is differentiated are slopes: `none` is
+    a vector of zeros.
+    """
+    for k in range(right.shape[0]):
+        for form in range(analytic.shape[0]):
+            slopes = analytic[form, k], right[k], left[k], none, 1.0, 1.0
+            rule = rtol, atol, share, bend, noise, steps[k]
+            if _in_doubt(*slopes, row_sizes, column_sizes[k], *rule, needs):
+                suspect[k] = 1
 
 
 def glance(
@@ -111,6 +132,7 @@ def glance(
     base,
     upper,
     lower,
+    by_row,
     analytic,
     row_sizes,
     column_sizes,
@@ -120,17 +142,18 @@ def glance(
     bend,
     noise,
     steps,
-    status,
     suspect,
+    needs,
+    status,
     reached,
 ):
     """
     Mark the columns from `start` in which an entry of an analytic Jacobian is not clear.
 
-    That is what `screen` does, with f called where it is needed: no slope leaves the caches.
-    `analytic` has rows for each form of the Jacobian; `right` and `left` are the stencils of the
-    slopes, and `tables` room for where they are. Return the first coordinate whose step is lost,
-    or -1.
+    That is what `screen` does, with f called where it is needed: no slope leaves the caches. And
+    the Jacobian is measured, into `column_sizes` and `by_row`. `right` and `left` are the stencils
+    of the slopes, and `tables` room for where they are. Return the first coordinate whose step is
+    lost, or -1.
     """
     x, origin, lengths, no_bounds, right, left = borrowed(
         (x, origin, lengths, no_bounds, right, left)
@@ -141,7 +164,9 @@ def glance(
     row_sizes, column_sizes, noise, steps, suspect, reached = borrowed(
         (row_sizes, column_sizes, noise, steps, suspect, reached)
     )
+    by_row, needs = borrowed((by_row, needs))
     coords, above, below = reals(x), reals(upper), reals(lower)
+    bits, sizes = analytic.view(np.int64), column_sizes.view(np.int64)
     given = lengths, factor, no_bounds, no_bounds
     tabulate(origin, 1, start, *given, right, right, coords, tables[0], status, 0, status.size)
     tabulate(origin, 1, start, *given, left, left, coords, tables[1], status, 0, status.size)
@@ -150,6 +175,10 @@ def glance(
     for k in range(status.size):
         c = start + k
         reached[0] = c
+        size = 0
+        for form in range(bits.shape[0]):
+            size = max(size, _enlarged(bits[form, k], by_row))
+        sizes[k] = size
         if status[k] == LOST and lost < 0:
             lost = c
         if status[k] != FIXED:  # no slope confirms anything here
@@ -162,9 +191,9 @@ def glance(
         coords[c] = origin[c]
         ahead, behind = tables[0, 2, 0, k], tables[1, 2, 0, k]
         for form in range(analytic.shape[0]):
-            found = above, below, base, ahead, behind, row_sizes, column_sizes[k]
+            changes = analytic[form, k], above, below, base, ahead, behind
             rule = rtol, atol, share, bend, noise, steps[k]
-            if _count_unclear(analytic[form, k], *found, *rule) > 0:
+            if _in_doubt(*changes, row_sizes, column_sizes[k], *rule, needs):
                 suspect[k] = 1
     restore(coords, origin)
     return lost
@@ -176,9 +205,8 @@ def doubts(
     """Mark the rows of one column in which an analytic entry is not clear."""
     for i in range(row_sizes.size):
         up, down = float(right[0, i]), float(left[0, i])
-        floor, slack = min(row_sizes[i], column_sizes[0]), noise[i] / steps[0]
-        clear = _is_clear(analytic[0, i], up, down, floor, rtol, atol, share, bend, slack)
-        doubted[i] = 0 if clear else 1
+        size = _size_needed(analytic[0, i], up, down, rtol, atol, share, bend, noise[i] / steps[0])
+        doubted[i] = 0 if size <= min(row_sizes[i], column_sizes[0]) else 1
 
 
 def at_units(f, x, zeros, start, like, result):
@@ -214,30 +242,45 @@ def turn(matrix, first, last, target):
                     line[r] = matrix[r, c]
 
 
-def enlarge(bits, by_row, by_column):
+@register_jitable
+def _enlarged(bits: Any, largest: Any) -> Any:
     """
-    Raise the largest magnitudes of rows and columns to those of a matrix, where it is finite.
+    Raise magnitudes to those of a vector, where that is finite, and return the largest of its own.
 
     All are binary64 seen as integers: the order of magnitudes is that of the bits without the sign.
     """
+    most = 0
+    for i in range(largest.size):
+        size = bits[i] & _MAGNITUDE
+        size = size if size < _INFINITY else 0
+        largest[i] = max(largest[i], size)
+        most = max(most, size)
+    return most
+
+
+def enlarge(bits, by_row, by_column):
+    """Raise the largest magnitudes of rows and columns to those of a matrix, as `_enlarged`."""
     for r in range(bits.shape[0]):
-        line, most = bits[r], by_row[r]
-        for c in range(by_column.size):
-            size = line[c] & _MAGNITUDE
-            size = size if size < _INFINITY else 0
-            most = max(most, size)
-            by_column[c] = max(by_column[c], size)
-        by_row[r] = most
+        by_row[r] = max(by_row[r], _enlarged(bits[r], by_column))
 
 
 _DOUBLES = vector(types.float64)
+_ROOM = vector(types.float64, readonly=False)
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
+_FORMS = types.Array(types.float64, 3, "C", readonly=True)
+_NUMBERS = (types.float64,) * 4
 
 
-def _signature(dtype: Any) -> tuple[Any, ...]:
+def _screen_signature(dtype: Any) -> tuple[Any, ...]:
+    kind = numba.from_dtype(np.dtype(dtype))
+    slopes = types.Array(kind, 2, "C", readonly=True)
+    sizes = (_DOUBLES, _DOUBLES)
+    return (_FORMS, slopes, slopes, vector(kind), *sizes, *_NUMBERS, *sizes, STATUS, _ROOM)
+
+
+def _doubts_signature(dtype: Any) -> tuple[Any, ...]:
     slopes = types.Array(numba.from_dtype(np.dtype(dtype)), 2, "C", readonly=True)
-    numbers = (types.float64,) * 4
-    return (_ROWS, slopes, slopes, _DOUBLES, _DOUBLES, *numbers, _DOUBLES, _DOUBLES, STATUS)
+    return (_ROWS, slopes, slopes, _DOUBLES, _DOUBLES, *_NUMBERS, _DOUBLES, _DOUBLES, STATUS)
 
 
 _MATRIX = types.Array(types.float64, 2, "C")
@@ -250,10 +293,8 @@ def _glance_signature(key: Any) -> tuple[Any, ...]:
     where = (form, x, vector(coords.dtype), types.int64)
     ways = (_DOUBLES, types.float64, _DOUBLES, _ROWS, _ROWS)
     scratch = (types.Array(types.float64, 4, "C"), base, out, out)
-    analytic = types.Array(types.float64, 3, "C", readonly=True)
-    numbers = (types.float64,) * 4
-    rule = (analytic, _DOUBLES, _DOUBLES, *numbers, _DOUBLES, _DOUBLES)
-    return (*where, *ways, *scratch, *rule, STATUS, STATUS, REACHED)
+    rule = (_SIZES, _FORMS, _DOUBLES, _ROOM, *_NUMBERS, _DOUBLES, _DOUBLES)
+    return (*where, *ways, *scratch, *rule, STATUS, _ROOM, STATUS, REACHED)
 
 
 def _at_units_signature(key: Any) -> tuple[Any, ...]:
@@ -264,7 +305,7 @@ def _at_units_signature(key: Any) -> tuple[Any, ...]:
 
 AT_UNITS = Kernels(at_units, _at_units_signature)
 GLANCE = Kernels(glance, _glance_signature)
-SCREEN = Kernels(screen, _signature)
-DOUBTS = Kernels(doubts, _signature)
+SCREEN = Kernels(screen, _screen_signature)
+DOUBTS = Kernels(doubts, _doubts_signature)
 TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
 ENLARGE = Kernels(enlarge, lambda _: (_BITS, _SIZES, _SIZES))
