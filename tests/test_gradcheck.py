@@ -405,6 +405,22 @@ def product_jac(x):
 LONG = np.linspace(1, 2, 300)
 
 
+def test_an_error_near_a_compiled_point_tells_where_x_was_displaced():
+    step = 2 * 2.0 ** (-52 / 3)
+
+    @numba.njit
+    def f(x):
+        if 1.9 * step < x[5] - 2 < 2.1 * step:  # where no other difference is taken
+            raise ValueError("too near")
+        return x * x
+
+    with pytest.raises(ValueError, match="too near") as caught:
+        calipers.gradcheck(f, np.full(70, 2.0), jac=lambda x: np.diag(2.1 * x))
+    assert caught.value.__notes__ == [
+        f"raised by f with x[5] displaced by {2 * step:.3g} for its derivative"
+    ]
+
+
 def test_all_forms_of_a_compiled_function_are_judged():
     def wrong(x, v):
         found = product_jac(x) @ v

@@ -120,6 +120,7 @@ def test_a_small_row_is_judged_by_its_own_size():
     @numba.njit
     def f(x):
         y = x * x + x.sum()
+        y[50] = 5 * x[50]
         y[3] *= 1e-9
         return y
 
@@ -127,11 +128,23 @@ def test_a_small_row_is_judged_by_its_own_size():
     def jvp(x, v):
         t = 2 * x * v + v.sum()
         t[3] *= 1e-9
-        t[3] += 1e-9 * v[7]
+        t[50] = 5 * v[50] + 1e-9 * v[7]  # which is nothing in that row
+        t[3] += 1e-9 * (v[31] + v[60])
         return t
 
     report = checked(f, point(), jvp=jvp)
-    assert (report.counts["FAIL"], report.worst.row, report.worst.column) == (1, 3, 7)
+    assert sorted((e.row, e.column) for e in report.failures) == [(3, 31), (3, 60)]
+    assert report.calls["f"] < 2 * N + 100  # no other column is looked at again
+
+
+def test_all_of_many_wrong_columns_are_looked_at_again():
+    rows, columns = 4096, 20  # of which not all are seen at a time
+    matrix = np.random.default_rng(0).uniform(1, 2, (rows, columns))
+    wrong = matrix.copy()
+    wrong[np.arange(columns), np.arange(columns)] += 0.5
+    for f in (lambda x: matrix @ x, numba.njit(lambda x: matrix @ x)):
+        report = checked(f, np.ones(columns), jac=lambda x: wrong)
+        assert sorted(e.column for e in report.failures) == [*range(columns)]
 
 
 def test_a_wrong_entry_of_a_compiled_derivative_is_found():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._gradcheck.analytic import Dense, Sizes, Sparse
+from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.derivative import Derivative
 from calipers._gradcheck.exhaustive import Entries, examine
 from calipers._gradcheck.numerical import Way, looks
@@ -380,6 +380,13 @@ def test_sizes_that_threads_share_out_are_those_of_the_whole(form):
     whole = np.max([np.where(np.isfinite(a), np.abs(a), 0) for a in arrays], axis=0)
     assert np.array_equal(sizes.rows, whole.max(axis=1))
     assert np.array_equal(sizes.columns, whole.max(axis=0))
+
+
+def test_the_largest_terms_are_those_of_any_form_and_finite():
+    one = np.array([[1.0, -4.0], [np.inf, np.nan]])
+    other = np.array([[2.0, 1.0], [0.5, 0.0]])
+    found = largest_terms([Dense(one), Dense(other)], np.array([10.0, -1.0]))
+    assert found.tolist() == [20.0, 5.0]
 
 
 def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():

@@ -1595,3 +1595,40 @@ def test_case_70_noise_does_not_hide_a_wrong_gradient(x, fast_mode):
     given = x + np.linspace(0, 0.1, 20)
     report = checked(noisy, given, vjp=lambda x, w: 1.03 * w * np.exp(x), fast_mode=fast_mode)
     assert report.verdict == "FAIL"
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("largest", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("n", [3, 8, 30])
+def test_a_linear_system_has_no_kinks_at_its_root(n, largest, compiled):
+    """There f is 0, and its rounding that of terms that are not."""
+    matrix = np.random.default_rng(0).standard_normal((n, n)) * np.geomspace(1, largest, n)
+    right = matrix @ np.ones(n)
+
+    def residual(x):
+        return matrix @ x - right
+
+    f = numba.njit(residual) if compiled else residual
+    assert calipers.gradcheck(f, np.ones(n), jac=lambda x: matrix)
+    jvp = numba.njit(lambda x, v: matrix @ v)
+    assert calipers.gradcheck(f, np.ones(n), vjp=lambda x, w: matrix.T @ w, jvp=jvp)
+
+
+def test_a_kink_at_a_root_is_seen_beside_terms_that_cancel():
+    matrix = np.array([[1.0, 1e3], [3.0, -1e3]])
+    right = matrix @ np.ones(2)
+
+    def f(x):
+        return matrix @ x - right + np.abs(x[0] - 1)
+
+    report = calipers.gradcheck(f, np.ones(2), jac=lambda x: matrix, raise_exception=False)
+    assert report.verdict == "NONSMOOTH"
+    assert report.counts["NONSMOOTH"] == 2
+
+
+def test_kinks_beside_each_other_are_judged_by_their_own_steps():
+    at = np.array([1.0, 1e6])
+    report = calipers.gradcheck(
+        lambda x: np.abs(x - at), at, jac=lambda x: np.diag([0.0, 5.0]), raise_exception=False
+    )
+    assert [(e.verdict, e.column) for e in report.failures] == [("FAIL", 1), ("NONSMOOTH", 0)]

@@ -1,7 +1,8 @@
 """The analytic Jacobian by columns: of a matrix, a sparse one, or products with unit vectors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,11 +110,35 @@ def jacobian_of(d: Derivative) -> Jacobian:
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
 
 
-def taken(jacobian: Jacobian, columns: slice) -> NDArray:
+def runs(columns: NDArray) -> Iterator[slice]:
+    """Say where in a list of columns each follows the one before."""
+    ends = np.flatnonzero(np.diff(columns, append=-1) != 1) + 1
+    for first, last in pairwise([0, *ends.tolist()]):
+        yield slice(first, last)
+
+
+def taken(jacobian: Jacobian, columns: NDArray) -> NDArray:
     """Return some columns, a row each."""
-    found = np.empty((columns.stop - columns.start, jacobian.shape[0]))
-    jacobian.columns(columns.start, columns.stop, found)
+    found = np.empty((len(columns), jacobian.shape[0]))
+    for run in runs(columns):
+        first = int(columns[run.start])
+        jacobian.columns(first, first + run.stop - run.start, found[run])
     return found
+
+
+def largest_terms(jacobians: Iterable[Jacobian], x: NDArray) -> NDArray:
+    """Return the largest finite magnitude of the terms in each row of J @ x, in any form of J."""
+    found = []
+    for jacobian in jacobians:
+        rows, count = jacobian.shape
+        step, largest = together(rows), np.zeros(rows)
+        for first in range(0, count, step):
+            columns = np.arange(first, min(first + step, count))
+            terms = np.abs(taken(jacobian, columns) * x[columns, None])
+            terms[~np.isfinite(terms)] = 0
+            np.maximum(largest, terms.max(axis=0), out=largest)
+        found.append(largest)
+    return np.asarray(np.max(found, axis=0))
 
 
 def together(rows: int) -> int:

@@ -211,7 +211,8 @@ class Check:
         verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS
-        self._entries.add(number, rows, d.name, verdict, own, value[rows], error[rows])
+        numbers = np.full(len(rows), number)
+        self._entries.add(numbers, rows, d.name, verdict, own, value[rows], error[rows])
         return FAIL
 
     def _reported(

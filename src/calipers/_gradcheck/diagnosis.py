@@ -31,7 +31,7 @@ class Diagnosis:
         if right is None or entry.form not in self.jacobians:
             return None
         rows = _range(_of(self.subject.kept, entry.output))
-        (own,) = taken(self.jacobians[entry.form], slice(entry.column, entry.column + 1))
+        (own,) = taken(self.jacobians[entry.form], np.array([entry.column]))
         text = _factor(own[rows], right[rows])
         return None if text is None else f"the whole column is {text}"
 
@@ -46,7 +46,7 @@ class Diagnosis:
         if (part.stop - part.start) * self.subject.rows > _MOST:
             return None
         # A row for each input number; a column that was never in doubt is right.
-        every = taken(self.jacobians[form], _range(part))
+        every = taken(self.jacobians[form], np.arange(part.start, part.stop))
         own = every[:, _range(out)]
         right = own.copy()
         for column, value in self.numerical.items():

@@ -1,13 +1,14 @@
 """Every entry against differences: a first look at all, a second one where they differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
-from .analytic import Jacobian, Sizes
-from .numerical import Looks
+from .analytic import Jacobian, Sizes, taken
+from .numerical import SLOPE_CALLS, Looks
 from .rule import (
     FAIL,
     INCONCLUSIVE,
@@ -21,10 +22,12 @@ from .rule import (
     poles,
     rounding_of,
 )
-from .screening import DOUBTED, LEFT_OUT, Screening, first_look
+from .screening import Screening, first_look, settle
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns
+_SEEN_BYTES = 1 << 22  # of what a second look sees at a time
+_SEEN = 16  # numbers of an entry
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 
 
@@ -49,7 +52,7 @@ class Entries:
 
     def add(
         self,
-        column: int,
+        columns: NDArray,
         rows: NDArray,
         form: str,
         verdicts: NDArray,
@@ -57,14 +60,14 @@ class Entries:
         d: NDArray,
         e: NDArray,
     ) -> None:
-        """Note entries of a column."""
+        """Note entries."""
         for k, verdict in enumerate(VERDICTS):
             (which,) = np.nonzero(verdicts == k)
             self.count[verdict] += len(which)
             if verdict == PASS:
                 continue
             for i in which[: max(0, _KEPT - len(self.rows))].tolist():
-                self.columns.append(column)
+                self.columns.append(int(columns[i]))
                 self.rows.append(int(rows[i]))
                 self.forms.append(form)
                 self.verdicts.append(verdict)
@@ -95,7 +98,8 @@ def examine(
         screening.measure()
     sizes.known = True
     for screening, marked in zip(screenings, marks, strict=True):
-        _judge(screening, marked if screening.suffices else first_look(screening), found, vouched)
+        settle(screening, marked)
+        _judge(screening, marked, found, vouched)
     return sizes
 
 
@@ -109,22 +113,20 @@ def _judge(screening: Screening, marks: NDArray, found: Entries, vouched: bool) 
         (taken - len(doubtful)) * looks.problem.base.size * len(screening.jacobians)
     )
 
-    def judge(column: int, seen: tuple[NDArray, ...]) -> None:
-        _look_again(screening, column, seen, found, vouched)
-
     if looks.way.plain:
-        for column in doubtful.tolist():
-            seen = looks.second.results(1)
-            looks.second(column, seen)
-            judge(column, seen)
+        step = max(1, _SEEN_BYTES // (8 * _SEEN * looks.problem.base.size))
+        for first in range(0, len(doubtful), step):
+            columns = doubtful[first : first + step]
+            seen = looks.second.results(len(columns))
+            looks.second.at(columns, seen)
+            _look_again(screening, columns, seen, found, vouched)
     elif len(doubtful):
-        _second_look(looks, doubtful, judge)
+        _second_look(screening, doubtful, found, vouched)
 
 
-def _second_look(
-    looks: Looks, doubtful: NDArray, judge: Callable[[int, tuple[NDArray, ...]], None]
-) -> None:
+def _second_look(screening: Screening, doubtful: NDArray, found: Entries, vouched: bool) -> None:
     """Look again at columns, and judge them in their order, whenever they come."""
+    looks = screening.looks
     waiting = dict.fromkeys(doubtful.tolist())
     wanted = np.zeros(looks.problem.coordinates, bool)
     wanted[doubtful] = True
@@ -135,69 +137,88 @@ def _second_look(
             early[first + k] = tuple(array[k : k + 1] for array in seen)
         while waiting and (column := next(iter(waiting))) in early:
             del waiting[column]
-            judge(column, early.pop(column))
+            _look_again(screening, np.array([column]), early.pop(column), found, vouched)
 
     looks.have_done(looks.second, "second-look", wanted, store)
 
 
 def _look_again(
     screening: Screening,
-    column: int,
+    columns: NDArray,
     seen: tuple[NDArray, ...],
     found: Entries,
     vouched: bool,
 ) -> None:
-    """Judge what is in doubt in a column by a derivative that knows its error."""
-    looks, rule = screening.looks, screening.rule
-    number = looks.part.start + column
-    right, left, _, (value,), (error,), states, (values,), (known_values,) = seen
-    slope, forms = screening.doubted(column, right, left)
-    looks.calls += looks.sides + int(states["calls"].sum())
-    looks.calls += len(values) - 1 if known_values else 0
+    """Judge what is in doubt in columns by a derivative that knows its error."""
+    looks, rule, sizes = screening.looks, screening.rule, screening.sizes
+    numbers = looks.part.start + columns
+    value, error, states, values, known_values, right, left = seen
+    asked = np.where(known_values, values.shape[1] - 1, SLOPE_CALLS)
+    looks.calls += int(states["calls"].sum() + asked.sum())
     known = np.isfinite(error)
     found.largest_error = max(found.largest_error, float(error[known].max(initial=0.0)))
-    found.keep(number, value)
-    floor = np.minimum(screening.sizes.rows, screening.sizes.columns[number])
-    agrees = _agree([own for own, _ in forms.values()], rule, floor) if vouched else None
-    at = VERDICTS.index
-    for form, (every, rows) in forms.items():
-        own, right, size = every[rows], value[rows], floor[rows]
-        verdict = rule.judge(own, right, error[rows], size)
-        with np.errstate(invalid="ignore"):
-            off, allowed = np.abs(own - slope[rows]), rule.allowed(own, slope[rows], size)
-            off[~np.isfinite(slope[rows])] = np.nan  # which is near nothing
-            near = off <= rule.share * allowed
-        unsure = (verdict == at(FAIL)) & disputed(own, right, slope[rows])
-        verdict[unsure] = np.where(off <= allowed, at(PASS), at(INCONCLUSIVE))[unsure]
-        sure = near
+    for number, column in zip(numbers.tolist(), value, strict=True):
+        found.keep(number, column)
+    forms = {name: taken(jacobian, numbers) for name, jacobian in screening.jacobians.items()}
+    floor = np.minimum(sizes.rows, sizes.columns[numbers, None])
+    agrees = _agree(list(forms.values()), rule, floor) if vouched else None
+    for form, every in forms.items():
+        which = np.nonzero(screening.doubted(columns, every, right, left))
+        k, rows = which
+        own, d, e, size = every[which], value[which], error[which], floor[which]
+        slope = 0.5 * right[which] + 0.5 * left[which]
+        verdict, near = _judged(rule, own, d, e, slope, size)
         if agrees is not None:  # what differences say of it, however vaguely, must not contradict
             with np.errstate(invalid="ignore"):
-                sure = near | (
-                    agrees[rows] & (np.abs(own - right) <= 8 * error[rows]) & known[rows]
-                )
-        verdict[(verdict == at(INCONCLUSIVE)) & sure] = at(PASS)
-        if rule.share == 1:  # the caller's own step and tolerances: what they accept is accepted
-            verdict[near] = at(PASS)
-        if known_values:
-            verdict = _with_kinks(verdict, own, values[:, rows], looks, column, rule, near)
-        found.count[PASS] += len(every) - len(rows)
-        found.add(number, rows, form, verdict, own, right, error[rows])
+                sure = agrees[which] & (np.abs(own - d) <= 8 * e) & known[which]
+            verdict[(verdict == VERDICTS.index(INCONCLUSIVE)) & sure] = VERDICTS.index(PASS)
+        probed = np.flatnonzero(known_values[k])
+        at, row = k[probed], rows[probed]
+        around, step = values[at, :, row].T, looks.steps[columns[at]]
+        verdict[probed] = _with_kinks(
+            verdict[probed], own[probed], around, step, screening, row, near[probed]
+        )
+        found.count[PASS] += every.size - len(rows)
+        found.add(numbers[k], rows, form, verdict, own, d, e)
+
+
+def _judged(
+    rule: Rule, own: NDArray, d: NDArray, e: NDArray, slope: NDArray, size: NDArray
+) -> tuple[NDArray, NDArray]:
+    """
+    Return verdicts of entries by derivatives and their errors, and by slopes across x.
+
+    Also tell which entries are near those slopes.
+    """
+    at = VERDICTS.index
+    verdict = rule.judge(own, d, e, size)
+    with np.errstate(invalid="ignore"):
+        off, allowed = np.abs(own - slope), rule.allowed(own, slope, size)
+        off[~np.isfinite(slope)] = np.nan  # which is near nothing
+        near = off <= rule.share * allowed
+        unsure = (verdict == at(FAIL)) & disputed(own, d, slope)
+        verdict[unsure] = np.where(off <= allowed, at(PASS), at(INCONCLUSIVE))[unsure]
+    # With the caller's own step and tolerances, what they accept is accepted.
+    verdict[near & ((verdict == at(INCONCLUSIVE)) | (rule.share == 1))] = at(PASS)
+    return verdict, near
 
 
 def _with_kinks(
     verdict: NDArray,
     own: NDArray,
     values: NDArray,
-    looks: Looks,
-    column: int,
-    rule: Rule,
+    step: NDArray,
+    screening: Screening,
+    rows: NDArray,
     near: NDArray,
 ) -> NDArray:
-    """Say NONSMOOTH of entries that no slope across x decides."""
-    at = VERDICTS.index
-    step = float(looks.steps[column])
-    noise = rounding_of(np.max(np.abs(values), axis=0), looks.subject.eps)
-    kinked = kinks(values, step, noise)
+    """Say NONSMOOTH of entries that no slope across x decides; `values` has a row per position."""
+    at, rule, eps = VERDICTS.index, screening.rule, screening.looks.subject.eps
+    noise = rounding_of(np.max(np.abs(values), axis=0), eps)
+    kinked, pole = kinks(values, step, noise), poles(values, noise)
+    if kinked.any():  # or rounding, of terms that are larger than their sum
+        noise = np.maximum(noise, rounding_of(screening.terms[rows], eps))
+        kinked = kinks(values, step, noise)
     with np.errstate(all="ignore"):
         slopes = np.diff(values, axis=0) / (step / 2)
         low, high = slopes.min(axis=0), slopes.max(axis=0)
@@ -209,14 +230,14 @@ def _with_kinks(
     verdict[kinked & between & ~accepted] = at(NONSMOOTH)
     verdict[kinked & outside & (verdict == at(INCONCLUSIVE))] = at(FAIL)
     verdict[breaks(values) & (verdict == at(INCONCLUSIVE))] = at(NONSMOOTH)
-    verdict[poles(values, noise) & (verdict != at(PASS))] = at(NONSMOOTH)
+    verdict[pole & (verdict != at(PASS))] = at(NONSMOOTH)
     return verdict
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
     """Tell where all forms of the derivative are the same."""
     first, *others = columns
-    same = np.ones(len(first), bool)
+    same = np.ones(first.shape, bool)
     with np.errstate(invalid="ignore"):
         for other in others:
             same &= np.abs(first - other) <= rule.allowed(other, first, floor)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._differences.checkpoint import Checkpoint
 from .._differences.columns import Columns, Outs
-from .._differences.evaluate import Evaluator
+from .._differences.evaluate import Evaluator, blame
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
 from .._differences.problem import Problem, reals
@@ -17,8 +17,10 @@ from .._differences.progress import Progress
 from .._differences.run import run, run_parts
 from .._differences.sending import Work
 from .._differences.steps import Steps, plan_steps
+from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
-from .rule import PROBES
+from .analytic import runs
+from .rule import POSITIONS
 from .subject import Part, Subject
 
 
@@ -36,6 +38,10 @@ class Way:
         return self.workers is None and self.report is None and self.checkpoint is None
 
 
+_AROUND = POSITIONS != 0  # where f is not known
+_BEHIND, _MIDDLE, _AHEAD = (int(np.flatnonzero(POSITIONS == p)[0]) for p in (-1, 0, 1))
+
+SLOPE_CALLS = 2  # of f, for the slopes of a column
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
@@ -63,7 +69,7 @@ class Slopes:
 
     @property
     def calls(self) -> float:
-        return 2.0
+        return SLOPE_CALLS
 
     def results(self, count: int) -> Outs:
         shape, dtype = (count, self.problem.base.size), self.problem.base.dtype
@@ -80,7 +86,7 @@ class Slopes:
 
 @dataclass(frozen=True)
 class SecondLook:
-    """The slopes of columns, derivatives that know their errors, and values of f near x."""
+    """Values of f near x, slopes, and derivatives that know their errors, of columns."""
 
     slopes: Slopes
     ladders: Ladders
@@ -92,48 +98,67 @@ class SecondLook:
 
     @property
     def calls(self) -> float:
-        return self.slopes.calls + self.ladders.calls + len(PROBES)
+        return self.ladders.calls + np.count_nonzero(_AROUND)
 
     def results(self, count: int) -> Outs:
-        base = self.problem.base
-        values = np.empty((count, len(PROBES) + 1, base.size))
-        return (
-            *self.slopes.results(count),
-            *self.ladders.results(count),
-            values,
-            np.empty(count, bool),
-        )
+        size = self.problem.base.size
+        values = np.empty((count, len(POSITIONS), size)), np.empty(count, bool)
+        slopes = np.empty((count, size)), np.empty((count, size))
+        return (*self.ladders.results(count), *values, *slopes)
 
     def __call__(self, start: int, outs: Outs) -> None:
-        """
-        Look at columns from `start`.
+        """Look at columns from `start`; see `at`."""
+        self.at(np.arange(start, start + len(outs[0])), outs)
 
-        The last of the results tells of which columns there are values: bounds may forbid them.
+    def at(self, columns: NDArray, outs: Outs) -> None:
         """
-        self.slopes(start, outs[:3])
-        self.ladders(start, outs[3:6])
-        values, known = outs[6:]
-        for k in range(len(known)):
-            found = self._values(start + k)
-            known[k] = found is not None
-            values[k] = np.nan if found is None else found
+        Look at columns.
 
-    def _values(self, column: int) -> NDArray | None:
-        """Return f at points within two coarse steps, a row each; None where bounds forbid it."""
-        problem, steps = self.problem, self.slopes.sides[0].steps
-        coords = reals(problem.x)
-        points = float(coords[column]) + PROBES * self.lengths[column]
-        if steps.lows.size and not (
-            steps.lows[column] <= points[0] and points[-1] <= steps.highs[column]
-        ):
-            return None
-        evaluate = Evaluator(problem)
-        numbers = np.full(len(points), column)
-        points = points.astype(coords.dtype)
+        The results are those of ladders, values of f, a row for each point, whether there are any,
+        which bounds may forbid, and the slopes to the right and to the left.
+        """
+        values, known, right, left = outs[3:]
+        for part in runs(columns):
+            self.ladders(int(columns[part.start]), tuple(out[part] for out in outs[:3]))
+        base, x = self.problem.base, reals(self.problem.x)[columns]
+        points = x[:, None].astype(float) + POSITIONS * self.lengths[columns, None]
+        lows, highs = self._limits(columns)
+        known[:] = (lows <= points[:, 0]) & (points[:, -1] <= highs)
+        points = points.astype(x.dtype)
+        numbers = np.repeat(columns[known], np.count_nonzero(_AROUND))
+        values[:, _MIDDLE] = base
+        values[known[:, None] & _AROUND] = self._values(numbers, points[known][:, _AROUND].ravel())
         with np.errstate(all="ignore"):
-            values = [evaluate(numbers[k], points[k]) for k in evaluate.blocks(len(points))]
-        middle = len(points) // 2
-        return np.insert(np.concatenate(values).astype(float), middle, problem.base, axis=0)
+            for slope, k in ((right, _AHEAD), (left, _BEHIND)):
+                width = points[:, k].astype(float) - x
+                slope[:] = (values[:, k] - base) / width[:, None]
+        for k in np.flatnonzero(~known).tolist():
+            found = self.slopes.results(1)
+            self.slopes(int(columns[k]), found)
+            right[k], left[k] = found[0][0], found[1][0]
+
+    def _limits(self, columns: NDArray) -> tuple[Any, Any]:
+        steps = self.slopes.sides[0].steps
+        return (steps.lows[columns], steps.highs[columns]) if steps.lows.size else (-np.inf, np.inf)
+
+    def _values(self, numbers: NDArray, points: NDArray) -> NDArray:
+        """Return a row of values of f for each point of the real number that it replaces."""
+        problem = self.problem
+        if problem.native is None:
+            evaluate = Evaluator(problem)
+            with np.errstate(all="ignore"):
+                found = [evaluate(numbers[k], points[k]) for k in evaluate.blocks(len(points))]
+            return np.concatenate([np.empty((0, problem.base.size)), *found])
+        values = np.empty((len(points), problem.base.size), problem.base.dtype)
+        like, reached = np.empty(problem.native_shape, problem.dtype), np.zeros(1, np.int64)
+        given = np.empty_like(problem.x), reals(problem.x), numbers, points, like
+        try:
+            problem.native.entry(AT_POINTS)(problem.native.form, *given, values, reached)
+        except Exception as error:
+            step = float(points[reached[0]] - reals(problem.x)[numbers[reached[0]]])
+            blame(error, problem, numbers[reached[0]], step)
+            raise
+        return values
 
 
 @dataclass
@@ -165,11 +190,6 @@ class Looks:
         native = self.problem.native
         return self.way.plain and native is not None and not self.coarse.lows.size
 
-    @property
-    def sides(self) -> int:
-        """How many calls of f a slope of a column takes."""
-        return len(self.slopes.sides)
-
     @cached_property
     def second(self) -> SecondLook:
         """The work that a second look is."""
@@ -179,7 +199,7 @@ class Looks:
         """Return the difference across x along a column."""
         right, left, status = self.slopes.results(1)
         self.slopes(column, (right, left, status))
-        self.calls += self.sides
+        self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
     @cached_property

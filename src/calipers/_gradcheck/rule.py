@@ -93,15 +93,13 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
     return np.asarray(near & np.isfinite(analytic))
 
 
-_POSITIONS = np.linspace(-2, 2, 9)
-# Where f is asked for more, in units of the step; f(x) is known.
-PROBES = _POSITIONS[_POSITIONS != 0]
+POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
 _LINEAR = 0.05  # of a kink, which the slopes on either side may differ among themselves
 _POLE = 64.0
 _CLEAR = 64.0  # rounding errors of f that a kink has to stand out from
 
 
-def kinks(values: NDArray, step: float, noise: NDArray) -> NDArray:
+def kinks(values: NDArray, step: NDArray, noise: NDArray) -> NDArray:
     """
     Tell which outputs have a kink or a jump within a step of x, from a row of values per position.
 
@@ -109,7 +107,7 @@ def kinks(values: NDArray, step: float, noise: NDArray) -> NDArray:
     step: the slopes before and those after one segment agree. A smooth function whose length scale
     is below the step bends in all of them.
     """
-    apart = step * (_POSITIONS[1] - _POSITIONS[0])
+    apart = step * (POSITIONS[1] - POSITIONS[0])
     with np.errstate(all="ignore"):
         slopes = np.diff(values, axis=0) / apart
         # The least and largest slopes before and after each segment that has two on either side.

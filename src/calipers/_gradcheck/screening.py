@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,13 +12,12 @@ from .._differences.evaluate import blame
 from .._differences.problem import Problem, reals
 from .._differences.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED
-from .._kernels.gradcheck import DOUBTS, GLANCE, SCREEN
+from .._kernels.gradcheck import DOUBTS, GLANCE, LEFT_OUT, SCREEN, WAITING
 from .._protocols import NDArray
-from .analytic import Jacobian, Sizes, together
-from .numerical import LEFT, RIGHT, Looks
+from .analytic import Jacobian, Sizes, largest_terms, runs, together
+from .numerical import LEFT, RIGHT, SLOPE_CALLS, Looks
 from .rule import Rule, rounding_of
-
-CLEAR, DOUBTED, LEFT_OUT = range(3)
+from .subject import real_vector
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 _NONE = np.empty(0)
@@ -28,15 +28,15 @@ class Screening:
     """
     The first look at columns: which of them leave some form of the derivative in doubt.
 
-    Where the sizes of the Jacobian are not known, it is measured in passing: what is found holds
-    if `suffices` says so afterwards.
+    Where the sizes of the Jacobian are not known, it is measured in passing: what is found of
+    columns that are WAITING holds if `suffices` says so afterwards.
     """
 
     looks: Looks
     jacobians: dict[str, Jacobian]
     sizes: Sizes
     rule: Rule
-    calls = 2.0
+    calls = float(SLOPE_CALLS)
 
     def __post_init__(self) -> None:
         base = self.looks.problem.base
@@ -52,7 +52,7 @@ class Screening:
         return self.looks.problem
 
     def results(self, count: int) -> tuple[NDArray]:
-        """Return an array for what is found of each column: CLEAR, DOUBTED or LEFT_OUT."""
+        """Return an array for what is found of each column."""
         return (np.zeros(count, np.int8),)
 
     def __call__(self, start: int, outs: tuple[NDArray, ...]) -> None:
@@ -93,32 +93,25 @@ class Screening:
             right, left, status = (array[part] for array in slopes)
             look.judge(start + first, right, left, status, found[part])
 
-    def doubted(
-        self, column: int, right: NDArray, left: NDArray
-    ) -> tuple[NDArray, dict[str, tuple[NDArray, NDArray]]]:
-        """Return the slope along a column, and for each form its entries and which are in doubt."""
-        size = self.problem.base.size
-        columns = self.columns(column, 1)
-        found = {}
-        for form, jacobian in self.jacobians.items():
-            own, doubted = np.empty((1, size)), np.empty(size, np.int8)
-            jacobian.columns(columns.start, columns.stop, own)
-            criteria = self.criteria(column, columns)
-            DOUBTS[right.dtype](own, right, left, *criteria, doubted)
-            found[form] = own[0], np.flatnonzero(doubted)
-        return 0.5 * right[0].astype(float) + 0.5 * left[0].astype(float), found
+    @cached_property
+    def terms(self) -> NDArray:
+        """The largest terms of f's linear part at x, whose rounding its values have."""
+        x = real_vector([part.example for part in self.looks.subject.active])
+        return largest_terms(self.jacobians.values(), x.astype(float))
 
-    def columns(self, start: int, count: int) -> slice:
-        """Return where columns of this input are among those of all."""
-        number = self.looks.part.start + start
-        return slice(number, number + count)
+    def doubted(self, columns: NDArray, own: NDArray, right: NDArray, left: NDArray) -> NDArray:
+        """Mark the entries of columns, a row each, that their slopes leave in doubt."""
+        found = np.empty(own.shape, np.int8)
+        DOUBTS[None](own, right, left, *self.criteria(columns), found)
+        return found
 
-    def criteria(self, start: int, columns: slice) -> tuple[NDArray | float, ...]:
-        """Return what kernels know of the rule."""
-        rule, here = self.rule, slice(start, start + columns.stop - columns.start)
-        rows = self.sizes.rows if self.sizes.known else self._no_limits
+    def criteria(self, columns: slice | NDArray) -> tuple[NDArray | float, ...]:
+        """Return what kernels know of the rule, for columns of this input."""
+        rule, sizes = self.rule, self.sizes
+        rows = sizes.rows if sizes.known else self._no_limits
+        own = sizes.columns[self.looks.part.start : self.looks.part.stop]
         numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        return (rows, self.sizes.columns[columns], *numbers, self.noise, self.looks.steps[here])
+        return (rows, own[columns], *numbers, self.noise, self.looks.steps[columns])
 
 
 class _Look(ABC):
@@ -130,13 +123,13 @@ class _Look(ABC):
         self.needs = np.zeros(size)
         self._own = aligned((len(screening.jacobians), count, size), np.dtype(float))
 
-    def own(self, columns: slice) -> NDArray:
-        """Return columns of the Jacobian, a row each, in all its forms."""
+    def own(self, start: int, count: int) -> NDArray:
+        """Return columns of the Jacobian from `start`, a row each, in all its forms."""
         forms, _, size = self._own.shape
-        count = columns.stop - columns.start
         own = self._own.reshape(-1)[: forms * count * size].reshape(forms, count, size)
+        number = self.screening.looks.part.start + start
         for lines, jacobian in zip(own, self.screening.jacobians.values(), strict=True):
-            jacobian.columns(columns.start, columns.stop, lines)
+            jacobian.columns(number, number + count, lines)
         return own
 
     @abstractmethod
@@ -162,10 +155,8 @@ class _BySlopes(_Look):
     def judge(
         self, start: int, right: NDArray, left: NDArray, status: NDArray, found: NDArray
     ) -> None:
-        columns = self.screening.columns(start, len(found))
-        criteria = self.screening.criteria(start, columns)
-        slopes = right, left, self._none
-        SCREEN[right.dtype](self.own(columns), *slopes, *criteria, found, self.needs)
+        own, criteria = self.own(start, len(found)), self.screening.criteria(_from(start, found))
+        SCREEN[right.dtype](own, right, left, self._none, *criteria, found, self.needs)
         found[status == EXCLUDED] = LEFT_OUT
 
 
@@ -193,8 +184,7 @@ class _Glance(_Look):
 
     def __call__(self, start: int, found: NDArray) -> None:
         screening, status = self.screening, self._status[: len(found)]
-        columns = screening.columns(start, len(found))
-        rule = self.own(columns), *screening.criteria(start, columns)
+        rule = self.own(start, len(found)), *screening.criteria(_from(start, found))
         try:
             lost = self._kernel(
                 *self._where, start, *self._fixed, *rule, found, self.needs, status, self._reached
@@ -207,23 +197,36 @@ class _Glance(_Look):
         found[status == EXCLUDED] = LEFT_OUT
 
 
+def _from(start: int, found: NDArray) -> slice:
+    return slice(start, start + len(found))
+
+
 def first_look(screening: Screening) -> NDArray:
-    """Return what is found of each column: CLEAR, DOUBTED or LEFT_OUT."""
-    looks = screening.looks
-    marks = _marks(screening)
-    looks.calls += looks.sides * int(np.count_nonzero(marks != LEFT_OUT))
+    """Return what is found of each column."""
+    marks = _marks(screening, 0, screening.problem.coordinates)
+    screening.looks.calls += SLOPE_CALLS * int(np.count_nonzero(marks != LEFT_OUT))
     return marks
 
 
-def _marks(screening: Screening) -> NDArray:
-    looks, count = screening.looks, screening.problem.coordinates
+def settle(screening: Screening, marks: NDArray) -> None:
+    """Look again at columns that are clear by sizes of rows, if those turned out to be smaller."""
+    if not screening.suffices:
+        waiting = np.flatnonzero(marks == WAITING)
+        screening.looks.calls += SLOPE_CALLS * len(waiting)
+        for part in runs(waiting):
+            columns = waiting[part]
+            marks[columns] = _marks(screening, int(columns[0]), len(columns))
+
+
+def _marks(screening: Screening, start: int, count: int) -> NDArray:
+    looks = screening.looks
     seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
     concurrent = all(j.concurrent for j in screening.jacobians.values())
     if looks.way.plain and concurrent and seconds > WORTH_SHARING:
-        return run(screening, count)[0]
+        return run(screening, count, start=start)[0]
     (marks,) = screening.results(count)
     if looks.way.plain:
-        screening(0, (marks,))
+        screening(start, (marks,))
         return marks
 
     def store(first: int, slopes: tuple[NDArray, ...]) -> None:

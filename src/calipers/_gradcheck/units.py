@@ -10,7 +10,7 @@ from numba.core.dispatcher import Dispatcher
 from .._differences.columns import Outs, aligned
 from .._differences.problem import REAL, WIRTINGER, Problem, reals
 from .._differences.run import run
-from .._kernels.gradcheck import AT_UNITS
+from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
 from .derivative import Derivative
 from .inplace import InPlace
@@ -34,9 +34,12 @@ class _Loop:
     def __call__(self, start: int, outs: Outs) -> None:
         problem = self.problem
         assert problem.native is not None
-        zeros, like = problem.x, np.empty(problem.native_shape, problem.dtype)
-        kernel = problem.native.entry(AT_UNITS)
-        kernel(problem.native.form, np.empty_like(zeros), reals(zeros), start, like, *outs)
+        zeros, like = reals(problem.x), np.empty(problem.native_shape, problem.dtype)
+        count = len(outs[0])
+        numbers, ones = np.arange(start, start + count), np.ones(count, zeros.dtype)
+        points = zeros, numbers, ones, like
+        kernel = problem.native.entry(AT_POINTS)
+        kernel(problem.native.form, np.empty_like(problem.x), *points, *outs, np.empty(1, np.int64))
 
 
 class Units:

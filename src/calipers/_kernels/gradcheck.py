@@ -12,6 +12,9 @@ from .calls import borrowed, evaluate, reals, shaped
 from .differences import FIXED, LOST, REACHED, STATUS, function_types, restore, tabulate
 from .formats import vector
 
+# What is found of a column, the worse the later.
+CLEAR, WAITING, DOUBTED, LEFT_OUT = range(4)
+
 
 @register_jitable
 def _size_needed(
@@ -58,11 +61,12 @@ def _in_doubt(
     noise: Any,
     step: float,
     needs: Any,
-) -> bool:
+) -> int:
     """
-    Tell whether an entry of a column is not clear; `ahead` and `behind` make slopes of changes.
+    Return CLEAR or DOUBTED for a column; `ahead` and `behind` make slopes of changes.
 
-    What sizes of rows that takes is noted in `needs`: they may be known by their limits alone.
+    Or WAITING where it is clear by the sizes of rows: those it takes are noted in `needs`, as
+    `row_sizes` may be no more than their limits.
     """
     # A first pass leaves sizes out, which never make it harder, and asks for a little more than
     # the rule: of |own - slope| <= a + b*|slope| it needs no slope on the right. By doubles.
@@ -76,7 +80,7 @@ def _in_doubt(
         straight = abs(up - down) <= curved * size + noise[i] * per_step
         unsure += 0 if near & straight else 1
     if unsure == 0:
-        return False
+        return CLEAR
     for twice in range(2):
         for i in range(own.size):
             up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
@@ -84,8 +88,8 @@ def _in_doubt(
             if twice:
                 needs[i] = max(needs[i], size)
             elif not size <= min(row_sizes[i], column_size):
-                return True
-    return False
+                return DOUBTED
+    return WAITING
 
 
 def screen(
@@ -101,21 +105,21 @@ def screen(
     bend,
     noise,
     steps,
-    suspect,
+    found,
     needs,
 ):
     """
-    Mark the columns in which an entry of an analytic Jacobian is not clear; `noise` is that of f.
+    Raise the marks of columns to what `_in_doubt` says of an analytic Jacobian and slopes of f.
 
-    `analytic` has rows for each form of the Jacobian. What is differentiated are slopes: `none` is
-    a vector of zeros.
+    `noise` is that of f, and `analytic` has rows for each form of the Jacobian. What is compared
+    are slopes, not values: `none` is a vector of zeros.
     """
     for k in range(right.shape[0]):
         for form in range(analytic.shape[0]):
             slopes = analytic[form, k], right[k], left[k], none, 1.0, 1.0
             rule = rtol, atol, share, bend, noise, steps[k]
-            if _in_doubt(*slopes, row_sizes, column_sizes[k], *rule, needs):
-                suspect[k] = 1
+            mark = _in_doubt(*slopes, row_sizes, column_sizes[k], *rule, needs)
+            found[k] = max(found[k], mark)
 
 
 def glance(
@@ -142,13 +146,13 @@ def glance(
     bend,
     noise,
     steps,
-    suspect,
+    found,
     needs,
     status,
     reached,
 ):
     """
-    Mark the columns from `start` in which an entry of an analytic Jacobian is not clear.
+    Raise the marks of columns from `start` to what is found of an analytic Jacobian.
 
     That is what `screen` does, with f called where it is needed: no slope leaves the caches. And
     the Jacobian is measured, into `column_sizes` and `by_row`. `right` and `left` are the stencils
@@ -161,8 +165,8 @@ def glance(
     tables, base, upper, lower, analytic, status = borrowed(
         (tables, base, upper, lower, analytic, status)
     )
-    row_sizes, column_sizes, noise, steps, suspect, reached = borrowed(
-        (row_sizes, column_sizes, noise, steps, suspect, reached)
+    row_sizes, column_sizes, noise, steps, found, reached = borrowed(
+        (row_sizes, column_sizes, noise, steps, found, reached)
     )
     by_row, needs = borrowed((by_row, needs))
     coords, above, below = reals(x), reals(upper), reals(lower)
@@ -182,7 +186,7 @@ def glance(
         if status[k] == LOST and lost < 0:
             lost = c
         if status[k] != FIXED:  # no slope confirms anything here
-            suspect[k] = 1
+            found[k] = DOUBTED
             continue
         coords[c] = tables[0, 0, 0, k]
         evaluate(f, x, upper)
@@ -193,8 +197,8 @@ def glance(
         for form in range(analytic.shape[0]):
             changes = analytic[form, k], above, below, base, ahead, behind
             rule = rtol, atol, share, bend, noise, steps[k]
-            if _in_doubt(*changes, row_sizes, column_sizes[k], *rule, needs):
-                suspect[k] = 1
+            mark = _in_doubt(*changes, row_sizes, column_sizes[k], *rule, needs)
+            found[k] = max(found[k], mark)
     restore(coords, origin)
     return lost
 
@@ -202,27 +206,31 @@ def glance(
 def doubts(
     analytic, right, left, row_sizes, column_sizes, rtol, atol, share, bend, noise, steps, doubted
 ):
-    """Mark the rows of one column in which an analytic entry is not clear."""
-    for i in range(row_sizes.size):
-        up, down = float(right[0, i]), float(left[0, i])
-        size = _size_needed(analytic[0, i], up, down, rtol, atol, share, bend, noise[i] / steps[0])
-        doubted[i] = 0 if size <= min(row_sizes[i], column_sizes[0]) else 1
+    """Mark the entries of columns, a row each, that are not clear."""
+    for k in range(doubted.shape[0]):
+        for i in range(row_sizes.size):
+            slopes = analytic[k, i], right[k, i], left[k, i]
+            size = _size_needed(*slopes, rtol, atol, share, bend, noise[i] / steps[k])
+            doubted[k, i] = 0 if size <= min(row_sizes[i], column_sizes[k]) else 1
 
 
-def at_units(f, x, zeros, start, like, result):
+def at_points(f, x, origin, numbers, points, like, result, reached):
     """
-    Store what f gives for unit vectors from `start`, a row of real numbers each.
+    Store what f gives where one of the real numbers of x is another, a row of real numbers each.
 
-    `x` is room for them, and what f returns is an array like `like`.
+    `x` is room for it, and what f returns is an array like `like`.
     """
-    x, zeros, like, result = borrowed((x, zeros, like, result))
+    x, origin, numbers, points = borrowed((x, origin, numbers, points))
+    like, result, reached = borrowed((like, result, reached))
     coords = reals(x)
-    coords[:] = zeros
-    for k in range(result.shape[0]):
-        coords[start + k] = 1.0
+    coords[:] = origin
+    for k in range(points.size):
+        reached[0] = k
+        c = numbers[k]
+        coords[c] = points[k]
         evaluate(f, x, shaped(result[k], like))
-        coords[start + k] = 0.0
-    restore(coords, zeros)
+        coords[c] = origin[c]
+    restore(coords, origin)
 
 
 _TILE = 32
@@ -278,12 +286,8 @@ def _screen_signature(dtype: Any) -> tuple[Any, ...]:
     return (_FORMS, slopes, slopes, vector(kind), *sizes, *_NUMBERS, *sizes, STATUS, _ROOM)
 
 
-def _doubts_signature(dtype: Any) -> tuple[Any, ...]:
-    slopes = types.Array(numba.from_dtype(np.dtype(dtype)), 2, "C", readonly=True)
-    return (_ROWS, slopes, slopes, _DOUBLES, _DOUBLES, *_NUMBERS, _DOUBLES, _DOUBLES, STATUS)
-
-
 _MATRIX = types.Array(types.float64, 2, "C")
+_MARKS = types.Array(types.int8, 2, "C")
 _BITS = types.Array(types.int64, 2, "C", readonly=True)
 _SIZES = vector(types.int64, readonly=False)
 
@@ -297,13 +301,18 @@ def _glance_signature(key: Any) -> tuple[Any, ...]:
     return (*where, *ways, *scratch, *rule, STATUS, _ROOM, STATUS, REACHED)
 
 
-def _at_units_signature(key: Any) -> tuple[Any, ...]:
+def _doubts_signature(_: Any) -> tuple[Any, ...]:
+    sizes = (_DOUBLES, _DOUBLES)
+    return (_ROWS, _ROWS, _ROWS, *sizes, *_NUMBERS, *sizes, _MARKS)
+
+
+def _at_points_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
-    zeros, result = vector(coords.dtype), types.Array(base.dtype, 2, "C")
-    return (form, x, zeros, types.int64, out, result)
+    values, result = vector(coords.dtype), types.Array(base.dtype, 2, "C")
+    return (form, x, values, vector(types.int64), values, out, result, REACHED)
 
 
-AT_UNITS = Kernels(at_units, _at_units_signature)
+AT_POINTS = Kernels(at_points, _at_points_signature)
 GLANCE = Kernels(glance, _glance_signature)
 SCREEN = Kernels(screen, _screen_signature)
 DOUBTS = Kernels(doubts, _doubts_signature)
