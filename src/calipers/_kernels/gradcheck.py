@@ -8,7 +8,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate, reals, shaped
+from .calls import borrowed, evaluate, evaluated, reals, shaped
 from .differences import FIXED, LOST, REACHED, STATUS, function_types, restore, tabulate
 from .formats import vector
 
@@ -169,8 +169,7 @@ def glance(
         (row_sizes, column_sizes, noise, steps, found, reached)
     )
     by_row, needs = borrowed((by_row, needs))
-    coords, above, below = reals(x), reals(upper), reals(lower)
-    bits, sizes = analytic.view(np.int64), column_sizes.view(np.int64)
+    coords, bits, sizes = reals(x), analytic.view(np.int64), column_sizes.view(np.int64)
     given = lengths, factor, no_bounds, no_bounds
     tabulate(origin, 1, start, *given, right, right, coords, tables[0], status, 0, status.size)
     tabulate(origin, 1, start, *given, left, left, coords, tables[1], status, 0, status.size)
@@ -189,9 +188,9 @@ def glance(
             found[k] = DOUBTED
             continue
         coords[c] = tables[0, 0, 0, k]
-        evaluate(f, x, upper)
+        above = evaluated(f, x, upper)
         coords[c] = tables[1, 0, 0, k]
-        evaluate(f, x, lower)
+        below = evaluated(f, x, lower)
         coords[c] = origin[c]
         ahead, behind = tables[0, 2, 0, k], tables[1, 2, 0, k]
         for form in range(analytic.shape[0]):
