@@ -1441,6 +1441,15 @@ def test_a_step_lost_in_rounding_is_refused(function, method):
 
 
 @pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])
+@pytest.mark.parametrize("bounds", [None, (0, 2e6)])
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point"])
+def test_a_step_that_the_dtype_of_x_loses_is_refused(function, method, bounds):
+    x = np.array([1e-3, 1e6], np.float32)
+    with pytest.raises(ValueError, match="step of element 1 is lost in rounding"):
+        calipers.jacobian(function, x, method=method, step=1e-3, bounds=bounds)
+
+
+@pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_lost_step_is_named_wherever_it_is(function, place):
     x = np.full(3, 1e-3)

@@ -80,12 +80,13 @@ def _within(h: float, x: float, low: float, high: float, central: Any, sided: An
 
 
 @register_jitable
-def _fate(length: float, h: float, x: float) -> int:
+def _fate(length: float, realised: float, h: float) -> int:
+    """Return what becomes of a coordinate by the step that its format realises, and that taken."""
     if h != 0:
         return FIXED
     if length == 0:
         return EXCLUDED
-    return LOST if x + length == x else BOUNDED
+    return LOST if realised == 0 else BOUNDED
 
 
 @register_jitable
@@ -127,17 +128,17 @@ def tabulate(
                 bottoms[k] = rounded(cell, x + down * h)
                 missing = math.nan if h == 0 else 0.0
                 weights[k] = weight / (tops[k] - bottoms[k]) + missing
-                fates[k] = _fate(length, h, x)
+                fates[k] = _fate(length, h, h)
             continue
         for k in range(fates.size):
             x = coords[stride * (start + k)]
             length = factor * entry(lengths, start + k, max(1.0, abs(x)))
             low, high = entry(lows, start + k, -math.inf), entry(highs, start + k, math.inf)
-            h = _step(cell, x, length)
-            h, centered = _within(h, x, low, high, central, sided)
+            realised = _step(cell, x, length)
+            h, centered = _within(realised, x, low, high, central, sided)
             if rounded(cell, x + h) == x:  # room that is lost beside x is none
                 h = 0.0
-            fates[k] = _fate(length, h, x)
+            fates[k] = _fate(length, realised, h)
             stencil = central if centered else sided
             tops[k] = bottoms[k] = x
             weights[k] = math.nan if h == 0 else 0.0
