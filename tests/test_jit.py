@@ -187,6 +187,8 @@ print(all(callable(globals()[name]) != (name in modules) for name in calipers.__
     for name in calipers.__all__:
         assert getattr(calipers, name).__name__.removeprefix("calipers.") == name
         assert getattr(calipers, name).__doc__
+        if name.endswith(("Error", "Warning")):  # of which a traceback names the module
+            assert getattr(calipers, name).__module__ == "calipers"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = calipers.nothing
 

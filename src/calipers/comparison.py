@@ -265,7 +265,7 @@ def assert_close(
     >>> calipers.assert_close({"w": [1, 2]}, {"w": [1, 3]})
     Traceback (most recent call last):
         ...
-    calipers.reports.ClosenessError: Not close: 1 of 1 leaves differ
+    calipers.ClosenessError: Not close: 1 of 1 leaves differ
       ['w']  1 of 2 elements differs (50 %)
     ...
     """

@@ -413,6 +413,8 @@ class ClosenessError(AssertionError):
         What was found.
     """
 
+    __module__ = "calipers"  # as a traceback says
+
     def __init__(
         self, message: str = "", report: Comparison | NestedComparison | None = None
     ) -> None:

@@ -148,7 +148,7 @@ def assert_allclose(
     >>> npt.assert_allclose([1.0, 2.0], [1.0, 2.5])
     Traceback (most recent call last):
         ...
-    calipers.reports.ClosenessError:
+    calipers.ClosenessError:
     Not equal to tolerance rtol=1e-07, atol=0
     Not close: 1 of 2 elements differs (50 %)
     ...
@@ -498,7 +498,7 @@ def assert_close(
     >>> testing.assert_close([1.0, 2.0], [1.0, 2])
     Traceback (most recent call last):
         ...
-    calipers.reports.ClosenessError: Not close: 1 of 2 leaves differ
+    calipers.ClosenessError: Not close: 1 of 2 leaves differ
       [1]  types differ: float and int; check_dtype=False lets that pass
     """
     __tracebackhide__ = True

@@ -41,6 +41,8 @@ class InconclusiveError(GradcheckError):
 
 
 ERRORS = {FAIL: WrongDerivativeError, NONSMOOTH: NonsmoothError, INCONCLUSIVE: InconclusiveError}
+for _public in (CalipersWarning, GradcheckError, *ERRORS.values()):
+    _public.__module__ = "calipers"  # as a traceback says
 
 
 @dataclass(frozen=True)
