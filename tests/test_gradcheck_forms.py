@@ -143,8 +143,10 @@ def test_all_of_many_wrong_columns_are_looked_at_again():
     wrong = matrix.copy()
     wrong[np.arange(columns), np.arange(columns)] += 0.5
     for f in (lambda x: matrix @ x, numba.njit(lambda x: matrix @ x)):
-        report = checked(f, np.ones(columns), jac=lambda x: wrong)
-        assert sorted(e.column for e in report.failures) == [*range(columns)]
+        for threads in (1, 3):
+            with calipers.num_threads(threads):
+                report = checked(f, np.ones(columns), jac=lambda x: wrong)
+            assert sorted(e.column for e in report.failures) == [*range(columns)]
 
 
 def test_a_wrong_entry_of_a_compiled_derivative_is_found():

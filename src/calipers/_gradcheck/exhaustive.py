@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .._differences.run import WORTH_SHARING
 from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
+from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
 from .numerical import SLOPE_CALLS, Looks
 from .rule import (
@@ -117,11 +119,24 @@ def _judge(screening: Screening, marks: NDArray, found: Entries, vouched: bool) 
         step = max(1, _SEEN_BYTES // (8 * _SEEN * looks.problem.base.size))
         for first in range(0, len(doubtful), step):
             columns = doubtful[first : first + step]
-            seen = looks.second.results(len(columns))
-            looks.second.at(columns, seen)
+            seen = _seen(looks, columns)
             _look_again(screening, columns, seen, found, vouched)
     elif len(doubtful):
         _second_look(screening, doubtful, found, vouched)
+
+
+def _seen(looks: Looks, columns: NDArray) -> tuple[NDArray, ...]:
+    """Look again at columns: at some in each thread, if f is compiled and that is worth it."""
+    second, count = looks.second, len(columns)
+    seen = second.results(count)
+
+    def look(first: int, last: int) -> None:
+        second.at(columns[first:last], tuple(array[first:last] for array in seen))
+
+    seconds = count * second.calls * looks.subject.seconds  # at most
+    threads = looks.threads if seconds > WORTH_SHARING else 1
+    in_parts(look, range(0, count, -(-count // threads)), count)
+    return seen
 
 
 def _second_look(screening: Screening, doubtful: NDArray, found: Entries, vouched: bool) -> None:

@@ -19,6 +19,7 @@ from .._differences.sending import Work
 from .._differences.steps import Steps, plan_steps
 from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
+from .._threads import get_num_threads
 from .analytic import runs
 from .rule import POSITIONS
 from .subject import Part, Subject
@@ -189,6 +190,12 @@ class Looks:
         """Whether a compiled loop takes the slopes and judges them."""
         native = self.problem.native
         return self.way.plain and native is not None and not self.coarse.lows.size
+
+    @property
+    def threads(self) -> int:
+        """How many threads may call f at once."""
+        native = self.problem.native
+        return 1 if native is None or native.parallel else get_num_threads()
 
     @cached_property
     def second(self) -> SecondLook:
