@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._gradcheck.units import Units
 
 N = 100
 
@@ -178,6 +179,63 @@ def test_a_compiled_derivative_of_the_wrong_shape_is_found():
         return w[:-1]
 
     assert "wrong shape" in checked(cubic, point(), vjp=vjp).reason
+
+
+@pytest.mark.parametrize("n", [3, 70])
+@pytest.mark.parametrize("f", [lambda x: x, lambda x: x[:], lambda x: x.ravel()])
+def test_a_compiled_function_that_returns_its_argument(f, n):
+    x, f = np.linspace(1, 2, n), numba.njit(f)
+    assert checked(f, x, jac=lambda x: np.zeros((n, n))).verdict == "FAIL"
+    report = checked(f, x, jac=lambda x: np.eye(n))
+    assert (report.verdict, report.calls["f"]) == ("PASS", 2 * n + 2)
+
+
+def test_a_compiled_jvp_is_asked_where_f_is_called(monkeypatch):
+    monkeypatch.setattr(Units, "rows", None)
+    assert calipers.gradcheck(mixed, point(), jvp=mixed_jvp)
+
+
+def test_what_a_jvp_spoils_is_looked_at_anew():
+    @numba.njit
+    def jvp(x, v):
+        found = v * (3 * x * x - 1)
+        x[:] = 3  # which is its own, but not in a loop
+        return found
+
+    report = checked(cubic, point(), jvp=jvp)
+    assert "jvp changes its arguments" in report.reason
+    assert report.calls["f"] == 2 * N + 2
+
+
+def test_a_compiled_derivative_that_changes_an_argument_for_one_column_is_found():
+    @numba.njit
+    def jvp(x, v):
+        found = v * (3 * x * x - 1)
+        if v[5] == 1 and v[4] == 0:
+            x[0] = 7.0
+        return found
+
+    @numba.njit
+    def other(x, v):
+        found = v * (3 * x * x - 1)
+        if v[5] == 1 and v[4] == 0:
+            v[6] = 7.0
+        return found
+
+    report = checked(cubic, point(), jvp=jvp)
+    assert "jvp changes its arguments: input 0" in report.reason
+    # What it writes into its tangent comes from a loop and harms nobody: each call has its own.
+    assert checked(cubic, point(), jvp=other).verdict == "PASS"
+
+
+def test_a_compiled_derivative_that_gives_another_shape_later_on_is_found():
+    @numba.njit
+    def jvp(x, v):
+        return 3 * v if v[90] == 0 or v[0] != 0 else 3 * v[:-1]
+
+    report = checked(numba.njit(lambda x: 3 * x), point(), jvp=jvp)
+    assert report.verdict == "FAIL"
+    assert "wrong shape" in report.reason
 
 
 def test_an_error_of_a_compiled_derivative_arrives():

@@ -1632,3 +1632,46 @@ def test_kinks_beside_each_other_are_judged_by_their_own_steps():
         lambda x: np.abs(x - at), at, jac=lambda x: np.diag([0.0, 5.0]), raise_exception=False
     )
     assert [(e.verdict, e.column) for e in report.failures] == [("FAIL", 1), ("NONSMOOTH", 0)]
+
+
+def test_a_slope_of_one_side_of_a_kink_is_no_mistake_beside_larger_terms():
+    x = np.array([0.75, 0.75, 0.8, 2], np.float32)
+    matrix = np.array([[-0.012, -0.79, -0.088, 5e-4]], np.float32)
+    right = matrix @ x
+
+    def f(x):
+        return np.maximum(matrix @ x - right, np.float32(0))
+
+    options = {"jac": lambda x: matrix.astype(float), "raise_exception": False}
+    assert calipers.gradcheck(f, x, **options).verdict == "NONSMOOTH"
+
+
+def test_a_slope_that_rounding_hides_is_not_called_wrong():
+    x, matrix = np.array([1.0, 1e-5]), np.array([[1e4, 1e-5]])
+    right = matrix @ (x * x)
+
+    def f(x):
+        return matrix @ (x * x) - right
+
+    options = {"raise_exception": False}
+    report = calipers.gradcheck(f, x, jac=lambda x: matrix * 2 * x, **options)
+    assert report.verdict == "INCONCLUSIVE"
+    too_large = np.array([[2e4, 2e-5]])
+    assert calipers.gradcheck(f, x, jac=lambda x: too_large, **options).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("shut", [2, 6])
+def test_calls_are_counted_where_bounds_leave_no_room(shut, wrong):
+    calls = [0]
+
+    def f(x):
+        calls[0] += 1
+        return x * x
+
+    x = np.linspace(1, 2, 6)
+    low, high = x - 1, x + 1
+    low[:shut] = high[:shut] = x[:shut]
+    jac = lambda x: np.diag((2 + wrong) * x)  # noqa: E731
+    report = calipers.gradcheck(f, x, jac=jac, bounds=(low, high), raise_exception=False)
+    assert report.calls["f"] == calls[0]

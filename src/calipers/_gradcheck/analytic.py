@@ -87,7 +87,7 @@ class Pushed:
         self.shape = units.size, units.count
         self.concurrent = units.concurrent
         kept = not units.compiled and 8 * units.size * units.count <= _KEPT_BYTES
-        self._units, self._kept = units, units.all() if kept else None
+        self.units, self._kept = units, units.all() if kept else None
 
     @property
     def lines(self) -> NDArray | None:
@@ -95,7 +95,7 @@ class Pushed:
 
     def columns(self, first: int, last: int, out: NDArray) -> None:
         if self._kept is None:
-            self._units.rows(first, out)
+            self.units.rows(first, out)
         else:
             out[:] = self._kept[first:last]
 
@@ -153,6 +153,13 @@ class Sizes:
     rows: NDArray
     columns: NDArray
     known: bool = True  # or measured while columns are looked at
+    _terms: NDArray | None = None
+
+    def terms(self, jacobians: dict[str, Jacobian], x: NDArray) -> NDArray:
+        """Return the largest terms in the rows of J @ x, whose rounding values of f have."""
+        if self._terms is None:
+            self._terms = largest_terms(jacobians.values(), x)
+        return self._terms
 
     @classmethod
     def of(cls, jacobians: dict[str, Jacobian], rows: int, columns: int) -> "Sizes":

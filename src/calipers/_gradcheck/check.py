@@ -65,11 +65,13 @@ class Check:
             return self._empty()
         jacobians: dict[str, Jacobian] = {}
         late: list[str] = []  # what matters less than a wrong entry
+        own: dict[str, list[str]] = {}  # what is found of one derivative
+        others: list[str] = []  # and of it beside another one
         try:
             if not self.fast_mode:
                 jacobians = self._jacobians()
             for d in self.derivatives:
-                own = [
+                own[d.name] = [
                     *identities.storing(d, random, nondet_tol),
                     *identities.reentrance(d, random, nondet_tol),
                 ]
@@ -77,23 +79,24 @@ class Check:
                     late += self._none_directions(d)
                 if batched.get(d.name):
                     late += identities.batches(d, random)
-                # What is changed explains what else is found.
-                findings += [*identities.mutation(d.name, d.touched), *own]
-            vouched, others = self._adjoint(random)
             if source is not None and any(d.name == "jac" for d in self.derivatives):
-                others[:0] = identities.primal(source.value, subject, self._near)
+                others += identities.primal(source.value, subject, self._near)
+            vouched, adjoint = self._adjoint(random)
+            others += adjoint
             with np.errstate(all="ignore"):
                 jacobians, sizes = self._differences(jacobians, steps, way, random, vouched)
-            for d in self.derivatives:
+            for d in self.derivatives:  # which is measured by sizes, known by now
                 lines = jacobians[d.name].lines if jacobians else None
                 of = None
                 if sizes is not None:
                     of = sizes.columns if d.name == "vjp" else sizes.rows
                 share = self.rule.rtol
-                findings += identities.linearity(d, random, nondet_tol, share, of, lines)
+                own[d.name] += identities.linearity(d, random, nondet_tol, share, of, lines)
         except WrongFormError as wrong:
-            findings.append(str(wrong))
-            return self._reported(findings, "", {})
+            others.append(str(wrong))
+            jacobians, late = {}, []
+        for d in self.derivatives:  # what is changed, by any call, explains what else is found
+            findings += [*identities.mutation(d.name, d.touched), *own.get(d.name, ())]
         return self._reported(findings + others, "", jacobians, late=late)
 
     def _jacobians(self) -> dict[str, Jacobian]:
@@ -114,16 +117,18 @@ class Check:
             for part, given in zip(subject.active, steps, strict=True)
         ]
         whole = [] if self.fast_mode else looked
-        for look, given in zip(looked, steps, strict=True) if self.fast_mode else ():
-            before = deepcopy(self._entries)
-            if self._project(look, given, random):
-                whole.append(look)
-                self._entries = before  # a look at all entries finds these again
-        if whole:
-            jacobians = jacobians or self._jacobians()
-            sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
-            self.any_slope = bool(sizes.rows.any())
-        subject.calls += sum(look.calls for look in looked)
+        try:
+            for look, given in zip(looked, steps, strict=True) if self.fast_mode else ():
+                before = deepcopy(self._entries)
+                if self._project(look, given, random):
+                    whole.append(look)
+                    self._entries = before  # a look at all entries finds these again
+            if whole:
+                jacobians = jacobians or self._jacobians()
+                sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
+                self.any_slope = bool(sizes.rows.any())
+        finally:
+            subject.calls += sum(look.calls for look in looked)
         return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:

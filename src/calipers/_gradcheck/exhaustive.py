@@ -10,7 +10,7 @@ from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
-from .numerical import SLOPE_CALLS, Looks
+from .numerical import SLOPE_CALLS, VALUES, Looks
 from .rule import (
     FAIL,
     INCONCLUSIVE,
@@ -101,6 +101,7 @@ def examine(
     sizes.known = True
     for screening, marked in zip(screenings, marks, strict=True):
         settle(screening, marked)
+        screening.looks.calls += SLOPE_CALLS * screening.taken
         _judge(screening, marked, found, vouched)
     return sizes
 
@@ -167,9 +168,8 @@ def _look_again(
     """Judge what is in doubt in columns by a derivative that knows its error."""
     looks, rule, sizes = screening.looks, screening.rule, screening.sizes
     numbers = looks.part.start + columns
-    value, error, states, values, known_values, right, left = seen
-    asked = np.where(known_values, values.shape[1] - 1, SLOPE_CALLS)
-    looks.calls += int(states["calls"].sum() + asked.sum())
+    value, error, states, values, calls, right, left = seen
+    looks.calls += int(states["calls"].sum() + calls.sum())
     known = np.isfinite(error)
     found.largest_error = max(found.largest_error, float(error[known].max(initial=0.0)))
     for number, column in zip(numbers.tolist(), value, strict=True):
@@ -187,7 +187,9 @@ def _look_again(
             with np.errstate(invalid="ignore"):
                 sure = agrees[which] & (np.abs(own - d) <= 8 * e) & known[which]
             verdict[(verdict == VERDICTS.index(INCONCLUSIVE)) & sure] = VERDICTS.index(PASS)
-        probed = np.flatnonzero(known_values[k])
+        hidden = _is_hidden(verdict, own, d, e, states["step"][k], rows, screening)
+        verdict[hidden] = VERDICTS.index(INCONCLUSIVE)
+        probed = np.flatnonzero(calls[k] == VALUES)
         at, row = k[probed], rows[probed]
         around, step = values[at, :, row].T, looks.steps[columns[at]]
         verdict[probed] = _with_kinks(
@@ -195,6 +197,22 @@ def _look_again(
         )
         found.count[PASS] += every.size - len(rows)
         found.add(numbers[k], rows, form, verdict, own, d, e)
+
+
+def _is_hidden(
+    verdict: NDArray,
+    own: NDArray,
+    d: NDArray,
+    e: NDArray,
+    longest: NDArray,
+    rows: NDArray,
+    screening: Screening,
+) -> NDArray:
+    """Say where f stands still, as a slope would that rounding hides up to the `longest` step."""
+    still = np.flatnonzero((verdict == VERDICTS.index(FAIL)) & (d == 0) & (e == 0))
+    if len(still):
+        still = still[np.abs(own * longest)[still] <= screening.rounding[rows[still]]]
+    return still
 
 
 def _judged(
@@ -231,9 +249,10 @@ def _with_kinks(
     at, rule, eps = VERDICTS.index, screening.rule, screening.looks.subject.eps
     noise = rounding_of(np.max(np.abs(values), axis=0), eps)
     kinked, pole = kinks(values, step, noise), poles(values, noise)
-    if kinked.any():  # or rounding, of terms that are larger than their sum
-        noise = np.maximum(noise, rounding_of(screening.terms[rows], eps))
-        kinked = kinks(values, step, noise)
+    right = kinked & (verdict == at(PASS))
+    if right.any():  # or rounding, of terms that are larger than their sum
+        most = np.maximum(noise, screening.rounding[rows])
+        kinked[right] = kinks(values[:, right], step[right], most[right])
     with np.errstate(all="ignore"):
         slopes = np.diff(values, axis=0) / (step / 2)
         low, high = slopes.min(axis=0), slopes.max(axis=0)

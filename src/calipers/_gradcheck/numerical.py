@@ -17,6 +17,7 @@ from .._differences.progress import Progress
 from .._differences.run import run, run_parts
 from .._differences.sending import Work
 from .._differences.steps import Steps, plan_steps
+from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
 from .._threads import get_num_threads
@@ -40,6 +41,7 @@ class Way:
 
 
 _AROUND = POSITIONS != 0  # where f is not known
+VALUES = int(np.count_nonzero(_AROUND))
 _BEHIND, _MIDDLE, _AHEAD = (int(np.flatnonzero(POSITIONS == p)[0]) for p in (-1, 0, 1))
 
 SLOPE_CALLS = 2  # of f, for the slopes of a column
@@ -99,11 +101,11 @@ class SecondLook:
 
     @property
     def calls(self) -> float:
-        return self.ladders.calls + np.count_nonzero(_AROUND)
+        return self.ladders.calls + VALUES
 
     def results(self, count: int) -> Outs:
         size = self.problem.base.size
-        values = np.empty((count, len(POSITIONS), size)), np.empty(count, bool)
+        values = np.empty((count, len(POSITIONS), size)), np.empty(count, np.int64)
         slopes = np.empty((count, size)), np.empty((count, size))
         return (*self.ladders.results(count), *values, *slopes)
 
@@ -115,18 +117,19 @@ class SecondLook:
         """
         Look at columns.
 
-        The results are those of ladders, values of f, a row for each point, whether there are any,
-        which bounds may forbid, and the slopes to the right and to the left.
+        The results are those of ladders, values of f, a row for each point, the calls of f that
+        these took, or slopes where bounds forbid some, and the slopes to the right and to the left.
         """
-        values, known, right, left = outs[3:]
+        values, calls, right, left = outs[3:]
         for part in runs(columns):
             self.ladders(int(columns[part.start]), tuple(out[part] for out in outs[:3]))
         base, x = self.problem.base, reals(self.problem.x)[columns]
         points = x[:, None].astype(float) + POSITIONS * self.lengths[columns, None]
         lows, highs = self._limits(columns)
-        known[:] = (lows <= points[:, 0]) & (points[:, -1] <= highs)
+        known = (lows <= points[:, 0]) & (points[:, -1] <= highs)
+        calls[:] = known * VALUES
         points = points.astype(x.dtype)
-        numbers = np.repeat(columns[known], np.count_nonzero(_AROUND))
+        numbers = np.repeat(columns[known], VALUES)
         values[:, _MIDDLE] = base
         values[known[:, None] & _AROUND] = self._values(numbers, points[known][:, _AROUND].ravel())
         with np.errstate(all="ignore"):
@@ -137,6 +140,7 @@ class SecondLook:
             found = self.slopes.results(1)
             self.slopes(int(columns[k]), found)
             right[k], left[k] = found[0][0], found[1][0]
+            calls[k] = SLOPE_CALLS * int(found[2][0] == FIXED)
 
     def _limits(self, columns: NDArray) -> tuple[Any, Any]:
         steps = self.slopes.sides[0].steps

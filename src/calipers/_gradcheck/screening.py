@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,16 +11,21 @@ from .._differences.columns import aligned, lost_step
 from .._differences.evaluate import blame
 from .._differences.problem import Problem, reals
 from .._differences.run import WORTH_SHARING, run
-from .._kernels.differences import EXCLUDED
+from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import DOUBTS, GLANCE, LEFT_OUT, SCREEN, WAITING
 from .._protocols import NDArray
-from .analytic import Jacobian, Sizes, largest_terms, runs, together
+from .analytic import Jacobian, Pushed, Sizes, runs, together
 from .numerical import LEFT, RIGHT, SLOPE_CALLS, Looks
 from .rule import Rule, rounding_of
 from .subject import real_vector
+from .units import Units
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 _NONE = np.empty(0)
+
+
+class SpoiledError(Exception):
+    """Something was raised, or written to, where f and its derivative were called in one loop."""
 
 
 @dataclass
@@ -46,6 +51,7 @@ class Screening:
         self._step = together(base.size)
         self._made: list[_Look] = []
         self._spare: list[tuple[int, _Look]] = []
+        self.jvp = _asked(self.looks, self.jacobians)
 
     @property
     def problem(self) -> Problem:
@@ -59,13 +65,21 @@ class Screening:
         """Look at columns from `start`, as many as stay in the caches at a time."""
         (found,) = outs
         size, look = self._taken(len(found))
-        for first in range(0, len(found), size):
-            look(start + first, found[first : first + size])
+        try:
+            for first in range(0, len(found), size):
+                look(start + first, found[first : first + size])
+            spoiled = self.jvp is not None and not self.jvp.asked(len(found))
+        except Exception as error:
+            if self.jvp is None:
+                raise
+            raise SpoiledError from error
+        if spoiled:
+            raise SpoiledError
         self._spare.append((size, look))
 
     def _taken(self, count: int) -> tuple[int, "_Look"]:
         """Return a look at so many columns, or as many as are looked at together."""
-        size = max(1, min(self._step, count))
+        size = max(1, count if self.jvp is not None else min(self._step, count))
         with suppress(IndexError):  # another thread may have taken the last one
             spare = self._spare.pop()
             if spare[0] >= size:
@@ -74,11 +88,21 @@ class Screening:
         self._made.append(look)
         return size, look
 
+    def begin_anew(self) -> None:
+        """Forget what was seen, and ask for columns of the Jacobian from here."""
+        self.jvp = None
+        self._made.clear()
+        self._spare.clear()
+
     def measure(self) -> None:
         """Note the sizes of rows that were found in passing."""
         for look in self._made:
-            if isinstance(look, _Glance):
-                np.maximum(self.sizes.rows, look.rows, out=self.sizes.rows)
+            np.maximum(self.sizes.rows, look.by_row.view(float), out=self.sizes.rows)
+
+    @property
+    def taken(self) -> int:
+        """How many slopes were taken of columns."""
+        return sum(look.taken for look in self._made)
 
     @property
     def suffices(self) -> bool:
@@ -88,16 +112,18 @@ class Screening:
     def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
         """Judge columns from `start` by slopes that were found elsewhere."""
         look = _BySlopes(self, min(self._step, len(found)))
+        self._made.append(look)
         for first in range(0, len(found), self._step):
             part = slice(first, first + self._step)
             right, left, status = (array[part] for array in slopes)
             look.judge(start + first, right, left, status, found[part])
 
-    @cached_property
-    def terms(self) -> NDArray:
-        """The largest terms of f's linear part at x, whose rounding its values have."""
-        x = real_vector([part.example for part in self.looks.subject.active])
-        return largest_terms(self.jacobians.values(), x.astype(float))
+    @property
+    def rounding(self) -> NDArray:
+        """What the terms of f's linear part are rounded by, be f itself as small as it may."""
+        subject = self.looks.subject
+        x = real_vector([part.example for part in subject.active])
+        return rounding_of(self.sizes.terms(self.jacobians, x.astype(float)), subject.eps)
 
     def doubted(self, columns: NDArray, own: NDArray, right: NDArray, left: NDArray) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""
@@ -114,6 +140,14 @@ class Screening:
         return (rows, own[columns], *numbers, self.noise, self.looks.steps[columns])
 
 
+def _asked(looks: Looks, jacobians: dict[str, Jacobian]) -> Units | None:
+    """Return what kernels ask for columns of the Jacobian by themselves, if that is all of it."""
+    one, *others = jacobians.values()
+    if not looks.compiled or others or not isinstance(one, Pushed):
+        return None
+    return None if one.units.loop is None else one.units
+
+
 class _Look(ABC):
     """A look at columns: room for those of the Jacobian, and what rows need to be clear."""
 
@@ -121,6 +155,8 @@ class _Look(ABC):
         self.screening = screening
         size = screening.problem.base.size
         self.needs = np.zeros(size)
+        self.by_row = np.zeros(size, np.int64)  # sizes that were found in passing
+        self.taken = 0
         self._own = aligned((len(screening.jacobians), count, size), np.dtype(float))
 
     def own(self, start: int, count: int) -> NDArray:
@@ -131,6 +167,11 @@ class _Look(ABC):
         for lines, jacobian in zip(own, self.screening.jacobians.values(), strict=True):
             jacobian.columns(number, number + count, lines)
         return own
+
+    def marked(self, found: NDArray, status: NDArray) -> None:
+        """Note what became of the steps of columns."""
+        self.taken += int(np.count_nonzero(status == FIXED))
+        found[status == EXCLUDED] = LEFT_OUT
 
     @abstractmethod
     def __call__(self, start: int, found: NDArray) -> None:
@@ -157,34 +198,35 @@ class _BySlopes(_Look):
     ) -> None:
         own, criteria = self.own(start, len(found)), self.screening.criteria(_from(start, found))
         SCREEN[right.dtype](own, right, left, self._none, *criteria, found, self.needs)
-        found[status == EXCLUDED] = LEFT_OUT
+        self.marked(found, status)
 
 
 class _Glance(_Look):
     """A look at columns of a compiled f, whose slopes are judged as they arise."""
 
     def __init__(self, screening: Screening, count: int) -> None:
-        super().__init__(screening, count)
+        jvp = None if screening.jvp is None else screening.jvp.loop
+        super().__init__(screening, count if jvp is None else 1)
         problem, steps = screening.problem, screening.looks.coarse
         native = problem.native
         assert native is not None
         x = aligned(problem.x.shape, problem.x.dtype)
         upper, lower = (aligned(problem.native_shape, problem.dtype) for _ in range(2))
-        self._kernel = native.entry(GLANCE)
+        asked: tuple[Any, ...] = (None, None, None)
+        other = None if jvp is None else jvp.native
+        if jvp is not None and other is not None:
+            asked = other.form, np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
+        self._asks = other is not None
+        self._kernel = native.entry(GLANCE, None if other is None else other.key)
         self._status, self._reached = np.empty(count, np.int8), np.empty(1, np.int64)
-        self._by_row = np.zeros(problem.base.size, np.int64)
-        self._where = native.form, x, reals(problem.x)
+        self._where = native.form, x, reals(problem.x), *asked
         rule = steps.lengths, steps.factor, _NONE, RIGHT, LEFT, np.empty((2, 3, 1, count))
-        self._fixed = *rule, problem.base, upper, lower, self._by_row
-
-    @property
-    def rows(self) -> NDArray:
-        """The largest magnitudes in rows, as far as columns were looked at."""
-        return self._by_row.view(float)
+        self._fixed = *rule, problem.base, upper, lower, self.by_row
 
     def __call__(self, start: int, found: NDArray) -> None:
         screening, status = self.screening, self._status[: len(found)]
-        rule = self.own(start, len(found)), *screening.criteria(_from(start, found))
+        own = self._own if self._asks else self.own(start, len(found))
+        rule = own, *screening.criteria(_from(start, found))
         try:
             lost = self._kernel(
                 *self._where, start, *self._fixed, *rule, found, self.needs, status, self._reached
@@ -194,7 +236,7 @@ class _Glance(_Look):
             raise
         if lost >= 0:
             raise lost_step(screening.problem, lost)
-        found[status == EXCLUDED] = LEFT_OUT
+        self.marked(found, status)
 
 
 def _from(start: int, found: NDArray) -> slice:
@@ -203,22 +245,28 @@ def _from(start: int, found: NDArray) -> slice:
 
 def first_look(screening: Screening) -> NDArray:
     """Return what is found of each column."""
-    marks = _marks(screening, 0, screening.problem.coordinates)
-    screening.looks.calls += SLOPE_CALLS * int(np.count_nonzero(marks != LEFT_OUT))
-    return marks
+    return _marks(screening, 0, screening.problem.coordinates)
 
 
 def settle(screening: Screening, marks: NDArray) -> None:
     """Look again at columns that are clear by sizes of rows, if those turned out to be smaller."""
     if not screening.suffices:
         waiting = np.flatnonzero(marks == WAITING)
-        screening.looks.calls += SLOPE_CALLS * len(waiting)
         for part in runs(waiting):
             columns = waiting[part]
             marks[columns] = _marks(screening, int(columns[0]), len(columns))
 
 
 def _marks(screening: Screening, start: int, count: int) -> NDArray:
+    try:
+        return _shared_out(screening, start, count)
+    except SpoiledError:  # asked one after the other, they say themselves what is wrong
+        screening.begin_anew()
+        return _shared_out(screening, start, count)
+
+
+def _shared_out(screening: Screening, start: int, count: int) -> NDArray:
+    """Have columns looked at by whoever was asked for."""
     looks = screening.looks
     seconds = 2 * count * looks.subject.seconds  # at most: a compiled loop takes less
     concurrent = all(j.concurrent for j in screening.jacobians.values())

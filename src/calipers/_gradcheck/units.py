@@ -61,6 +61,18 @@ class Units:
         return self._work is not None
 
     @property
+    def loop(self) -> Problem | None:
+        """The compiled derivative, if another loop can ask it for doubles; see `asked`."""
+        problem = None if self._work is None else self._work.problem
+        return problem if problem is not None and problem.base.dtype == np.dtype(float) else None
+
+    def asked(self, count: int) -> bool:
+        """Count unit vectors that another loop asked for; tell whether all arguments survived."""
+        pure = self._is_pure()
+        self._counted(count if pure else 0)
+        return pure
+
+    @property
     def concurrent(self) -> bool:
         """Whether several threads may ask at once."""
         native = None if self._work is None else self._work.problem.native
@@ -88,8 +100,7 @@ class Units:
         if self._work is not None:
             with contextlib.suppress(Exception):  # asked from Python, it says itself what is wrong
                 rows: NDArray = run(self._work, self.count)[0].astype(float, copy=False)
-                if self._is_pure():
-                    self._counted(self.count)
+                if self.asked(self.count):
                     return rows
             self._work = None
         found = np.empty((self.count, self.size))
@@ -102,8 +113,7 @@ class Units:
         if work is not None:
             with contextlib.suppress(Exception):  # as above
                 self._loop(work, start, out)
-                if self._is_pure():
-                    self._counted(count)
+                if self.asked(count):
                     return
             self._work = None
         step = _TOGETHER if self._batches else 1

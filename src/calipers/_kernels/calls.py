@@ -178,30 +178,6 @@ def _reals(out):
     return lambda out: out.reshape(-1)
 
 
-def evaluated(f: Form, x: Any, out: Any) -> Any:
-    """Return the real numbers of f(x): where f left them if they are in order, else in `out`."""
-    raise NotImplementedError
-
-
-@overload(evaluated)
-def _evaluated(f, x, out):
-    example = dict(zip(f.fields, f.types, strict=True))["example"]
-    if f.instance_class is Returns and isinstance(example, types.Array) and example.layout == "C":
-
-        def own(f, x, out):
-            y = _call(f, x)
-            _require(y.size, out.size)
-            return reals(y)
-
-        return own
-
-    def stored(f, x, out):
-        evaluate(f, x, out)
-        return reals(out)
-
-    return stored
-
-
 def shaped(row: Any, like: Any) -> Any:
     """View a vector of real numbers as an array of the shape and dtype of another."""
     raise NotImplementedError

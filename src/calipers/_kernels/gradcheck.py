@@ -8,7 +8,7 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate, evaluated, reals, shaped
+from .calls import borrowed, evaluate, reals, shaped
 from .differences import FIXED, LOST, REACHED, STATUS, function_types, restore, tabulate
 from .formats import vector
 
@@ -63,13 +63,13 @@ def _in_doubt(
     needs: Any,
 ) -> int:
     """
-    Return CLEAR or DOUBTED for a column; `ahead` and `behind` make slopes of changes.
+    Return CLEAR, WAITING or DOUBTED for a column; `ahead` and `behind` make slopes of changes.
 
-    Or WAITING where it is clear by the sizes of rows: those it takes are noted in `needs`, as
+    WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`, as
     `row_sizes` may be no more than their limits.
     """
     # A first pass leaves sizes out, which never make it harder, and asks for a little more than
-    # the rule: of |own - slope| <= a + b*|slope| it needs no slope on the right. By doubles.
+    # the rule, so that the bound is of `own`. Both sides are doubled: that spares a halving.
     exact = 1.0 + share * rtol
     least, more = 2.0 * share * atol / exact, 2.0 * share * rtol / exact
     curved, per_step = min(bend, 1e300), 1.0 / step
@@ -81,14 +81,15 @@ def _in_doubt(
         unsure += 0 if near & straight else 1
     if unsure == 0:
         return CLEAR
-    for twice in range(2):
-        for i in range(own.size):
-            up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-            size = _size_needed(own[i], up, down, rtol, atol, share, bend, noise[i] / step)
-            if twice:
-                needs[i] = max(needs[i], size)
-            elif not size <= min(row_sizes[i], column_size):
-                return DOUBTED
+    for i in range(own.size):
+        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+        size = _size_needed(own[i], up, down, rtol, atol, share, bend, noise[i] / step)
+        if not size <= min(row_sizes[i], column_size):
+            return DOUBTED
+    for i in range(own.size):
+        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+        size = _size_needed(own[i], up, down, rtol, atol, share, bend, noise[i] / step)
+        needs[i] = max(needs[i], size)
     return WAITING
 
 
@@ -126,6 +127,9 @@ def glance(
     f,
     x,
     origin,
+    jvp,
+    unit,
+    like,
     start,
     lengths,
     factor,
@@ -156,8 +160,9 @@ def glance(
 
     That is what `screen` does, with f called where it is needed: no slope leaves the caches. And
     the Jacobian is measured, into `column_sizes` and `by_row`. `right` and `left` are the stencils
-    of the slopes, and `tables` room for where they are. Return the first coordinate whose step is
-    lost, or -1.
+    of the slopes, and `tables` room for where they are. A `jvp` that is not None is asked for each
+    column by itself, by `unit`, an array of zeros; what it returns is like `like`, and `analytic`
+    has room for one column. Return the first coordinate whose step is lost, or -1.
     """
     x, origin, lengths, no_bounds, right, left = borrowed(
         (x, origin, lengths, no_bounds, right, left)
@@ -169,7 +174,8 @@ def glance(
         (row_sizes, column_sizes, noise, steps, found, reached)
     )
     by_row, needs = borrowed((by_row, needs))
-    coords, bits, sizes = reals(x), analytic.view(np.int64), column_sizes.view(np.int64)
+    coords, above, below = reals(x), reals(upper), reals(lower)
+    bits, sizes = analytic.view(np.int64), column_sizes.view(np.int64)
     given = lengths, factor, no_bounds, no_bounds
     tabulate(origin, 1, start, *given, right, right, coords, tables[0], status, 0, status.size)
     tabulate(origin, 1, start, *given, left, left, coords, tables[1], status, 0, status.size)
@@ -178,9 +184,15 @@ def glance(
     for k in range(status.size):
         c = start + k
         reached[0] = c
+        line = k
+        if jvp is not None:
+            line = 0
+            reals(unit)[c] = 1.0
+            evaluate(jvp, unit, shaped(analytic[0, 0], like))
+            reals(unit)[c] = 0.0
         size = 0
         for form in range(bits.shape[0]):
-            size = max(size, _enlarged(bits[form, k], by_row))
+            size = max(size, _enlarged(bits[form, line], by_row))
         sizes[k] = size
         if status[k] == LOST and lost < 0:
             lost = c
@@ -188,17 +200,19 @@ def glance(
             found[k] = DOUBTED
             continue
         coords[c] = tables[0, 0, 0, k]
-        above = evaluated(f, x, upper)
+        evaluate(f, x, upper)
         coords[c] = tables[1, 0, 0, k]
-        below = evaluated(f, x, lower)
+        evaluate(f, x, lower)
         coords[c] = origin[c]
         ahead, behind = tables[0, 2, 0, k], tables[1, 2, 0, k]
         for form in range(analytic.shape[0]):
-            changes = analytic[form, k], above, below, base, ahead, behind
+            changes = analytic[form, line], above, below, base, ahead, behind
             rule = rtol, atol, share, bend, noise, steps[k]
             mark = _in_doubt(*changes, row_sizes, column_sizes[k], *rule, needs)
             found[k] = max(found[k], mark)
     restore(coords, origin)
+    if jvp is not None:
+        restore(reals(unit), np.zeros(reals(unit).size))
     return lost
 
 
@@ -292,11 +306,17 @@ _SIZES = vector(types.int64, readonly=False)
 
 
 def _glance_signature(key: Any) -> tuple[Any, ...]:
-    form, x, coords, out, base = function_types(key)
-    where = (form, x, vector(coords.dtype), types.int64)
+    own, jvp = key
+    form, x, coords, out, base = function_types(own)
+    asked: tuple[Any, ...] = (types.none,) * 3
+    if jvp is not None:
+        call, unit, _, like, _ = function_types(jvp)
+        asked = (call, unit, like)
+    where = (form, x, vector(coords.dtype), *asked, types.int64)
     ways = (_DOUBLES, types.float64, _DOUBLES, _ROWS, _ROWS)
     scratch = (types.Array(types.float64, 4, "C"), base, out, out)
-    rule = (_SIZES, _FORMS, _DOUBLES, _ROOM, *_NUMBERS, _DOUBLES, _DOUBLES)
+    analytic = types.Array(types.float64, 3, "C")
+    rule = (_SIZES, analytic, _DOUBLES, _ROOM, *_NUMBERS, _DOUBLES, _DOUBLES)
     return (*where, *ways, *scratch, *rule, STATUS, _ROOM, STATUS, REACHED)
 
 
