@@ -60,10 +60,11 @@ release-check: .venv/.installed-release,test
 	$(BIN)/python .ci/check_wheel.py
 
 # On a machine with a GPU: the device's verdicts beside the host's, and their speed. EXTRAS=torch,jax
-# adds peers, where their builds for CUDA are installed.
-gpu: .venv/.installed-test,cuda$(if $(EXTRAS),$(comma)$(EXTRAS))
-	CALIPERS_GPU=1 $(BIN)/python -m pytest tests/cuda
-	$(BIN)/python -m benchmarks.gpu
+# adds peers, where their builds for CUDA are installed; INSTALLED=1 installs nothing and takes $(PYTHON)
+# with the numba-cuda, torch, cupy and jax that it has (CUDA_HOME names the toolkit, if it is not found).
+gpu: $(if $(INSTALLED),,.venv/.installed-test,cuda$(if $(EXTRAS),$(comma)$(EXTRAS)))
+	CALIPERS_GPU=1 PYTHONPATH=src $(if $(INSTALLED),$(PYTHON),$(BIN)/python) -m pytest tests/cuda
+	PYTHONPATH=src $(if $(INSTALLED),$(PYTHON),$(BIN)/python) -m benchmarks.gpu
 
 clean:
 	rm -rf .venv .venv-lowest .asv build dist

@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else jax takes all memory
+
 import numpy as np
 from numba import config, cuda
 
@@ -211,7 +213,7 @@ def first_call():
             done = subprocess.run(
                 [sys.executable, "-c", FIRST],
                 env=environment,
-                capture_output=True,
+                stdout=subprocess.PIPE,
                 text=True,
                 check=True,
             )

@@ -7,6 +7,9 @@ simulated = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
 chosen = simulated or os.environ.get("CALIPERS_GPU") == "1"
 collect_ignore_glob = [] if chosen else ["test_*.py"]
 
+# jax would take three quarters of the device's memory.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
 if simulated:
     from numba.cuda.simulator.kernel import BlockThread
 

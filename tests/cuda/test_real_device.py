@@ -7,7 +7,10 @@ from numba import cuda
 import calipers
 from calipers._kernels.cuda import _target as target
 
-pytestmark = pytest.mark.skipif(target.SIMULATOR, reason="a simulated device is too slow, or alone")
+pytestmark = [
+    pytest.mark.skipif(target.SIMULATOR, reason="a simulated device is too slow, or alone"),
+    pytest.mark.filterwarnings("default"),  # other libraries warn of each other
+]
 
 PAIRS = 10**6
 DTYPES = ["float16", "float32", "float64", "complex64", "complex128", "int8", "int32", "int64"]
@@ -150,3 +153,9 @@ def test_questions_from_several_threads():
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda k: calipers.allclose(x, y if k % 2 else x), range(200)))
     assert answers == [k % 2 == 0 for k in range(200)]
+
+
+def test_broadcast_arrays_of_numba_are_read_within_their_memory():
+    one = cuda.to_device(np.broadcast_to(1.5, (1000,)))
+    assert calipers.allclose(one, cuda.to_device(np.full(1000, 1.5)))
+    assert calipers.compare(one, cuda.to_device(np.zeros(1000))).mismatches == 1000

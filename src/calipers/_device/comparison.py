@@ -68,17 +68,24 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
         parts = [target.fetch(x, a.stream) for x in (numbers[0], ulps[:1], where[0], counts)]
         _enter(tally, *parts)
         if tally["mismatches"]:
-            tally.record["first"][0] = _first(kinds, held, places, a, arguments)
+            tally.record["first"][0] = _first(
+                kinds, held, places, a, arguments, int(tally["mismatches"])
+            )
     return tally
 
 
 def _first(
-    kinds: tuple[str, str], held: Any, places: Places, a: Operand, arguments: tuple[Any, ...]
+    kinds: tuple[str, str],
+    held: Any,
+    places: Places,
+    a: Operand,
+    arguments: tuple[Any, ...],
+    count: int,
 ) -> NDArray:
-    """Find the first mismatches, one after the other."""
+    """Find the first of `count` mismatches, one after the other."""
     found = target.to_device(np.full(FIRST, a.size))
     kernel = kernels.next_mismatch(kinds, held, places.flat)
-    for k in range(FIRST):
+    for k in range(min(FIRST, count)):
         target.launch(kernel, target.blocks_of(a.size, 1), a.stream, *arguments, k, found)
     first = target.fetch(found, a.stream)
     return np.where(first < a.size, first, -1)

@@ -43,7 +43,9 @@ def memory_of(x: Any) -> Memory:
             msg = "an array with a mask has no plain elements; pass its data"
             raise TypeError(msg)
         dtype, shape = np.dtype(given["typestr"]), tuple(given["shape"])
-        strides = given.get("strides") or contiguous(shape, dtype.itemsize)
+        # Numba's own say None where axes are broadcast, too, of which memory holds one element.
+        own = x.strides if hasattr(x, "__cuda_ndarray__") else given.get("strides")
+        strides = contiguous(shape, dtype.itemsize) if own is None else own
         address = given["data"][0]
         named = given.get("stream") or 0
         filling = 0 if named == _LEGACY_STREAM else named

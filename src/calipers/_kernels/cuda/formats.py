@@ -23,8 +23,36 @@ def _plain(x, i):
     return x[i]
 
 
-# Reads what other blocks have written meanwhile: a plain read may be one of long ago.
-latest = _plain if config.ENABLE_CUDASIM else cuda.ldcv
+def _reading_anew() -> Any:
+    """
+    Return what reads what other blocks have written meanwhile.
+
+    A plain read may be one of long ago. So may Numba's ldcv: it does not say that it has effects,
+    and is moved to before the loop that it is in.
+    """
+    if config.ENABLE_CUDASIM:
+        return _plain
+    from llvmlite import ir
+    from numba.cuda.extending import intrinsic
+
+    @intrinsic
+    def latest(typingctx: Any, array: Any, i: Any) -> Any:
+        bits = array.dtype.bitwidth
+
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            view = context.make_array(array)(context, builder, args[0])
+            place = builder.ptrtoint(builder.gep(view.data, [args[1]]), ir.IntType(64))
+            kind = ir.FunctionType(ir.IntType(bits), [ir.IntType(64)])
+            text, register = f"ld.relaxed.gpu.global.b{bits} $0, [$1];", {32: "r", 64: "l"}[bits]
+            asm = ir.InlineAsm(kind, text, f"={register},l,~{{memory}}", side_effect=True)
+            return builder.call(asm, [place])
+
+        return array.dtype(array, i), codegen
+
+    return latest
+
+
+latest = _reading_anew()
 
 
 @rule
