@@ -587,3 +587,9 @@ def test_underflow_is_told_from_rounding_by_how_much_rescaling_gains(size, round
 
     found = calipers.diagnose(underflows, plain, (x,), reduction=1)
     assert found.kind == kind, str(found)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("other", [lambda x: x**0, lambda x: x - x + x.dtype.type(1e-3)])
+def test_a_result_that_is_no_zero_is_wrong_beside_exact_zeros(other, dtype):
+    assert calipers.diagnose(lambda x: x - x, other, np.ones(3, dtype)).kind == "BUG"

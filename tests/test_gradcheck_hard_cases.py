@@ -1675,3 +1675,36 @@ def test_calls_are_counted_where_bounds_leave_no_room(shut, wrong):
     jac = lambda x: np.diag((2 + wrong) * x)  # noqa: E731
     report = calipers.gradcheck(f, x, jac=jac, bounds=(low, high), raise_exception=False)
     assert report.calls["f"] == calls[0]
+
+
+@pytest.mark.parametrize("logits", [[1.0, 2.0, -40.0], [1.0, 2.0, -20.0], [0.0, -100.0, -700.0]])
+def test_masked_logits_of_softmax_are_no_doubt(logits):
+    def softmax(x):
+        e = np.exp(x - x.max())
+        return e / e.sum()
+
+    def jac(x):
+        p = softmax(x)
+        return np.diag(p) - np.outer(p, p)
+
+    assert calipers.gradcheck(softmax, np.array(logits), jac=jac)
+
+
+def test_a_small_entry_that_is_off_is_no_slight_one():
+    x = np.array([1.0, 2.0, -20.0])
+    e = np.exp(x - 2)
+    p = e / e.sum()
+    wrong = np.diag(p) - np.outer(p, p)
+    wrong[0, 2] *= 1.01
+    report = calipers.gradcheck(
+        lambda x: np.exp(x - 2) / np.exp(x - 2).sum(), x, jac=lambda x: wrong, raise_exception=False
+    )
+    assert [(f.row, f.column) for f in report.failures] == [(0, 2)]
+    assert report.verdict == "FAIL"
+
+
+def test_a_derivative_at_nan_is_told_as_such():
+    x = np.array([np.nan, 1.0])
+    report = calipers.gradcheck(np.sin, x, jac=lambda x: np.diag(np.cos(x)), raise_exception=False)
+    assert "is NaN in column 0 in row 0, claimed and found alike" in report.reason
+    assert "equal_nan=True" in report.reason

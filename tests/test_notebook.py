@@ -74,6 +74,12 @@ PICTURES = {"not close", "nested", "wrong derivative", "bug", "growth", "order"}
 
 
 @pytest.mark.parametrize("name", REPORTS)
+def test_prompts_show_the_text(name):
+    report = REPORTS[name]()
+    assert repr(report) == str(report)
+
+
+@pytest.mark.parametrize("name", REPORTS)
 def test_reports(name):
     report = REPORTS[name]()
     html = report._repr_html_()

@@ -16,7 +16,10 @@ _PICTURE = "max-width:100%;background:#fff;border-radius:4px"
 
 
 class Shown:
-    """A report, which notebooks show as HTML."""
+    """A report, which prompts show as text and notebooks as HTML."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         verdict = bool(self) if hasattr(type(self), "__bool__") else None

@@ -75,7 +75,7 @@ class Worst:
     units: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis(Shown):
     """
     Why two implementations differ; true if rounding explains it, and ``str()`` is the report.

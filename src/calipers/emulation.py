@@ -282,7 +282,7 @@ def emulated_matmul(
     return library.from_numpy(result) if library else result[()]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Denormals(Shown):
     """
     How many numbers of an array are subnormal in a format, and how many are 0 or not finite.

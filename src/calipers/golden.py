@@ -32,7 +32,7 @@ _STORED_BYTES = 1 << 24
 _LINES = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GoldenCheck(Shown):
     """
     Whether a function gives what it gave when it was recorded; true if it does, within rounding.

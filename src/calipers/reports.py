@@ -49,7 +49,7 @@ class Difference:
     excess: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """
     What one pass over two arrays found; true if they agree, and ``str()`` tells how they differ.
@@ -339,7 +339,7 @@ def united(left: Comparison, right: Comparison) -> Comparison:
     return replace(left, tally=tally, differences=differences, arrangement=None, arrays=None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NestedComparison(Shown):
     """
     A comparison for each pair of arrays in nested containers; true if all agree.

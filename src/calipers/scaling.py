@@ -25,7 +25,7 @@ _HEADS = ("|f - g|", "f", "g", "sqrt n", "bound")
 _CURVES = {"apart": "|f - g|", "error_f": "error of f", "error_g": "error of g"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Growth(Shown):
     """
     Differences and errors by the size of a problem.

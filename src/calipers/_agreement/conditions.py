@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NEAR = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Condition(Shown):
     """
     How many times errors of the inputs grow on the way to the result.

@@ -14,7 +14,7 @@ from .trials import require_callable, several, side_of
 from .units import difference
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exact(Shown):
     """
     Whether two functions agree where no rounding can part them; true if they do.

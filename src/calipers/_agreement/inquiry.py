@@ -244,11 +244,15 @@ class Inquiry:
         far = self.eta_wide
         if far is None:
             return False
-        kept = (self.roundoff / self._fine) ** KEPT
-        expected = kept * max(self.eta_apart.rms, 1e-3)
+        gained = self.roundoff / self._fine
+        kept, here = gained**KEPT, self.eta_apart
+        expected = kept * max(here.rms, 1e-3)
+        more = far.rms > expected
+        if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
+            more = far.absolute > kept / gained * here.absolute
         within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self._fine
         allowed = self.allowed * within / self._fine
-        return far.broken > 0 or (far.least > allowed and far.rms > expected)
+        return far.broken > 0 or (far.least > allowed and more)
 
     @property
     def _fine(self) -> float:

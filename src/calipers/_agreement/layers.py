@@ -43,7 +43,7 @@ class Layer:
         return bool(self.new)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Layers(Shown):
     """
     The errors of all layers; true if each layer's own are rounding.

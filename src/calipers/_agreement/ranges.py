@@ -19,7 +19,7 @@ from .units import difference
 _FALLS = 10.0  # times an error falls in another range, if range was its cause
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Range(Shown):
     """
     Whether numbers left the range of their format on the way; true if none did to any effect.

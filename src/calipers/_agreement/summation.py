@@ -20,7 +20,7 @@ _MASK = 2.0**100
 _GROUPS = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SummationOrder(Shown):
     """
     The tree by which a function adds up its elements.

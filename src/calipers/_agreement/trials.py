@@ -23,7 +23,7 @@ _FAR = 16.0
 _LINES = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trial(Shown):
     """
     How far two results are apart that would be equal without rounding; true if rounding may do it.
@@ -85,7 +85,7 @@ class Trial(Shown):
         return _dict(self) | {"passed": bool(self), "equal": self.equal}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trials(Shown):
     """
     What a function gives when it is asked the same in several ways; true if all is rounding.

@@ -9,7 +9,7 @@ from .._notebook import Shown
 from .._protocols import NDArray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Derivative(Shown):
     """
     A derivative, and what is known of it.

@@ -319,6 +319,9 @@ class Check:
         if verdict == INCONCLUSIVE:
             text = place(worst).format("not to be confirmed")
             return f"{text}{values(worst)}; f is noisy or varies too fast there"
+        if np.isnan(worst.analytic) and np.isnan(worst.numerical):
+            text = place(worst).format("NaN") + values(worst).partition(":")[0]
+            return f"{text}, claimed and found alike: equal_nan=True lets that pass"
         text = place(worst).format("wrong") + values(worst)
         if worst.analytic == 0:
             text += "; it is claimed to be zero"

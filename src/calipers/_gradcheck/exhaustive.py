@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .._differences.problem import reals
 from .._differences.run import WORTH_SHARING
 from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
@@ -187,6 +188,9 @@ def _look_again(
             with np.errstate(invalid="ignore"):
                 sure = agrees[which] & (np.abs(own - d) <= 8 * e) & known[which]
             verdict[(verdict == VERDICTS.index(INCONCLUSIVE)) & sure] = VERDICTS.index(PASS)
+        unit = np.maximum(1.0, np.abs(reals(looks.problem.x)[columns[k]]))
+        slight = rule.is_slight(own, d, e, looks.problem.base[rows] / unit)
+        verdict[(verdict == VERDICTS.index(INCONCLUSIVE)) & slight] = VERDICTS.index(PASS)
         hidden = _is_hidden(verdict, own, d, e, states["step"][k], rows, screening)
         verdict[hidden] = VERDICTS.index(INCONCLUSIVE)
         probed = np.flatnonzero(calls[k] == VALUES)

@@ -85,7 +85,7 @@ class Entry:
     column: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GradcheckReport(Shown):
     """
     What a check of derivatives found; true if they are right, and ``str()`` tells what is wrong.

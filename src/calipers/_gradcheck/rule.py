@@ -30,6 +30,7 @@ def rounding_of(sizes: NDArray, eps: float) -> NDArray:
     return np.asarray(eps * np.maximum(sizes, least_normal(eps)))
 
 
+_SLIGHT = 2.0**-10
 _JITTER = 64.0
 _ROUGH = 0.05
 _SIDES = 0.1
@@ -58,6 +59,19 @@ class Rule:
         least = np.where(size <= self.rtol * floor, floor, 0.0)
         scale = np.fmax(least, np.abs(numerical))
         return np.asarray(self.atol + self.rtol * scale)
+
+    def is_slight(
+        self, analytic: NDArray, numerical: NDArray, errors: NDArray, natural: NDArray
+    ) -> NDArray:
+        """
+        Tell where all that is not known of an entry is nothing beside its natural size.
+
+        That is f by x, of which rounding of f hides the last digits: no difference resolves an
+        entry that small, as one of softmax beside a masked logit is.
+        """
+        with np.errstate(invalid="ignore"):
+            near = np.abs(analytic - numerical) <= errors
+            return np.asarray(near & (errors <= _SLIGHT * self.rtol * np.abs(natural)))
 
     def judge(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, floor: NDArray
