@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,6 +191,32 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     """Return x as an array on the host, a view wherever it has memory to view."""
     require_host(**{name: x})
     return _view(x)
+
+
+def require_numbers(**arrays: Any) -> None:
+    """Refuse objects that have no elements to compare as numbers; the names are for the error."""
+    for name, x in arrays.items():
+        if hasattr(x, "nnz") and hasattr(x, "toarray"):
+            msg = f"{name} is sparse, and elements are compared one by one: pass {name}.toarray()"
+            raise TypeError(msg)
+        item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
+        if (
+            x is None
+            or isinstance(x, (str, bytes, set, frozenset, dict))
+            or (isinstance(item, np.ndarray) and item.dtype.kind in "SUV")
+        ):
+            msg = f"{name} must be an array of numbers, got {_told(x)}"
+            raise TypeError(msg)
+
+
+def _told(x: Any) -> str:
+    kind = type(x).__name__
+    return f"{kind} of dtype {np.asarray(x).dtype}" if np.ndim(x) else kind
+
+
+def is_real(x: Any) -> bool:
+    """Tell whether x is a real number by itself."""
+    return isinstance(x, Real)
 
 
 def is_weak(x: Any) -> bool:

@@ -253,7 +253,7 @@ def diagnose(
     ----------
     f, g : callable
         Functions of the inputs: of NumPy, Numba, torch or jax. They return an array, or several.
-    inputs : array_like or tuple of them
+    inputs : array or number, or a tuple or list of them
         Where they are compared. Floating-point arrays are moved and widened; all else is handed on.
     dtype : dtype_like, optional
         The working format, if the arrays hold its numbers in a wider one: "bfloat16" in float32.

@@ -19,6 +19,7 @@ from ._arrays import (
     kernel_dtype,
     on_device,
     require_host,
+    require_numbers,
 )
 from ._dispatch import scan
 from ._kernels.closeness import FIRST_NONFINITE
@@ -485,6 +486,7 @@ def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, .
     x = as_array(a)
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
+        require_numbers(a=a)
         bad = np.flatnonzero(np.ma.filled(~np.isfinite(x), False))
         position = int(bad[0]) if bad.size else -1
     elif dtype.kind in "biu":
@@ -526,6 +528,7 @@ def _in_library(verdicts: NDArray, pair: Pair) -> Any:
 
 def _numpy_pair(a: Any, b: Any, pair: Pair) -> tuple[Any, Any]:
     """Return what NumPy is asked about: the caller's own objects, unless it cannot know them."""
+    require_numbers(a=a, b=b)
     return (pair.a, pair.b) if pair.library else (a, b)
 
 

@@ -102,7 +102,7 @@ def gradcheck(
     ----------
     f : callable
         ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of them.
-    inputs : array_like or tuple of them
+    inputs : array or number, or a tuple or list of them
         Where to check. Real and complex floating-point inputs are differentiated, all others are
         handed on as they are.
     jac : callable, optional

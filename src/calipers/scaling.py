@@ -172,6 +172,9 @@ def growth(
     >>> bool(0.4 < found.slopes["error_f"] < 0.6), bool(found.slopes["error_g"] < 0.4)
     (True, True)
     """
+    if np.ndim(sizes) == 0:
+        msg = f"sizes must be a sequence of positive integers, got {sizes!r}"
+        raise TypeError(msg)
     for n in sizes:
         if not isinstance(n, int | np.integer) or n < 1:
             msg = f"sizes must be positive integers, got {n!r}"

@@ -1,8 +1,12 @@
 """Default tolerances by dtype."""
 
+import contextlib
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ._arrays import is_real
 
 __all__ = ["Tolerance", "default_tolerance", "recommend_tolerance"]
 
@@ -61,8 +65,10 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
     >>> calipers.default_tolerance("float64", "int32")
     Tolerance(rtol=1e-07, atol=1e-07)
     """
-    # bfloat16 has a name before NumPy knows it.
-    names = [str(x) if str(x) in _BY_NAME else np.dtype(x).name for x in dtypes]
+    if not dtypes:
+        msg = "default_tolerance needs at least one dtype"
+        raise TypeError(msg)
+    names = [_name_of(x, _BY_NAME) for x in dtypes]
     own = [_BY_NAME.get(name, _EXACT) for name in names]
     return Tolerance(max(x.rtol for x in own), max(x.atol for x in own))
 
@@ -138,20 +144,27 @@ def recommend_tolerance(
     sums = own.accumulator
     if accumulator is not None:
         sums = _PRECISIONS[_format(accumulator, "accumulator")[0]].roundoff
-    if not reduction >= 1:
+    if not is_real(reduction) or not reduction >= 1:
         msg = f"reduction must be at least 1, got {reduction!r}"
         raise ValueError(msg)
-    if not 0 < scale < float("inf"):
+    if not is_real(scale) or not 0 < scale < float("inf"):
         msg = f"scale must be positive and finite, got {scale!r}"
         raise ValueError(msg)
     atol = (4 * float(reduction) ** 0.5 * sums + own.narrowing) * scale
     return Tolerance(twice * own.roundings * own.roundoff, twice * atol)
 
 
+def _name_of(dtype: Any, known: Container[str]) -> str:
+    """Return a format's name: as it is given, where NumPy may not know it, or as NumPy says."""
+    names = [str(dtype).removeprefix("torch."), getattr(dtype, "__name__", "")]
+    with contextlib.suppress(TypeError):
+        names.append(np.dtype(dtype).name)
+    return next((name for name in names if name in known), names[-1] or names[0])
+
+
 def _format(dtype: Any, name: str) -> tuple[str, int]:
     """Return the name of a real format, and 2 for complex numbers of it."""
-    own = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
-    own = own.removeprefix("torch.")
+    own = _name_of(dtype, {**_PRECISIONS, **_COMPLEX})
     twice = 2 if own in _COMPLEX else 1
     own = _COMPLEX.get(own, own)
     if own not in _PRECISIONS:

@@ -25,6 +25,8 @@ def along(problem: Problem, v: NDArray, options: Options) -> tuple[NDArray, NDAr
     shape = problem.base.shape
     if not direction.any():
         return np.zeros(shape), np.zeros(shape)
+    if not np.isfinite(direction).all():
+        return np.full(shape, np.nan), np.full(shape, np.inf)
     if options.adaptive:
         return _ladder(problem, direction, steps)
     t = _length(problem, direction, steps)

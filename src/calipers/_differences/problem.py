@@ -203,7 +203,11 @@ def empty_like(out_like: Any) -> NDArray:
 
 
 def _numbers(y: Any) -> NDArray:
-    array = np.asarray(y)
+    try:
+        array = np.asarray(y)
+    except ValueError as error:
+        msg = f"f must return one array, got {type(y).__name__} of unlike parts: {error}"
+        raise TypeError(msg) from error
     if array.dtype.kind not in "biufc":
         hint = "; give out_like= for a function f(x, out)" if y is None else ""
         msg = f"f must return numbers, got {type(y).__name__} of dtype {array.dtype}{hint}"

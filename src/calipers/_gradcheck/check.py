@@ -324,7 +324,8 @@ class Check:
             return f"{text}, claimed and found alike: equal_nan=True lets that pass"
         text = place(worst).format("wrong") + values(worst)
         if worst.analytic == 0:
-            text += "; it is claimed to be zero"
+            silent = any(d.silent for d in self.derivatives if d.name == worst.form)
+            text += f"; {worst.form} returned None" if silent else "; it is claimed to be zero"
         told = blocks.get((worst.form, worst.output, worst.input)) or diagnosis.column(worst)
         return text if told is None else f"{text}; {told}"
 

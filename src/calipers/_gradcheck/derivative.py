@@ -31,6 +31,7 @@ class Derivative:
     batches: bool = False  # whether vjp and jvp may take a batch of directions
     calls: int = 0
     known: Any = None  # what jac gave, as a matrix
+    silent: bool = False  # whether a call returned None
     touched: list[str] = field(default_factory=list)  # by the first call
 
     def __call__(self, *last: Any) -> Any:
@@ -38,10 +39,13 @@ class Derivative:
         self.calls += 1
         given, named = self.subject.arguments(), private(self.subject.kwargs)
         if self.calls > 1:
-            return self.call(*given, *last, **named)
+            result = self.call(*given, *last, **named)
+            self.silent |= result is None
+            return result
         flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
         before = [np.array(x) for x in flat]
         result = self.call(*given, *last, **named)
+        self.silent = result is None
         self.touched = self.subject.changed(given, named)
         what = "cotangent" if self.name == "vjp" else "tangent"
         pairs = zip(before, flat, strict=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import is_real
 from .derivative import CONVENTIONS
 from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
@@ -26,7 +27,7 @@ def rule_of(
     tolerances = {"atol": 0.0, "rtol": resolution} if eps is None else dict(_TORCH)
     for name, value in (("atol", atol), ("rtol", rtol)):
         if value is not None:
-            if not (value >= 0 and np.isfinite(value)):
+            if not is_real(value) or not (value >= 0 and np.isfinite(value)):
                 msg = f"{name} must be a finite number, at least 0, got {value!r}"
                 raise ValueError(msg)
             tolerances[name] = float(value)
@@ -67,12 +68,12 @@ def require_choices(convention: str, nondet_tol: float, allow: Sequence[str]) ->
     if convention not in CONVENTIONS:
         msg = f"convention must be one of {CONVENTIONS}, got {convention!r}"
         raise ValueError(msg)
-    if not nondet_tol >= 0:
+    if not is_real(nondet_tol) or not nondet_tol >= 0:
         msg = f"nondet_tol must be at least 0, got {nondet_tol!r}"
         raise ValueError(msg)
     wrong = [name for name in allow if name not in (NONSMOOTH, INCONCLUSIVE)]
     if isinstance(allow, str) or wrong:
-        msg = f"allow must name NONSMOOTH or INCONCLUSIVE, got {allow!r}"
+        msg = f"allow must be a sequence of NONSMOOTH and INCONCLUSIVE, got {allow!r}"
         raise ValueError(msg)
 
 
@@ -97,7 +98,8 @@ def require_forms(
         raise ValueError(msg)
     if not any(chosen[name] for name in given):
         msg = (
-            "gradcheck needs at least one of jac=, vjp= and jvp= to check, and at least one of "
-            "check_forward_ad and check_backward_ad must not be False"
+            "gradcheck needs at least one of jac=, vjp= and jvp= to check (gradgradcheck hess= or "
+            "hvp=, or vjp= for the first derivatives), or inputs of the library that f is of, and "
+            "check_forward_ad or check_backward_ad must not be False"
         )
         raise ValueError(msg)
