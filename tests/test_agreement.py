@@ -511,7 +511,7 @@ class TestRecommendTolerance:
         with pytest.raises(ValueError, match="dtype must be one of float64"):
             calipers.recommend_tolerance("int8")
         with pytest.raises(ValueError, match="accumulator must be one of"):
-            calipers.recommend_tolerance("float32", accumulator="half")
+            calipers.recommend_tolerance("float32", accumulator="quarter")
         with pytest.raises(ValueError, match="reduction must be at least 1"):
             calipers.recommend_tolerance("float32", 0)
         with pytest.raises(ValueError, match="scale must be positive and finite"):

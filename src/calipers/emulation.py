@@ -370,7 +370,7 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     >>> calipers.denormals(gradient).subnormals
     0
     >>> calipers.denormals(gradient, "float16")
-    Denormals(format='float16', size=1000, finite=1000, zeros=373, subnormals=276)
+    of 1000 elements 276 (27.6 %) are subnormal in float16, 373 zero, 0 not finite
     """
     x = as_array(a)
     held = _held(x, "a")
