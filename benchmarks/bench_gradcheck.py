@@ -1,6 +1,7 @@
 """gradcheck against torch's, of the same functions."""
 
 from functools import partial
+from statistics import median
 
 import numba
 import numpy as np
@@ -83,7 +84,7 @@ class FastMode:
         self.own()
 
     def track_calls_of_f(self):
-        return self.own().calls["f"]
+        return median(self.own(seed=seed).calls["f"] for seed in range(9))
 
     track_calls_of_f.unit = "calls of f"
 
