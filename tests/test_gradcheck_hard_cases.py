@@ -1708,3 +1708,18 @@ def test_a_derivative_at_nan_is_told_as_such():
     report = calipers.gradcheck(np.sin, x, jac=lambda x: np.diag(np.cos(x)), raise_exception=False)
     assert "is NaN in column 0 in row 0, claimed and found alike" in report.reason
     assert "equal_nan=True" in report.reason
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("power", [0.5, 0.9, 1.0])
+def test_a_cusp_has_no_derivative(power, compiled):
+    def f(x):
+        return np.abs(x) ** power
+
+    d = calipers.differentiate(numba.njit(f) if compiled else f, np.zeros(1))
+    assert d.status.tolist() == ["NONSMOOTH"]
+    assert d.error > 0.9
+    report = calipers.gradcheck(
+        numba.njit(f) if compiled else f, np.zeros(1), jac=lambda x: [[0.0]], raise_exception=False
+    )
+    assert report.verdict != "PASS"

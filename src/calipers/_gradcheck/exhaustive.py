@@ -31,6 +31,7 @@ _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns
 _SEEN_BYTES = 1 << 22  # of what a second look sees at a time
 _SEEN = 16  # numbers of an entry
+_CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 
 
@@ -183,7 +184,9 @@ def _look_again(
         k, rows = which
         own, d, e, size = every[which], value[which], error[which], floor[which]
         slope = 0.5 * right[which] + 0.5 * left[which]
-        verdict, near = _judged(rule, own, d, e, slope, size)
+        noise = screening.noise[rows] / looks.steps[columns[k]]
+        bend = rule.bend_of(own, slope, right[which] - left[which], noise)
+        verdict, near = _judged(rule, own, d, e, slope, bend, size)
         if agrees is not None:  # what differences say of it, however vaguely, must not contradict
             with np.errstate(invalid="ignore"):
                 sure = agrees[which] & (np.abs(own - d) <= 8 * e) & known[which]
@@ -220,7 +223,13 @@ def _is_hidden(
 
 
 def _judged(
-    rule: Rule, own: NDArray, d: NDArray, e: NDArray, slope: NDArray, size: NDArray
+    rule: Rule,
+    own: NDArray,
+    d: NDArray,
+    e: NDArray,
+    slope: NDArray,
+    bend: NDArray,
+    size: NDArray,
 ) -> tuple[NDArray, NDArray]:
     """
     Return verdicts of entries by derivatives and their errors, and by slopes across x.
@@ -232,7 +241,9 @@ def _judged(
     with np.errstate(invalid="ignore"):
         off, allowed = np.abs(own - slope), rule.allowed(own, slope, size)
         off[~np.isfinite(slope)] = np.nan  # which is near nothing
-        near = off <= rule.share * allowed
+        near = (bend == 0) & (off <= rule.share * allowed)
+        # At a cusp what is claimed may be the mean of slopes without being a derivative.
+        verdict[(e > _CUSP * bend) & (bend > 0) & (verdict == at(PASS))] = at(INCONCLUSIVE)
         unsure = (verdict == at(FAIL)) & disputed(own, d, slope)
         verdict[unsure] = np.where(off <= allowed, at(PASS), at(INCONCLUSIVE))[unsure]
     # With the caller's own step and tolerances, what they accept is accepted.

@@ -60,6 +60,14 @@ class Rule:
         scale = np.fmax(least, np.abs(numerical))
         return np.asarray(self.atol + self.rtol * scale)
 
+    def bend_of(self, analytic: NDArray, slope: NDArray, bend: NDArray, noise: NDArray) -> NDArray:
+        """Return what slopes to both sides of x differ by, or 0 where curvature explains it."""
+        if self.bend == np.inf:
+            return np.zeros(bend.shape)
+        with np.errstate(invalid="ignore"):
+            size = np.fmax(np.abs(analytic), np.abs(slope))
+            return np.where(np.abs(bend) <= self.bend * size + noise, 0.0, np.abs(bend))
+
     def is_slight(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, natural: NDArray
     ) -> NDArray:

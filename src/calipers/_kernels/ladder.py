@@ -293,8 +293,9 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
         for k in range(state.rung + 1):
             extrapolate(state, k, noise, differences, sizes, kept, i, i + 1)
         value, error = kept[BEST, i], kept[ERROR, i]
-    jump = sizes[ROWS, i]
-    kinked = abs(jump - sizes[ROWS + 1, i]) <= 0.1 * abs(jump) and abs(jump) > 16 * noise / state.t
+    # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
+    jump, nearer = sizes[ROWS, i], sizes[ROWS + 1, i]
+    kinked = jump * nearer >= 0.9 * jump * jump and abs(jump) > 16 * noise / state.t
     if state.power == 1 and state.side == 0 and kinked:
         return value, error + abs(jump) / 2, NONSMOOTH, noise
     return value, error, status, noise
