@@ -239,7 +239,8 @@ def gradchecks() -> Iterator[Bar]:
     fast = bench_gradcheck.FastMode()
     fast.setup()
     calls = fast.track_calls_of_f()
-    yield Bar("gradcheck, fast_mode, n = 1e5, median of 9 seeds", calls, 30, "calls of f", at_least=False)
+    label = "gradcheck, fast_mode, n = 1e5, median of 9 seeds"
+    yield Bar(label, calls, 30, "calls of f", at_least=False)
 
 
 def startup() -> Iterator[Bar]:
