@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._gradcheck import screening
 from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.derivative import Derivative
 from calipers._gradcheck.exhaustive import Entries, examine
@@ -387,6 +388,21 @@ def test_the_largest_terms_are_those_of_any_form_and_finite():
     other = np.array([[2.0, 1.0], [0.5, 0.0]])
     found = largest_terms([Dense(one), Dense(other)], np.array([10.0, -1.0]))
     assert found.tolist() == [20.0, 5.0]
+
+
+def test_slopes_that_workers_send_are_judged_in_the_same_memory(monkeypatch):
+    made, init = [], screening._BySlopes.__init__
+
+    def counted(self, *args):
+        made.append(1)
+        init(self, *args)
+
+    monkeypatch.setattr(screening._BySlopes, "__init__", counted)
+    x, told = np.linspace(1, 2, 200), []
+    options = {"vjp": lambda x, w: 2 * w * x, "progress": lambda done, total: told.append(done)}
+    report = calipers.gradcheck(lambda x: x * x, x, workers=map, **options)
+    assert report.calls["f"] == 2 * x.size + 2
+    assert len(told) > 2 * len(made)
 
 
 def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():

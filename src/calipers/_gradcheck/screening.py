@@ -64,6 +64,7 @@ class Screening:
     def __call__(self, start: int, outs: tuple[NDArray, ...]) -> None:
         """Look at columns from `start`, as many as stay in the caches at a time."""
         (found,) = outs
+        spare = self._spare  # that of before, should this be begun anew meanwhile
         size, look = self._taken(len(found))
         try:
             for first in range(0, len(found), size):
@@ -75,7 +76,7 @@ class Screening:
             raise SpoiledError from error
         if spoiled:
             raise SpoiledError
-        self._spare.append((size, look))
+        spare.append((size, look))
 
     def _taken(self, count: int) -> tuple[int, "_Look"]:
         """Return a look at so many columns, or as many as are looked at together."""
@@ -91,8 +92,7 @@ class Screening:
     def begin_anew(self) -> None:
         """Forget what was seen, and ask for columns of the Jacobian from here."""
         self.jvp = None
-        self._made.clear()
-        self._spare.clear()
+        self._made, self._spare = [], []
 
     def measure(self) -> None:
         """Note the sizes of rows that were found in passing."""
@@ -111,12 +111,13 @@ class Screening:
 
     def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
         """Judge columns from `start` by slopes that were found elsewhere."""
-        look = _BySlopes(self, min(self._step, len(found)))
-        self._made.append(look)
-        for first in range(0, len(found), self._step):
-            part = slice(first, first + self._step)
+        size, look = self._taken(len(found))
+        assert isinstance(look, _BySlopes)
+        for first in range(0, len(found), size):
+            part = slice(first, first + size)
             right, left, status = (array[part] for array in slopes)
             look.judge(start + first, right, left, status, found[part])
+        self._spare.append((size, look))
 
     @property
     def rounding(self) -> NDArray:
