@@ -229,8 +229,12 @@ def gradchecks() -> Iterator[Bar]:
         milliseconds = 1e3 * common.medians(case.own)[0]
         yield Bar(f"gradcheck of {form}, n = 10", milliseconds, 1, "ms", at_least=False)
         case.setup(1000, form)
-        value = _measured(case.track_over_torch, 1000, form)
-        yield Bar(f"gradcheck of {form}, compiled f, n = 1000", value, 50, "x torch, slow mode")
+        for way, track in (
+            ("in turns", case.track_over_torch),
+            ("in a row", case.track_over_torch_in_a_row),
+        ):
+            name = f"gradcheck of {form}, compiled f, n = 1000, {way}"
+            yield Bar(name, _measured(track, 1000, form), 50, "x torch, slow mode")
     with suppress(NotImplementedError):
         torch = bench_gradcheck.Torch()
         torch.setup()

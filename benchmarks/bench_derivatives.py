@@ -91,11 +91,6 @@ class Dense:
     track_of_bare_calls.unit = "of 2n bare calls"
 
 
-def _five_times(call):
-    for _ in range(5):
-        call()
-
-
 class Sparse:
     params = (["2-point", "3-point"],)
     param_names = ("method",)
@@ -117,7 +112,7 @@ class Sparse:
 
     def track_over_scipy_in_a_row(self, method):
         """Repeated calls get the memory of the results before; after SciPy's it is fresh."""
-        return common.speedup(partial(_five_times, self.own), self._scipy()) * 5
+        return common.speedup_in_a_row(self.own, self._scipy())
 
     def _scipy(self):
         options = {"method": self.method, "sparsity": self.sparsity}

@@ -104,7 +104,9 @@ def test_sizes_that_are_measured_in_passing_are_those_of_the_whole():
     for jvp in wrong:
         compiled, plain = checked(weighted, x, jvp=jvp), checked(weighted.py_func, x, jvp=jvp)
         assert compiled.counts == plain.counts
-        assert compiled.calls["f"] == plain.calls["f"] or compiled.counts["FAIL"]
+        # What is clear by sizes that turn out to be smaller is looked at again.
+        more = compiled.calls["f"] - plain.calls["f"]
+        assert 0 <= more <= 6 * N or compiled.counts["FAIL"]
 
 
 def test_the_sizes_of_all_forms_count():

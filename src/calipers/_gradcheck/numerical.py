@@ -45,6 +45,9 @@ VALUES = int(np.count_nonzero(_AROUND))
 _BEHIND, _MIDDLE, _AHEAD = (int(np.flatnonzero(POSITIONS == p)[0]) for p in (-1, 0, 1))
 
 SLOPE_CALLS = 2  # of f, for the slopes of a column
+_ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
+_INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
+_LONGER = 4.0
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
@@ -65,14 +68,11 @@ class Slopes:
     """The slopes to the right and to the left, or across x where bounds leave no room for both."""
 
     sides: tuple[Columns, ...]
+    calls = float(SLOPE_CALLS)
 
     @property
     def problem(self) -> Problem:
         return self.sides[0].problem
-
-    @property
-    def calls(self) -> float:
-        return SLOPE_CALLS
 
     def results(self, count: int) -> Outs:
         shape, dtype = (count, self.problem.base.size), self.problem.base.dtype
@@ -181,13 +181,34 @@ class Looks:
     @cached_property
     def slopes(self) -> Slopes:
         """The work that a first look is."""
-        if self.coarse.lows.size:
-            return Slopes((Columns(self.problem, self.coarse),))
-        fields = {name: getattr(self.coarse, name) for name in Steps.__dataclass_fields__}
+        return self._slopes(self.coarse)
+
+    @cached_property
+    def farther(self) -> tuple[Slopes, Slopes]:
+        """The slopes that settle what a first look leaves vague: from `far`, and twice that."""
+        near, twice = (replace(self.coarse, lengths=self.far, factor=k) for k in (1.0, 2.0))
+        return self._slopes(near), self._slopes(twice)
+
+    def _slopes(self, steps: Steps) -> Slopes:
+        if steps.lows.size:
+            return Slopes((Columns(self.problem, steps),))
+        fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
         right, left = (
             Columns(self.problem, _Slope(**fields, side=side), spare=[]) for side in (RIGHT, LEFT)
         )
         return Slopes((right, left))
+
+    @cached_property
+    def far(self) -> NDArray:
+        """
+        The steps of slopes of the fourth order; 0 where there is none that is so much longer.
+
+        They keep to one side of 0, as many a function does.
+        """
+        sizes = np.abs(reals(self.problem.x).astype(float))
+        lengths = self.subject.eps**_ORDERS * self.steps
+        lengths = np.where(sizes > 0, np.minimum(lengths, _INSIDE * sizes), lengths)
+        return np.where(lengths >= _LONGER * self.steps, lengths, 0.0)
 
     @property
     def compiled(self) -> bool:

@@ -1,7 +1,7 @@
 """The first look at every column: two slopes, and which entries are not near their mean."""
 
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +12,27 @@ from .._differences.evaluate import blame
 from .._differences.problem import Problem, reals
 from .._differences.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED, FIXED
-from .._kernels.gradcheck import DOUBTS, GLANCE, LEFT_OUT, SCREEN, WAITING
+from .._kernels.gradcheck import (
+    DOUBTED,
+    DOUBTS,
+    GLANCE,
+    LEFT_OUT,
+    RESOLVE,
+    SCREEN,
+    VAGUE,
+    WAITING,
+    Criteria,
+)
 from .._protocols import NDArray
 from .analytic import Jacobian, Pushed, Sizes, runs, together
-from .numerical import LEFT, RIGHT, SLOPE_CALLS, Looks
+from .numerical import LEFT, RIGHT, Looks, Slopes
 from .rule import Rule, rounding_of
 from .subject import real_vector
 from .units import Units
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 _NONE = np.empty(0)
+_AT_ONCE = 1024  # columns, where none is stored
 
 
 class SpoiledError(Exception):
@@ -41,17 +52,34 @@ class Screening:
     jacobians: dict[str, Jacobian]
     sizes: Sizes
     rule: Rule
-    calls = float(SLOPE_CALLS)
+    calls = Slopes.calls
 
     def __post_init__(self) -> None:
         base = self.looks.problem.base
         sizes = np.abs(base.astype(float))
         self.noise = _NOISE * rounding_of(sizes, self.looks.subject.eps)
         self._no_limits = np.full(base.size, np.inf)
-        self._step = together(base.size)
-        self._made: list[_Look] = []
-        self._spare: list[tuple[int, _Look]] = []
         self.jvp = _asked(self.looks, self.jacobians)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make room for one look before the first is timed."""
+        self._at_once = together(self.problem.base.size) if self.jvp is None else _AT_ONCE
+        self._at_once = max(1, min(self._at_once, self.problem.coordinates))
+        self._made: list[_Look] = []
+        self._spare = [self._new()]
+
+    def _new(self) -> "_Look":
+        look = (_Glance if self.looks.compiled else _BySlopes)(self, self._at_once)
+        self._made.append(look)
+        return look
+
+    def _taken(self) -> "_Look":
+        """Return a look that no other thread has."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return self._new()
 
     @property
     def problem(self) -> Problem:
@@ -65,10 +93,10 @@ class Screening:
         """Look at columns from `start`, as many as stay in the caches at a time."""
         (found,) = outs
         spare = self._spare  # that of before, should this be begun anew meanwhile
-        size, look = self._taken(len(found))
+        look = self._taken()
         try:
-            for first in range(0, len(found), size):
-                look(start + first, found[first : first + size])
+            for first, part in self._parts(found):
+                look(start + first, part)
             spoiled = self.jvp is not None and not self.jvp.asked(len(found))
         except Exception as error:
             if self.jvp is None:
@@ -76,23 +104,17 @@ class Screening:
             raise SpoiledError from error
         if spoiled:
             raise SpoiledError
-        spare.append((size, look))
+        spare.append(look)
 
-    def _taken(self, count: int) -> tuple[int, "_Look"]:
-        """Return a look at so many columns, or as many as are looked at together."""
-        size = max(1, count if self.jvp is not None else min(self._step, count))
-        with suppress(IndexError):  # another thread may have taken the last one
-            spare = self._spare.pop()
-            if spare[0] >= size:
-                return spare
-        look = (_Glance if self.looks.compiled else _BySlopes)(self, size)
-        self._made.append(look)
-        return size, look
+    def _parts(self, found: NDArray) -> Iterator[tuple[int, NDArray]]:
+        """Give so many columns as are looked at together, and where they begin."""
+        for first in range(0, len(found), self._at_once):
+            yield first, found[first : first + self._at_once]
 
     def begin_anew(self) -> None:
         """Forget what was seen, and ask for columns of the Jacobian from here."""
         self.jvp = None
-        self._made, self._spare = [], []
+        self._begin()
 
     def measure(self) -> None:
         """Note the sizes of rows that were found in passing."""
@@ -111,13 +133,13 @@ class Screening:
 
     def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
         """Judge columns from `start` by slopes that were found elsewhere."""
-        size, look = self._taken(len(found))
+        look = self._taken()
         assert isinstance(look, _BySlopes)
-        for first in range(0, len(found), size):
-            part = slice(first, first + size)
-            right, left, status = (array[part] for array in slopes)
-            look.judge(start + first, right, left, status, found[part])
-        self._spare.append((size, look))
+        for first, part in self._parts(found):
+            right, left, status = (array[first : first + len(part)] for array in slopes)
+            look.judge(start + first, right, left, status, part)
+        found[found == VAGUE] = DOUBTED  # here f is not at hand
+        self._spare.append(look)
 
     @property
     def rounding(self) -> NDArray:
@@ -129,16 +151,16 @@ class Screening:
     def doubted(self, columns: NDArray, own: NDArray, right: NDArray, left: NDArray) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""
         found = np.empty(own.shape, np.int8)
-        DOUBTS[None](own, right, left, *self.criteria(columns), found)
+        DOUBTS[None](own, right, left, self.criteria(columns), found)
         return found
 
-    def criteria(self, columns: slice | NDArray) -> tuple[NDArray | float, ...]:
+    def criteria(self, columns: slice | NDArray) -> Criteria:
         """Return what kernels know of the rule, for columns of this input."""
         rule, sizes = self.rule, self.sizes
         rows = sizes.rows if sizes.known else self._no_limits
         own = sizes.columns[self.looks.part.start : self.looks.part.stop]
         numbers = rule.rtol, rule.atol, rule.share, rule.bend
-        return (rows, own[columns], *numbers, self.noise, self.looks.steps[columns])
+        return Criteria(rows, own[columns], *numbers, self.noise, self.looks.steps[columns])
 
 
 def _asked(looks: Looks, jacobians: dict[str, Jacobian]) -> Units | None:
@@ -169,11 +191,6 @@ class _Look(ABC):
             jacobian.columns(number, number + count, lines)
         return own
 
-    def marked(self, found: NDArray, status: NDArray) -> None:
-        """Note what became of the steps of columns."""
-        self.taken += int(np.count_nonzero(status == FIXED))
-        found[status == EXCLUDED] = LEFT_OUT
-
     @abstractmethod
     def __call__(self, start: int, found: NDArray) -> None:
         """Mark in `found` what is found of columns from `start`."""
@@ -192,14 +209,38 @@ class _BySlopes(_Look):
     def __call__(self, start: int, found: NDArray) -> None:
         right, left, status = (array[: len(found)] for array in self._space)
         self.screening.looks.slopes(start, (right, left, status))
-        self.judge(start, right, left, status, found)
+        own = self.judge(start, right, left, status, found)
+        if (found == VAGUE).any():
+            self._resolve(start, own, (right, left), found)
 
     def judge(
         self, start: int, right: NDArray, left: NDArray, status: NDArray, found: NDArray
-    ) -> None:
+    ) -> NDArray:
+        """Judge by slopes, and return columns of the Jacobian."""
         own, criteria = self.own(start, len(found)), self.screening.criteria(_from(start, found))
-        SCREEN[right.dtype](own, right, left, self._none, *criteria, found, self.needs)
-        self.marked(found, status)
+        SCREEN[right.dtype](own, right, left, self._none, criteria, found, self.needs)
+        self.taken += int(np.count_nonzero(status == FIXED))
+        found[status == EXCLUDED] = LEFT_OUT
+        return own
+
+    def _resolve(
+        self, start: int, own: NDArray, slopes: tuple[NDArray, NDArray], found: NDArray
+    ) -> None:
+        """Resolve what is VAGUE."""
+        looks, part = self.screening.looks, _from(start, found)
+        vague = np.flatnonzero(found == VAGUE)
+        farther = []
+        for work in looks.farther:
+            *sides, status = work.results(len(found))
+            for columns in runs(vague):
+                first, last = vague[columns][0], vague[columns][-1] + 1
+                work(start + first, tuple(out[first:last] for out in (*sides, status)))
+            self.taken += int(np.count_nonzero(status[vague] == FIXED))
+            farther.append(tuple(sides))
+        with np.errstate(divide="ignore"):
+            shrink = looks.steps[part] / looks.far[part]
+        given = own, slopes, *farther, shrink, self._none
+        RESOLVE[slopes[0].dtype](*given, self.screening.criteria(part), found, self.needs)
 
 
 class _Glance(_Look):
@@ -212,32 +253,35 @@ class _Glance(_Look):
         native = problem.native
         assert native is not None
         x = aligned(problem.x.shape, problem.x.dtype)
-        upper, lower = (aligned(problem.native_shape, problem.dtype) for _ in range(2))
+        like = np.empty(problem.native_shape, problem.dtype)
+        values = aligned((3, 2, -(-problem.base.size // 8) * 8), problem.base.dtype)
         asked: tuple[Any, ...] = (None, None, None)
         other = None if jvp is None else jvp.native
         if jvp is not None and other is not None:
             asked = other.form, np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
         self._asks = other is not None
         self._kernel = native.entry(GLANCE, None if other is None else other.key)
-        self._status, self._reached = np.empty(count, np.int8), np.empty(1, np.int64)
+        self._status = np.empty(count, np.int8)
         self._where = native.form, x, reals(problem.x), *asked
-        rule = steps.lengths, steps.factor, _NONE, RIGHT, LEFT, np.empty((2, 3, 1, count))
-        self._fixed = *rule, problem.base, upper, lower, self.by_row
+        ways = steps.lengths, steps.factor, screening.looks.far, _NONE, RIGHT, LEFT
+        tables = np.empty((3, 2, 3, 1, count))
+        self._fixed = *ways, tables, problem.base, like, values, self.by_row
 
     def __call__(self, start: int, found: NDArray) -> None:
-        screening, status = self.screening, self._status[: len(found)]
+        screening, status, told = self.screening, self._status[: len(found)], np.zeros(2, np.int64)
         own = self._own if self._asks else self.own(start, len(found))
-        rule = own, *screening.criteria(_from(start, found))
+        rule = own, screening.criteria(_from(start, found))
         try:
             lost = self._kernel(
-                *self._where, start, *self._fixed, *rule, found, self.needs, status, self._reached
+                *self._where, start, *self._fixed, *rule, found, self.needs, status, told
             )
         except Exception as error:
-            blame(error, screening.problem, self._reached[0])
+            blame(error, screening.problem, told[0])
             raise
         if lost >= 0:
             raise lost_step(screening.problem, lost)
-        self.marked(found, status)
+        self.taken += int(told[1])
+        found[status == EXCLUDED] = LEFT_OUT
 
 
 def _from(start: int, found: NDArray) -> slice:

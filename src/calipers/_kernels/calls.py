@@ -93,7 +93,7 @@ def _call_row(typingctx: Any, f: Any, i: Any, x: Any) -> Any:
 @intrinsic
 def borrowed(typingctx: Any, arrays: Any) -> Any:
     """
-    Return a tuple of arrays without the counts of who uses them.
+    Return a tuple, whose arrays are without the counts of who uses them.
 
     The caller of a kernel holds them while it runs; counting each view takes as long as a small f.
     """
@@ -101,10 +101,12 @@ def borrowed(typingctx: Any, arrays: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         views = []
         for kind, value in zip(arrays, cgutils.unpack_tuple(builder, args[0]), strict=True):
-            view = context.make_array(kind)(context, builder, value)
-            view.meminfo = cgutils.get_null_value(view.meminfo.type)
-            view.parent = cgutils.get_null_value(view.parent.type)
-            views.append(view._getvalue())
+            if isinstance(kind, types.Array):
+                view = context.make_array(kind)(context, builder, value)
+                view.meminfo = cgutils.get_null_value(view.meminfo.type)
+                view.parent = cgutils.get_null_value(view.parent.type)
+                value = view._getvalue()
+            views.append(value)
         return context.make_tuple(builder, signature.return_type, views)
 
     return arrays(arrays), codegen

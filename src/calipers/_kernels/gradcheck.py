@@ -1,10 +1,11 @@
 """The first look of gradcheck at many columns, and what it needs to know of a large matrix."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
@@ -13,66 +14,75 @@ from .differences import FIXED, LOST, REACHED, STATUS, function_types, restore, 
 from .formats import vector
 
 # What is found of a column, the worse the later.
-CLEAR, WAITING, DOUBTED, LEFT_OUT = range(4)
+CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
+
+_ODD = 0.2  # of what slopes to both sides of x differ by, which curvature need not explain
+
+
+class Criteria(NamedTuple):
+    """
+    When the entries of some columns are clear; see `Rule`.
+
+    `row_sizes` may be no more than limits of what is not known yet. `noise` is that of each
+    result of f, and `steps` are those of the columns.
+    """
+
+    row_sizes: Any
+    column_sizes: Any
+    rtol: float
+    atol: float
+    share: float
+    bend: float
+    noise: Any
+    steps: Any
 
 
 @register_jitable
-def _size_needed(
-    own: float,
-    up: float,
-    down: float,
-    rtol: float,
-    atol: float,
-    share: float,
-    bend: float,
-    noise: float,
-) -> float:
+def _size_needed(own: float, up: float, down: float, rule: Any) -> float:
     """
     Return how large row and column of an entry have to be for it to be clear; inf if none are.
 
-    It has to be near the mean of two one-sided slopes, which may differ by no more than `bend` of
-    the entry and `noise`: that may be a kink. `share` is how much of the tolerance an entry may
-    use. See `Rule`.
+    It has to be near the mean of slopes to both sides. `share` is how much of the tolerance an
+    entry may use.
     """
     slope = 0.5 * up + 0.5 * down
     size, gap = max(abs(own), abs(slope)), abs(own - slope)
-    straight = (bend == np.inf) | (abs(up - down) <= bend * size + noise)  # else 0 times infinity
-    if not (straight and gap < np.inf and abs(slope) < np.inf):
+    if not (gap < np.inf and abs(slope) < np.inf):
         return np.inf
-    if gap <= share * (atol + rtol * abs(slope)):
+    if gap <= rule.share * (rule.atol + rule.rtol * abs(slope)):
         return 0.0
-    return max(size, gap / share - atol) / rtol
+    return float(max(size, gap / rule.share - rule.atol) / rule.rtol)
 
 
 @register_jitable
-def _in_doubt(
-    own: Any,
-    above: Any,
-    below: Any,
-    base: Any,
-    ahead: float,
-    behind: float,
-    row_sizes: Any,
-    column_size: float,
-    rtol: float,
-    atol: float,
-    share: float,
-    bend: float,
-    noise: Any,
-    step: float,
-    needs: Any,
-) -> int:
-    """
-    Return CLEAR, WAITING or DOUBTED for a column; `ahead` and `behind` make slopes of changes.
+def _is_straight(own: float, up: float, down: float, bend: float, noise: float) -> bool:
+    """Tell whether slopes differ by no more than `bend` of an entry: more may be a kink."""
+    size = max(abs(own), abs(0.5 * up + 0.5 * down))
+    return bend == np.inf or abs(up - down) <= bend * size + noise  # else 0 times infinity
 
-    WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`, as
-    `row_sizes` may be no more than their limits.
+
+@register_jitable
+def _slopes(sides: Any, base: Any, i: int) -> Any:
+    """Return the slopes of a result, from values to both sides of x and the weights of changes."""
+    above, below, ahead, behind = sides
+    return (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+
+
+@register_jitable
+def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any) -> int:
+    """
+    Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `own` are claimed to be.
+
+    WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`. VAGUE is
+    what may only be hidden by rounding, or bent by curvature.
     """
     # A first pass leaves sizes out, which never make it harder, and asks for a little more than
     # the rule, so that the bound is of `own`. Both sides are doubled: that spares a halving.
-    exact = 1.0 + share * rtol
-    least, more = 2.0 * share * atol / exact, 2.0 * share * rtol / exact
-    curved, per_step = min(bend, 1e300), 1.0 / step
+    above, below, ahead, behind = sides
+    noise, column_size, per_step = rule.noise, rule.column_sizes[k], 1.0 / rule.steps[k]
+    exact = 1.0 + rule.share * rule.rtol
+    least, more = 2.0 * rule.share * rule.atol / exact, 2.0 * rule.share * rule.rtol / exact
+    curved = min(rule.bend, 1e300)
     unsure = 0
     for i in range(own.size):
         up, down, size = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind, abs(own[i])
@@ -81,45 +91,85 @@ def _in_doubt(
         unsure += 0 if near & straight else 1
     if unsure == 0:
         return CLEAR
+    vague = False
     for i in range(own.size):
-        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-        size = _size_needed(own[i], up, down, rtol, atol, share, bend, noise[i] / step)
-        if not size <= min(row_sizes[i], column_size):
+        up, down = _slopes(sides, base, i)
+        noisy = noise[i] * per_step
+        near = _size_needed(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
+        if not (near or abs(own[i] - (0.5 * up + 0.5 * down)) <= noisy):
             return DOUBTED
+        vague |= not (near and _is_straight(own[i], up, down, rule.bend, noisy))
+    if vague:
+        return VAGUE
     for i in range(own.size):
-        up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-        size = _size_needed(own[i], up, down, rtol, atol, share, bend, noise[i] / step)
+        up, down = _slopes(sides, base, i)
+        needs[i] = max(needs[i], _size_needed(own[i], up, down, rule))
+    return WAITING
+
+
+@register_jitable
+def _mark_by_more(
+    own: Any,
+    sides: Any,
+    far: Any,
+    farther: Any,
+    shrink: float,
+    base: Any,
+    rule: Any,
+    k: int,
+    needs: Any,
+) -> int:
+    """
+    Return WAITING or DOUBTED for column k, which is VAGUE, by slopes from `far` and twice as far.
+
+    Together they make slopes of the fourth order, which are rounded by far less. And what slopes
+    to both sides differ by has to be `shrink` times what the far ones do, as the steps: so it is
+    by curvature, and at no kink.
+    """
+    for i in range(own.size):
+        up, down = _slopes(sides, base, i)
+        far_up, far_down = _slopes(far, base, i)
+        least = min(rule.row_sizes[i], rule.column_sizes[k])
+        if not _is_straight(own[i], up, down, rule.bend, rule.noise[i] / rule.steps[k]):
+            curved = shrink * (far_up - far_down)
+            if not abs(up - down - curved) <= _ODD * abs(up - down):
+                return DOUBTED
+        size = _size_needed(own[i], up, down, rule)
+        if not size <= least:
+            farther_up, farther_down = _slopes(farther, base, i)
+            up, down = (4.0 * far_up - farther_up) / 3.0, (4.0 * far_down - farther_down) / 3.0
+            size = _size_needed(own[i], up, down, rule)
+            if not size <= least:
+                return DOUBTED
         needs[i] = max(needs[i], size)
     return WAITING
 
 
-def screen(
-    analytic,
-    right,
-    left,
-    none,
-    row_sizes,
-    column_sizes,
-    rtol,
-    atol,
-    share,
-    bend,
-    noise,
-    steps,
-    found,
-    needs,
-):
+def screen(analytic, right, left, none, rule, found, needs):
     """
-    Raise the marks of columns to what `_in_doubt` says of an analytic Jacobian and slopes of f.
+    Raise the marks of columns to what `_mark` says of an analytic Jacobian and slopes of f.
 
-    `noise` is that of f, and `analytic` has rows for each form of the Jacobian. What is compared
-    are slopes, not values: `none` is a vector of zeros.
+    `analytic` has rows for each form of the Jacobian. What is compared are slopes, not values:
+    `none` is a vector of zeros.
     """
     for k in range(right.shape[0]):
         for form in range(analytic.shape[0]):
-            slopes = analytic[form, k], right[k], left[k], none, 1.0, 1.0
-            rule = rtol, atol, share, bend, noise, steps[k]
-            mark = _in_doubt(*slopes, row_sizes, column_sizes[k], *rule, needs)
+            sides = right[k], left[k], 1.0, 1.0
+            found[k] = max(found[k], _mark(analytic[form, k], sides, none, rule, k, needs))
+
+
+def resolve(analytic, slopes, far_slopes, farther_slopes, shrink, none, rule, found, needs):
+    """Resolve the marks of columns that are VAGUE, by slopes to both sides at three steps."""
+    for k in range(found.size):
+        if found[k] != VAGUE:
+            continue
+        found[k] = WAITING
+        for form in range(analytic.shape[0]):
+            sides = slopes[0][k], slopes[1][k], 1.0, 1.0
+            far = far_slopes[0][k], far_slopes[1][k], 1.0, 1.0
+            farther = farther_slopes[0][k], farther_slopes[1][k], 1.0, 1.0
+            own = analytic[form, k]
+            mark = _mark_by_more(own, sides, far, farther, shrink[k], none, rule, k, needs)
             found[k] = max(found[k], mark)
 
 
@@ -129,66 +179,67 @@ def glance(
     origin,
     jvp,
     unit,
-    like,
+    like_jvp,
     start,
     lengths,
     factor,
+    far,
     no_bounds,
     right,
     left,
     tables,
     base,
-    upper,
-    lower,
+    like,
+    values,
     by_row,
     analytic,
-    row_sizes,
-    column_sizes,
-    rtol,
-    atol,
-    share,
-    bend,
-    noise,
-    steps,
+    rule,
     found,
     needs,
     status,
-    reached,
+    told,
 ):
     """
     Raise the marks of columns from `start` to what is found of an analytic Jacobian.
 
-    That is what `screen` does, with f called where it is needed: no slope leaves the caches. And
-    the Jacobian is measured, into `column_sizes` and `by_row`. `right` and `left` are the stencils
-    of the slopes, and `tables` room for where they are. A `jvp` that is not None is asked for each
-    column by itself, by `unit`, an array of zeros; what it returns is like `like`, and `analytic`
-    has room for one column. Return the first coordinate whose step is lost, or -1.
+    That is what `screen` and `resolve` do, with f called where it is needed: no slope leaves the
+    caches. And the Jacobian is measured, into `rule.column_sizes` and `by_row`.
+
+    `far` are the farther steps, 0 where there are none, `right` and `left` the stencils of slopes,
+    `tables` room for where they are and `values` for what f gives there, arrays like `like`. A
+    `jvp` that is not None is asked for each column by itself, by `unit`, an array of zeros; what it
+    returns is like `like_jvp`, and `analytic` has room for one column. In `told` are the last
+    coordinate begun and how many slopes were taken. Return the first coordinate whose step is lost,
+    or -1.
     """
-    x, origin, lengths, no_bounds, right, left = borrowed(
-        (x, origin, lengths, no_bounds, right, left)
+    x, origin, lengths, far, no_bounds, right, left = borrowed(
+        (x, origin, lengths, far, no_bounds, right, left)
     )
-    tables, base, upper, lower, analytic, status = borrowed(
-        (tables, base, upper, lower, analytic, status)
+    tables, base, like, values, analytic, status = borrowed(
+        (tables, base, like, values, analytic, status)
     )
-    row_sizes, column_sizes, noise, steps, found, reached = borrowed(
-        (row_sizes, column_sizes, noise, steps, found, reached)
-    )
-    by_row, needs = borrowed((by_row, needs))
-    coords, above, below = reals(x), reals(upper), reals(lower)
-    bits, sizes = analytic.view(np.int64), column_sizes.view(np.int64)
-    given = lengths, factor, no_bounds, no_bounds
-    tabulate(origin, 1, start, *given, right, right, coords, tables[0], status, 0, status.size)
-    tabulate(origin, 1, start, *given, left, left, coords, tables[1], status, 0, status.size)
+    by_row, found, needs, told = borrowed((by_row, found, needs, told))
+    rule = borrowed(rule)
+    coords = reals(x)
+    bits, sizes = analytic.view(np.int64), rule.column_sizes.view(np.int64)
+    # The last ones tell the fates of columns.
+    for table, given in (
+        (tables[2], (far, 2.0, no_bounds, no_bounds)),
+        (tables[1], (far, 1.0, no_bounds, no_bounds)),
+        (tables[0], (lengths, factor, no_bounds, no_bounds)),
+    ):
+        tabulate(origin, 1, start, *given, right, right, coords, table[0], status, 0, status.size)
+        tabulate(origin, 1, start, *given, left, left, coords, table[1], status, 0, status.size)
     coords[:] = origin
     lost = -1
     for k in range(status.size):
         c = start + k
-        reached[0] = c
+        told[0] = c
         line = k
         if jvp is not None:
             line = 0
             reals(unit)[c] = 1.0
-            evaluate(jvp, unit, shaped(analytic[0, 0], like))
+            evaluate(jvp, unit, shaped(analytic[0, 0], like_jvp))
             reals(unit)[c] = 0.0
         size = 0
         for form in range(bits.shape[0]):
@@ -199,32 +250,50 @@ def glance(
         if status[k] != FIXED:  # no slope confirms anything here
             found[k] = DOUBTED
             continue
-        coords[c] = tables[0, 0, 0, k]
-        evaluate(f, x, upper)
-        coords[c] = tables[1, 0, 0, k]
-        evaluate(f, x, lower)
-        coords[c] = origin[c]
-        ahead, behind = tables[0, 2, 0, k], tables[1, 2, 0, k]
+        sides = _sides(f, x, origin, c, tables[0], k, like, values[0])
+        told[1] += 1
         for form in range(analytic.shape[0]):
-            changes = analytic[form, line], above, below, base, ahead, behind
-            rule = rtol, atol, share, bend, noise, steps[k]
-            mark = _in_doubt(*changes, row_sizes, column_sizes[k], *rule, needs)
-            found[k] = max(found[k], mark)
+            found[k] = max(found[k], _mark(analytic[form, line], sides, base, rule, k, needs))
+        if found[k] != VAGUE:
+            continue
+        found[k] = DOUBTED
+        if far[c] == 0:
+            continue
+        more = _sides(f, x, origin, c, tables[1], k, like, values[1])
+        most = _sides(f, x, origin, c, tables[2], k, like, values[2])
+        told[1] += 2
+        shrink, worst = rule.steps[k] / far[c], WAITING
+        for form in range(analytic.shape[0]):
+            own = analytic[form, line]
+            mark = _mark_by_more(own, sides, more, most, shrink, base, rule, k, needs)
+            worst = max(worst, mark)
+        found[k] = worst
     restore(coords, origin)
     if jvp is not None:
         restore(reals(unit), np.zeros(reals(unit).size))
     return lost
 
 
-def doubts(
-    analytic, right, left, row_sizes, column_sizes, rtol, atol, share, bend, noise, steps, doubted
-):
+@register_jitable
+def _sides(f: Any, x: Any, origin: Any, c: int, table: Any, k: int, like: Any, values: Any) -> Any:
+    """Call f to both sides of x; return its values, and by what their changes make slopes."""
+    coords, width = reals(x), reals(like).size
+    for side in range(2):
+        coords[c] = table[side, 0, 0, k]
+        evaluate(f, x, shaped(values[side, :width], like))
+    coords[c] = origin[c]
+    return values[0], values[1], table[0, 2, 0, k], table[1, 2, 0, k]
+
+
+def doubts(analytic, right, left, rule, doubted):
     """Mark the entries of columns, a row each, that are not clear."""
     for k in range(doubted.shape[0]):
-        for i in range(row_sizes.size):
-            slopes = analytic[k, i], right[k, i], left[k, i]
-            size = _size_needed(*slopes, rtol, atol, share, bend, noise[i] / steps[k])
-            doubted[k, i] = 0 if size <= min(row_sizes[i], column_sizes[k]) else 1
+        for i in range(rule.row_sizes.size):
+            own, up, down = analytic[k, i], right[k, i], left[k, i]
+            size = _size_needed(own, up, down, rule)
+            straight = _is_straight(own, up, down, rule.bend, rule.noise[i] / rule.steps[k])
+            clear = straight and size <= min(rule.row_sizes[i], rule.column_sizes[k])
+            doubted[k, i] = 0 if clear else 1
 
 
 def at_points(f, x, origin, numbers, points, like, result, reached):
@@ -288,21 +357,37 @@ def enlarge(bits, by_row, by_column):
 _DOUBLES = vector(types.float64)
 _ROOM = vector(types.float64, readonly=False)
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
-_FORMS = types.Array(types.float64, 3, "C", readonly=True)
-_NUMBERS = (types.float64,) * 4
-
-
-def _screen_signature(dtype: Any) -> tuple[Any, ...]:
-    kind = numba.from_dtype(np.dtype(dtype))
-    slopes = types.Array(kind, 2, "C", readonly=True)
-    sizes = (_DOUBLES, _DOUBLES)
-    return (_FORMS, slopes, slopes, vector(kind), *sizes, *_NUMBERS, *sizes, STATUS, _ROOM)
-
-
+_FORMS = types.Array(types.float64, 3, "C")
 _MATRIX = types.Array(types.float64, 2, "C")
 _MARKS = types.Array(types.int8, 2, "C")
 _BITS = types.Array(types.int64, 2, "C", readonly=True)
 _SIZES = vector(types.int64, readonly=False)
+_CRITERIA = containers.NamedTuple(
+    (_DOUBLES, _ROOM, *(types.float64,) * 4, _DOUBLES, _DOUBLES), Criteria
+)
+
+
+def _slope_types(dtype: Any) -> tuple[Any, Any]:
+    kind = numba.from_dtype(np.dtype(dtype))
+    return types.Array(kind, 2, "C", readonly=True), vector(kind)
+
+
+def _screen_signature(dtype: Any) -> tuple[Any, ...]:
+    slopes, none = _slope_types(dtype)
+    return (_FORMS, slopes, slopes, none, _CRITERIA, STATUS, _ROOM)
+
+
+def _resolve_signature(dtype: Any) -> tuple[Any, ...]:
+    slopes, none = _slope_types(dtype)
+    return (
+        _FORMS,
+        *(containers.UniTuple(slopes, 2),) * 3,
+        _DOUBLES,
+        none,
+        _CRITERIA,
+        STATUS,
+        _ROOM,
+    )
 
 
 def _glance_signature(key: Any) -> tuple[Any, ...]:
@@ -313,16 +398,14 @@ def _glance_signature(key: Any) -> tuple[Any, ...]:
         call, unit, _, like, _ = function_types(jvp)
         asked = (call, unit, like)
     where = (form, x, vector(coords.dtype), *asked, types.int64)
-    ways = (_DOUBLES, types.float64, _DOUBLES, _ROWS, _ROWS)
-    scratch = (types.Array(types.float64, 4, "C"), base, out, out)
-    analytic = types.Array(types.float64, 3, "C")
-    rule = (_SIZES, analytic, _DOUBLES, _ROOM, *_NUMBERS, _DOUBLES, _DOUBLES)
-    return (*where, *ways, *scratch, *rule, STATUS, _ROOM, STATUS, REACHED)
+    ways = (_DOUBLES, types.float64, _DOUBLES, _DOUBLES, _ROWS, _ROWS)
+    values = types.Array(base.dtype, 3, "C")
+    scratch = (types.Array(types.float64, 5, "C"), base, out, values)
+    return (*where, *ways, *scratch, _SIZES, _FORMS, _CRITERIA, STATUS, _ROOM, STATUS, REACHED)
 
 
 def _doubts_signature(_: Any) -> tuple[Any, ...]:
-    sizes = (_DOUBLES, _DOUBLES)
-    return (_ROWS, _ROWS, _ROWS, *sizes, *_NUMBERS, *sizes, _MARKS)
+    return (_ROWS, _ROWS, _ROWS, _CRITERIA, _MARKS)
 
 
 def _at_points_signature(key: Any) -> tuple[Any, ...]:
@@ -334,6 +417,7 @@ def _at_points_signature(key: Any) -> tuple[Any, ...]:
 AT_POINTS = Kernels(at_points, _at_points_signature)
 GLANCE = Kernels(glance, _glance_signature)
 SCREEN = Kernels(screen, _screen_signature)
+RESOLVE = Kernels(resolve, _resolve_signature)
 DOUBTS = Kernels(doubts, _doubts_signature)
 TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
 ENLARGE = Kernels(enlarge, lambda _: (_BITS, _SIZES, _SIZES))
