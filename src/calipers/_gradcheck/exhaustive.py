@@ -11,28 +11,15 @@ from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
+from .dispute import Dispute
 from .numerical import SLOPE_CALLS, VALUES, Looks
-from .rule import (
-    FAIL,
-    INCONCLUSIVE,
-    NONSMOOTH,
-    PASS,
-    VERDICTS,
-    Rule,
-    breaks,
-    disputed,
-    kinks,
-    poles,
-    rounding_of,
-)
+from .rule import PASS, VERDICTS, Rule
 from .screening import Screening, first_look, settle
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns
 _SEEN_BYTES = 1 << 22  # of what a second look sees at a time
 _SEEN = 16  # numbers of an entry
-_CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
-_OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 
 
 @dataclass
@@ -183,104 +170,21 @@ def _look_again(
         which = np.nonzero(screening.doubted(columns, every, right, left))
         k, rows = which
         own, d, e, size = every[which], value[which], error[which], floor[which]
-        slope = 0.5 * right[which] + 0.5 * left[which]
         noise = screening.noise[rows] / looks.steps[columns[k]]
-        bend = rule.bend_of(own, slope, right[which] - left[which], noise)
-        verdict, near = _judged(rule, own, d, e, slope, bend, size)
-        if agrees is not None:  # what differences say of it, however vaguely, must not contradict
-            with np.errstate(invalid="ignore"):
-                sure = agrees[which] & (np.abs(own - d) <= 8 * e) & known[which]
-            verdict[(verdict == VERDICTS.index(INCONCLUSIVE)) & sure] = VERDICTS.index(PASS)
+        slopes = right[which], left[which], noise
+        dispute = Dispute(rule, own, d, e, size, *slopes, rows, screening.rounding)
+        if agrees is not None:
+            dispute.where_forms_agree(agrees[which])
         unit = np.maximum(1.0, np.abs(reals(looks.problem.x)[columns[k]]))
-        slight = rule.is_slight(own, d, e, looks.problem.base[rows] / unit)
-        verdict[(verdict == VERDICTS.index(INCONCLUSIVE)) & slight] = VERDICTS.index(PASS)
-        hidden = _is_hidden(verdict, own, d, e, states["step"][k], rows, screening)
-        verdict[hidden] = VERDICTS.index(INCONCLUSIVE)
+        dispute.where_slight(looks.problem.base[rows] / unit)
+        dispute.where_hidden(states["step"][k])
         probed = np.flatnonzero(calls[k] == VALUES)
-        at, row = k[probed], rows[probed]
-        around, step = values[at, :, row].T, looks.steps[columns[at]]
-        verdict[probed] = _with_kinks(
-            verdict[probed], own[probed], around, step, screening, row, near[probed]
-        )
+        around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
+        dispute.at_kinks(probed, around, steps, looks.subject.eps)
         found.count[PASS] += every.size - len(rows)
-        found.add(numbers[k], rows, form, verdict, own, d, e)
-
-
-def _is_hidden(
-    verdict: NDArray,
-    own: NDArray,
-    d: NDArray,
-    e: NDArray,
-    longest: NDArray,
-    rows: NDArray,
-    screening: Screening,
-) -> NDArray:
-    """Say where f stands still, as a slope would that rounding hides up to the `longest` step."""
-    still = np.flatnonzero((verdict == VERDICTS.index(FAIL)) & (d == 0) & (e == 0))
-    if len(still):
-        still = still[np.abs(own * longest)[still] <= screening.rounding[rows[still]]]
-    return still
-
-
-def _judged(
-    rule: Rule,
-    own: NDArray,
-    d: NDArray,
-    e: NDArray,
-    slope: NDArray,
-    bend: NDArray,
-    size: NDArray,
-) -> tuple[NDArray, NDArray]:
-    """
-    Return verdicts of entries by derivatives and their errors, and by slopes across x.
-
-    Also tell which entries are near those slopes.
-    """
-    at = VERDICTS.index
-    verdict = rule.judge(own, d, e, size)
-    with np.errstate(invalid="ignore"):
-        off, allowed = np.abs(own - slope), rule.allowed(own, slope, size)
-        off[~np.isfinite(slope)] = np.nan  # which is near nothing
-        near = (bend == 0) & (off <= rule.share * allowed)
-        # At a cusp what is claimed may be the mean of slopes without being a derivative.
-        verdict[(e > _CUSP * bend) & (bend > 0) & (verdict == at(PASS))] = at(INCONCLUSIVE)
-        unsure = (verdict == at(FAIL)) & disputed(own, d, slope)
-        verdict[unsure] = np.where(off <= allowed, at(PASS), at(INCONCLUSIVE))[unsure]
-    # With the caller's own step and tolerances, what they accept is accepted.
-    verdict[near & ((verdict == at(INCONCLUSIVE)) | (rule.share == 1))] = at(PASS)
-    return verdict, near
-
-
-def _with_kinks(
-    verdict: NDArray,
-    own: NDArray,
-    values: NDArray,
-    step: NDArray,
-    screening: Screening,
-    rows: NDArray,
-    near: NDArray,
-) -> NDArray:
-    """Say NONSMOOTH of entries that no slope across x decides; `values` has a row per position."""
-    at, rule, eps = VERDICTS.index, screening.rule, screening.looks.subject.eps
-    noise = rounding_of(np.max(np.abs(values), axis=0), eps)
-    kinked, pole = kinks(values, step, noise), poles(values, noise)
-    right = kinked & (verdict == at(PASS))
-    if right.any():  # or rounding, of terms that are larger than their sum
-        most = np.maximum(noise, screening.rounding[rows])
-        kinked[right] = kinks(values[:, right], step[right], most[right])
-    with np.errstate(all="ignore"):
-        slopes = np.diff(values, axis=0) / (step / 2)
-        low, high = slopes.min(axis=0), slopes.max(axis=0)
-        slack = rule.atol + rule.rtol * np.maximum(np.abs(low), np.abs(high))
-        between = (low - slack <= own) & (own <= high + slack)
-        margin = slack + _OUTSIDE * (high - low)
-        outside = (own < low - margin) | (high + margin < own)
-    accepted = near if rule.share == 1 else np.zeros_like(near)
-    verdict[kinked & between & ~accepted] = at(NONSMOOTH)
-    verdict[kinked & outside & (verdict == at(INCONCLUSIVE))] = at(FAIL)
-    verdict[breaks(values) & (verdict == at(INCONCLUSIVE))] = at(NONSMOOTH)
-    verdict[pole & (verdict != at(PASS))] = at(NONSMOOTH)
-    return verdict
+        found.add(
+            numbers[k], rows, form, dispute.verdicts, dispute.own, dispute.value, dispute.error
+        )
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:

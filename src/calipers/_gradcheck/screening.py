@@ -141,12 +141,12 @@ class Screening:
         found[found == VAGUE] = DOUBTED  # here f is not at hand
         self._spare.append(look)
 
-    @property
-    def rounding(self) -> NDArray:
-        """What the terms of f's linear part are rounded by, be f itself as small as it may."""
+    def rounding(self, rows: NDArray) -> NDArray:
+        """Return what the terms of f's linear part are rounded by, be f as small as it may."""
         subject = self.looks.subject
         x = real_vector([part.example for part in subject.active])
-        return rounding_of(self.sizes.terms(self.jacobians, x.astype(float)), subject.eps)
+        terms = self.sizes.terms(self.jacobians, x.astype(float))
+        return rounding_of(terms[rows], subject.eps)
 
     def doubted(self, columns: NDArray, own: NDArray, right: NDArray, left: NDArray) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""

@@ -1,0 +1,129 @@
+"""Entries that a first look leaves in doubt, and what a second one says of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._protocols import NDArray
+from .rule import (
+    FAIL,
+    INCONCLUSIVE,
+    NONSMOOTH,
+    PASS,
+    VERDICTS,
+    Rule,
+    breaks,
+    disputed,
+    kinks,
+    poles,
+    rounding_of,
+)
+
+_CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
+_OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
+_SURE = 8  # errors
+
+
+@dataclass
+class Dispute:
+    """
+    Entries that are in doubt, in one form of the derivative: what is claimed, and what is known.
+
+    Rules come one after the other, and each knows what those before have said.
+
+    Attributes
+    ----------
+    rule : Rule
+        What an entry may be off by.
+    own, value, error : ndarray
+        What is claimed, the numerical derivative, and its error.
+    floor : ndarray
+        The smaller of the largest entries of row and column.
+    right, left : ndarray
+        Slopes to both sides of x, at the coarse step.
+    noise : ndarray
+        That of these slopes.
+    rows : ndarray of int
+        The results of f that entries belong to.
+    rounding : callable
+        Returns what the terms of f are rounded by, in rows.
+    """
+
+    rule: Rule
+    own: NDArray
+    value: NDArray
+    error: NDArray
+    floor: NDArray
+    right: NDArray
+    left: NDArray
+    noise: NDArray
+    rows: NDArray
+    rounding: Callable[[NDArray], NDArray]
+
+    def __post_init__(self) -> None:
+        rule, own = self.rule, self.own
+        slope = 0.5 * self.right + 0.5 * self.left
+        bend = rule.bend_of(own, slope, self.right - self.left, self.noise)
+        self.verdicts = rule.judge(own, self.value, self.error, self.floor)
+        with np.errstate(invalid="ignore"):
+            off, allowed = np.abs(own - slope), rule.allowed(own, slope, self.floor)
+            off[~np.isfinite(slope)] = np.nan  # which is near nothing
+            near = (bend == 0) & (off <= rule.share * allowed)
+            # At a cusp what is claimed may be the mean of slopes without being a derivative.
+            self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
+            unsure = self._are(FAIL) & disputed(own, self.value, slope)
+            self._say(PASS, unsure & (off <= allowed))
+            self._say(INCONCLUSIVE, unsure & ~(off <= allowed))
+        # With the caller's own step and tolerances, what they accept is accepted.
+        self._accepted = near & (rule.share == 1)
+        self._say(PASS, (near & self._are(INCONCLUSIVE)) | self._accepted)
+
+    def _are(self, verdict: str) -> NDArray:
+        return np.asarray(self.verdicts == VERDICTS.index(verdict))
+
+    def _say(self, verdict: str, where: NDArray) -> None:
+        self.verdicts[where] = VERDICTS.index(verdict)
+
+    def where_forms_agree(self, agree: NDArray) -> None:
+        """Trust other forms of the derivative, unless what differences say contradicts that."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.own - self.value) <= _SURE * self.error
+        self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
+
+    def where_slight(self, natural: NDArray) -> None:
+        """Let pass what is nothing beside the natural size of a derivative."""
+        slight = self.rule.is_slight(self.own, self.value, self.error, natural)
+        self._say(PASS, self._are(INCONCLUSIVE) & slight)
+
+    def where_hidden(self, longest: NDArray) -> None:
+        """Blame nobody where f stands still, as by a slope that rounding hides up to that step."""
+        still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
+        if len(still):
+            hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
+            self._say(INCONCLUSIVE, still[hidden])
+
+    def at_kinks(self, probed: NDArray, values: NDArray, step: NDArray, eps: float) -> None:
+        """
+        Say NONSMOOTH of entries that no slope across x decides.
+
+        `probed` tells entries near which f was asked for `values`, a row per position.
+        """
+        noise = rounding_of(np.max(np.abs(values), axis=0), eps)
+        kinked, pole = kinks(values, step, noise), poles(values, noise)
+        right = np.flatnonzero(kinked & self._are(PASS)[probed])
+        if len(right):  # or rounding, of terms that are larger than their sum
+            most = np.maximum(noise[right], self.rounding(self.rows[probed[right]]))
+            kinked[right] = kinks(values[:, right], step[right], most)
+        own, rule = self.own[probed], self.rule
+        with np.errstate(all="ignore"):
+            slopes = np.diff(values, axis=0) / (step / 2)
+            low, high = slopes.min(axis=0), slopes.max(axis=0)
+            slack = rule.atol + rule.rtol * np.maximum(np.abs(low), np.abs(high))
+            between = (low - slack <= own) & (own <= high + slack)
+            margin = slack + _OUTSIDE * (high - low)
+            outside = (own < low - margin) | (high + margin < own)
+        self._say(NONSMOOTH, probed[kinked & between & ~self._accepted[probed]])
+        self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
+        self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
+        self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed]])
