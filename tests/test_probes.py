@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -364,6 +365,13 @@ def test_softmax_without_a_shift():
 def test_a_result_that_does_not_fit_is_no_loss():
     assert probes.range(lambda x: x * x, np.array([1e30], np.float32)).kind == "FITS"
     assert probes.range(lambda x: x * np.float32(np.inf), X).kind == "FITS"
+
+
+def test_results_that_are_themselves_too_large_are_counted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = probes.range(np.exp, np.array([800.0, 1.0]))
+    assert found.reason.endswith("1 of 2 results are themselves too large for it")
 
 
 def test_inputs_that_are_rescaled_together():

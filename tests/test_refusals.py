@@ -43,6 +43,13 @@ def cosine(x, w):
             "beside rtol and atol",
         ),
         (lambda: calipers.jacobian(lambda x: (x, 1.0), X), TypeError, "must return one array, got"),
+        (
+            lambda: calipers.jacobian(np.sin, X[:2], bounds=[(0, 3), (0, 3)]),
+            ValueError,
+            r"list of tuples.*give \(lower, upper\)",
+        ),
+        (lambda: calipers.allclose(X, X, axis="x"), TypeError, "axis must be an int or a tuple"),
+        (lambda: calipers.allclose(X, X, axis=0.5), TypeError, "axis must be an int .* got 0.5"),
     ],
 )
 def test_mistakes_are_named(call, error, message):
@@ -54,6 +61,9 @@ def test_sparse_arrays_are_not_compared_by_elements():
     sparse = pytest.importorskip("scipy.sparse")
     with pytest.raises(TypeError, match=r"a is sparse.*pass a\.toarray\(\)"):
         calipers.allclose(sparse.eye_array(3), np.eye(3))
+    for check in (calipers.compare, calipers.assert_close):
+        with pytest.raises(TypeError, match=r"expected is sparse.*pass expected\.toarray\(\)"):
+            check(np.eye(3), sparse.eye_array(3))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "single", np.float32, np.dtype(">f4")])

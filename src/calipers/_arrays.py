@@ -193,12 +193,18 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     return _view(x)
 
 
-def require_numbers(**arrays: Any) -> None:
-    """Refuse objects that have no elements to compare as numbers; the names are for the error."""
+def require_dense(**arrays: Any) -> None:
+    """Refuse sparse arrays, whose elements are not all there; the names are for the error."""
     for name, x in arrays.items():
         if hasattr(x, "nnz") and hasattr(x, "toarray"):
             msg = f"{name} is sparse, and elements are compared one by one: pass {name}.toarray()"
             raise TypeError(msg)
+
+
+def require_numbers(**arrays: Any) -> None:
+    """Refuse objects that have no elements to compare as numbers; the names are for the error."""
+    require_dense(**arrays)
+    for name, x in arrays.items():
         item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
         if (
             x is None

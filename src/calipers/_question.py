@@ -89,7 +89,11 @@ class Question:
 
     def rows_close(self, axis: int | tuple[int, ...]) -> NDArray:
         """Answer for each row: the elements along `axis`."""
-        axes = normalize_axis_tuple(axis, len(self._shape), "axis")
+        try:
+            axes = normalize_axis_tuple(axis, len(self._shape), "axis")
+        except TypeError:
+            msg = f"axis must be an int or a tuple of them, got {axis!r:.60}"
+            raise TypeError(msg) from None
         kept = tuple(i for i in range(len(self._shape)) if i not in axes)
         arrays = [np.broadcast_to(x, self._shape) for x in self._arrays]
         out = np.ones([self._shape[i] for i in kept], dtype=bool)

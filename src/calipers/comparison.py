@@ -12,7 +12,15 @@ import numpy as np
 
 from . import _host
 from ._arrangement import arrangement
-from ._arrays import DType, Pair, device_module, library_of, on_device, working_dtypes
+from ._arrays import (
+    DType,
+    Pair,
+    device_module,
+    library_of,
+    on_device,
+    require_dense,
+    working_dtypes,
+)
 from ._nested import Leaf, is_container, leaves
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import plain_verdict
@@ -359,6 +367,8 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         return _compare_spread(leaf, spread, options)
     side = _side(leaf)
     pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+    if pair.dtypes is None:
+        require_dense(actual=leaf.actual, expected=leaf.expected)
     rule = options.rule_for(pair.a.dtype, pair.b.dtype)
     problems = _problems(leaf, pair.a, pair.b, options)
     about = _about(leaf, pair.a, pair.b, rule, problems)

@@ -120,6 +120,9 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     kind, reason = _judged(
         *(ask.form, nonfinite, numbers.size, first, error, rescaled, argument, exponent)
     )
+    beyond = int(np.sum(np.isfinite(reference) & ~fits))
+    if beyond:
+        reason += f"; {beyond} of {numbers.size} results are themselves too large for it"
     return Range(
         *(kind, reason, ask.form, nonfinite, first, tuple(homogeneous)),
         *(argument, exponent, error, rescaled, ask.allowed),

@@ -64,7 +64,8 @@ class Answer:
 
     def numbers(self, dtype: Any) -> NDArray:
         """Return all real numbers, one after the other; a complex one is two."""
-        wide = [_reals(x).astype(dtype, copy=False) for x in self.arrays]
+        with np.errstate(over="ignore"):
+            wide = [_reals(x).astype(dtype, copy=False) for x in self.arrays]
         if len(wide) == 1:
             return wide[0]
         return np.concatenate([np.empty(0, dtype), *wide])

@@ -74,9 +74,9 @@ def difference(a: Answer, b: Answer) -> NDArray:
     x, y = a.numbers(wide), b.numbers(wide)
     with np.errstate(all="ignore"):
         d = x - y
-    if not np.isfinite(d).all():
-        d[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
-    return d.astype(np.float64, copy=False)
+        if not np.isfinite(d).all():
+            d[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
+        return d.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,12 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         way = "method='cs' leaves the real axis" if problem.mode == IMAGINARY else "x is complex"
         msg = f"bounds are for real x, and {way}: leave them out"
         raise ValueError(msg)
+    if bounds and isinstance(bounds, list) and all(isinstance(pair, tuple) for pair in bounds):
+        msg = (
+            f"bounds is a list of tuples, {bounds!r:.60}, as for scipy.optimize.minimize: give "
+            "(lower, upper), which is tuple(zip(*bounds)), or scipy.optimize.Bounds"
+        )
+        raise ValueError(msg)
     try:
         low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
     except (TypeError, ValueError):
