@@ -243,7 +243,7 @@ def gradchecks() -> Iterator[Bar]:
     fast = bench_gradcheck.FastMode()
     fast.setup()
     calls = fast.track_calls_of_f()
-    label = "gradcheck, fast_mode, n = 1e5, median of 9 seeds"
+    label = "gradcheck, fast_mode, n = 1e5, most of 9 seeds"
     yield Bar(label, calls, 30, "calls of f", at_least=False)
 
 

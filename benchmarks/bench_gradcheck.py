@@ -1,7 +1,6 @@
 """gradcheck against torch's, of the same functions."""
 
 from functools import partial
-from statistics import median
 
 import numba
 import numpy as np
@@ -90,7 +89,7 @@ class FastMode:
         self.own()
 
     def track_calls_of_f(self):
-        return median(self.own(seed=seed).calls["f"] for seed in range(9))
+        return max(self.own(seed=seed).calls["f"] for seed in range(9))
 
     track_calls_of_f.unit = "calls of f"
 

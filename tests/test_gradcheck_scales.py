@@ -91,3 +91,37 @@ def test_subnormal_results_accuse_nothing(x, dtype, compiled):
         assert report.verdict in ("PASS", "INCONCLUSIVE"), step
         d = calipers.differentiate(f, point, step=step)
         assert abs(float(d.value[0, 0]) - np.exp(x)) <= d.error[0, 0]
+
+
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+def test_fast_mode_asks_as_seldom_whatever_the_direction(form):
+    """Some of many outputs hardly change along a direction: no ladder is climbed for them alone."""
+    x = np.random.default_rng(0).random(100_000)
+
+    def slope(x, v):
+        return v * (3 * x * x - 1)
+
+    for seed in range(6):
+        f = lambda x: x**3 - x  # noqa: E731
+        report = calipers.gradcheck(f, x, **{form: slope}, fast_mode=True, seed=seed)
+        assert report.calls["f"] <= 30
+
+
+def test_fast_mode_sees_small_outputs_beside_large_ones():
+    scale = np.where(np.arange(2000) % 2, 1e5, 1.0)
+    x = np.random.default_rng(0).random(2000)
+
+    def wrong(x, v):
+        slope = scale * v * np.cos(x)
+        slope[4] *= 1.01
+        return slope
+
+    for seed in range(5):
+        options = {"jvp": wrong, "fast_mode": True, "seed": seed, "raise_exception": False}
+        assert calipers.gradcheck(lambda x: scale * np.sin(x), x, **options).verdict == "FAIL"
+
+
+def test_fast_mode_climbs_again_where_rounding_hides_all_products():
+    x = np.random.default_rng(0).uniform(1, 2, 2000)
+    options = {"jvp": lambda x, v: 1e-7 * np.cos(x) * v, "fast_mode": True}
+    assert checked(lambda x: 1 + 1e-7 * np.sin(x), x, **options).verdict == "PASS"

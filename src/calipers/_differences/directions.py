@@ -17,8 +17,14 @@ from .steps import Steps
 _BLOCK_BYTES = 1 << 20
 
 
-def along(problem: Problem, v: NDArray, options: Options) -> tuple[NDArray, NDArray]:
-    """Return the derivative of f's real values along v, and its errors."""
+def along(
+    problem: Problem, v: NDArray, options: Options, joint: bool = False
+) -> tuple[NDArray, NDArray]:
+    """
+    Return the derivative of f's real values along v, and its errors.
+
+    If these are `joint`, they are to be small beside the largest value, not each beside its own.
+    """
     steps = steps_of(problem, options)
     # The real numbers of v, in the places of those of x; a complex step goes along the imaginary.
     direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
@@ -28,7 +34,7 @@ def along(problem: Problem, v: NDArray, options: Options) -> tuple[NDArray, NDAr
     if not np.isfinite(direction).all():
         return np.full(shape, np.nan), np.full(shape, np.inf)
     if options.adaptive:
-        return _ladder(problem, direction, steps)
+        return _ladder(problem, direction, steps, joint)
     t = _length(problem, direction, steps)
     if problem.imaginary:
         far = problem.at(reals(problem.x) + t * np.roll(direction, 1))
@@ -77,7 +83,9 @@ def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
     return float(up), float(down)
 
 
-def _ladder(problem: Problem, direction: NDArray, steps: Steps) -> tuple[NDArray, NDArray]:
+def _ladder(
+    problem: Problem, direction: NDArray, steps: Steps, joint: bool
+) -> tuple[NDArray, NDArray]:
     coords = reals(problem.x)
     x = coords.astype(float)
     by_coordinate = measured(problem, steps)
@@ -90,7 +98,7 @@ def _ladder(problem: Problem, direction: NDArray, steps: Steps) -> tuple[NDArray
     up, down = (room / length for room in _room(x, direction, steps))
     states = np.zeros(1, STATE)
     states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
-    states["limit"], states["power"] = min(up, down), 1
+    states["limit"], states["power"], states["joint"] = min(up, down), 1, joint
     with np.errstate(divide="ignore"):
         spacing = steps.eps * np.abs(x)[moved] / np.abs(direction)[moved]
     states["grain"] = spacing.min() / length

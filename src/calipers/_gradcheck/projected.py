@@ -78,7 +78,7 @@ class Probe:
         problem = looks.problem
         exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
-        value, error = looks.counted(lambda: along(problem, v, self._options))
+        value, error = looks.counted(lambda: along(problem, v, self._options, joint=True))
         own, terms = self._analytic(exact.astype(float))
         if own.shape == ():  # the cotangent is contracted, too
             weights = self._weights

@@ -87,6 +87,7 @@ STATE = np.dtype(
         ("grain", "f8"),  # the spacing of numbers at x
         ("eps", "f8"),  # of the numbers that f computes with
         ("power", "i8"),  # noise in a difference grows as t**-power
+        ("joint", "i8"),  # 1 if errors count beside the largest output, and not each its own
         ("order", "f8"),  # the error's powers: of t*t (2), or of t (1) for one-sided differences
         ("rung", "i8"),
         ("tail", "i8"),
@@ -223,9 +224,9 @@ def _settled(state: Any, base: Any, sizes: Any, kept: Any) -> bool:
 
 
 @register_jitable
-def _poor(state: Any, value: float, error: float) -> bool:
+def _poor(state: Any, value: float, error: float, largest: float) -> bool:
     share = _RESOLVED if state.attempt == 0 else _REFINED
-    return not error <= share * abs(value)
+    return not error <= share * max(abs(value), largest)
 
 
 @register_jitable
@@ -316,8 +317,13 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
     worst = CONVERGED
     _compare_tails(state, differences, sizes, kept)
     natural = _NATURAL / state.unit
+    largest = 0.0
+    if state.joint == 1:
+        for i in range(values.size):
+            size = abs(kept[BEST, i])
+            largest = size if largest < size < math.inf else largest
     for i in range(values.size):
-        wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i])
+        wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i], largest)
         if not wanted:
             continue
         value, error, status, noise = _judge(state, differences, sizes, kept, i)
@@ -328,7 +334,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
             values[i], errors[i] = value, error
             aliased |= status == ALIASED and not math.isnan(differences[RUNGS, i])
             worst = max(worst, status)
-        if _poor(state, values[i], errors[i]):
+        if _poor(state, values[i], errors[i], largest):
             # Rounding hides a derivative that would show at f's supposed length scale.
             buried |= natural * sizes[RUNGS + 1, i] < errors[i] < math.inf
             judged = status in (CONVERGED, NOISY)
