@@ -19,6 +19,7 @@ from calipers._differences.coloring import (
     recover,
     star_coloring,
 )
+from calipers._differences.sparse import Pattern
 from calipers._kernels.coloring import FIRST_FIT
 
 
@@ -436,7 +437,7 @@ def check_star(dense, index=np.int32, shuffle=False):
     assert np.array_equal(data, 2 * dense[indices, columns])
 
     # each entry and its mirror image are read from one place
-    rows, chosen = star.sources(indptr, indices)
+    rows, chosen, _ = Pattern(indptr, indices, (n, n), star).sources()
     place = {}
     for i, j, row, color in zip(indices, columns, rows, chosen, strict=True):
         assert place.setdefault(frozenset((i, j)), (row, color)) == (row, color)

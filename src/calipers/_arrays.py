@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -218,6 +218,11 @@ def require_numbers(**arrays: Any) -> None:
 def _told(x: Any) -> str:
     kind = type(x).__name__
     return f"{kind} of dtype {np.asarray(x).dtype}" if np.ndim(x) else kind
+
+
+def is_integer(x: Any) -> TypeGuard[int]:
+    """Tell whether x is an integer, one of NumPy's maybe."""
+    return isinstance(x, (int, np.integer))
 
 
 def is_real(x: Any) -> bool:

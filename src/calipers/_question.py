@@ -1,6 +1,5 @@
 """One question about two arrays, normalised: are all close, which are, and which rows?"""
 
-import warnings
 from collections.abc import Callable
 from math import inf, isfinite, prod
 from typing import Any
@@ -15,6 +14,7 @@ from ._arrays import (
     UINT64,
     DType,
     Pair,
+    as_pair,
     as_tolerance,
     broadcast_shape,
 )
@@ -28,6 +28,7 @@ from ._kernels.closeness import (
     ROWS_APART,
 )
 from ._protocols import NDArray
+from ._warnings import warn
 
 # Rows from here on are passes of their own, each with its threads and its early stop.
 _LONG_ROW = 1 << 14
@@ -69,7 +70,7 @@ class Question:
         self._rtol, self._atol = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
         if not (_finite(self._rtol) and _finite(self._atol)):
             msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
-            warnings.warn(msg, RuntimeWarning, stacklevel=3)
+            warn(msg, RuntimeWarning)
         self._equal_nan = equal_nan
         self._arrays: list[NDArray] = [pair.a, pair.b]
         self._dtypes = list(pair.dtypes)
@@ -165,6 +166,14 @@ class Question:
             return first_apart
         kernel, rtol, atol = self._kernel(FIRST_APART), self._rtol, self._atol
         return lambda _, x, y: kernel(x, y, rtol, atol, equal_nan)
+
+
+def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
+    """Tell whether two arrays have one shape and equal elements."""
+    pair = as_pair(a, b)
+    if pair.dtypes is None:
+        return np.array_equal(a, b, equal_nan)
+    return a.shape == b.shape and Question(pair, 0.0, 0.0, equal_nan).all_close()
 
 
 def _finite(tolerance: float | NDArray) -> bool:

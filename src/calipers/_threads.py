@@ -40,29 +40,32 @@ class _Pool:
     def __init__(self) -> None:
         self.size: int | None = None
         self._executor: ThreadPoolExecutor | None = None
+        self._one_at_a_time = Lock()
 
     def resize(self, size: int) -> None:
-        if size == self.size:
-            return
-        self.size = size
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False)
+        with self._one_at_a_time:
+            if size == self.size:
+                return
+            self.size = size
+            executor, self._executor = self._executor, None
+            if executor is not None:
+                executor.shutdown(wait=False)
 
     def forget_threads(self) -> None:
-        """Threads do not survive a fork; the child starts its own."""
+        """Threads do not survive a fork, nor who holds a lock; the child starts its own."""
         self._executor = None
+        self._one_at_a_time = Lock()
 
     def submit(self, work: Callable[[], T]) -> "Future[T]":
-        executor = self._executor
-        if executor is None:
-            # Here, since a small question needs no thread, and the import takes 10 ms.
-            from concurrent.futures import ThreadPoolExecutor
+        with self._one_at_a_time:
+            if self._executor is None:
+                # Here, since a small question needs no thread, and the import takes 10 ms.
+                from concurrent.futures import ThreadPoolExecutor
 
-            executor = self._executor = ThreadPoolExecutor(
-                max(1, get_num_threads() - 1), thread_name_prefix="calipers"
-            )
-        return executor.submit(work)
+                self._executor = ThreadPoolExecutor(
+                    max(1, get_num_threads() - 1), thread_name_prefix="calipers"
+                )
+            return self._executor.submit(work)
 
 
 _pool = _Pool()
@@ -190,14 +193,20 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
     with contextlib.suppress(RuntimeError):
         for _ in range(threads - 1):
             helpers.append(_pool.submit(take_turns))
+    running = []
     try:
         take_turns()
-        for helper in helpers:
-            if not helper.cancel():  # one that has not begun would find nothing left to do
-                helper.result()
-    except BaseException:
-        found[-1] = -1  # an interrupt while waiting stops the helpers, too
-        raise
+    finally:  # no helper outlives this call: its caller may close what they read
+        try:
+            # One that has not begun would find nothing left to do.
+            running = [helper for helper in helpers if not helper.cancel()]
+            for helper in running:
+                helper.exception()
+        except BaseException:
+            found[-1] = -1  # an interrupt while waiting stops the helpers, too
+            raise
+    for helper in running:
+        helper.result()
     return found[min(found)] if found else -1
 
 

@@ -78,7 +78,7 @@ class EmulateOptions(TypedDict, total=False):
     flush: bool
 
 
-class CallOptions(TypedDict, total=False):
+class PointOptions(TypedDict, total=False):
     """How f is called, and where: the keywords of all derivatives."""
 
     step: Any
@@ -89,9 +89,20 @@ class CallOptions(TypedDict, total=False):
     rowwise: bool
     batched: bool
     holomorphic: bool
+    target: Target | None
+
+
+class DirectionOptions(PointOptions, total=False):
+    """The keywords of `jvp`."""
+
+    method: Method
+
+
+class CallOptions(PointOptions, total=False):
+    """The keywords of derivatives that take many calls."""
+
     workers: Any
     progress: ProgressLike
-    target: Target | None
 
 
 class StepOptions(CallOptions, total=False):

@@ -541,11 +541,10 @@ def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
     if answers[0].bits() == answers[1].bits():
         return Verdict(EQUAL, "all results are equal to the last bit")
     if sizes[0].broken or sizes[1].broken:
-        name = "actual" if sizes[0].broken else "expected"
-        count = max(sizes[0].broken, sizes[1].broken)
-        return Verdict(
-            RANGE, f"{name} has {count} results that are not finite, unlike the reference"
-        )
+        counts = {"actual": sizes[0].broken, "expected": sizes[1].broken}
+        name = max(counts, key=counts.__getitem__)
+        told = f"{name} has {counts[name]} results that are not finite, unlike the reference"
+        return Verdict(RANGE, told)
     if max(far) <= q.allowed:
         return Verdict(ROUNDING, f"errors are {max(far):.2g} roundings at most; {nearer}")
     return Verdict(

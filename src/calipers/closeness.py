@@ -7,7 +7,6 @@ from typing import Any, overload
 
 import numpy as np
 from numpy import allclose as _numpy_allclose
-from numpy import array_equal as _numpy_array_equal
 from numpy import isclose as _numpy_isclose
 
 from ._arrays import (
@@ -17,6 +16,7 @@ from ._arrays import (
     as_tolerance,
     device_module,
     kernel_dtype,
+    library_of,
     on_device,
     require_host,
     require_numbers,
@@ -24,7 +24,7 @@ from ._arrays import (
 from ._dispatch import scan
 from ._kernels.closeness import FIRST_NONFINITE
 from ._protocols import NDArray, Spread, UnevenError
-from ._question import Question, plain_verdict
+from ._question import Question, equal_arrays, plain_verdict
 from ._refusals import refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
@@ -359,6 +359,8 @@ def array_equal(
     ------
     TypeError
         If one array is on a device and the other is not.
+    OSError
+        If a file or store cannot be read, or is cut while it is read.
 
     See Also
     --------
@@ -388,16 +390,16 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: int = MEMORY_LIMIT) 
     spread = spread_of(memory_limit, a1=a1, a2=a2)
     if spread is not None:
         return _spread_equal(spread, equal_nan)
+    a, b = (x if library_of(x) is None else as_array(x) for x in (a1, a2))
     try:
         # No number is weak here: NumPy makes arrays of both first, and what fails at that is
-        # not equal to anything.
-        a, b = np.asarray(as_array(a1)), np.asarray(as_array(a2))
+        # not equal to anything; but what cannot be read may be.
+        a, b = np.asarray(as_array(a)), np.asarray(as_array(b))
+    except (MemoryError, OSError):
+        raise
     except Exception:
         return False
-    pair = as_pair(a, b)
-    if pair.dtypes is None:
-        return _numpy_array_equal(a, b, equal_nan)
-    return a.shape == b.shape and Question(pair, 0.0, 0.0, equal_nan).all_close()
+    return equal_arrays(a, b, equal_nan)
 
 
 def _spread_equal(spread: Spread, equal_nan: bool) -> bool:

@@ -18,6 +18,7 @@ from ._differences.plan import (
     beside,
     find,
     options_of,
+    others_of,
     pose,
     require_memory,
     require_room,
@@ -344,10 +345,7 @@ def _by_argument(
     answer: Callable[..., Any],
 ) -> Any:
     """Answer for one argument of f, or for each of several."""
-    if not isinstance(args, (tuple, list)):
-        msg = f"args must be a tuple of the other arguments of f, got {args!r:.60}: write (..., )"
-        raise TypeError(msg)
-    args = tuple(args)
+    args = others_of(args)
     if not isinstance(argnums, tuple):
         return answer(f, x, args, argnums, options)
     if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
@@ -522,7 +520,7 @@ def hessian(
     if function is None:
         msg = "hessian needs f or gradient=, got neither"
         raise TypeError(msg)
-    problem = pose(function, x, tuple(args), argnums, chosen)
+    problem = pose(function, x, others_of(args), argnums, chosen)
     hessians.require_real(problem, chosen, gradient is not None)
     if chosen.sparsity is not None:
         hessians.require_gradient(problem)

@@ -1,7 +1,6 @@
 """Is a derivative right? gradcheck against differences that know their error."""
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -35,6 +34,7 @@ from ._gradcheck.rule import FAIL, default_resolution
 from ._gradcheck.second import Gradient, cotangents, skewness
 from ._gradcheck.subject import Subject
 from ._types import Convention, Excuse, Inplace, ProgressLike, SecondOptions
+from ._warnings import warn
 from .derivatives import differentiate
 from .interop.functions import function_library
 
@@ -211,7 +211,7 @@ def gradcheck(
             raise ValueError(msg)
         step = eps
     if check_sparse_nnz is not None:
-        warnings.warn("check_sparse_nnz is deprecated: masked=", CalipersWarning, stacklevel=2)
+        warn("check_sparse_nnz is deprecated: masked=", CalipersWarning)
         if masked is not None:
             msg = "masked and check_sparse_nnz are the same: give masked alone"
             raise ValueError(msg)
@@ -285,8 +285,7 @@ def gradcheck(
         told = "f does not depend on the inputs that it is checked by; does it use other tensors?"
         report = replace(report, vacuous=True, reason=told)
     if report.vacuous:
-        message = f"gradcheck compared nothing: {report.reason}"
-        warnings.warn(message, CalipersWarning, stacklevel=2)
+        warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
     return _answer(report, raise_exception, check.cause)
 
 

@@ -20,6 +20,7 @@ from ._agreement.sides import as_inputs
 from ._agreement.summation import SummationOrder, of_summation
 from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats
+from ._arrays import is_integer
 
 __all__ = [
     "Condition",
@@ -83,10 +84,10 @@ def batch(
     False
     """
     several = as_inputs(inputs)
-    chosen = (batch,) if isinstance(batch, int) else tuple(batch)
+    chosen = (batch,) if is_integer(batch) else tuple(batch)
     rows = set()
     for k in chosen:
-        if not (isinstance(k, int) and 0 <= k < len(several)):
+        if not (is_integer(k) and 0 <= k < len(several)):
             msg = f"batch must hold positions of the {len(several)} inputs, got {k!r}"
             raise ValueError(msg)
         if not isinstance(several[k], np.ndarray) or not several[k].ndim:
@@ -177,7 +178,7 @@ def repeat(f: Callable[..., Any], inputs: Any, times: int = 3) -> Trials:
     >>> bool(probes.repeat(lambda x: x * (noise.random(5) < 0.5), x))
     False
     """
-    if not isinstance(times, int) or times < 2:
+    if not is_integer(times) or times < 2:
         msg = f"times must be an integer of at least 2, got {times!r}"
         raise ValueError(msg)
     return of_repeats(f, inputs, times)
@@ -377,7 +378,7 @@ def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -
     >>> probes.summation_order(np.sum, 1024).depth
     21
     """
-    if not isinstance(n, int) or n < 1:
+    if not is_integer(n) or n < 1:
         msg = f"n must be a positive integer, got {n!r}"
         raise ValueError(msg)
     if np.dtype(dtype) not in (np.float32, np.float64):

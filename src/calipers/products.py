@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ._differences.directions import against, along, blocks
-from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, pose
+from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_of, pose
 from ._differences.problem import WIRTINGER, Problem
 from ._protocols import NDArray
-from ._types import Real, StepOptions
+from ._types import DirectionOptions, Real, StepOptions
 from .interop import scipy_sparse
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def jvp(
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Unpack[StepOptions],
+    **options: Unpack[DirectionOptions],
 ) -> NDArray: ...
 @overload
 def jvp(
@@ -34,7 +34,7 @@ def jvp(
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Unpack[StepOptions],
+    **options: Unpack[DirectionOptions],
 ) -> Any: ...
 def jvp(
     f: Callable[..., Any],
@@ -43,10 +43,12 @@ def jvp(
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
-    **options: Unpack[StepOptions],
+    **options: Unpack[DirectionOptions],
 ) -> Any:
     """
-    Return the derivative of a function along a direction, by two calls of f.
+    Return the derivative of a function along a direction.
+
+    The default method calls f twice, "5-point" four times.
 
     Parameters
     ----------
@@ -75,8 +77,8 @@ def jvp(
     >>> calipers.jvp(lambda x: x**2, np.array([1.0, 3.0]), np.array([1.0, -1.0])).round(6)
     array([ 2., -6.])
     """
-    chosen = options_of("jvp", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
+    chosen = options_of("jvp", options, (*DENSE_ONLY, "workers", "progress"))
+    problem = pose(f, x, others_of(args), argnums, chosen)
     value, _ = along(problem, _like_x(problem, v), chosen)
     if problem.imaginary:
         return beside(x, value[1::2].reshape(problem.shape))
@@ -158,7 +160,7 @@ def vjp(
     array([ 2., -6.])
     """
     chosen = options_of("vjp", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
+    problem = pose(f, x, others_of(args), argnums, chosen)
     return beside(x, against(problem, _like_f(problem, w), chosen)[0])
 
 
@@ -192,7 +194,7 @@ def linear_operator(
     Returns
     -------
     LinearOperator
-        With ``matvec`` by two calls of f, and ``rmatvec`` by as many as `vjp`.
+        With ``matvec`` by as many calls of f as `jvp`, and ``rmatvec`` by as many as `vjp`.
 
     Raises
     ------
@@ -208,7 +210,7 @@ def linear_operator(
     (array([2., 6.]), array([2., 6.]))
     """
     chosen = options_of("linear_operator", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
+    problem = pose(f, x, others_of(args), argnums, chosen)
     if problem.mode == WIRTINGER:
         msg = "linear_operator of a complex function needs holomorphic=True"
         raise ValueError(msg)
@@ -274,7 +276,7 @@ def jacobian_blocks(
     4 5 (5, 1)
     """
     chosen = options_of("jacobian_blocks", options, DENSE_ONLY)
-    problem = pose(f, x, tuple(args), argnums, chosen)
+    problem = pose(f, x, others_of(args), argnums, chosen)
     if problem.mode == WIRTINGER:
         msg = "jacobian_blocks of a complex function needs holomorphic=True"
         raise ValueError(msg)
@@ -284,5 +286,4 @@ def jacobian_blocks(
         msg = f"block must be at least 1, got {block}"
         raise ValueError(msg)
     dtype = problem.base.dtype if problem.imaginary else problem.dtype
-    for columns, rows in blocks(problem, chosen, block):
-        yield columns, rows.view(dtype).T
+    return ((columns, rows.view(dtype).T) for columns, rows in blocks(problem, chosen, block))

@@ -269,16 +269,3 @@ def _weakly(x: Any) -> Callable[[], Any]:
         return weakref.ref(x)
     except TypeError:
         return lambda: x
-
-
-def _saved(report: Any, folder: Path, test: str) -> str:
-    """Save the picture of a report under the name of a test, and say where."""
-    # Names of different tests may become one where what a file system refuses is replaced.
-    name = f"{re.sub('[^A-Za-z0-9.-]+', '_', test)[:120]}-{crc32(test.encode()):08x}.png"
-    try:
-        figure = report.plot()
-        folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(folder / name)
-    except Exception as error:  # the failure that is reported is another one
-        return f"none: {error}"
-    return str(folder / name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from ..emulation import bit_rule, round_array
+from ..emulation import FORMATS, bit_rule, round_array
 from .sides import WIDER, Answer, BudgetError, Side, is_movable, widened
 from .units import (
     MOVES,
@@ -184,7 +184,7 @@ class Inquiry:
     @property
     def largest(self) -> float:
         """The largest number of the working format."""
-        return {"float16": 65504.0, "float32": 3.4028235e38}.get(self.form, 1.7e308)
+        return FORMATS[self.form].largest
 
     @cached_property
     def eta_f(self) -> Size:

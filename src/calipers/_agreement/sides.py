@@ -12,7 +12,7 @@ from numba.core.errors import NumbaError
 
 from .._arrays import library_of, loaded_libraries
 from .._protocols import ArrayLibrary, NDArray
-from ..closeness import array_equal
+from .._question import equal_arrays
 
 WIDER: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float64),
@@ -166,7 +166,7 @@ def _copied(x: Any) -> Any:
 
 
 def _differ(x: Any, then: Any) -> bool:
-    return isinstance(x, np.ndarray) and not array_equal(x, then, equal_nan=True)
+    return isinstance(x, np.ndarray) and not equal_arrays(x, then, equal_nan=True)
 
 
 def _leaves(y: Any, name: str) -> list[NDArray]:

@@ -45,13 +45,13 @@ class Pending:
 
 def ask_allclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Pending:
     """Start to compare all elements of two arrays."""
-    x, y = operands(a, b)
+    x, y = operands(a, b, ("a", "b"))
     return ask(x, y, _tolerance(rtol, "rtol"), _tolerance(atol, "atol"), equal_nan)
 
 
 def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pending:
     """Start to compare all elements of two arrays; nobody waits before the answer is asked for."""
-    shape = common_shape(x, y)
+    shape = common_shape(x, y, ("a", "b"))
     size = prod(shape)
     if size == 0:
         return Pending(x, y, None)
@@ -71,9 +71,9 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
 
 def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     """Answer for each pair, in an array of the inputs' library on their device."""
-    x, y = operands(a, b)
+    x, y = operands(a, b, ("a", "b"))
     tolerances = _tolerance(rtol, "rtol"), _tolerance(atol, "atol")
-    shape = common_shape(x, y)
+    shape = common_shape(x, y, ("a", "b"))
     size = prod(shape)
     with target.on(x.memory.ordinal):
         out = target.empty(max(size, 1), np.bool_)

@@ -29,7 +29,7 @@ def as_pair(actual: Any, expected: Any, names: tuple[str, str]) -> Pair:
 
 def broadcast(pair: Pair) -> Pair:
     """Bring two arrays to one shape; a ValueError tells that there is none."""
-    shape = common_shape(pair.a, pair.b)
+    shape = common_shape(pair.a, pair.b, ("actual", "expected"))
     return pair._replace(a=pair.a.broadcast(shape), b=pair.b.broadcast(shape))
 
 

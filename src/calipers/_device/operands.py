@@ -179,7 +179,7 @@ def operand(x: Any, name: str) -> Operand:
     return Operand(memory._replace(dtype=carrier), kind)
 
 
-def operands(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tuple[Operand, Operand]:
+def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
     """
     Find two arrays on one device, one of which may be a number.
 

@@ -61,6 +61,8 @@ class Checkpoint:
         name = str(self._folder)
         try:
             found = json.loads((self._folder / _MANIFEST).read_text("utf-8"))
+            if not isinstance(found, dict):
+                raise ValueError
         except ValueError:
             msg = f"{_MANIFEST} in checkpoint folder {name!r} is damaged: delete the folder"
             raise ValueError(msg) from None

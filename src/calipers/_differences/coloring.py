@@ -73,12 +73,6 @@ class StarColoring(Coloring):
 
     mirrored: NDArray
 
-    def sources(self, indptr: NDArray, indices: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the row and color of the compressed entry that gives each entry of the pattern."""
-        columns = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        rows = np.where(self.mirrored, columns, indices)
-        return rows, self.colors[np.where(self.mirrored, indices, columns)]
-
 
 def as_pattern(indptr: Any, indices: Any, shape: Shape) -> tuple[NDArray, NDArray]:
     """Return a CSC pattern in the form that kernels read, and that they may trust."""

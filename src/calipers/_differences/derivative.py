@@ -58,7 +58,9 @@ class Derivative(Shown):
     seconds: float
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        """Return `value`, so that a Derivative goes where an array goes."""
+        """Return `value`, so that a Derivative goes where an array goes; not if it is sparse."""
+        if self.colors is not None:
+            raise TypeError("the derivative is sparse: take .value, or .value.toarray()")
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def __str__(self) -> str:

@@ -105,7 +105,8 @@ class _Reader:
         if isinstance(thing, functools.partial):
             return self._all(thing.func, thing.args, thing.keywords)
         if isinstance(thing, Dispatcher):
-            return self._all(thing.py_func, sorted(thing.targetoptions))
+            chosen = sorted((name, repr(x)) for name, x in thing.targetoptions.items())
+            return self._all(thing.py_func, chosen)
         if isinstance(thing, Problem):  # which has texts of its own
             return b""
         if isinstance(thing, types.BuiltinFunctionType):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, device_module, is_device_function, on_device
+from .._arrays import as_array, device_module, is_device_function, is_integer, on_device
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .checkpoint import Checkpoint, require_folder
@@ -94,6 +94,14 @@ def options_of(function: str, given: Mapping[str, Any], without: tuple[str, ...]
     return Options(**given)
 
 
+def others_of(args: Any) -> tuple[Any, ...]:
+    """Return the other arguments of f as a tuple."""
+    if not isinstance(args, (tuple, list)):
+        msg = f"args must be a tuple of the other arguments of f, got {args!r:.60}: write (..., )"
+        raise TypeError(msg)
+    return tuple(args)
+
+
 def runs_on_device(f: Any, x: Any, target: str | None) -> bool:
     """Tell whether f is evaluated on a device: as asked, or because x is there, or f is for it."""
     if target is not None:
@@ -134,7 +142,7 @@ def pose(
     if not callable(f):
         msg = f"f must be callable, got {type(f).__name__}"
         raise TypeError(msg)
-    if not isinstance(position, int) or not 0 <= position <= len(args):
+    if not is_integer(position) or not 0 <= position <= len(args):
         msg = (
             f"argnums is {position!r}: it must be from 0 to {len(args)}, "
             f"the places of f's positional arguments"

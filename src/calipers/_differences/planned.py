@@ -5,11 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
+from .._arrays import as_array, is_integer
 from .._protocols import NDArray
 from . import sparse
 from .columns import Columns, Scratch
-from .plan import Options, arranged, options_of, pose, require_room, rows_of, steps_of
+from .plan import (
+    Options,
+    arranged,
+    options_of,
+    others_of,
+    pose,
+    require_room,
+    rows_of,
+    steps_of,
+)
 from .problem import REAL, Problem
 from .run import Pace, run
 from .steps import require_inside
@@ -27,11 +36,11 @@ class JacobianFunction:
         argnums: Any = 0,
         **options: Any,
     ) -> None:
-        if not isinstance(argnums, int):
+        if not is_integer(argnums):
             msg = f"argnums must be an int, got {argnums!r}: plan a function for each argument"
             raise TypeError(msg)
         self._f = f
-        self._args, self._position = tuple(args), argnums
+        self._args, self._position = others_of(args), argnums
         self._options = options_of("jacobian_function", options, ("checkpoint",))
         self._plan: _Plan | None = None
         if x0 is not None:

@@ -93,9 +93,9 @@ def anew(workers: Any) -> Iterator[Any]:
         yield broken if _is_process_pool(broken) else None
         return
     like: Any = broken
-    with ProcessPoolExecutor(
-        like._max_workers, like._mp_context, like._initializer, like._initargs
-    ) as pool:
+    most = getattr(like, "_max_tasks_per_child", None)
+    given = like._max_workers, like._mp_context, like._initializer, like._initargs
+    with ProcessPoolExecutor(*given, max_tasks_per_child=most) as pool:
         yield pool
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class Problem:
     rowwise: bool = False
     batched: bool = False
     batch_bytes: int = 1 << 19  # arguments and results of one call: near the caches
-    known: Any = None  # f(x), where the caller has it
+    known: InitVar[Any] = None  # f(x), where the caller has it
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
@@ -47,14 +47,14 @@ class Problem:
     seconds: float = field(init=False)  # that the call for `base` took
     native: Native | None = field(init=False, default=None)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, known: Any) -> None:
         if self.out_like is not None:
             like = empty_like(self.out_like)
             self.shape, self.dtype = like.shape, like.dtype
             if self.mode == IMAGINARY and self.dtype.kind != "c":
                 self.dtype = np.result_type(self.dtype, np.complex64)
         started = time.perf_counter()
-        y = self._base() if self.known is None else np.array(self.known, order="C")
+        y = self._base() if known is None else np.array(known, order="C")
         self.seconds = time.perf_counter() - started
         self.shape, self.dtype = y.shape, y.dtype
         self.base = reals(y)

@@ -2,7 +2,6 @@
 
 import math
 import time
-import warnings
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._threads import first_found, get_num_threads
+from .._warnings import warn
 from .checkpoint import Checkpoint, missing
 from .columns import Outs
 from .pools import Store, anew, opened
@@ -141,7 +141,7 @@ def run_parts(
                 if pool is None:
                     raise
                 told = f"a process of the pool was lost ({error}): others do the rest"
-                warnings.warn(told, RuntimeWarning, stacklevel=2)
+                warn(told, RuntimeWarning)
                 ask(pool)
     except BrokenExecutor as error:
         kept = "what was done is in checkpoint=" if checkpoint else "checkpoint= keeps what is done"

@@ -1,7 +1,8 @@
 """Jacobians with few entries: columns that share no row are evaluated together."""
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -185,33 +186,37 @@ class Differences:
         origin = reals(self.problem.x)
         for color, row in enumerate(outs[0], start):
             chosen = self.colors == color
-            row[:] = self.problem.at(np.where(chosen, self.tops, origin))
-            if self.bottoms.size:
-                with np.errstate(all="ignore"):
-                    row -= self.problem.at(np.where(chosen, self.bottoms, origin))
+            with _blamed(color):
+                row[:] = self.problem.at(np.where(chosen, self.tops, origin))
+                if self.bottoms.size:
+                    with np.errstate(all="ignore"):
+                        row -= self.problem.at(np.where(chosen, self.bottoms, origin))
 
     def _compiled(self, native: Native, start: int, rows: NDArray) -> None:
         problem = self.problem
         points = [] if self.space is None else self.space.points
-        if points:
+        try:
             x, lower = points.pop()
-        else:
+        except IndexError:  # none is left, or another thread took it
             x = np.empty(problem.x.shape, problem.x.dtype)
             lower = np.empty(problem.native_shape, problem.dtype)
+        where = native.form, x, reals(problem.x), start
+        given = self.colors, self.tops, self.bottoms, lower, rows
         reached = np.empty(1, np.int64)
-        native.entry(COLORED, self.colors.dtype)(
-            native.form,
-            x,
-            reals(problem.x),
-            start,
-            self.colors,
-            self.tops,
-            self.bottoms,
-            lower,
-            rows,
-            reached,
-        )
+        with _blamed(reached):
+            native.entry(COLORED, self.colors.dtype)(*where, *given, reached)
         points.append((x, lower))
+
+
+@contextmanager
+def _blamed(color: Any) -> Iterator[None]:
+    """Add to what f raises which color is displaced: a number, or an array that holds it then."""
+    try:
+        yield
+    except Exception as error:
+        number = int(np.ravel(color)[0])
+        error.add_note(f"raised by f with the columns of color {number} displaced")
+        raise
 
 
 @dataclass
@@ -238,7 +243,8 @@ class ColorLadders:
             rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)
             for row, color, far in zip(rows, start + active, t, strict=True):
                 shift = np.where(self.colors == color, far * self.directions, 0.0)
-                row[:] = self.problem.at((x + shift).astype(x.dtype))
+                with _blamed(color):
+                    row[:] = self.problem.at((x + shift).astype(x.dtype))
             return rows, t
 
         climb(self.problem.base, displaced, outs)
@@ -280,8 +286,10 @@ class Plan:
         pairs = 1 if self.options.adaptive else self.steps.pairs
         report = Progress(self.options.progress, self._rows(problem) * pairs)
         try:
-            compute = self._ladders if self.options.adaptive else self._fixed
-            data, errors, points, status, calls = compute(problem, detail, report)
+            if self.options.adaptive:
+                data, errors, points, status, calls = self._ladders(problem, report)
+            else:
+                data, errors, points, status, calls = self._fixed(problem, detail, report)
         finally:
             report.close()
         if self._check:
@@ -333,7 +341,7 @@ class Plan:
         return data, unknown, points, status, calls
 
     def _ladders(
-        self, problem: Problem, detail: bool, report: Progress
+        self, problem: Problem, report: Progress
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         coloring = self.pattern.coloring
         by_column = measured(problem, self.steps)

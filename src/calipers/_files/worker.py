@@ -77,13 +77,19 @@ class Worker:
     def _started(self) -> Any:
         if self._pipe is None:
             context = get_context("spawn")
-            self._pipe, other = context.Pipe()
-            self._process = context.Process(target=_serve, args=(other,), daemon=True)
+            pipe, other = context.Pipe()
+            process = context.Process(target=_serve, args=(other,), daemon=True)
             # Ctrl-C is for this process, which kills the other; that one inherits how it is taken.
             handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self._process.start()
-            signal.signal(signal.SIGINT, handler)
-            other.close()
+            try:
+                process.start()
+            except BaseException:
+                pipe.close()
+                raise
+            finally:
+                signal.signal(signal.SIGINT, handler)
+                other.close()
+            self._pipe, self._process = pipe, process
         return self._pipe
 
     def _end(self) -> None:

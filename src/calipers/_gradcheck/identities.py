@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from ..closeness import array_equal
+from .._question import equal_arrays
 from .blocks import WrongFormError
 from .derivative import Derivative
 from .inplace import InPlace
@@ -275,7 +275,7 @@ def _worst(values: NDArray) -> float:
 
 
 def _largest_difference(one: NDArray, other: NDArray) -> float:
-    if array_equal(one, other, equal_nan=True):
+    if equal_arrays(one, other, equal_nan=True):
         return 0.0
     with np.errstate(invalid="ignore"):
         same = (one == other) | (np.isnan(one) & np.isnan(other))
