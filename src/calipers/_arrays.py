@@ -78,7 +78,7 @@ def library_of(x: Any) -> ArrayLibrary | None:
 
 
 def loaded_libraries() -> list[ArrayLibrary]:
-    """Return the libraries of host arrays that the process has imported."""
+    """Return the libraries of arrays that the process has imported."""
     return [x for x in _LIBRARIES if type(x).__name__.lower() in sys.modules]
 
 

@@ -26,7 +26,7 @@ class ArrayLibrary(Protocol):
         ...
 
     def as_numpy(self, x: Any) -> NDArray:
-        """View a host array as NumPy's, without a copy."""
+        """Return an array as NumPy's: a view of a host array, a copy of another."""
         ...
 
     def from_numpy(self, x: Any) -> Any:

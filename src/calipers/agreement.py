@@ -27,7 +27,7 @@ from ._agreement.inquiry import (
 from ._agreement.isolation import in_a_process
 from ._agreement.report import text_of
 from ._agreement.rules import decide
-from ._agreement.sides import Answer, Budget, BudgetError, Side, as_inputs
+from ._agreement.sides import Answer, Budget, BudgetError, Side, as_inputs, longest_axis
 from ._agreement.trials import require_callable
 from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
 from ._arrangement import region
@@ -366,8 +366,7 @@ def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
 
 def _length(reduction: Any, arrays: tuple[Any, ...]) -> int:
     if reduction is None:
-        shapes = [x.shape for x in arrays if isinstance(x, np.ndarray)]
-        return max((n for shape in shapes for n in shape), default=1)
+        return longest_axis(arrays)
     if index(reduction) < 1:
         msg = f"reduction must be at least 1, got {reduction}"
         raise ValueError(msg)
@@ -526,7 +525,7 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
     unit[~np.isfinite(unit)] = np.inf
     sizes = [size_of(difference(answer, r), unit) for answer in answers]
-    q = Inquiry(first, second, (actual,), form, None, None, 1, (), 0)
+    q = Inquiry(first, second, (actual,), form)
     q.given(answers[0], answers[1], r, unit)
     return _diagnosis(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
 

@@ -169,7 +169,18 @@ def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = Non
 
     See Also
     --------
-    record : Writes the file; see there for an example.
+    record : Writes the file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from calipers import golden
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "sums.npz")
+    ...     golden.record(path, np.sum, np.arange(10.0))
+    ...     bool(golden.check(path, lambda x: x.cumsum()[-1]))
+    True
     """
     about, arrays = _read(path)
     given = _inputs(path, about, arrays) if inputs is None else several(inputs)

@@ -330,7 +330,28 @@ def assert_approx_equal(
     err_msg: object = "",
     verbose: bool = True,
 ) -> None:
-    """Raise an AssertionError if two numbers differ in a significant digit, as NumPy's does."""
+    """
+    Raise an AssertionError if two numbers differ in a significant digit, as NumPy's does.
+
+    Parameters
+    ----------
+    actual, desired : scalar
+        Two numbers.
+    significant : int, default 7
+        How many digits have to agree.
+    err_msg, verbose
+        As for `assert_allclose`.
+
+    Raises
+    ------
+    AssertionError
+        If they do not agree.
+
+    Examples
+    --------
+    >>> from calipers import testing as npt
+    >>> npt.assert_approx_equal(0.12345670e-20, 0.12345671e-20)
+    """
     __tracebackhide__ = True
     ask_numpy(_numpy_assert_approx_equal, actual, desired, significant, err_msg, verbose)
 
@@ -338,7 +359,26 @@ def assert_approx_equal(
 def assert_array_less(
     x: Any, y: Any, err_msg: object = "", verbose: bool = True, *, strict: bool = False
 ) -> None:
-    """Raise an AssertionError unless ``x < y`` everywhere, or both are NaN, as NumPy's does."""
+    """
+    Raise an AssertionError unless ``x < y`` everywhere, or both are NaN, as NumPy's does.
+
+    Parameters
+    ----------
+    x, y : array_like
+        What is to be less, and than what.
+    err_msg, verbose, strict
+        As for `assert_allclose`.
+
+    Raises
+    ------
+    AssertionError
+        If an element of `x` is not less.
+
+    Examples
+    --------
+    >>> from calipers import testing as npt
+    >>> npt.assert_array_less([1.0, 1.5], [2.0, 2.0])
+    """
     __tracebackhide__ = True
     ask_numpy(_numpy_assert_array_less, *views(x, y), err_msg, verbose, strict=strict)
 
@@ -357,7 +397,37 @@ def assert_array_compare(
     strict: bool = False,
     names: tuple[str, str] = ("ACTUAL", "DESIRED"),
 ) -> None:
-    """Raise an AssertionError unless ``comparison(x, y)`` is true everywhere, as NumPy's does."""
+    """
+    Raise an AssertionError unless ``comparison(x, y)`` is true everywhere, as NumPy's does.
+
+    Parameters
+    ----------
+    comparison : callable
+        Tells of two arrays, element by element, whether they are as they should be.
+    x, y : array_like
+        The two arrays.
+    err_msg, verbose, strict
+        As for `assert_allclose`.
+    header : str, optional
+        The first line of the error.
+    precision : int, default 6
+        How many digits of elements the error shows.
+    equal_nan, equal_inf : bool, default True
+        Whether NaN, and infinities, have to be in the same places, and are then left out.
+    names : tuple of str, default ("ACTUAL", "DESIRED")
+        What the error calls the two.
+
+    Raises
+    ------
+    AssertionError
+        If the comparison is false somewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import testing as npt
+    >>> npt.assert_array_compare(np.greater_equal, [1.0, 2.0], [1.0, 1.5])
+    """
     __tracebackhide__ = True
     ask_numpy(
         _numpy_assert_array_compare,

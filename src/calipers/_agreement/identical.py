@@ -8,6 +8,7 @@ from .._protocols import NDArray
 from .formats import grid_of
 from .inquiry import BUG, EQUAL, NONDETERMINISTIC, RAISES, Inquiry, Verdict
 from .sides import Answer
+from .trials import listed
 from .units import ROUNDOFF, difference, size_of
 
 
@@ -28,11 +29,7 @@ def other_shapes(q: Inquiry) -> Verdict | None:
     f, g = q.of_f.shapes, q.of_g.shapes
     if f == g:
         return None
-    return Verdict(BUG, f"f gives results of shape {_list(f)}, and g {_list(g)}")
-
-
-def _list(shapes: tuple[tuple[int, ...], ...]) -> str:
-    return ", ".join(map(str, shapes)) or "none"
+    return Verdict(BUG, f"f gives results of shape {listed(f)}, and g {listed(g)}")
 
 
 def same_bits(q: Inquiry) -> Verdict | None:

@@ -40,6 +40,7 @@ ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorit
 # rounding.
 KEPT = 0.55
 ALONE = 8.0  # times what is allowed for all, one result may be off: it is seen among a million
+FAR = 16.0  # roundings to move by in the working format: those of the results count little then
 EXPLAINED = 0.9  # of an error's square
 FLIPS = 32  # moves to see which results jump
 REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
@@ -79,11 +80,11 @@ class Inquiry:
     g: Side
     inputs: tuple[Any, ...]
     form: str  # the working format
-    wide: str | None  # which sides may be called in the wider format: "fg", "f", "g" or none
-    reference: Callable[..., Any] | None
-    length: int  # of the reductions
-    batch: tuple[int, ...]
-    seed: int
+    wide: str | None = None  # which may be called in the wider format: "fg", "f", "g" or none
+    reference: Callable[..., Any] | None = None
+    length: int = 1  # of the reductions
+    batch: tuple[int, ...] = ()
+    seed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -203,10 +204,9 @@ class Inquiry:
         """The units of differences: of the reference, or else of how f answers moved inputs."""
         if self.standard is not None:
             return self.unit.values
-        far = 16.0  # roundings, beside which those of the results do not count
         seeds = [self.seed + k for k in range(MOVES)]
-        spread = spread_of(self.f, self.of_f, self.moves, far * self.roundoff, seeds, wide=False)
-        scale: NDArray = np.hypot(spread / far, own_roundings(self.of_f, self.roundoff))
+        spread = spread_of(self.f, self.of_f, self.moves, FAR * self.roundoff, seeds, wide=False)
+        scale: NDArray = np.hypot(spread / FAR, own_roundings(self.of_f, self.roundoff))
         return scale
 
     @cached_property

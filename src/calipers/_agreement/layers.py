@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .._arrays import library_of
 from .._notebook import Shown
 from .._report import jsonable
 from .inquiry import Inquiry, format_of
-from .sides import Answer
+from .sides import Answer, longest_axis
 from .trials import Trial, inputs_of, require_callable, several, side_of, trial
 
 if TYPE_CHECKING:
@@ -134,12 +132,9 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         name = own if own == other else f"{own} / {other}"
         likes = several(x) if not found else [library if library is not None else y for y in ours]
         both = side_of(own, f, likes), side_of(other, g, likes)
-        axes = [d for y in ours if isinstance(y, np.ndarray) for d in y.shape]
         # Units are those of g's layer, and of f's where it is g's that is not finite.
-        ask = Inquiry(
-            *(both[1], both[0], ours, format_of(ours, None), "fg", None),
-            *(max(axes, default=1), (), 0),
-        )
+        form, length = format_of(ours, None), longest_axis(ours)
+        ask = Inquiry(both[1], both[0], ours, form, wide="fg", length=length)
         _require(ask.of_f, "gs", other)
         _require(ask.of_g, "fs", own)
         new = _compared(ask, ask.of_g, ask.of_f)

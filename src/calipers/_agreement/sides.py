@@ -198,6 +198,12 @@ def _as_input(x: Any) -> Any:
     return x
 
 
+def longest_axis(arrays: Sequence[Any]) -> int:
+    """Return how long the longest axis of arrays is, which sums are no longer than; at least 1."""
+    lengths: list[int] = [n for x in arrays if isinstance(x, np.ndarray) for n in x.shape]
+    return max([1, *lengths])
+
+
 def is_movable(x: Any) -> bool:
     """Tell whether an input is of floating-point numbers, which can be moved a little."""
     return isinstance(x, np.ndarray) and (x.dtype.kind in "fc" or x.dtype.name == "bfloat16")

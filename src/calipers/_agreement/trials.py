@@ -12,14 +12,19 @@ import numpy as np
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
-from .inquiry import Inquiry, format_of
-from .sides import WIDER, Answer, Budget, Side, as_inputs, is_movable, widened
+from .inquiry import ALONE, FAR, Inquiry, format_of
+from .sides import (
+    WIDER,
+    Answer,
+    Budget,
+    Side,
+    as_inputs,
+    is_movable,
+    longest_axis,
+    widened,
+)
 from .units import difference, size_of
 
-# A single error may be so many times as large as errors are allowed to be on average.
-_OUTLIER = 8.0
-# The inquiry's moves in the working format, in units of its rounding.
-_FAR = 16.0
 _LINES = 20
 
 
@@ -60,7 +65,7 @@ class Trial(Shown):
         return (
             self.problem is None
             and self.units <= self.allowed
-            and self.largest <= _OUTLIER * self.allowed
+            and self.largest <= ALONE * self.allowed
         )
 
     @property
@@ -181,11 +186,9 @@ class Subject:
         require_callable(f=f)
         self.inputs = inputs_of(inputs)
         self.side = side_of("f", f, inputs)
-        axes = [d for x in self.inputs if isinstance(x, np.ndarray) for d in x.shape]
-        self.ask = Inquiry(
-            *(self.side, self.side, self.inputs, format_of(self.inputs, None), "f", None),
-            *(max(axes, default=1), (), seed),
-        )
+        form, length = format_of(self.inputs, None), longest_axis(self.inputs)
+        sides = self.side, self.side
+        self.ask = Inquiry(*sides, self.inputs, form, wide="f", length=length, seed=seed)
         self.plain = self.ask.of_f
         if self.plain.error is not None:
             raise self.plain.error
@@ -196,7 +199,7 @@ class Subject:
         unit, standard = self.ask.scale, self.ask.standard
         # Asked last: a state that drifts from call to call has drifted no less than at the moves.
         if standard is None:
-            again, before, share = self.side(self.inputs), self.ask.of_f, 1 / _FAR
+            again, before, share = self.side(self.inputs), self.ask.of_f, 1 / FAR
         else:
             again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
         same = again.error is None and again.shapes == before.shapes

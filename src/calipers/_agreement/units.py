@@ -9,19 +9,15 @@ import numpy as np
 
 from .._kernels.agreement import ADD_SQUARES, COSINE, MOVE, WEIGH
 from .._protocols import NDArray
+from ..emulation import FORMATS
 from .sides import WIDER, Answer, Side, is_movable
 
 # Unit roundoff: half of the distance from 1 to the next number.
-ROUNDOFF = {
-    "float64": 2.0**-53,
-    "float32": 2.0**-24,
-    "tf32": 2.0**-11,
-    "float16": 2.0**-11,
-    "bfloat16": 2.0**-8,
-    "float8_e4m3": 2.0**-4,
-    "float8_e5m2": 2.0**-3,
+ROUNDOFF = {name: 2.0 ** -(form.fraction + 1) for name, form in FORMATS.items()}
+_SMALLEST = {
+    name: 2.0 ** (FORMATS[name].lowest - FORMATS[name].fraction)
+    for name in ("float16", "bfloat16", "float32")
 }
-_SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
 
 MOVES = 8  # of the inputs: the estimate is then off by a factor of 1.8 at most, 19 times of 20
 

@@ -1,1 +1,1 @@
-"""Scalar rules and the compiled loops around them; nothing here knows of shapes or threads."""
+"""Scalar rules and the compiled loops around them; nothing here knows of threads."""

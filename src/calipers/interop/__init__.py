@@ -1,1 +1,1 @@
-"""One file per foreign array library; none is imported before its user has imported it."""
+"""What calipers knows of foreign libraries; none is imported before its user has imported it."""
