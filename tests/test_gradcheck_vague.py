@@ -1,5 +1,7 @@
 """Entries that a first look leaves vague: small ones hidden by rounding, or bent by curvature."""
 
+import warnings
+
 import numba
 import numpy as np
 import pytest
@@ -43,10 +45,10 @@ def layer_norm_jvp(x, v):
 @COMPILED
 @pytest.mark.parametrize("form", ["jvp", "vjp"])
 @pytest.mark.parametrize("share", [0, 1e-8, -1e-8])
-def test_small_entries_that_are_right_take_at_most_four_calls_more(compiled, form, share):
+def test_small_entries_that_are_right_take_at_most_six_calls_more(compiled, form, share):
     report = checked(slight, np.linspace(1, 2, N), compiled, **{form: off_by(share)})
     assert report.verdict == "PASS"
-    assert report.calls["f"] in range(4 * N, 6 * N + 10)
+    assert report.calls["f"] in range(6 * N, 8 * N + 10)
 
 
 @COMPILED
@@ -69,7 +71,7 @@ def test_farther_steps_do_not_overrule_the_near_ones(compiled):
     width = 6e-6
     f = lambda x: 1e-5 * x + 1e-10 * width * np.tanh(x / width)  # noqa: E731
     report = checked(f, np.zeros(3), compiled, jvp=off_by(0))
-    assert report.calls["f"] > 3 * 8  # a second look is taken
+    assert report.calls["f"] > 3 * 10  # a second look is taken
 
 
 def test_without_a_farther_step_none_is_counted():
@@ -91,7 +93,7 @@ def test_a_dense_function_takes_no_ladder_for_each_column(compiled):
     x = np.random.default_rng(3).standard_normal(200)
     report = checked(layer_norm, x, compiled, jvp=layer_norm_jvp)
     assert report.verdict == "PASS"
-    assert report.calls["f"] < 8 * len(x)
+    assert report.calls["f"] < 10 * len(x)
 
 
 @COMPILED
@@ -121,8 +123,8 @@ def test_a_kink_at_x_is_no_curvature(compiled, size, curvature):
 
 @COMPILED
 def test_curvature_at_x_is_no_kink(compiled):
-    f = lambda x: 1 + 1e3 * x * x + x**4  # noqa: E731
-    report = checked(f, np.zeros(3), compiled, jvp=lambda x, v: 0 * v)
+    f = lambda x: 1 + 1e-2 * x + 1e3 * x * x + x**4  # noqa: E731
+    report = checked(f, np.zeros(3), compiled, jvp=lambda x, v: 1e-2 * v)
     assert report.verdict == "PASS"
     assert report.calls["f"] < 30
 
@@ -162,3 +164,81 @@ def test_what_f_raises_at_a_farther_step_names_the_column():
     with pytest.raises(ValueError, match="too far") as caught:
         calipers.gradcheck(f, np.ones(3), jvp=numba.njit(off_by(0)))
     assert any("x[1]" in note for note in caught.value.__notes__)
+
+
+FIVE = np.finfo(float).eps ** 0.2
+
+
+def five_point(f, x, h):
+    return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h)
+
+
+@COMPILED
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: 1 + 1e-5 * x + 1e-9 * np.maximum(x - 1.0001, 0), 1.0),
+        (lambda x: 1 + 1e-6 * np.sin(140 * x), 0.0),
+        (lambda x: 3 + 1e-9 * np.sin(x), 1e-4),
+    ],
+)
+@pytest.mark.parametrize("share", [1.0, 2.0])
+def test_a_claim_by_the_same_five_points_confirms_nothing(compiled, f, x, share):
+    claim = five_point(f, x, min(share * FIVE, 0.25 * x or 1))
+    report = checked(f, np.array([x]), compiled, jvp=lambda x, v: claim * v)
+    assert report.verdict != "PASS"
+
+
+@COMPILED
+def test_beside_the_step_of_the_caller_there_is_no_farther_one(compiled):
+    def f(x):
+        if not abs(x[0]) <= 0.3:
+            raise ValueError("too far")
+        return 1 - np.sqrt(1 - x * x)
+
+    report = checked_with_step(f, compiled, step=5e-3)
+    assert report.verdict == "PASS"
+
+
+def checked_with_step(f, compiled, step):
+    jvp = lambda x, v: 0 * v  # noqa: E731
+    if compiled:
+        f, jvp = numba.njit(f), numba.njit(jvp)
+    return calipers.gradcheck(f, np.zeros(1), jvp=jvp, step=step, raise_exception=False)
+
+
+@COMPILED
+@pytest.mark.parametrize(
+    "cusp", [lambda x: 2e-4 * np.cbrt(x) ** 2, lambda x: 3e-5 * np.sqrt(np.abs(x))]
+)
+def test_a_cusp_beside_curvature_is_not_smooth(compiled, cusp):
+    if compiled:
+        cusp = numba.njit(cusp)
+    f = lambda x: x + 1e4 * x * x + cusp(x)  # noqa: E731
+    assert checked(f, np.zeros(2), compiled, jvp=lambda x, v: v).verdict != "PASS"
+
+
+@COMPILED
+def test_a_slope_beside_a_kink_is_not_confirmed_by_curvature(compiled):
+    x = np.full(1, 0.25)
+    kink = 0.25 + 1.8e-6
+    f = lambda x: (  # noqa: E731
+        3 + 500 * (x - 0.25) ** 2 + 3.6e-5 * (x - 0.25) + 1.2e-4 * np.maximum(x - kink, 0)
+    )
+    assert checked(f, x, compiled, jvp=lambda x, v: 7.816e-5 * v).verdict != "PASS"
+
+
+def test_columns_with_steps_of_zero_warn_of_nothing():
+    @numba.njit
+    def f(x):
+        s = 0.0
+        for i in range(20000):
+            s += np.sin(i * 1.0)
+        return 1 + 1e-5 * x + 0 * s
+
+    x, step = np.linspace(1, 2, 60), np.full(60, 6e-6)
+    step[::7] = 0
+    with warnings.catch_warnings(), calipers.num_threads(2):
+        warnings.simplefilter("error")
+        options = {"step": step, "bounds": (x - 1, x + 1)}
+        assert calipers.gradcheck(f, x, jac=lambda x: 1e-5 * np.eye(60), **options)

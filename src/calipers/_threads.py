@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from itertools import count
 from operator import index
 from threading import Lock, local
@@ -65,7 +66,7 @@ class _Pool:
                 self._executor = ThreadPoolExecutor(
                     max(1, get_num_threads() - 1), thread_name_prefix="calipers"
                 )
-            return self._executor.submit(work)
+            return self._executor.submit(copy_context().run, work)
 
 
 _pool = _Pool()

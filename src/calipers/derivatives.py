@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from ._arrays import device_module
+from ._arrays import device_module, is_integer
 from ._differences import hessians, sparse
 from ._differences.derivative import Derivative
 from ._differences.plan import (
@@ -348,6 +348,11 @@ def _by_argument(
     args = others_of(args)
     if not isinstance(argnums, tuple):
         return answer(f, x, args, argnums, options)
+    count = len(args) + len(argnums)
+    known = all(is_integer(k) and 0 <= k < count for k in argnums)
+    if not known or len(set(argnums)) < len(argnums):
+        msg = f"argnums is {argnums}: they must be different, and from 0 to {count - 1}"
+        raise ValueError(msg)
     if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
         msg = f"x must be a tuple of {len(argnums)} arrays, one for each of argnums {argnums}"
         raise ValueError(msg)

@@ -12,9 +12,12 @@ from .ladders import Ladders, climb, measured
 from .plan import Options, rows_of, steps_of
 from .problem import WIRTINGER, Problem, reals
 from .run import run
+from .stencils import ADAPTIVE
 from .steps import Steps
 
 _BLOCK_BYTES = 1 << 20
+# Powers of what a displacement loses at its own element of x: what others may lose, of the longest.
+_GRAIN, _COARSE_GRAIN = 0.75, 0.5
 
 
 def along(
@@ -33,12 +36,47 @@ def along(
         return np.zeros(shape), np.zeros(shape)
     if not np.isfinite(direction).all():
         return np.full(shape, np.nan), np.full(shape, np.inf)
-    if options.adaptive:
-        return _ladder(problem, direction, steps, joint)
+    value, error = np.zeros(shape), np.zeros(shape)
+    for part in _parts(problem, direction, steps):
+        if options.adaptive:
+            own, off = _ladder(problem, part, steps, joint)
+        else:
+            own, off = _difference(problem, part, steps), np.full(shape, np.inf)
+        value, error = value + own, error + off
+    return value, error
+
+
+def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[NDArray]:
+    """
+    Split a direction, where steps along all of it are lost beside large elements of x.
+
+    A function may depend on those as on small ones: on a date, or on an offset.
+    """
+    if problem.imaginary:
+        yield direction
+        return
+    spacings = steps.eps * np.abs(reals(problem.x).astype(float))
+    left = direction
+    while left.any():
+        if steps.method == ADAPTIVE:
+            far, grain = _unit_length(problem, left, steps), steps.eps**_GRAIN
+        else:
+            far = _length(problem, left, steps)
+            grain = (steps.eps / min(steps.factor, 1.0)) ** _COARSE_GRAIN
+        lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
+        if lost[left != 0].all():
+            lost[:] = False  # the step is the caller's
+        yield np.where(lost, 0.0, left)
+        left = np.where(lost, left, 0.0)
+
+
+def _difference(problem: Problem, direction: NDArray, steps: Steps) -> NDArray:
+    """Return the derivative along a direction by one step."""
+    shape = problem.base.shape
     t = _length(problem, direction, steps)
     if problem.imaginary:
         far = problem.at(reals(problem.x) + t * np.roll(direction, 1))
-        return far / t, np.full(shape, np.inf)
+        return far / t
     x = reals(problem.x).astype(float)
     value = np.zeros(shape)
     stencil, reach = steps.central, np.abs(steps.central).max(initial=0, where=[True, True, False])
@@ -48,16 +86,22 @@ def along(
         side = 1.0 if up >= down else -1.0
         t = side * min(t, max(up, down) / stencil[-1, 0])
     if t == 0:
-        return np.full(shape, np.nan), np.full(shape, np.inf)
+        return np.full(shape, np.nan)
 
     def at(far: float) -> NDArray:
-        return problem.base if far == 0 else problem.at((x + far * direction).astype(x_dtype))
+        return problem.base if far == 0 else _at(problem, steps, x + far * direction)
 
-    x_dtype = reals(problem.x).dtype
     for first, last, weight in stencil:
         difference = at(first * t).astype(float) - at(last * t)
         value += weight * difference / ((first - last) * t)
-    return value, np.full(shape, np.inf)
+    return value
+
+
+def _at(problem: Problem, steps: Steps, point: NDArray) -> NDArray:
+    """Return f's real values at a point, which rounding may have led beyond the bounds."""
+    if steps.lows.size:
+        point = np.clip(point, steps.lows, steps.highs)
+    return problem.at(point.astype(reals(problem.x).dtype))
 
 
 def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
@@ -83,17 +127,23 @@ def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
     return float(up), float(down)
 
 
+def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> float:
+    """Return how far along a direction the ladders of its coordinates let it go, where t is 1."""
+    lengths = measured(problem, steps)["length"].repeat(problem.stride)[: direction.size]
+    moved = direction != 0
+    with np.errstate(divide="ignore"):
+        return float(np.min((lengths / np.abs(direction))[moved]))
+
+
 def _ladder(
     problem: Problem, direction: NDArray, steps: Steps, joint: bool
 ) -> tuple[NDArray, NDArray]:
     coords = reals(problem.x)
     x = coords.astype(float)
-    by_coordinate = measured(problem, steps)
-    lengths = by_coordinate["length"].repeat(problem.stride)[: direction.size]
     units = np.maximum(1.0, np.abs(x))
     moved = direction != 0
+    length = _unit_length(problem, direction, steps)
     with np.errstate(divide="ignore"):
-        length = np.min((lengths / np.abs(direction))[moved])
         unit = np.min((units / np.abs(direction))[moved])
     up, down = (room / length for room in _room(x, direction, steps))
     states = np.zeros(1, STATE)
@@ -107,8 +157,7 @@ def _ladder(
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
     def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-        point = (x + float(t[0]) * length * direction).astype(coords.dtype)
-        return problem.at(point)[None], t
+        return _at(problem, steps, x + float(t[0]) * length * direction)[None], t
 
     climb(problem.base, displaced, (values, errors, states))
     # The displacement of each coordinate is rounded to its format.

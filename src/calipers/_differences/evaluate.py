@@ -83,13 +83,14 @@ class Evaluator:
             raise ValueError(msg)
         result = reals(values).reshape(count + extra, -1)
         if extra:
-            self._require_rows_apart(result[-1])
+            self._require_rows_apart(result)
         return result[:count]
 
-    def _require_rows_apart(self, values: NDArray) -> None:
-        base = self.problem.base
+    def _require_rows_apart(self, every: NDArray) -> None:
+        base, values = self.problem.base, every[-1]
         known = np.isfinite(base)
-        size = np.abs(base[known]).max(initial=0)
+        # Beside a root f is rounded in other ways by matrix products of more rows.
+        size = np.abs(every[np.isfinite(every)]).max(initial=0)
         if not np.all(np.abs(values - base)[known] <= 1e-3 * size):
             msg = (
                 "f mixes the arguments of a batch: beside others x gets other values than alone; "

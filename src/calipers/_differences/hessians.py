@@ -74,6 +74,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         steps.eps,
         one,
         np.flatnonzero((one["side"] == 0) & (one["limit"] > 0)),
+        tuple(b.astype(problem.x.dtype) for b in (steps.lows, steps.highs) if b.size),
     )
     value, error = np.full((n, n), np.nan), np.full((n, n), np.inf)
     calls = 1
@@ -112,6 +113,7 @@ class Pairs:
     eps: float
     one: NDArray  # the ladder along each coordinate, before it begins
     usable: NDArray  # coordinates
+    limits: tuple[NDArray, ...]  # bounds, which rounding might exceed
     calls = 2 * CALLS  # fewer on the diagonal
 
     @property
@@ -149,14 +151,22 @@ class Pairs:
             widths = np.empty(len(active))
             for row, pair, far in zip(range(len(active)), active, t, strict=True):
                 a, b = i[pair], j[pair]
-                values[row], widths[row] = _end(problem, x, one["length"], a, b, float(far))
+                values[row], widths[row] = _end(
+                    problem, x, self.limits, one["length"], a, b, float(far)
+                )
             return values, widths
 
         climb(problem.base, ends, outs)
 
 
 def _end(
-    problem: Problem, x: NDArray, lengths: NDArray, i: int, j: int, t: float
+    problem: Problem,
+    x: NDArray,
+    limits: tuple[NDArray, ...],
+    lengths: NDArray,
+    i: int,
+    j: int,
+    t: float,
 ) -> tuple[Any, float]:
     """Return one of two sums of the mixed difference, by the sign of t, and its share of t*t."""
     far, sign = abs(t), np.sign(t)
@@ -171,6 +181,6 @@ def _end(
         point = x.copy()
         point[i] += a * far * lengths[i]
         point[j] += b * far * lengths[j]
-        total = total + problem.at(point)
+        total = total + problem.at(np.clip(point, *limits) if limits else point)
     width = far * far if i == j else 4 * far * far
     return total, width if sign > 0 else 0.0

@@ -59,12 +59,17 @@ def native_form(problem: "Problem") -> Native | None:
     if question is None:
         return _sought(problem)
     answers = _known.setdefault(f, {})
-    if question not in answers:
-        answers[question] = _sought(problem)
-    native = answers[question]
+    native = answers.get(question)
+    if question not in answers or not _is_current(f, native):
+        native = answers[question] = _sought(problem)
     if native is not None and (problem.before or problem.after):
         return native.given(problem.before, problem.after)
     return native
+
+
+def _is_current(f: Any, native: Native | None) -> bool:
+    """Tell whether a function was not compiled anew since, as its globals have changed maybe."""
+    return native is None or any(native.keep is own for own in f.overloads.values())
 
 
 def _question(problem: "Problem") -> Any:

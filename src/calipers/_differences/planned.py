@@ -95,6 +95,9 @@ class _Plan:
         self._pace = Pace()
         self._spare: list[Scratch] = []
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_spare": []}  # compiled code, which is of one process
+
     def serves(self, x: NDArray, others: tuple[Any, ...]) -> bool:
         return (
             x.shape == self._shape and x.dtype == self._dtype and self._problem.same_kinds(others)

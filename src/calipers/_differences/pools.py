@@ -15,6 +15,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
@@ -55,7 +56,7 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
             msg = f"workers must be at least 1, got {workers}"
             raise ValueError(msg)
         with ThreadPoolExecutor(int(workers)) as threads:
-            yield _Futures(int(workers), threads, task_of(work))
+            yield _Threads(int(workers), threads, task_of(work))
     elif (distributed := _distributed(workers)) is not None:
         cluster = _Cluster(work, workers, distributed)
         try:
@@ -67,7 +68,9 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
             yield _Futures(_number(workers), workers, partial(do_file, path))
     elif isinstance(workers, Executor):
         number = _number(workers)
-        if isinstance(workers, ThreadPoolExecutor) or workers.submit(_place).result() == _place():
+        if isinstance(workers, ThreadPoolExecutor):
+            yield _Threads(number, workers, task_of(work))
+        elif workers.submit(_place).result() == _place():
             yield _Futures(number, workers, task_of(work))
         else:
             yield _Remote(work, workers, number)
@@ -203,6 +206,13 @@ class _Futures:
                 return None
             raise
         return found
+
+
+class _Threads(_Futures):
+    """Threads, which see what is set for the caller alone, as by numpy.errstate."""
+
+    def ask(self, span: Span, tries: int) -> Any:
+        return self._executor.submit(copy_context().run, self._task, span)
 
 
 class _Remote(_Futures):

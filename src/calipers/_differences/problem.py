@@ -132,6 +132,8 @@ class Problem:
 
     def _base(self) -> NDArray:
         x = self.x.copy()
+        if self.out_like is not None and not self.rowwise:
+            self._require_filled()
         y = self.call_batch(x[None])[0] if self.batched else self.call(x)
         if y.dtype.kind in "biu":
             y = y.astype(float)
@@ -141,7 +143,28 @@ class Problem:
                 f"and it returned {y.dtype}: take another method"
             )
             raise ValueError(msg)
+        if self.imaginary and (np.abs(y.imag) > 0).any():
+            msg = "method='cs' is for functions that are real at real x, and f(x) is complex there"
+            raise ValueError(msg)
         return np.array(y, order="C")
+
+    def _filled(self, x: NDArray, before: float) -> NDArray:
+        out = np.full(self.shape, before, self.dtype)
+        self.f(*self.before, x[()] if self.scalar else x, *self.after, out, **self.kwargs)
+        return out
+
+    def _require_filled(self) -> None:
+        """Refuse an f that leaves elements of its result as they were, or adds to them."""
+        unknown = np.isnan(self._filled(self.x.copy(), np.nan))
+        if not unknown.any():
+            return
+        left = unknown & ~np.isnan(self._filled(self.x.copy(), 0.0))
+        if left.any():
+            msg = (
+                f"f(x, out) must store every element of out: it leaves, or adds to, what was there "
+                f"in {np.count_nonzero(left)} of {left.size}"
+            )
+            raise ValueError(msg)
 
     def call(self, x: NDArray) -> NDArray:
         """Return f(x) as an array, which may share memory with anything."""
@@ -151,16 +174,18 @@ class Problem:
             out = np.empty(self.shape, self.dtype)
             flat = out.reshape(-1)
             for i in range(flat.size):
-                flat[i] = self.f(i, *given, **self.kwargs)
+                own = argument.copy() if isinstance(argument, np.ndarray) else argument
+                value = self.f(i, *self.before, own, *self.after, **self.kwargs)
+                if value is None:
+                    raise TypeError(f"f(i, x) must return a number, got None for i = {i}")
+                flat[i] = value
             return out
         if self.out_like is not None:
-            out = np.empty(self.shape, self.dtype)
-            self.f(*given, out, **self.kwargs)
-            return out
+            return self._filled(x, np.nan)
         try:
             return _numbers(self.f(*given, **self.kwargs))
         except TypeError as error:
-            if "argument" in str(error):
+            if "required positional argument" in str(error):
                 error.add_note("if f fills its results in, f(x, out), give out_like= their shape")
             raise
 
@@ -180,6 +205,9 @@ class Problem:
         y = self.call_batch(x[None])[0] if self.batched else self.call(x)
         if y.shape != self.shape:
             msg = f"f returned results of two shapes: {self.shape} and then {y.shape}"
+            raise ValueError(msg)
+        if y.dtype.kind == "c" and self.dtype.kind != "c":
+            msg = f"f returned {self.dtype} at x and {y.dtype} beside it: let it return one dtype"
             raise ValueError(msg)
         # What f filled is new; what it returned may be x, or a buffer that the next call fills.
         filled = self.out_like is not None

@@ -176,6 +176,7 @@ class Looks:
     coarse: Steps
     fine: Steps
     way: Way
+    own_step: bool = False  # the caller's
     calls: int = 0
 
     @cached_property
@@ -184,10 +185,10 @@ class Looks:
         return self._slopes(self.coarse)
 
     @cached_property
-    def farther(self) -> tuple[Slopes, Slopes]:
-        """The slopes that settle what a first look leaves vague: from `far`, and twice that."""
-        near, twice = (replace(self.coarse, lengths=self.far, factor=k) for k in (1.0, 2.0))
-        return self._slopes(near), self._slopes(twice)
+    def farther(self) -> list[Slopes]:
+        """The slopes that settle what a first look leaves vague: from half of `far` to twice it."""
+        steps = (replace(self.coarse, lengths=self.far, factor=k) for k in (0.5, 1.0, 2.0))
+        return [self._slopes(each) for each in steps]
 
     def _slopes(self, steps: Steps) -> Slopes:
         if steps.lows.size:
@@ -203,10 +204,13 @@ class Looks:
         """
         The steps of slopes of the fourth order; 0 where there is none that is so much longer.
 
-        They keep to one side of 0, as many a function does.
+        They keep to one side of 0, as many a function does. There is none beside the caller's own.
         """
+        if self.own_step:
+            return np.zeros(self.problem.coordinates)
         sizes = np.abs(reals(self.problem.x).astype(float))
-        lengths = self.subject.eps**_ORDERS * self.steps
+        with np.errstate(all="ignore"):
+            lengths = self.subject.eps**_ORDERS * self.steps
         lengths = np.where(sizes > 0, np.minimum(lengths, _INSIDE * sizes), lengths)
         return np.where(lengths >= _LONGER * self.steps, lengths, 0.0)
 
@@ -281,4 +285,4 @@ def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, way:
     eps = subject.eps
     factor = coarse.factor if step is not None else eps ** (1 / 3)
     coarse, fine = replace(coarse, factor=factor, eps=eps), replace(fine, eps=eps)
-    return Looks(subject, part, problem, coarse, fine, way)
+    return Looks(subject, part, problem, coarse, fine, way, step is not None)

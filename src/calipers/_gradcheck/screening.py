@@ -237,9 +237,7 @@ class _BySlopes(_Look):
                 work(start + first, tuple(out[first:last] for out in (*sides, status)))
             self.taken += int(np.count_nonzero(status[vague] == FIXED))
             farther.append(tuple(sides))
-        with np.errstate(divide="ignore"):
-            shrink = looks.steps[part] / looks.far[part]
-        given = own, slopes, *farther, shrink, self._none
+        given = own, slopes, tuple(farther), looks.far[part], self._none
         RESOLVE[slopes[0].dtype](*given, self.screening.criteria(part), found, self.needs)
 
 
@@ -254,7 +252,7 @@ class _Glance(_Look):
         assert native is not None
         x = aligned(problem.x.shape, problem.x.dtype)
         like = np.empty(problem.native_shape, problem.dtype)
-        values = aligned((3, 2, -(-problem.base.size // 8) * 8), problem.base.dtype)
+        values = aligned((4, 2, -(-problem.base.size // 8) * 8), problem.base.dtype)
         asked: tuple[Any, ...] = (None, None, None)
         other = None if jvp is None else jvp.native
         if jvp is not None and other is not None:
@@ -264,7 +262,7 @@ class _Glance(_Look):
         self._status = np.empty(count, np.int8)
         self._where = native.form, x, reals(problem.x), *asked
         ways = steps.lengths, steps.factor, screening.looks.far, _NONE, RIGHT, LEFT
-        tables = np.empty((3, 2, 3, 1, count))
+        tables = np.empty((4, 2, 3, 1, count))
         self._fixed = *ways, tables, problem.base, like, values, self.by_row
 
     def __call__(self, start: int, found: NDArray) -> None:

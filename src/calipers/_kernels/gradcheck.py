@@ -16,7 +16,9 @@ from .formats import vector
 # What is found of a column, the worse the later.
 CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
 
-_ODD = 0.2  # of what slopes to both sides of x differ by, which curvature need not explain
+_ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
+_ROUNDED = 2.0**-4  # of the noise: what rounding alone may do to a slope
+_KNOWN = 0.5  # of the tolerance: for an entry and the error of a slope that has one
 
 
 class Criteria(NamedTuple):
@@ -38,20 +40,24 @@ class Criteria(NamedTuple):
 
 
 @register_jitable
-def _size_needed(own: float, up: float, down: float, rule: Any) -> float:
+def _size_needed(own: float, slope: float, error: float, share: float, rule: Any) -> float:
     """
     Return how large row and column of an entry have to be for it to be clear; inf if none are.
 
-    It has to be near the mean of slopes to both sides. `share` is how much of the tolerance an
-    entry may use.
+    It and the error of the slope may take a share of the tolerance.
     """
-    slope = 0.5 * up + 0.5 * down
-    size, gap = max(abs(own), abs(slope)), abs(own - slope)
+    size, gap = max(abs(own), abs(slope)), abs(own - slope) + error
     if not (gap < np.inf and abs(slope) < np.inf):
         return np.inf
-    if gap <= rule.share * (rule.atol + rule.rtol * abs(slope)):
+    if gap <= share * (rule.atol + rule.rtol * abs(slope)):
         return 0.0
-    return float(max(size, gap / rule.share - rule.atol) / rule.rtol)
+    return float(max(size, gap / share - rule.atol) / rule.rtol)
+
+
+@register_jitable
+def _size_by_mean(own: float, up: float, down: float, rule: Any) -> float:
+    """Return the size that an entry needs by the mean of slopes whose error is not known."""
+    return float(_size_needed(own, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
 
 
 @register_jitable
@@ -95,7 +101,7 @@ def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any) -> int
     for i in range(own.size):
         up, down = _slopes(sides, base, i)
         noisy = noise[i] * per_step
-        near = _size_needed(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
+        near = _size_by_mean(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
         if not (near or abs(own[i] - (0.5 * up + 0.5 * down)) <= noisy):
             return DOUBTED
         vague |= not (near and _is_straight(own[i], up, down, rule.bend, noisy))
@@ -103,42 +109,40 @@ def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any) -> int
         return VAGUE
     for i in range(own.size):
         up, down = _slopes(sides, base, i)
-        needs[i] = max(needs[i], _size_needed(own[i], up, down, rule))
+        needs[i] = max(needs[i], _size_by_mean(own[i], up, down, rule))
     return WAITING
 
 
 @register_jitable
 def _mark_by_more(
-    own: Any,
-    sides: Any,
-    far: Any,
-    farther: Any,
-    shrink: float,
-    base: Any,
-    rule: Any,
-    k: int,
-    needs: Any,
+    own: Any, sides: Any, far: Any, distance: float, base: Any, rule: Any, k: int, needs: Any
 ) -> int:
     """
-    Return WAITING or DOUBTED for column k, which is VAGUE, by slopes from `far` and twice as far.
+    Return WAITING or DOUBTED for column k, which is VAGUE, by slopes from farther away.
 
-    Together they make slopes of the fourth order, which are rounded by far less. And what slopes
-    to both sides differ by has to be `shrink` times what the far ones do, as the steps: so it is
-    by curvature, and at no kink.
+    `far` are those from half of `distance`, from it, and from twice as far. Together they make two
+    slopes of the fourth order, rounded by far less than the near ones, whose difference is their
+    error. And what slopes to both sides differ by has to grow with the step: so it does by
+    curvature, and at no kink.
     """
+    step, column_size = rule.steps[k], rule.column_sizes[k]
     for i in range(own.size):
         up, down = _slopes(sides, base, i)
-        far_up, far_down = _slopes(far, base, i)
-        least = min(rule.row_sizes[i], rule.column_sizes[k])
-        if not _is_straight(own[i], up, down, rule.bend, rule.noise[i] / rule.steps[k]):
-            curved = shrink * (far_up - far_down)
-            if not abs(up - down - curved) <= _ODD * abs(up - down):
+        noise, least = rule.noise[i] / step, min(rule.row_sizes[i], column_size)
+        size = _size_by_mean(own[i], up, down, rule)
+        straight = _is_straight(own[i], up, down, rule.bend, noise)
+        if not (straight and size <= least):
+            half_up, half_down = _slopes(far[0], base, i)
+            far_up, far_down = _slopes(far[1], base, i)
+            twice_up, twice_down = _slopes(far[2], base, i)
+            odd = abs(up - down - (far_up - far_down) * (step / distance))
+            if not (straight or odd <= _ODD * abs(up - down) + _ROUNDED * noise):
                 return DOUBTED
-        size = _size_needed(own[i], up, down, rule)
-        if not size <= least:
-            farther_up, farther_down = _slopes(farther, base, i)
-            up, down = (4.0 * far_up - farther_up) / 3.0, (4.0 * far_down - farther_down) / 3.0
-            size = _size_needed(own[i], up, down, rule)
+            mean = 0.5 * far_up + 0.5 * far_down
+            one = (2.0 * half_up + 2.0 * half_down - mean) / 3.0
+            other = (4.0 * mean - 0.5 * twice_up - 0.5 * twice_down) / 3.0
+            error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
+            size = _size_needed(own[i], one, error, max(_KNOWN, rule.share), rule)
             if not size <= least:
                 return DOUBTED
         needs[i] = max(needs[i], size)
@@ -158,18 +162,20 @@ def screen(analytic, right, left, none, rule, found, needs):
             found[k] = max(found[k], _mark(analytic[form, k], sides, none, rule, k, needs))
 
 
-def resolve(analytic, slopes, far_slopes, farther_slopes, shrink, none, rule, found, needs):
-    """Resolve the marks of columns that are VAGUE, by slopes to both sides at three steps."""
+def resolve(analytic, slopes, far, distances, none, rule, found, needs):
+    """Resolve the marks of columns that are VAGUE, by slopes to both sides at farther steps."""
     for k in range(found.size):
         if found[k] != VAGUE:
             continue
         found[k] = WAITING
+        sides = slopes[0][k], slopes[1][k], 1.0, 1.0
+        half = far[0][0][k], far[0][1][k], 1.0, 1.0
+        whole = far[1][0][k], far[1][1][k], 1.0, 1.0
+        twice = far[2][0][k], far[2][1][k], 1.0, 1.0
+        more = half, whole, twice
         for form in range(analytic.shape[0]):
-            sides = slopes[0][k], slopes[1][k], 1.0, 1.0
-            far = far_slopes[0][k], far_slopes[1][k], 1.0, 1.0
-            farther = farther_slopes[0][k], farther_slopes[1][k], 1.0, 1.0
             own = analytic[form, k]
-            mark = _mark_by_more(own, sides, far, farther, shrink[k], none, rule, k, needs)
+            mark = _mark_by_more(own, sides, more, distances[k], none, rule, k, needs)
             found[k] = max(found[k], mark)
 
 
@@ -224,8 +230,9 @@ def glance(
     bits, sizes = analytic.view(np.int64), rule.column_sizes.view(np.int64)
     # The last ones tell the fates of columns.
     for table, given in (
-        (tables[2], (far, 2.0, no_bounds, no_bounds)),
-        (tables[1], (far, 1.0, no_bounds, no_bounds)),
+        (tables[3], (far, 2.0, no_bounds, no_bounds)),
+        (tables[2], (far, 1.0, no_bounds, no_bounds)),
+        (tables[1], (far, 0.5, no_bounds, no_bounds)),
         (tables[0], (lengths, factor, no_bounds, no_bounds)),
     ):
         tabulate(origin, 1, start, *given, right, right, coords, table[0], status, 0, status.size)
@@ -259,13 +266,14 @@ def glance(
         found[k] = DOUBTED
         if far[c] == 0:
             continue
-        more = _sides(f, x, origin, c, tables[1], k, like, values[1])
-        most = _sides(f, x, origin, c, tables[2], k, like, values[2])
-        told[1] += 2
-        shrink, worst = rule.steps[k] / far[c], WAITING
+        half = _sides(f, x, origin, c, tables[1], k, like, values[1])
+        whole = _sides(f, x, origin, c, tables[2], k, like, values[2])
+        twice = _sides(f, x, origin, c, tables[3], k, like, values[3])
+        told[1] += 3
+        more, worst = (half, whole, twice), WAITING
         for form in range(analytic.shape[0]):
             own = analytic[form, line]
-            mark = _mark_by_more(own, sides, more, most, shrink, base, rule, k, needs)
+            mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs)
             worst = max(worst, mark)
         found[k] = worst
     restore(coords, origin)
@@ -290,7 +298,7 @@ def doubts(analytic, right, left, rule, doubted):
     for k in range(doubted.shape[0]):
         for i in range(rule.row_sizes.size):
             own, up, down = analytic[k, i], right[k, i], left[k, i]
-            size = _size_needed(own, up, down, rule)
+            size = _size_by_mean(own, up, down, rule)
             straight = _is_straight(own, up, down, rule.bend, rule.noise[i] / rule.steps[k])
             clear = straight and size <= min(rule.row_sizes[i], rule.column_sizes[k])
             doubted[k, i] = 0 if clear else 1
@@ -379,15 +387,9 @@ def _screen_signature(dtype: Any) -> tuple[Any, ...]:
 
 def _resolve_signature(dtype: Any) -> tuple[Any, ...]:
     slopes, none = _slope_types(dtype)
-    return (
-        _FORMS,
-        *(containers.UniTuple(slopes, 2),) * 3,
-        _DOUBLES,
-        none,
-        _CRITERIA,
-        STATUS,
-        _ROOM,
-    )
+    pair = containers.UniTuple(slopes, 2)
+    far = containers.UniTuple(pair, 3)
+    return (_FORMS, pair, far, _DOUBLES, none, _CRITERIA, STATUS, _ROOM)
 
 
 def _glance_signature(key: Any) -> tuple[Any, ...]:

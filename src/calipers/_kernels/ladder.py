@@ -53,6 +53,8 @@ _RESOLVED = 2.0**-24
 _REFINED = 2.0**-34
 # Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
 _NATURAL = 2.0**-30
+# Steps of a ladder that x is so much smaller than may be lost beside numbers of that size.
+_LOST_BESIDE = 2.0**-10
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
 _NOISY = 1024.0
 _ALL_OF_F = 2.0**-6
@@ -296,7 +298,8 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
         value, error = kept[BEST, i], kept[ERROR, i]
     # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
     jump, nearer = sizes[ROWS, i], sizes[ROWS + 1, i]
-    kinked = jump * nearer >= 0.9 * jump * jump and abs(jump) > 16 * noise / state.t
+    stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
+    kinked = stays and abs(jump) > 16 * noise / state.t
     if state.power == 1 and state.side == 0 and kinked:
         return value, error + abs(jump) / 2, NONSMOOTH, noise
     return value, error, status, noise
@@ -313,7 +316,7 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     first = state.attempt == 0
-    aliased = buried = straight = False
+    aliased = buried = straight = still = False
     worst = CONVERGED
     _compare_tails(state, differences, sizes, kept)
     natural = _NATURAL / state.unit
@@ -334,6 +337,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
             values[i], errors[i] = value, error
             aliased |= status == ALIASED and not math.isnan(differences[RUNGS, i])
             worst = max(worst, status)
+        still |= first and values[i] == 0 and errors[i] == 0
         if _poor(state, values[i], errors[i], largest):
             # Rounding hides a derivative that would show at f's supposed length scale.
             buried |= natural * sizes[RUNGS + 1, i] < errors[i] < math.inf
@@ -351,6 +355,11 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
     if aliased:
         lower = max(_DOWN * state.top, 4096 * state.grain)
         return lower if 2 * lower <= state.top else 0.0
+    if still and state.eps * state.unit > _LOST_BESIDE and 4 * state.top < state.limit:
+        # f stood still, as it does where a tiny x is lost beside another number.
+        for i in range(values.size):
+            errors[i] = math.inf if values[i] == 0 and errors[i] == 0 else errors[i]
+        return min(state.unit / 4, state.limit)
     if buried and 4 * state.top < min(state.unit, state.limit):
         return min(state.unit / 4, state.limit)
     if straight and 256 * state.top <= state.limit:

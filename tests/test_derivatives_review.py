@@ -1,0 +1,213 @@
+"""What a hostile look at derivatives has found: lost steps, roots, bounds, patterns, threads."""
+
+import contextvars
+import pickle
+
+import numba
+import numpy as np
+import pytest
+
+import calipers
+
+sp = pytest.importorskip("scipy.sparse")
+X = np.linspace(0.5, 1.5, 6)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.exp(x.astype(np.float32)).astype(float),
+        lambda x: np.exp(x) + 1e-8 * np.sin(1e14 * x),
+        lambda x: np.floor(1e6 * np.sin(x)) / 1e6,
+    ],
+)
+@pytest.mark.parametrize("method", ["2-point", "3-point", "adaptive"])
+def test_noise_makes_no_pattern_wrong(f, method):
+    n = 300
+    calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sp.eye_array(n), method=method)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8])
+def test_a_missing_entry_is_found_beside_noise(noise):
+    n = 300
+
+    def f(x):
+        y = np.exp(x) + noise * np.sin(1e14 * x)
+        y[7] += x[8]
+        return y
+
+    with pytest.raises(ValueError, match=r"misses entries in row 7: f changes there"):
+        calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sp.eye_array(n))
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize(
+    ("offset", "dtype"), [(1.7e9, np.float64), (1e12, np.float64), (1e5, "f4")]
+)
+def test_products_lose_no_step_beside_large_elements(method, offset, dtype):
+    x, v = np.array([offset, 1, 1e-3 * offset], dtype), np.array([1, 1, 1], dtype)
+    f = lambda x: (x[:1] - x.dtype.type(offset)) + x[1:2] + 0 * x[2:]  # noqa: E731
+    product = calipers.jvp(f, x, v, method=method)
+    assert abs(product[0] - 2) <= {"2-point": 1e-3, "3-point": 2e-4}.get(method, 1e-4)
+    if dtype is np.float64:
+        operator = calipers.linear_operator(f, x, method=method)
+        assert abs((operator @ v)[0] - 2) <= 1e-3
+
+
+def test_products_take_two_calls_where_no_step_is_lost():
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        return np.sin(x)
+
+    random = np.random.default_rng(0)
+    calipers.jvp(f, random.standard_normal(1000), random.standard_normal(1000))
+    assert len(calls) <= 3
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "expected"),
+    [
+        (lambda x: x.sum(keepdims=True) - 1, np.array([1e-18, 1.0]), [[1.0, 1.0]]),
+        (lambda x: np.exp(x) - 1, np.array([1e-17]), [[1.0]]),
+        (lambda x: x.sum(keepdims=True) - np.float32(1), np.float32([1e-9, 1]), [[1.0, 1.0]]),
+        (lambda x: np.array([x[1], 0 * x[0]]), np.array([1e-18, 1.0]), [[0.0, 1.0], [0.0, 0.0]]),
+    ],
+)
+def test_where_f_stands_still_around_a_tiny_x(f, x, expected):
+    d = calipers.differentiate(f, x)
+    assert np.all(np.abs(d.value - expected) <= d.error + 1e-12)
+    assert np.all(d.error < 1e-3)
+
+
+def test_bounds_are_not_exceeded_by_rounding():
+    random = np.random.default_rng(0)
+    outside = []
+    for _ in range(150):
+        x = random.standard_normal(2) * 10.0 ** random.integers(-6, 6)
+        low, high = x - np.abs(x) * random.random(2), x + np.abs(x) * random.random(2)
+
+        def f(x, low=low, high=high):
+            outside.append(bool(np.any((x < low) | (x > high))))
+            return np.sum(np.sin(x) * x)
+
+        calipers.hessian(f, x, bounds=(low, high))
+        for method in ("3-point", "5-point", "adaptive"):
+            calipers.jvp(f, x, random.standard_normal(2), bounds=(low, high), method=method)
+    assert not any(outside)
+
+
+def test_batches_at_a_root():
+    random = np.random.default_rng(0)
+    a, x = random.standard_normal((60, 60)), random.standard_normal(60)
+    b = (x[None] @ a)[0]
+    found = calipers.jacobian(lambda x: x @ a - b, x, batched=True)
+    assert np.allclose(found, a.T, atol=1e-6)
+    with pytest.raises(ValueError, match="mixes the arguments"):
+        calipers.jacobian(lambda x: x - x.mean(0), x, batched=True)
+
+
+_factor = 2.0
+
+
+def test_functions_that_were_compiled_anew():
+    global _factor
+
+    @numba.njit
+    def f(x):
+        return _factor * x
+
+    assert calipers.jacobian(f, X)[0, 0] == pytest.approx(2)
+    try:
+        _factor = 5.0
+        f.recompile()
+        assert calipers.jacobian(f, X)[0, 0] == pytest.approx(5)
+    finally:
+        _factor = 2.0
+
+
+def test_functions_that_are_not_real_at_real_x():
+    with pytest.raises(ValueError, match="f\\(x\\) is complex there"):
+        calipers.jacobian(lambda x: np.exp(1j * x), X, method="cs")
+    with pytest.raises(ValueError, match="float64 at x and complex128 beside it"):
+        calipers.jacobian(lambda x: np.emath.sqrt(x - 1.0), np.array([1.0]))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("way", ["ignores", "adds", "one"])
+def test_results_that_f_does_not_fill_in(compiled, way):
+    def ignores(x, out):
+        pass
+
+    def adds(x, out):
+        out += x
+
+    def one(x, out):
+        out[0] = x[0]
+
+    f = {"ignores": ignores, "adds": adds, "one": one}[way]
+    with pytest.raises(ValueError, match="must store every element of out"):
+        calipers.jacobian(numba.njit(f) if compiled else f, X, out_like=X)
+
+
+def test_results_that_are_nan_are_filled_in():
+    def f(x, out):
+        out[:] = np.nan
+        out[0] = x[0]
+
+    found = calipers.jacobian(f, X, out_like=X)
+    assert found[0, 0] == pytest.approx(1)
+    assert np.isnan(found[1:]).all()
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_workers_see_what_is_set_for_the_caller(workers):
+    factor = contextvars.ContextVar("factor", default=1.0)
+    factor.set(5.0)
+    found = calipers.jacobian(lambda x: factor.get() * x, X, workers=workers)
+    assert found[0, 0] == pytest.approx(5)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        calipers.jacobian(lambda x: x / (x * 0), X, workers=workers)
+
+
+@pytest.mark.parametrize("argnums", [(1, 1), (0, 5), (0, -1)])
+def test_places_of_arguments_are_different_and_there(argnums):
+    with pytest.raises(ValueError, match="must be different, and from 0 to 2"):
+        calipers.jacobian(lambda a, x, b: a * x + b, (X, X), args=(3.0,), argnums=argnums)
+
+
+def test_a_planned_jacobian_is_sent_after_its_first_call():
+    planned = calipers.jacobian_function(_compiled, X)
+    expected = planned(X)
+    assert np.array_equal(pickle.loads(pickle.dumps(planned))(X), expected)
+
+
+@numba.njit
+def _compiled(x):
+    return x * x
+
+
+@pytest.mark.parametrize("f", [lambda x: 1e-200 * x**3, lambda x: 1e200 * np.sin(x)])
+def test_functions_of_extreme_scale_are_smooth(f):
+    d = calipers.differentiate(f, np.array([1.0]))
+    assert d.status.tolist() == ["CONVERGED"]
+
+
+def test_patterns_are_looked_for_at_several_points_within_bounds():
+    f = lambda x: np.array([x[0] * x[1], x[1]])  # noqa: E731
+    for bounds in ((-np.inf, np.inf), ([0, 0], [1, 1])):
+        found = calipers.jacobian(f, np.zeros(2), sparsity="detect", bounds=bounds)
+        assert found.nnz == 3
+
+
+def test_rows_that_f_spoils_are_its_own():
+    def f(i, x):
+        value = x[i] ** 2
+        x[:] = 7.0
+        return value
+
+    found = calipers.jacobian(f, X, rowwise=True, out_like=X)
+    assert np.allclose(found, np.diag(2 * X), atol=1e-6)
+    with pytest.raises(TypeError, match="must return a number, got None for i = 0"):
+        calipers.jacobian(lambda i, x: None, X, rowwise=True, out_like=X)
