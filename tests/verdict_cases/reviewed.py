@@ -1,0 +1,253 @@
+"""Pairs of a reviewer, on which the rules of that day were wrong: labelled before they were mended.
+
+What they have in common with other pairs is left to chance; a rule that only mends one of these
+mends nothing.
+"""
+
+import math
+
+import numpy as np
+
+from .case import WHOLE, Cases, normal, uniform
+
+CASES = case = Cases()
+
+HIDDEN = "BUG SUSPECT"
+
+
+# Several results: each has errors of its own.
+
+
+@case("BUG", "a wrong result beside a right one that is larger by 1e7", needs=("jax",))
+def column_of_another_unit(rng):
+    import jax.numpy as jnp
+
+    scale, other = jnp.array([1e5, 1e-2]), jnp.array([1.0, 1.1])
+    return lambda x: x * scale, lambda x: x * scale * other, [jnp.asarray(normal(rng, 20, 2))]
+
+
+@case("BUG", "a gradient twice too large beside a loss of 1e7")
+def gradient_beside_a_loss(rng):
+    def f(x):
+        return x.dtype.type(1e7) * (x * x).sum(), 2 * x
+
+    def g(x):
+        return x.dtype.type(1e7) * (x * x).sum(), 4 * x
+
+    return f, g, [normal(rng, 50)]
+
+
+@case("ROUNDING LAYOUT", "the same mean and spread by two orders of summation")
+def mean_and_spread(rng):
+    def f(x):
+        return x.mean(axis=1), x.std(axis=1)
+
+    def g(x):
+        back = x[:, ::-1]
+        return back.sum(axis=1) / x.dtype.type(x.shape[1]), back.std(axis=1)
+
+    return f, g, [normal(rng, 20, 99)]
+
+
+@case("EQUAL", "results by name, in another order")
+def names_in_another_order(rng):
+    def f(x):
+        return {"mean": x.mean(axis=1), "std": x.std(axis=1)}
+
+    def g(x):
+        return {"std": x.std(axis=1), "mean": x.mean(axis=1)}
+
+    return f, g, [normal(rng, 20, 50)]
+
+
+# A bug in a branch for one format.
+
+
+@case("BUG", "the last column is forgotten, in float32 alone")
+def kernel_for_one_format(rng):
+    def g(x):
+        return x[:, :-1].sum(axis=1) if x.dtype == np.float32 else x.sum(axis=1)
+
+    return lambda x: x.sum(axis=1), g, [uniform(rng, 0, 1, 20, 50)]
+
+
+@case("BUG", "an eps that is a thousand times too large, in float32 alone")
+def eps_for_one_format(rng):
+    def norm(x, eps):
+        return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + x.dtype.type(eps))
+
+    def g(x):
+        return norm(x, 1e-2 if x.dtype == np.float32 else 1e-5)
+
+    return lambda x: norm(x, 1e-5), g, [normal(rng, 20, 50)]
+
+
+# Where one side is exactly 0.
+
+
+@case("BUG", "relu and leaky relu", needs=("jax",))
+def leaks(rng):
+    import jax
+
+    return jax.nn.relu, jax.nn.leaky_relu, [jax.numpy.asarray(normal(rng, 20, 20))]
+
+
+@case("BUG", "a triangle with a diagonal more")
+def triangle(rng):
+    return lambda x: np.tril(x), lambda x: np.tril(x, 1), [normal(rng, 20, 20)]
+
+
+# Noise of a function's own.
+
+
+@case("NONDETERMINISTIC", "a tenth of the terms is left out at random: no rounding")
+def dropout(rng):
+    noise = np.random.default_rng(1)
+
+    def f(x):
+        return (x * (noise.random(x.shape) > 0.1)).sum(axis=1)
+
+    return f, lambda x: x.sum(axis=1), [uniform(rng, 0, 1, 20, 50)]
+
+
+# Ranges, and what only looks like them.
+
+
+@case("BUG", "a softmax that overflows, over the wrong axis")
+def overflow_and_axis(rng):
+    def f(x):
+        shifted = x - x.max(axis=1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+
+    def g(x):
+        return np.log(np.exp(x) / np.exp(x).sum(axis=0, keepdims=True))
+
+    x = normal(rng, 60, 10)
+    x[17] += 100
+    return f, g, [x]
+
+
+@case(HIDDEN, "an eps of 1e-7 beside numbers of 1e-4", options={"float64": "f"})
+def eps_beside_small_numbers(rng):
+    def g(y):
+        return 1 / (y.astype(np.float32) + np.float32(1e-7))
+
+    return lambda y: 1 / y, g, [uniform(rng, 1e-4, 5e-4, 20, 20)]
+
+
+# A narrow format beside a bug.
+
+
+@case("BUG", "the bias is missing, and products are of bfloat16", needs=("torch",))
+def bias_and_bfloat16(rng):
+    import torch
+
+    w = torch.tensor(rng.standard_normal((1024, 32)) / 32, dtype=torch.float32)
+    b = torch.full((32,), 0.2)
+
+    def f(x):
+        return x @ w.to(x.dtype) + b.to(x.dtype)
+
+    def g(x):
+        return x.bfloat16() @ w.bfloat16()
+
+    return f, g, [torch.tensor(normal(rng, 16, 1024))]
+
+
+# binary64, and the constants in a source.
+
+
+@case("ROUNDING", "a tenth, by division and by a constant")
+def tenth(rng):
+    return lambda x: x / 10, lambda x: x * 0.1, [rng.random((20, 20))]
+
+
+@case("ROUNDING", "degrees to radians")
+def radians(rng):
+    return np.radians, lambda x: x * math.pi / 180, [rng.uniform(-360, 360, (20, 20))]
+
+
+@case("ROUNDING EQUAL", "math's exp in a loop")
+def exp_by_math(rng):
+    return np.exp, np.vectorize(math.exp), [rng.random((20, 20))]
+
+
+@case("ROUNDING LAYOUT EQUAL", "a buffer of doubles, filled in a loop")
+def buffer_of_doubles(rng):
+    def g(x):
+        out = np.zeros(len(x))
+        for i in range(len(x)):
+            out[i] = np.dot(x[i], x[i])
+        return out
+
+    return lambda x: (x * x).sum(axis=1), g, [rng.random((20, 40))]
+
+
+@case("BUG", "a relative error of 1e-12")
+def slightly_wrong(rng):
+    return np.exp, lambda x: np.exp(x) * (1 + 1e-12), [rng.random((20, 20))]
+
+
+# Working formats.
+
+
+@case("ROUNDING AMPLIFIED LAYOUT", "a temperature as a Python float")
+def temperature(rng):
+    def f(x, t):
+        return np.exp(x / x.dtype.type(t)).sum(axis=1, dtype=x.dtype)
+
+    def g(x, t):
+        return np.exp(x / x.dtype.type(t)) @ np.ones(x.shape[1], x.dtype)
+
+    return f, g, [normal(rng, 20, 50), 0.7]
+
+
+@case("ROUNDING SUSPECT", "pixels are divided by 255, or multiplied by what float32 makes of that")
+def pixels(rng):
+    single = np.float32
+
+    def f(image):
+        return image.astype(single) / single(255) - single(0.5)
+
+    def g(image):
+        return image.astype(single) * single(1 / 255) - single(0.5)
+
+    return f, g, [rng.integers(0, 256, (8, 9), dtype=np.uint8)]
+
+
+# Rows.
+
+
+@case("ROUNDING LAYOUT", "rows of two arrays, by one call or by one for each row")
+def rows_of_two_arrays(rng):
+    def g(x, y):
+        return np.array([np.dot(x[i], y[i]) for i in range(len(x))])
+
+    return lambda x, y: (x * y).sum(axis=1), g, [normal(rng, 20, 99), normal(rng, 20, 99)]
+
+
+# Dtypes that are unlike.
+
+
+@case("BUG", "a real part, where the other side has both", options=WHOLE)
+def real_and_complex(rng):
+    spectrum = np.fft.rfft(normal(rng, 64)).astype(np.complex64)
+
+    def f(y):
+        return np.fft.irfft(y, 64)
+
+    def g(y):
+        return np.fft.ifft(np.concatenate([y, y[-2:0:-1]]), 64)
+
+    return f, g, [spectrum]
+
+
+@case("BUG", "a mask that is another one")
+def masks(rng):
+    def f(x):
+        return np.ma.masked_less(x, 0)
+
+    def g(x):
+        return np.ma.masked_greater(x, 0)
+
+    return f, g, [normal(rng, 20, 20)]
