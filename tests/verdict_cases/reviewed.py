@@ -100,7 +100,7 @@ def triangle(rng):
 # Noise of a function's own.
 
 
-@case("NONDETERMINISTIC", "a tenth of the terms is left out at random: no rounding")
+@case("BUG", "a tenth of the terms is left out at random: no rounding")
 def dropout(rng):
     noise = np.random.default_rng(1)
 
