@@ -251,3 +251,51 @@ def masks(rng):
         return np.ma.masked_greater(x, 0)
 
     return f, g, [normal(rng, 20, 20)]
+
+
+# Integers, which nothing rounds.
+
+
+@case("BUG", "a thousand and one nanoseconds later, in place of a thousand")
+def timestamps(rng):
+    times = np.arange(20) + 1_700_000_000_000_000_000
+    return lambda t: t + 1000, lambda t: t + 1001, [times]
+
+
+@case("BUG", "one too many, where numbers are beyond what float32 tells apart")
+def counts_beyond_a_format(rng):
+    def f(x):
+        return (x * 1000).astype(np.int64)
+
+    return f, lambda x: f(x) + 1, [np.floor(rng.random(20) * 2e9).astype(np.float32)]
+
+
+@case(HIDDEN, "not below, in place of above, and a tenth of the numbers are at the threshold")
+def threshold(rng):
+    x = (rng.integers(0, 9, (20, 20)) / 8).astype(np.float32)
+    return lambda x: x >= 0.5, lambda x: x > 0.5, [x]
+
+
+@case(HIDDEN, "the other side of equal edges")
+def edges(rng):
+    x = (rng.integers(0, 33, 200) / 32).astype(np.float32)
+    bins = np.linspace(0, 1, 9).astype(np.float32)
+
+    def f(x):
+        return np.searchsorted(bins.astype(x.dtype), x)
+
+    def g(x):
+        return np.searchsorted(bins.astype(x.dtype), x, side="right")
+
+    return f, g, [x]
+
+
+@case("AMPLIFIED ROUNDING EQUAL LAYOUT", "rounded to integers, by two orders of summation")
+def rounded_sums(rng):
+    def f(x):
+        return np.rint(1000 * x.sum(axis=1)).astype(np.int64)
+
+    def g(x):
+        return np.rint(1000 * x[:, ::-1].cumsum(axis=1)[:, -1]).astype(np.int64)
+
+    return f, g, [uniform(rng, 0, 1, 200, 50)]
