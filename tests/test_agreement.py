@@ -11,7 +11,7 @@ import pytest
 
 import calipers
 from calipers._agreement.units import Moves
-from tests.verdict_cases import CASES
+from tests.verdict_cases import CASES, REVIEWED
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((32, 256), dtype=np.float32)
@@ -43,6 +43,13 @@ def test_labelled_pairs(case):
     assert len(str(found).splitlines()) <= 25
     assert all(len(line) <= 80 for line in str(found).splitlines())
     assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind
+
+
+@pytest.mark.parametrize("case", REVIEWED, ids=lambda case: case.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_of_a_reviewer(case, seed):
+    found = asked(case, seed)
+    assert found.kind in case.kinds, str(found)
 
 
 def test_the_scores_on_five_seeds_are_those_of_the_benchmark():
@@ -389,6 +396,18 @@ def test_sums_in_a_narrow_format_leave_its_numbers(form):
 def test_constants_in_float32_are_no_other_function():
     case = next(case for case in CASES if case.name == "sine_of_turns_single")
     assert {asked(case, seed).kind for seed in range(8)} == {"ROUNDING"}
+
+
+def test_functions_that_are_equal_for_such_inputs_alone():
+    random = np.random.default_rng(0)
+    m = random.standard_normal((20, 20)).astype(np.float32)
+    m = m + m.T
+    found = calipers.diagnose(lambda m, b: m @ b, lambda m, b: m.T @ b, (m, m[:, 0]), batch=())
+    assert found.kind == "SUSPECT"
+    assert "symmetric" in found.reason
+    other = calipers.diagnose(np.square, lambda x: x * x * x.dtype.type(1 + 2.0**-22), X[:1])
+    assert other.kind != "ROUNDING"
+    assert "symmetric" not in other.reason
 
 
 def test_rows_that_mix():

@@ -27,7 +27,15 @@ from ._agreement.inquiry import (
 from ._agreement.isolation import in_a_process
 from ._agreement.report import text_of
 from ._agreement.rules import decide
-from ._agreement.sides import Answer, Budget, BudgetError, Side, as_inputs, longest_axis
+from ._agreement.sides import (
+    Answer,
+    Budget,
+    BudgetError,
+    Side,
+    as_inputs,
+    is_movable,
+    longest_axis,
+)
 from ._agreement.trials import require_callable
 from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
 from ._arrangement import region
@@ -252,11 +260,13 @@ def diagnose(
     Parameters
     ----------
     f, g : callable
-        Functions of the inputs: of NumPy, Numba, torch or jax. They return an array, or several.
+        Functions of the inputs: of NumPy, Numba, torch or jax. They return an array, or several:
+        those of a dict are told by their names, and a mask is one more.
     inputs : array or number, or a tuple or list of them
         Where they are compared. Floating-point arrays are moved and widened; all else is handed on.
     dtype : dtype_like, optional
-        The working format, if the arrays hold its numbers in a wider one: "bfloat16" in float32.
+        The working format, if the arrays hold its numbers in a wider one: "bfloat16" in float32. By
+        default the widest of the input arrays, or of the results where no input has one.
     float64 : {"auto", "f", "g"}, callable or None
         Which side computes in float64 when it is given that (float64 inputs: in longdouble): both,
         one, or neither; or another function that does.
@@ -331,6 +341,7 @@ def diagnose(
     sides = Side("f", f, several, allowance), Side("g", g, several, allowance)
     rows = _batch(batch, arrays)
     inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, index(seed))
+    inquiry.form_of_results = dtype is None and not any(map(is_movable, arrays))
     try:
         if not isolate:
             return _judged(inquiry, started)
@@ -347,6 +358,8 @@ def diagnose(
 
 def _judged(inquiry: Inquiry, started: float) -> Diagnosis:
     try:
+        if inquiry.form_of_results:
+            inquiry.form = format_of((*inquiry.of_f.arrays, *inquiry.of_g.arrays), None)
         verdict = decide(inquiry)
     except BudgetError:
         spent = inquiry.f.budget.most
@@ -386,13 +399,14 @@ def _batch(batch: Any, arrays: tuple[Any, ...]) -> tuple[int, ...]:
     places = (batch,) if isinstance(batch, (int, np.integer)) else tuple(batch)
     for k in places:
         if not isinstance(k, (int, np.integer)) or not 0 <= k < len(arrays):
-            msg = f"batch names input {k!r}: there are {len(arrays)}, from 0"
+            told = f"there are {len(arrays)}, from 0" if arrays else "there are none: give batch=()"
+            msg = f"batch names input {k!r}: {told}"
             raise ValueError(msg)
     return places
 
 
 def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
-    known = q.of_f.error is None and q.of_g.error is None and q.of_f.shapes == q.of_g.shapes
+    known = q.of_f.error is None and q.of_g.error is None and q.of_f.forms == q.of_g.forms
     worst: tuple[Worst, ...] = ()
     where = None
     evidence = dict(q.evidence)

@@ -28,7 +28,7 @@ def heedless_of_strides(q: Inquiry) -> Verdict | None:
         if before.least <= q.allowed and not before.broken:
             continue
         other = side(inputs)
-        if other.error is not None or other.shapes != answer.shapes:
+        if other.error is not None or other.forms != answer.forms:
             continue
         after = q.error(other)
         if after.least <= q.allowed and not after.broken:
@@ -55,7 +55,7 @@ def jumps(q: Inquiry) -> Verdict | None:
     delta = q.allowed * q.roundoff
     for k in range(FLIPS):
         answer = side(q.moves(delta, q.seed + 500 + k, wide=True))
-        if answer.error is None and answer.shapes == r.shapes:
+        if answer.error is None and answer.forms == r.forms:
             low = np.minimum(low, answer.numbers(np.float64))
             high = np.maximum(high, answer.numbers(np.float64))
     room = q.allowed * q.unit.values
@@ -94,6 +94,10 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     """Recognise one function, by the wider format, of which a side loses much in this one."""
     if q.eta_wide is None or q.differ_wide:
         return None
+    if q.constancy > STEADY:  # a branch for this format, which has a bug of its own
+        told = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
+        told += "format; but here their difference stays where inputs are moved far: no rounding"
+        return Verdict(BUG, told)
     errors = {"f": q.eta_f, "g": q.eta_g}
     name = max(errors, key=lambda name: errors[name].least)
     return Verdict(
@@ -107,7 +111,7 @@ def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
     told = f"the sides are {size.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed"
     if size.broken:
-        told = f"{size.broken} results are not finite on one side alone"
+        told = f"{size.broken} of {q.apart.size} results not finite on one side alone"
     if q.differ_wide:
         told += ", and as far in the wider format: another function"
     return Verdict(BUG, told)

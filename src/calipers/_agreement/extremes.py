@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
+from ..emulation import FORMATS
 from .inquiry import RANGE, Inquiry, Verdict, movable
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, Side
-from .units import size_of
+from .units import difference, size_of
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -22,7 +23,7 @@ def overflow(q: Inquiry) -> Verdict | None:
         wide = q.wide_answers.get(name)
         if wide is not None:
             lost &= np.isfinite(wide.numbers(np.float64))
-        if lost.any():
+        if lost.any() and not _wrong_beside(q, answer, wide):
             k = int(np.argmax(lost))
             return Verdict(
                 RANGE,
@@ -32,7 +33,26 @@ def overflow(q: Inquiry) -> Verdict | None:
     return None
 
 
-_FAR = 4  # powers of two between an argument and 1, below which nothing is gained
+def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
+    """Tell whether results that are not lost, or all, are as wrong in the wider format."""
+    assert q.standard is not None
+    if wide is None:
+        return False
+    r = q.standard[1]
+    off, there = q.off(answer), difference(wide, r)
+    kept = np.isfinite(off)
+    if not kept.any():
+        known = np.isfinite(there)
+        return bool(
+            np.linalg.norm(there[known]) > _AS_WRONG * np.linalg.norm(r.numbers(float)[known])
+        )
+    if size_of(off[kept], q.unit.values[kept]).least <= q.allowed:
+        return False
+    known = kept & np.isfinite(there)
+    return bool(np.linalg.norm(there[known]) > _AS_WRONG * np.linalg.norm(off[kept]))
+
+
+_AS_WRONG = 0.5
 
 
 def better_when_rescaled(q: Inquiry) -> Verdict | None:
@@ -61,12 +81,12 @@ def _scaled_error(q: Inquiry, side: Side, r: Answer, own: Side, k: int) -> float
     if not finite.size or finite.max() == 0:
         return None
     power = -math.frexp(float(finite.max()))[1]
-    if abs(power) < _FAR:
+    if abs(power) < -FORMATS[q.form].lowest // 4:  # nowhere near the ends of the range
         return None
     degrees = degrees_of(r, side(scaled(q.wider, (k,), STEP)))
     if degrees is None or not any(degrees):
         return None
     y = unscaled(own(scaled(q.inputs, (k,), power)), degrees, power)
-    if y.error is not None or y.shapes != r.shapes:
+    if y.error is not None or y.forms != r.forms:
         return None
     return size_of(q.off(y), q.unit.values).rms

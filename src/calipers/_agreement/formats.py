@@ -39,7 +39,7 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
             if inputs is None:
                 continue
             then = side(inputs)
-            if then.error is not None or then.shapes != r.shapes:
+            if then.error is not None or then.forms != r.forms:
                 continue
             left = size_of(difference(answer, then), q.unit.values)
             # Of all results alike, and not only of some large ones.
@@ -81,6 +81,10 @@ def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
                 yield form, truncate, group
 
 
+# Sums in a narrow format fall behind, and that stays alike, too, if less so than a forgotten term.
+_CONSTANT = 0.99
+
+
 def on_a_grid(q: Inquiry) -> Verdict | None:
     """Recognise results that are numbers of a narrower format, where the other side's are not."""
     coarse = {name: grid_of(q, answer) for name, answer in (("f", q.of_f), ("g", q.of_g))}
@@ -89,7 +93,7 @@ def on_a_grid(q: Inquiry) -> Verdict | None:
         if form is not None and coarse[other] != form:
             size = q.eta_apart
             most = 4 * ROUNDOFF[form] * math.sqrt(q.length) / q.roundoff
-            if size.broken == 0 and size.normwise <= most:
+            if size.broken == 0 and size.normwise <= most and q.constancy <= _CONSTANT:
                 return Verdict(
                     REDUCED,
                     f"the sides are {size.rms:.2g} units apart, and all results of {name} are "

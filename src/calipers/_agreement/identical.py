@@ -6,10 +6,24 @@ import numpy as np
 
 from .._protocols import NDArray
 from .formats import grid_of
-from .inquiry import BUG, EQUAL, NONDETERMINISTIC, RAISES, Inquiry, Verdict
+from .inquiry import (
+    BUG,
+    COARSEST,
+    EQUAL,
+    FAR,
+    NONDETERMINISTIC,
+    RAISES,
+    SUSPECT,
+    Inquiry,
+    Verdict,
+    movable,
+)
 from .sides import Answer
 from .trials import listed
-from .units import ROUNDOFF, difference, size_of
+from .units import ROUNDOFF, difference, own_roundings, size_of, spread_of
+
+_REPEATS = 8
+_NOISE = 0.3  # of the units: beyond, these are a function's own noise
 
 
 def one_raises(q: Inquiry) -> Verdict | None:
@@ -26,9 +40,12 @@ def one_raises(q: Inquiry) -> Verdict | None:
 
 
 def other_shapes(q: Inquiry) -> Verdict | None:
+    if q.of_f.forms == q.of_g.forms:
+        return None
     f, g = q.of_f.shapes, q.of_g.shapes
     if f == g:
-        return None
+        told = "one side gives complex numbers, and the other real ones"
+        return Verdict(BUG, f"{told}: compare their real parts, or give both as complex")
     return Verdict(BUG, f"f gives results of shape {listed(f)}, and g {listed(g)}")
 
 
@@ -57,14 +74,63 @@ def same_bits(q: Inquiry) -> Verdict | None:
     return None
 
 
+def exact_integers(q: Inquiry) -> Verdict | None:
+    """Integers and truth values that no rounding makes differ: so they do in the wider format."""
+    here = _integers_apart(q.of_f, q.of_g)
+    if here is None or not here.any():
+        return None
+    told = f"{np.count_nonzero(here)} of {here.size} integers differ"
+    if not movable(q.inputs):
+        return Verdict(BUG, f"{told}, and nothing is rounded")
+    if len(q.wide_answers) < 2:
+        return None
+    there = _integers_apart(q.wide_answers["f"], q.wide_answers["g"])
+    if there is None or not np.array_equal(here, there):
+        return None
+    told += ", and by as much in the wider format"
+    moved = _integers_apart(*q.at_moved(2.0**-COARSEST, q.seed + 820))
+    if moved is None or moved.any():
+        return Verdict(BUG, f"{told}: another function")
+    return Verdict(SUSPECT, f"{told}, but none where inputs are moved: ties are decided otherwise")
+
+
+def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
+    """Return differences of integers, which may wrap around, or None where results are others."""
+    if (
+        a.error
+        or b.error
+        or any(x.dtype.kind not in "biu" for x in (*a.arrays, *b.arrays))
+        or a.forms != b.forms
+    ):
+        return None
+    differences = [
+        np.ravel(x.astype(np.int64) - y.astype(np.int64))
+        for x, y in zip(a.arrays, b.arrays, strict=True)
+    ]
+    return np.concatenate([np.empty(0, np.int64), *differences])
+
+
 def _apart(a: Answer, b: Answer) -> NDArray:
-    if b.error is not None or a.shapes != b.shapes:
+    if b.error is not None or a.forms != b.forms:
         return np.full(a.numbers(np.float64).size, np.inf)
     return difference(a, b)
 
 
+def _own_unit(q: Inquiry) -> NDArray:
+    """Return the units, of which those that a function's own noise makes are none."""
+    here, wide = (q.of_f, False) if q.standard is None else (q.standard[1], True)
+    side = q.f if q.standard is None else q.standard[0]
+    noise = spread_of(side, here, q.moves, 0.0, [q.seed + k for k in range(_REPEATS)], wide)
+    share = 1.0 if wide else 1 / FAR
+    known = np.isfinite(q.scale)
+    if np.linalg.norm(share * noise[known]) <= _NOISE * np.linalg.norm(q.scale[known]):
+        return q.scale
+    return own_roundings(here, q.roundoff)
+
+
 def _restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdict:
-    sizes = {name: size_of(spreads[name], q.scale) for name in names}
+    unit = _own_unit(q)
+    sizes = {name: size_of(spreads[name], unit) for name in names}
     spread = max(size.least if not size.broken else math.inf for size in sizes.values())
     d = q.eta_apart
     q.evidence["spread"] = spread

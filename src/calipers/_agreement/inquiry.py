@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,6 +50,7 @@ REDRAW = 2.0**10  # last places by which inputs are moved to have rounding error
 COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
 STEADY = 0.9  # a cosine that no rounding has
 _STRIP = 32  # rows that are turned at a time: whole cache lines are written
+MANY = 16  # differences, of which a cosine near 1 is no chance
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 
@@ -86,6 +87,7 @@ class Inquiry:
     batch: tuple[int, ...] = ()
     seed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
+    form_of_results: bool = False  # where no input has a format
 
     @property
     def roundoff(self) -> float:
@@ -123,7 +125,8 @@ class Inquiry:
             if self.wide is None or name not in self.wide:
                 continue
             answer = side(self.wider)
-            if answer.error is None and answer.shapes == self.of_f.shapes and _is_wide(answer):
+            same = answer.error is None and answer.forms == self.of_f.forms
+            if same and _is_wide(answer, self.form):
                 found[name] = answer
         return found
 
@@ -133,7 +136,7 @@ class Inquiry:
         if self.reference is not None:
             side = Side("reference", self.reference, self.f.likes, self.f.budget)
             answer = side(self.wider)
-            if answer.error is None and answer.shapes == self.of_f.shapes:
+            if answer.error is None and answer.forms == self.of_f.forms:
                 return side, answer, self._unit(side, answer)
         answers = self.wide_answers
         if not answers:
@@ -169,7 +172,26 @@ class Inquiry:
 
     def error(self, answer: Answer) -> Size:
         """Measure a side's errors from the reference."""
-        return size_of(self.off(answer), self.unit.values)
+        return self._size(self.off(answer), self.unit.values)
+
+    def _size(self, d: NDArray, unit: NDArray) -> Size:
+        """Measure errors; of several results those of the worst, beside which others are large."""
+        whole = size_of(d, unit)
+        ends = np.cumsum([_reals(x) for x in self.of_f.arrays])
+        parts = [
+            size_of(errors, units)
+            for errors, units in zip(np.split(d, ends[:-1]), np.split(unit, ends[:-1]), strict=True)
+            if errors.size
+        ]
+        if len(parts) < 2:
+            return whole
+        worst = max(parts, key=lambda part: part.least)
+        return replace(
+            whole,
+            rms=max(whole.rms, worst.rms),
+            normwise=max(whole.normwise, worst.normwise),
+            peak=max(part.peak for part in parts),
+        )
 
     def off(self, answer: Answer) -> NDArray:
         """Return a side's errors from the reference; what the format cannot hold is infinite."""
@@ -211,7 +233,7 @@ class Inquiry:
 
     @cached_property
     def eta_apart(self) -> Size:
-        return size_of(self.apart, self.scale)
+        return self._size(self.apart, self.scale)
 
     @cached_property
     def eta_wide(self) -> Size | None:
@@ -225,12 +247,12 @@ class Inquiry:
             return None
         points = self.moves(0.731 * self.roundoff, self.seed + 70, wide=True)
         f, g = self.f(points), self.g(points)
-        if f.error is not None or g.error is not None or f.shapes != g.shapes:
+        if f.error is not None or g.error is not None or f.forms != g.forms:
             return None
         unit = self.unit.values * (self._fine / self.roundoff)
         # At kinks and ties a function's own noise is not in proportion.
         floor = self._noise_wide(self._fine)
-        return size_of(difference(f, g), np.maximum(unit, floor))
+        return self._size(difference(f, g), np.maximum(unit, floor))
 
     @cached_property
     def differ_wide(self) -> bool:
@@ -252,7 +274,19 @@ class Inquiry:
             more = far.absolute > kept / gained * here.absolute
         within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self._fine
         allowed = self.allowed * within / self._fine
+        if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
+            allowed = max(allowed, SYSTEMATIC * gained)
         return far.broken > 0 or (far.least > allowed and more)
+
+    @property
+    def agree_here(self) -> bool:
+        """Whether the sides agree in the wider format at the inputs themselves, unmoved."""
+        answers = self.wide_answers
+        unit = np.maximum(
+            self.unit.values * (self._fine / self.roundoff), self._noise_wide(self._fine)
+        )
+        here = self._size(difference(answers["f"], answers["g"]), unit)
+        return here.least <= self.allowed and not here.broken
 
     @property
     def _fine(self) -> float:
@@ -323,6 +357,14 @@ class Inquiry:
 
     # Moves in the working format
 
+    @cached_property
+    def constancy(self) -> float:
+        """How much many differences are the same wherever the inputs are; 0 for few."""
+        if self.apart.size < MANY or self.eta_apart.broken:
+            return 0.0
+        found = [self.likeness(2.0**-COARSEST, self.seed + 850 + k) for k in range(2)]
+        return min(0.0 if x is None else x for x in found)
+
     def at_moved(self, delta: float, seed: int) -> tuple[Answer, Answer]:
         """Ask both sides at inputs that are moved, and rounded to their format."""
         x = self.moves(delta, seed, wide=False)
@@ -331,7 +373,7 @@ class Inquiry:
     def likeness(self, delta: float, seed: int) -> float | None:
         """Return the cosine between the difference of the sides here, and at moved inputs."""
         f, g = self.at_moved(delta, seed)
-        if f.error or g.error or f.shapes != self.of_f.shapes or g.shapes != self.of_f.shapes:
+        if f.error or g.error or f.forms != self.of_f.forms or g.forms != self.of_f.forms:
             return None
         return cosine(self.apart, difference(f, g), self.scale)
 
@@ -361,9 +403,14 @@ def _numbers(size: Size) -> dict[str, float | int]:
     }
 
 
-def _is_wide(answer: Answer) -> bool:
+def _is_wide(answer: Answer, form: str) -> bool:
     """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
-    return all(x.dtype.kind not in "fc" or x.dtype.char in "dDgG" for x in answer.arrays)
+    wider = "gG" if form == "float64" else "dDgG"
+    return all(x.dtype.kind not in "fc" or x.dtype.char in wider for x in answer.arrays)
+
+
+def _reals(x: NDArray) -> int:
+    return x.size * (2 if x.dtype.kind == "c" else 1)
 
 
 def plain(inputs: Sequence[Any]) -> list[Any] | None:
@@ -411,7 +458,9 @@ def format_of(inputs: Sequence[Any], dtype: Any) -> str:
             msg = f"input {k} has dtype {x.dtype}, and there is no wider format to compare with: "
             msg += "pass float64 or narrower"
             raise TypeError(msg)
-    kinds = [x.dtype.name for x in inputs if is_movable(x)]
+    # A number by itself is a Python float, as often as not.
+    arrays = [x for x in inputs if is_movable(x) and x.ndim] or list(filter(is_movable, inputs))
+    kinds = [x.dtype.name for x in arrays]
     reals = [{"complex64": "float32", "complex128": "float64"}.get(name, name) for name in kinds]
     known = [name for name in reals if name in ROUNDOFF and name in WIDER]
     return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"

@@ -27,7 +27,7 @@ def scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
 
 def degrees_of(here: Answer, there: Answer) -> list[float] | None:
     """Return the degrees that results grow by; multiples of a half, as that of a root."""
-    if there.error is not None or there.shapes != here.shapes:
+    if there.error is not None or there.forms != here.forms:
         return None
     degrees = []
     for a, b in zip(there.arrays, here.arrays, strict=True):

@@ -109,7 +109,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
             continue
         for k in _exponents(subject, chosen):
             answer = unscaled(subject.side(scaled(subject.inputs, chosen, k)), degrees, k)
-            if answer.error is None and answer.shapes == exact.shapes:
+            if answer.error is None and answer.forms == exact.forms:
                 size = error_of(answer)
                 if best is None or size < best[0]:
                     best = size, which, k
@@ -228,5 +228,5 @@ def _elsewhere(subject: Subject) -> Answer | None:
     """Return results as the power law has them, if there is one."""
     laws = (_law(subject, chosen) for _, chosen in _arguments(subject))
     return next(
-        (found for degrees, found in laws if degrees and found.shapes == subject.plain.shapes), None
+        (found for degrees, found in laws if degrees and found.forms == subject.plain.forms), None
     )

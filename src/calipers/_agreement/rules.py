@@ -12,7 +12,7 @@ from .beyond import (
 )
 from .extremes import better_when_rescaled, overflow
 from .formats import narrowed_inputs, noise_in_between, on_a_grid
-from .identical import one_raises, other_shapes, same_bits
+from .identical import exact_integers, one_raises, other_shapes, same_bits
 from .inquiry import Inquiry, Verdict
 from .within import within_rounding
 
@@ -32,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     one_raises,
     other_shapes,
     same_bits,
+    exact_integers,
     overflow,
     within_rounding,
     steady_difference,

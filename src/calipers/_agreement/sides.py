@@ -74,6 +74,11 @@ class Answer:
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         return tuple(x.shape for x in self.arrays)
 
+    @property
+    def forms(self) -> tuple[Any, ...]:
+        """What answers that are compared number by number have in common."""
+        return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
+
 
 def _reals(x: NDArray) -> NDArray:
     flat = np.ascontiguousarray(x).reshape(-1)
@@ -170,8 +175,10 @@ def _differ(x: Any, then: Any) -> bool:
 
 
 def _leaves(y: Any, name: str) -> list[NDArray]:
-    if isinstance(y, dict):
-        y = tuple(y.values())
+    if isinstance(y, dict):  # by name, and not in the order in which they were found
+        y = tuple(y[key] for key in sorted(y, key=str))
+    if isinstance(y, np.ma.MaskedArray):
+        y = (y.filled(0), np.ma.getmaskarray(y))
     if isinstance(y, (tuple, list)):
         return [leaf for item in y for leaf in _leaves(item, name)]
     library = library_of(y)

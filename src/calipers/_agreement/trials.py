@@ -202,7 +202,7 @@ class Subject:
             again, before, share = self.side(self.inputs), self.ask.of_f, 1 / FAR
         else:
             again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
-        same = again.error is None and again.shapes == before.shapes
+        same = again.error is None and again.forms == before.forms
         if not same or is_wider_than(share * difference(again, before), unit, 0.5):
             # It was not the inputs' moves that moved the results.
             unit = self.ask.roundoff * np.abs(self.plain.numbers(np.float64))

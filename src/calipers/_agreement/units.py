@@ -13,7 +13,10 @@ from ..emulation import FORMATS
 from .sides import WIDER, Answer, Side, is_movable
 
 # Unit roundoff: half of the distance from 1 to the next number.
-ROUNDOFF = {name: 2.0 ** -(form.fraction + 1) for name, form in FORMATS.items()}
+ROUNDOFF = {
+    name: 2.0 ** -(form.fraction + 1)
+    for name, form in sorted(FORMATS.items(), key=lambda item: -item[1].fraction)
+}
 _SMALLEST = {
     name: 2.0 ** (FORMATS[name].lowest - FORMATS[name].fraction)
     for name in ("float16", "bfloat16", "float32")
@@ -49,7 +52,7 @@ class Moves:
         own_reals = own.view(own.real.dtype) if own.dtype.kind == "c" else own
         out_reals = out.view(out.real.dtype) if kind.kind == "c" else out
         key = own_reals.dtype, out_reals.dtype
-        if all(dtype.char in "fd" for dtype in key):
+        if all(dtype.char in "fd" and dtype.isnative for dtype in key):
             MOVE[key](own_reals, delta, seed, out_reals)
         else:
             ones = np.ones(own_reals.size)
@@ -118,7 +121,10 @@ def _scale(*arrays: NDArray) -> float:
 
 
 def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
-    """Return the cosine between two vectors of errors, in units."""
+    """Return the cosine between errors, in units; others stand in for those that are 0."""
+    if not unit.all():
+        known = unit[(unit > 0) & np.isfinite(unit)]
+        unit = np.where(unit == 0, rms_of(known) if known.size else 1.0, unit)
     return float(COSINE[None](a, b, unit))
 
 
@@ -138,7 +144,7 @@ def spread_of(
     sums, count = np.zeros(numbers.size), 0
     for seed in seeds:
         answer = side(moves(delta, seed, wide))
-        if answer.error is None and answer.shapes == here.shapes:
+        if answer.error is None and answer.forms == here.forms:
             d = difference(answer, here)
             ADD_SQUARES[None](np.where(np.isfinite(d), d * scale, 0.0), sums)
             count += 1

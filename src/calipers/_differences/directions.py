@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -127,12 +128,12 @@ def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
     return float(up), float(down)
 
 
-def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> float:
+def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
     """Return how far along a direction the ladders of its coordinates let it go, where t is 1."""
     lengths = measured(problem, steps)["length"].repeat(problem.stride)[: direction.size]
     moved = direction != 0
     with np.errstate(divide="ignore"):
-        return float(np.min((lengths / np.abs(direction))[moved]))
+        return np.min((lengths / np.abs(direction))[moved])
 
 
 def _ladder(

@@ -1,5 +1,6 @@
 """What is differentiated: a function of real numbers with real values, whatever f looks like."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
@@ -185,7 +186,7 @@ class Problem:
         try:
             return _numbers(self.f(*given, **self.kwargs))
         except TypeError as error:
-            if "required positional argument" in str(error):
+            if re.search("required positional argument|not enough arguments", str(error)):
                 error.add_note("if f fills its results in, f(x, out), give out_like= their shape")
             raise
 
