@@ -98,6 +98,42 @@ def test_bounds_are_not_exceeded_by_rounding():
     assert not any(outside)
 
 
+@pytest.mark.parametrize(
+    ("x", "width"), [(np.array([300.0, 1.0]), 0.1), (np.array([1e6, 2.0]), 400.0)]
+)
+def test_hessians_within_narrow_bounds(x, width):
+    bounds = x - [width, 1.0], x + [width, 1.0]
+    h = calipers.hessian(lambda x: np.sin(x[0]) * x[1] ** 2, x, bounds=bounds)
+    s, c = np.sin(x[0]), np.cos(x[0])
+    exact = np.array([[-s * x[1] ** 2, 2 * c * x[1]], [2 * c * x[1], 2 * s]])
+    assert np.all(np.abs(h.value - exact) <= h.error)
+    assert np.all(h.error < 1e-3)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_hessians_by_a_step_of_the_caller(offset):
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        x = offset + random.uniform(-1, 1, 3)
+        h = calipers.hessian(lambda x: np.sum(np.sin(x - offset)) ** 2, x, step=0.3)
+        s, c = np.sin(x - offset), np.cos(x - offset)
+        exact = 2 * np.outer(c, c) - 2 * s.sum() * np.diag(s)
+        assert np.all(np.abs(h.value - exact) <= h.error + 1e-12)
+
+
+@pytest.mark.parametrize("x", [1e-308, 5e-324, -1e-310])
+def test_subnormal_numbers_have_steps(x):
+    d = calipers.differentiate(np.sin, x)
+    assert abs(float(d.value) - 1) <= d.error
+    assert d.error < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_dtypes_without_a_ladder_are_told_of_another_method(dtype):
+    with pytest.raises(ValueError, match="takes x of float32 or float64"):
+        calipers.differentiate(np.sin, np.ones(2, dtype))
+
+
 def test_batches_at_a_root():
     random = np.random.default_rng(0)
     a, x = random.standard_normal((60, 60)), random.standard_normal(60)

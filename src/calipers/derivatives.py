@@ -498,7 +498,8 @@ def hessian(
         As for `jacobian`; f alone takes "adaptive" only.
     args, argnums, **options
         See `jacobian`. `sparsity` goes with a gradient; it is a symmetric pattern, or "detect", and
-        gets a star coloring (Gebremedhin, Manne and Pothen, SIAM Rev. 47, 2005).
+        gets a star coloring (Gebremedhin, Manne and Pothen, SIAM Rev. 47, 2005). `bounds` have to
+        leave room on both sides of x for f alone: at one of them, the entries are NaN.
 
     Returns
     -------

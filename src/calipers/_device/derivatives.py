@@ -40,9 +40,9 @@ def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, 
     found = operand(x, "x") if away else None
     ordinal = found.memory.ordinal if found else 0
     launched = Launched(f, position, empty_like(options.out_like), options.rowwise, ordinal)
-    host = options.kwargs
-    if host:
-        msg = f"a function on a device takes no keyword arguments, got {', '.join(host)}: use args="
+    if options.kwargs:
+        names = ", ".join(options.kwargs)
+        msg = f"a function on a device takes no keyword arguments, got {names}: use args="
         raise TypeError(msg)
     plain = replace(options, out_like=None, rowwise=False, batched=True)
     return launched, found.to_host() if found else x, plain

@@ -38,23 +38,24 @@ def along(
     if not np.isfinite(direction).all():
         return np.full(shape, np.nan), np.full(shape, np.inf)
     value, error = np.zeros(shape), np.zeros(shape)
-    for part in _parts(problem, direction, steps):
+    for part, far in _parts(problem, direction, steps):
         if options.adaptive:
-            own, off = _ladder(problem, part, steps, joint)
+            own, off = _ladder(problem, part, far, steps, joint)
         else:
-            own, off = _difference(problem, part, steps), np.full(shape, np.inf)
+            own, off = _difference(problem, part, far, steps), np.full(shape, np.inf)
         value, error = value + own, error + off
     return value, error
 
 
-def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[NDArray]:
+def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple[NDArray, Any]]:
     """
     Split a direction, where steps along all of it are lost beside large elements of x.
 
-    A function may depend on those as on small ones: on a date, or on an offset.
+    A function may depend on those as on small ones: on a date, or on an offset. With each part
+    comes how far to go along it: the step, or the length of a ladder.
     """
     if problem.imaginary:
-        yield direction
+        yield direction, _length(problem, direction, steps)
         return
     spacings = steps.eps * np.abs(reals(problem.x).astype(float))
     left = direction
@@ -67,14 +68,13 @@ def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[NDArr
         lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
         if lost[left != 0].all():
             lost[:] = False  # the step is the caller's
-        yield np.where(lost, 0.0, left)
+        yield np.where(lost, 0.0, left), far
         left = np.where(lost, left, 0.0)
 
 
-def _difference(problem: Problem, direction: NDArray, steps: Steps) -> NDArray:
+def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) -> NDArray:
     """Return the derivative along a direction by one step."""
     shape = problem.base.shape
-    t = _length(problem, direction, steps)
     if problem.imaginary:
         far = problem.at(reals(problem.x) + t * np.roll(direction, 1))
         return far / t
@@ -137,13 +137,12 @@ def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
 
 
 def _ladder(
-    problem: Problem, direction: NDArray, steps: Steps, joint: bool
+    problem: Problem, direction: NDArray, length: Any, steps: Steps, joint: bool
 ) -> tuple[NDArray, NDArray]:
     coords = reals(problem.x)
     x = coords.astype(float)
     units = np.maximum(1.0, np.abs(x))
     moved = direction != 0
-    length = _unit_length(problem, direction, steps)
     with np.errstate(divide="ignore"):
         unit = np.min((units / np.abs(direction))[moved])
     up, down = (room / length for room in _room(x, direction, steps))

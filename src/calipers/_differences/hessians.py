@@ -1,7 +1,7 @@
 """Second derivatives of a scalar function, from its values alone or from its gradient."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from .plan import Found, Options, find, steps_of
 from .problem import REAL, Problem, reals
 from .progress import Progress
 from .run import run_parts
+from .steps import Steps
 
 _BLOCK = 64  # pairs of coordinates that climb together
 
@@ -65,7 +66,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         msg = "hessian of f alone takes method='adaptive'; the others need gradient="
         raise ValueError(msg)
     started = time.perf_counter()
-    steps = steps_of(problem, options)
+    steps = _both_sided(problem, steps_of(problem, options))
     one = measured(problem, steps)
     n = problem.coordinates
     # The others keep NaN: without room on both sides, there is no mixed difference.
@@ -103,6 +104,22 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     seconds = time.perf_counter() - started
     rows = value.astype(problem.base.dtype)
     return rows, error, Found(rows, error, status, 0.25 * one["length"], calls, seconds)
+
+
+def _both_sided(problem: Problem, steps: Steps) -> Steps:
+    """
+    Return steps whose lengths are powers of two, and fit within bounds on both sides.
+
+    Points that are so far from x are exact on both sides of it, or what the gradient makes of their
+    difference would be taken for curvature.
+    """
+    lengths = measured(problem, steps)["length"]
+    if steps.lows.size:
+        x = reals(problem.x).astype(float)
+        room = np.minimum(steps.highs - x, x - steps.lows)
+        lengths = np.where(room > 0, np.minimum(lengths, room), lengths)
+    with np.errstate(divide="ignore"):
+        return replace(steps, lengths=np.exp2(np.floor(np.log2(lengths))))
 
 
 @dataclass(frozen=True)

@@ -143,16 +143,17 @@ def pose(
         msg = f"f must be callable, got {type(f).__name__}"
         raise TypeError(msg)
     if not is_integer(position) or not 0 <= position <= len(args):
-        msg = (
-            f"argnums is {position!r}: it must be from 0 to {len(args)}, "
-            f"the places of f's positional arguments"
-        )
+        what = f"an int from 0 to {len(args)}"
+        msg = f"argnums is {position!r}: it must be {what}, a place of f's positional arguments"
         raise ValueError(msg)
     if runs_on_device(f, x, options.target):
         f, x, options = device_module("derivatives").as_host(f, x, position, options)
     point, scalar = as_point(x)
-    if options.adaptive and point.dtype.char in "gG":
-        msg = "method='adaptive' computes in binary64; for longdouble x take '5-point'"
+    if options.adaptive and point.dtype.char in "egG":
+        msg = (
+            f"method='adaptive' takes x of float32 or float64, and computes in binary64; for "
+            f"{point.dtype} take '5-point'"
+        )
         raise ValueError(msg)
     mode = modes_of(point, options.method, options.holomorphic)
     if mode == IMAGINARY:

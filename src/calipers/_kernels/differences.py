@@ -156,7 +156,7 @@ def move(coords: Any, c: int, x: float, shift: float, low: float, high: float) -
 
 
 @register_jitable
-def restore(coords: Any, origin: Any) -> None:
+def require_unchanged(coords: Any, origin: Any) -> None:
     """Raise an error if f has changed its argument."""
     for c in range(coords.size):
         if coords[c] != origin[c] and not (math.isnan(coords[c]) and math.isnan(origin[c])):
@@ -234,7 +234,7 @@ def columns(
             else:
                 for i in range(row.size):
                     row[i] += (above[i] - below[i]) * weight
-    restore(coords, origin)
+    require_unchanged(coords, origin)
     return lost
 
 
@@ -261,7 +261,7 @@ def imaginary_columns(f, x, origin, stride, start, lengths, upper, result, statu
         row = result[k]
         for i in range(row.size):
             row[i] = values[2 * i + 1] / h
-    restore(coords, origin)
+    require_unchanged(coords, origin)
     return -1
 
 

@@ -10,7 +10,7 @@ from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .calls import borrowed, evaluate, reals, shaped
-from .differences import FIXED, LOST, REACHED, STATUS, function_types, restore, tabulate
+from .differences import FIXED, LOST, REACHED, STATUS, function_types, require_unchanged, tabulate
 from .formats import vector
 
 # What is found of a column, the worse the later.
@@ -276,9 +276,9 @@ def glance(
             mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs)
             worst = max(worst, mark)
         found[k] = worst
-    restore(coords, origin)
+    require_unchanged(coords, origin)
     if jvp is not None:
-        restore(reals(unit), np.zeros(reals(unit).size))
+        require_unchanged(reals(unit), np.zeros(reals(unit).size))
     return lost
 
 
@@ -320,7 +320,7 @@ def at_points(f, x, origin, numbers, points, like, result, reached):
         coords[c] = points[k]
         evaluate(f, x, shaped(result[k], like))
         coords[c] = origin[c]
-    restore(coords, origin)
+    require_unchanged(coords, origin)
 
 
 _TILE = 32

@@ -33,7 +33,7 @@ from .differences import (
     function_types,
     move,
     real,
-    restore,
+    require_unchanged,
 )
 from .formats import vector
 
@@ -407,7 +407,8 @@ def measure(state: Any, x: float, given: float, low: float, high: float, eps: fl
         state.length = 2.0 ** math.floor(math.log2(given))
     if given < 0:
         finite = abs(x) < math.inf and x != 0
-        state.length = 2.0 ** math.floor(math.log2(abs(x))) if finite else 1.0
+        least = (2.0**-126 if eps > _COARSE else 2.0**-1022) / eps  # else steps would vanish
+        state.length = 2.0 ** math.floor(math.log2(max(abs(x), least))) if finite else 1.0
     state.eps = eps
     state.power = 1
     state.side = 0
@@ -480,7 +481,7 @@ def climb_columns(
         for i in range(row.size):
             row[i] /= length
             error[i] /= length
-    restore(coords, origin)
+    require_unchanged(coords, origin)
 
 
 def measure_all(states, coords, lengths, lows, highs, eps):
