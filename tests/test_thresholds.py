@@ -203,8 +203,9 @@ def no_numpy(monkeypatch):
     def asked(*args, **kwargs):
         raise AssertionError("NumPy was asked")
 
-    for name in ("allclose", "isclose", "array_equal"):
+    for name in ("allclose", "isclose"):
         monkeypatch.setattr(calipers.closeness, f"_numpy_{name}", asked)
+    monkeypatch.setattr(calipers._question, "_numpy_array_equal", asked)
 
 
 @pytest.mark.usefixtures("no_numpy")

@@ -5,6 +5,7 @@ from math import inf, isfinite, prod
 from typing import Any
 
 import numpy as np
+from numpy import array_equal as _numpy_array_equal
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from ._arrays import (
@@ -172,7 +173,7 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     """Tell whether two arrays have one shape and equal elements."""
     pair = as_pair(a, b)
     if pair.dtypes is None:
-        return np.array_equal(a, b, equal_nan)
+        return _numpy_array_equal(a, b, equal_nan)
     return a.shape == b.shape and Question(pair, 0.0, 0.0, equal_nan).all_close()
 
 
