@@ -317,6 +317,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
     """Keep what this ladder found out; return the top of the next one, or 0."""
     first = state.attempt == 0
     aliased = buried = straight = still = False
+    tiny = first and state.eps * state.unit > _LOST_BESIDE
     worst = CONVERGED
     _compare_tails(state, differences, sizes, kept)
     natural = _NATURAL / state.unit
@@ -337,7 +338,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
             values[i], errors[i] = value, error
             aliased |= status == ALIASED and not math.isnan(differences[RUNGS, i])
             worst = max(worst, status)
-        still |= first and values[i] == 0 and errors[i] == 0
+        still |= tiny & (values[i] == 0) & (errors[i] == 0)
         if _poor(state, values[i], errors[i], largest):
             # Rounding hides a derivative that would show at f's supposed length scale.
             buried |= natural * sizes[RUNGS + 1, i] < errors[i] < math.inf
@@ -355,7 +356,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
     if aliased:
         lower = max(_DOWN * state.top, 4096 * state.grain)
         return lower if 2 * lower <= state.top else 0.0
-    if still and state.eps * state.unit > _LOST_BESIDE and 4 * state.top < state.limit:
+    if still and 4 * state.top < state.limit:
         # f stood still, as it does where a tiny x is lost beside another number.
         for i in range(values.size):
             errors[i] = math.inf if values[i] == 0 and errors[i] == 0 else errors[i]
