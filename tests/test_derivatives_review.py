@@ -84,7 +84,7 @@ def test_where_f_stands_still_around_a_tiny_x(f, x, expected):
 def test_bounds_are_not_exceeded_by_rounding():
     random = np.random.default_rng(0)
     outside = []
-    for _ in range(150):
+    for number in range(1500):
         x = random.standard_normal(2) * 10.0 ** random.integers(-6, 6)
         low, high = x - np.abs(x) * random.random(2), x + np.abs(x) * random.random(2)
 
@@ -92,9 +92,11 @@ def test_bounds_are_not_exceeded_by_rounding():
             outside.append(bool(np.any((x < low) | (x > high))))
             return np.sum(np.sin(x) * x)
 
-        calipers.hessian(f, x, bounds=(low, high))
-        for method in ("3-point", "5-point", "adaptive"):
-            calipers.jvp(f, x, random.standard_normal(2), bounds=(low, high), method=method)
+        bounds, v = (low, high), random.standard_normal(2)
+        calipers.jvp(f, x, v, bounds=bounds, method="5-point")
+        if number < 100:
+            calipers.hessian(f, x, bounds=bounds)
+            calipers.jvp(f, x, v, bounds=bounds, method="adaptive")
     assert not any(outside)
 
 
