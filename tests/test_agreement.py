@@ -398,6 +398,16 @@ def test_constants_in_float32_are_no_other_function():
     assert {asked(case, seed).kind for seed in range(8)} == {"ROUNDING"}
 
 
+def test_what_casts_to_double_is_not_wider_than_that():
+    def in_doubles(x):
+        return np.asarray(x, float).cumsum(axis=1)[:, -1].copy()
+
+    x = np.random.default_rng(0).random((20, 4000))
+    for seed in range(3):
+        found = calipers.diagnose(lambda x: x.sum(axis=1), in_doubles, x, seed=seed)
+        assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
+
+
 def test_functions_that_are_equal_for_such_inputs_alone():
     random = np.random.default_rng(0)
     m = random.standard_normal((20, 20)).astype(np.float32)
