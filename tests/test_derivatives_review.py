@@ -249,3 +249,14 @@ def test_rows_that_f_spoils_are_its_own():
     assert np.allclose(found, np.diag(2 * X), atol=1e-6)
     with pytest.raises(TypeError, match="must return a number, got None for i = 0"):
         calipers.jacobian(lambda i, x: None, X, rowwise=True, out_like=X)
+
+
+def test_a_function_that_fills_is_called_once_for_its_value():
+    calls = []
+
+    def f(x, out):
+        calls.append(x.copy())
+        out[:] = x * x
+
+    calipers.jacobian(f, X, out_like=X)
+    assert sum(np.array_equal(x, X) for x in calls) == 1

@@ -341,11 +341,11 @@ def diagnose(
     sides = Side("f", f, several, allowance), Side("g", g, several, allowance)
     rows = _batch(batch, arrays)
     inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, index(seed))
-    inquiry.form_of_results = dtype is None and not any(map(is_movable, arrays))
+    by_results = dtype is None and not any(map(is_movable, arrays))
     try:
         if not isolate:
-            return _judged(inquiry, started)
-        found = in_a_process(partial(_judged, inquiry, started), sides)
+            return _judged(inquiry, started, by_results)
+        found = in_a_process(partial(_judged, inquiry, started, by_results), sides)
     finally:
         allowance.end()
     if isinstance(found, Diagnosis):
@@ -356,9 +356,10 @@ def diagnose(
     return _diagnosis(Verdict(RAISES, told), inquiry, time.perf_counter() - started)
 
 
-def _judged(inquiry: Inquiry, started: float) -> Diagnosis:
+def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
+    """Reach a verdict; where no input has a format, the working one is that of the results."""
     try:
-        if inquiry.form_of_results:
+        if by_results:
             inquiry.form = format_of((*inquiry.of_f.arrays, *inquiry.of_g.arrays), None)
         verdict = decide(inquiry)
     except BudgetError:

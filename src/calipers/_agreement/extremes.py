@@ -33,6 +33,9 @@ def overflow(q: Inquiry) -> Verdict | None:
     return None
 
 
+_AS_WRONG = 0.5
+
+
 def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
     """Tell whether results that are not lost, or all, are as wrong in the wider format."""
     assert q.standard is not None
@@ -50,9 +53,6 @@ def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
         return False
     known = kept & np.isfinite(there)
     return bool(np.linalg.norm(there[known]) > _AS_WRONG * np.linalg.norm(off[kept]))
-
-
-_AS_WRONG = 0.5
 
 
 def better_when_rescaled(q: Inquiry) -> Verdict | None:

@@ -87,7 +87,6 @@ class Inquiry:
     batch: tuple[int, ...] = ()
     seed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
-    form_of_results: bool = False  # where no input has a format
 
     @property
     def roundoff(self) -> float:

@@ -134,8 +134,9 @@ class Problem:
     def _base(self) -> NDArray:
         x = self.x.copy()
         if self.out_like is not None and not self.rowwise:
-            self._require_filled()
-        y = self.call_batch(x[None])[0] if self.batched else self.call(x)
+            y = self._filled_whole(x)
+        else:
+            y = self.call_batch(x[None])[0] if self.batched else self.call(x)
         if y.dtype.kind in "biu":
             y = y.astype(float)
         if self.imaginary and y.dtype.kind != "c":
@@ -154,18 +155,19 @@ class Problem:
         self.f(*self.before, x[()] if self.scalar else x, *self.after, out, **self.kwargs)
         return out
 
-    def _require_filled(self) -> None:
-        """Refuse an f that leaves elements of its result as they were, or adds to them."""
-        unknown = np.isnan(self._filled(self.x.copy(), np.nan))
-        if not unknown.any():
-            return
-        left = unknown & ~np.isnan(self._filled(self.x.copy(), 0.0))
-        if left.any():
-            msg = (
-                f"f(x, out) must store every element of out: it leaves, or adds to, what was there "
-                f"in {np.count_nonzero(left)} of {left.size}"
-            )
-            raise ValueError(msg)
+    def _filled_whole(self, x: NDArray) -> NDArray:
+        """Return f(x), unless f leaves elements of its result as they were, or adds to them."""
+        out = self._filled(x, np.nan)
+        unknown = np.isnan(out)
+        if unknown.any():
+            left = unknown & ~np.isnan(self._filled(self.x.copy(), 0.0))
+            if left.any():
+                msg = (
+                    f"f(x, out) must store every element of out: it leaves, or adds to, what was "
+                    f"there in {np.count_nonzero(left)} of {left.size} elements"
+                )
+                raise ValueError(msg)
+        return out
 
     def call(self, x: NDArray) -> NDArray:
         """Return f(x) as an array, which may share memory with anything."""

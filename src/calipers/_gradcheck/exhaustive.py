@@ -182,9 +182,7 @@ def _look_again(
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
         dispute.at_kinks(probed, around, steps, looks.subject.eps)
         found.count[PASS] += every.size - len(rows)
-        found.add(
-            numbers[k], rows, form, dispute.verdicts, dispute.own, dispute.value, dispute.error
-        )
+        found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:
