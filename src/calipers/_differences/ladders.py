@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, KEPT, MEASURE_ALL, ROWS, START, STATE
+from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, KEPT, MEASURE_ALL, ROWS, START, STATE, TAILS
 from .._protocols import NDArray
 from .columns import Outs
 from .evaluate import Evaluator, blame
@@ -35,7 +35,7 @@ def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
     """Climb the ladders of directions whose states are measured, in step with each other."""
     values, errors, states = outs
     count, m = values.shape
-    differences, sizes = np.empty((count, ROWS, m)), np.empty((count, ROWS + 2, m))
+    differences, sizes = np.empty((count, ROWS, m)), np.empty((count, ROWS + TAILS, m))
     kept = np.empty((count, KEPT, m))
     for k in range(count):
         START[None](states, k, kept[k], values[k], errors[k])
@@ -93,7 +93,7 @@ class Ladders:
         where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
         given = (steps.lengths, steps.eps, steps.lows, steps.highs, problem.base)
         upper, m = np.empty(problem.native_shape, problem.dtype), problem.base.size
-        ladder = (np.empty((ROWS, m)), np.empty((ROWS + 2, m)), np.empty((KEPT, m)))
+        ladder = (np.empty((ROWS, m)), np.empty((ROWS + TAILS, m)), np.empty((KEPT, m)))
         reached = np.empty(1, np.int64)
         try:
             native.entry(CLIMB_COLUMNS)(
@@ -108,7 +108,7 @@ class Ladders:
         states = outs[-1]
         states[:] = measured(problem, self.steps)[start : start + len(states)]
         evaluate = Evaluator(problem)
-        scratch = (2 * ROWS + 2 + KEPT) * problem.base.size * 8
+        scratch = (2 * ROWS + TAILS + KEPT) * problem.base.size * 8
         evaluate.block = max(1, min(evaluate.block, _SCRATCH_BYTES // max(1, scratch)))
         for block in evaluate.blocks(len(states)):
             numbers = problem.stride * (start + np.arange(block.start, block.stop))

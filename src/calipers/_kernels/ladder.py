@@ -5,7 +5,8 @@ its error, output by output. Central differences at t, t/4, t/16, ... are extrap
 (Romberg; Ridders, Adv. Eng. Software 4, 1982); the noise that f's rounding leaves in a difference
 grows as 1/t, so that one of the estimates is best. Two tail probes at far smaller steps then say
 what extrapolation cannot know: they measure the noise that f really has, they show a length scale
-that the ladder stepped over, and a kink.
+that the ladder stepped over, and a kink. Where the two differ from the estimate alike, two more
+between them are asked for, one after the other: noise is alike by chance, and hardly three times.
 
 The caller evaluates phi, and asks `advance` for the next t; there is no other loop over steps.
 """
@@ -38,9 +39,15 @@ from .differences import (
 from .formats import vector
 
 RUNGS = 28
-ROWS = RUNGS + 2  # the tails' come last
+TAILS = 4
+ROWS = RUNGS + TAILS  # the tails' come last
+_NEAR, _FAR, _BETWEEN = range(RUNGS, RUNGS + 3)
 ORDERS = 6  # of extrapolation, at most
 _ATTEMPTS = 8
+
+# From one tail's t to the next one's. Lengths commensurable with the far one's would be rounded as
+# that is where f is linear and its values have a quantum.
+_NEXT_TAIL = np.array([1 / 16, math.sqrt(2), math.sqrt(3)])
 
 # What is kept of the estimates that were made so far: those of the last rung, one for each order;
 # then the best one, its error, and the rung it was found at; and scratch.
@@ -55,12 +62,18 @@ _REFINED = 2.0**-34
 _NATURAL = 2.0**-30
 # Steps of a ladder that x is so much smaller than may be lost beside numbers of that size.
 _LOST_BESIDE = 2.0**-10
+# What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
+# counts in one 16 times as much as in the other, so that it does this once in a hundred.
+_ALIKE = 0.125
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
 _NOISY = 1024.0
 _ALL_OF_F = 2.0**-6
 # How far below a ladder that missed the length scale the next one begins: near enough to find it
 # before steps are lost beside x.
 _DOWN = 2.0**-10
+# And how far above the far tail where all tails were alike: some times the length over which f is
+# known to be straight.
+_ABOVE_FAR = 2.0**8
 
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
@@ -83,6 +96,7 @@ STATE = np.dtype(
         ("side", "i8"),  # 0 for central differences, else where the one side is
         ("t", "f8"),
         ("top", "f8"),  # t of the first rung
+        ("far", "f8"),  # t of the far tail
         ("step", "f8"),  # of the first rung of the lowest ladder, in units of x
         ("limit", "f8"),  # t that bounds allow
         ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have
@@ -114,7 +128,7 @@ def begin(state: Any, kept: Any, values: Any, errors: Any) -> None:
 @register_jitable
 def row_of(state: Any) -> Any:
     """Return the row in which the difference at state.t belongs."""
-    return state.rung if state.tail == 0 else RUNGS + state.tail - 1
+    return state.rung if state.tail == 0 else _NEAR + state.tail - 1
 
 
 @register_jitable
@@ -124,7 +138,7 @@ def note(
     """
     Note the difference quotients of one pair of evaluations, and how large the values are.
 
-    `width` is the realised distance in units of t. The last two rows of `sizes` are, for each tail,
+    `width` is the realised distance in units of t. The last rows of `sizes` are, for each tail,
     (f(t) - 2*f(0) + f(-t)) / t: the jump from one one-sided derivative to the other.
     """
     row, tail, t = row_of(state), state.tail, state.t
@@ -141,7 +155,7 @@ def note(
         # Subnormal numbers are rounded as the least normal one is. Zeros may well be exact.
         sizes[row, i] = max(size, normal) if size > 0.0 else 0.0
         if tail > 0:
-            sizes[row + 2, i] = (up - 2 * float(base[i]) + down) / t
+            sizes[row + TAILS, i] = (up - 2 * float(base[i]) + down) / t
 
 
 @register_jitable
@@ -234,17 +248,40 @@ def _poor(state: Any, value: float, error: float, largest: float) -> bool:
 @register_jitable
 def _compare_tails(state: Any, differences: Any, sizes: Any, kept: Any) -> None:
     """Store in `kept` where the tails differ from the estimates by more than f's rounding."""
-    per_far, per_near = _raised(state.t, state.power), _raised(16 * state.t, state.power)
+    per_far, per_near = _raised(state.far, state.power), _raised(16 * state.far, state.power)
     value, differs = kept[BEST], kept[APART]
-    near, far = differences[RUNGS], differences[RUNGS + 1]
+    near, far = differences[_NEAR], differences[_FAR]
     for i in range(value.size):
         one, other = abs(near[i] - value[i]) * per_near, abs(far[i] - value[i]) * per_far
         differs[i] = one if one > other else other
-    noise, jump = sizes[RUNGS + 1], sizes[ROWS]
+    noise, jump = sizes[_FAR], sizes[_NEAR + TAILS]
     for i in range(value.size):
         allowed = state.eps * noise[i]
-        same = differs[i] <= allowed and abs(jump[i]) * state.t <= 16 * allowed
+        same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
         differs[i] = 0.0 if same else 1.0
+
+
+@register_jitable
+def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
+    """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
+    near = differences[_NEAR, i]
+    apart = abs(near - kept[BEST, i])
+    rounding = state.eps * sizes[_FAR, i] / _raised(state.far, state.power)
+    # Staircases stand still: f's values do not change between their steps.
+    alike = near != 0 and apart > kept[ERROR, i] + 16 * rounding
+    for row in range(_FAR, _NEAR + state.tail):
+        alike &= abs(differences[row, i] - near) <= _ALIKE * apart
+    return alike
+
+
+@register_jitable
+def _doubtful(state: Any, differences: Any, sizes: Any, kept: Any) -> bool:
+    """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
+    if 2 <= state.tail < TAILS:
+        for i in range(kept.shape[1]):
+            if _alike(state, differences, sizes, kept, i):
+                return True
+    return False
 
 
 @register_jitable
@@ -254,16 +291,17 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
 
     And the noise in f.
 
-    A derivative that the two tails share, and the ladder does not, belongs to a length scale below
-    the ladder's. Otherwise their distance from the estimate is noise of f.
+    A derivative that the tails share, and the ladder does not, belongs to a length scale below the
+    ladder's: two of them say so where it differs much, and all of them where little. Otherwise
+    their distance from the estimate is noise of f.
     """
     value, error = kept[BEST, i], kept[ERROR, i]
-    noise = state.eps * sizes[RUNGS + 1, i]
+    noise = state.eps * sizes[_FAR, i]
     if kept[APART, i] == 0:
         return value, error, CONVERGED, noise
     if not error < math.inf:
         return value, error, NONFINITE, noise
-    near, far = differences[RUNGS, i], differences[RUNGS + 1, i]
+    near, far = differences[_NEAR, i], differences[_FAR, i]
     if not (abs(near) < math.inf and abs(far) < math.inf):
         # Lost beside x, as it may be in the bounds' little room; a ladder that was led down here
         # by a short length scale has not found it.
@@ -275,7 +313,7 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
                 extrapolate(state, k, noise, differences, sizes, kept, i, i + 1)
             return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
         return value, math.inf, ALIASED, noise
-    per_far, per_near = _raised(state.t, state.power), _raised(16 * state.t, state.power)
+    per_far, per_near = _raised(state.far, state.power), _raised(16 * state.far, state.power)
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
@@ -296,10 +334,15 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
         for k in range(state.rung + 1):
             extrapolate(state, k, noise, differences, sizes, kept, i, i + 1)
         value, error = kept[BEST, i], kept[ERROR, i]
+        if state.tail == TAILS and _alike(state, differences, sizes, kept, i):
+            between = differences[_BETWEEN, i]
+            spread = max(abs(near - far), abs(near - between), abs(between - far))
+            rounding = state.eps * sizes[_FAR, i] / per_far
+            return near, 3 * (spread + rounding), ALIASED, noise
     # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
-    jump, nearer = sizes[ROWS, i], sizes[ROWS + 1, i]
+    jump, nearer = sizes[_NEAR + TAILS, i], sizes[_FAR + TAILS, i]
     stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
-    kinked = stays and abs(jump) > 16 * noise / state.t
+    kinked = stays and abs(jump) > 16 * noise / state.far
     if state.power == 1 and state.side == 0 and kinked:
         return value, error + abs(jump) / 2, NONSMOOTH, noise
     return value, error, status, noise
@@ -316,7 +359,7 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     first = state.attempt == 0
-    aliased = buried = straight = still = False
+    aliased = rippled = buried = straight = still = False
     tiny = first and state.eps * state.unit > _LOST_BESIDE
     worst = CONVERGED
     _compare_tails(state, differences, sizes, kept)
@@ -336,12 +379,14 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
         agrees = abs(value - values[i]) <= error + errors[i]
         if unknown or (error < errors[i] and agrees):
             values[i], errors[i] = value, error
-            aliased |= status == ALIASED and not math.isnan(differences[RUNGS, i])
+            if status == ALIASED:
+                rippled |= error < math.inf
+                aliased |= error == math.inf and not math.isnan(differences[_NEAR, i])
             worst = max(worst, status)
         still |= tiny & (values[i] == 0) & (errors[i] == 0)
         if _poor(state, values[i], errors[i], largest):
             # Rounding hides a derivative that would show at f's supposed length scale.
-            buried |= natural * sizes[RUNGS + 1, i] < errors[i] < math.inf
+            buried |= natural * sizes[_FAR, i] < errors[i] < math.inf
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
                 straight |= _limited(state, sizes, kept, i, error, noise)
@@ -356,6 +401,8 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
     if aliased:
         lower = max(_DOWN * state.top, 4096 * state.grain)
         return lower if 2 * lower <= state.top else 0.0
+    if rippled:
+        return _ABOVE_FAR * state.far
     if still and 4 * state.top < state.limit:
         # f stood still, as it does where a tiny x is lost beside another number.
         for i in range(values.size):
@@ -384,9 +431,10 @@ def advance(
             # A power of two, so that the steps stay exact.
             tiny = 2.0 ** math.floor(0.44 / state.power * math.log2(state.eps))
             state.t = min(max(4 * state.top * tiny, 256 * state.grain), state.t / 16)
-    elif state.tail == 1:
-        state.tail = 2
-        state.t /= 16
+            state.far = state.t / 16
+    elif state.tail == 1 or _doubtful(state, differences, sizes, kept):
+        state.t *= _NEXT_TAIL[state.tail - 1]
+        state.tail += 1
     else:
         state.t = state.top = _conclude(state, differences, sizes, kept, values, errors)
         state.rung = state.tail = 0

@@ -1,0 +1,91 @@
+"""Ripples too short for the ladder and too slight to be other than noise, and noise itself."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+import calipers
+
+sparse = pytest.importorskip("scipy.sparse")
+
+X = 0.3 + 3 * np.random.default_rng(5).random(400)
+
+
+def hashed(z):
+    """Return numbers between -1/2 and 1/2 that have nothing to do with each other."""
+    bits = np.ascontiguousarray(z).view(np.uint64).copy()
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53 - 0.5
+
+
+def along_the_diagonal(f, x=X):
+    """Return the derivatives of numbers by themselves, their errors, and the calls of f."""
+    d = calipers.differentiate(f, x, sparsity=sparse.eye(x.size, format="csc"))
+    return d.value.diagonal(), d.error.diagonal(), d.nfev
+
+
+RIPPLES = {
+    "sine": (lambda z: z + 1e-8 * np.sin(2e6 * z), lambda z: 1 + 0.02 * np.cos(2e6 * z)),
+    "slow": (lambda z: z + 1e-7 * np.cos(1e5 * z), lambda z: 1 - 0.01 * np.sin(1e5 * z)),
+    "on a curve": (
+        lambda z: np.log(z) + 1e-9 * np.sin(5e5 * z),
+        lambda z: 1 / z + 5e-4 * np.cos(5e5 * z),
+    ),
+    "slight": (lambda z: z + 1e-10 * np.sin(1e6 * z), lambda z: 1 + 1e-4 * np.cos(1e6 * z)),
+    "step": (lambda z: np.sin(z) + 1e-8 * np.arctan((z - X) * 1e6), lambda z: np.cos(z) + 0.01),
+    "kink": (lambda z: z * z + 0.03 * np.abs(z - X - 2e-6), lambda z: 2 * z - 0.03),
+}
+
+
+@pytest.mark.parametrize("name", RIPPLES)
+def test_ripples_below_the_ladder_are_found(name):
+    f, derivative = RIPPLES[name]
+    value, error, _ = along_the_diagonal(f)
+    apart = np.abs(value - derivative(X))
+    assert np.mean(apart <= error) >= 0.95
+    # What rounding leaves in the far tail hides 5e-7 of f, and no estimate knows of it.
+    assert np.all(apart <= 10 * error + 1e-6 * np.abs(f(X)))
+    assert np.median(apart) <= 1e-6
+
+
+def test_so_they_are_in_compiled_functions():
+    @njit
+    def f(x):
+        return x + 1e-8 * np.sin(1e6 * x)
+
+    x = X[:20]
+    d = calipers.differentiate(f, x)
+    assert np.abs(np.diagonal(d.value) - (1 + 0.01 * np.cos(1e6 * x))).max() <= 1e-6
+
+
+def test_gradcheck_does_not_accuse_the_derivative_of_a_ripple():
+    x = X[:12]
+    report = calipers.gradcheck(
+        lambda z: z + 1e-8 * np.sin(1e6 * z),
+        x,
+        jac=lambda z: np.diag(1 + 0.01 * np.cos(1e6 * z)),
+        raise_exception=False,
+    )
+    assert report.verdict != "FAIL"
+
+
+@pytest.mark.parametrize("level", [1e-14, 1e-12, 1e-8])
+def test_noise_is_no_ripple(level):
+    """Its error is what it was, and hardly a call is spent on finding that out."""
+    x = 0.5 + np.random.default_rng(8).random(4000)
+    value, error, calls = along_the_diagonal(lambda z: np.exp(z) * (1 + level * hashed(z)), x)
+    apart = np.abs(value - np.exp(x))
+    assert np.mean(apart <= error) >= 0.99
+    assert np.mean(error <= 1e3 * level**0.8) >= 0.99
+    assert calls <= 100
+
+
+def test_a_quantum_is_no_ripple():
+    """Its rounding is linear in steps that are commensurable, which 1 in 16 tails are with it."""
+    x = 0.5 + np.random.default_rng(9).random(4000)
+    value, error, calls = along_the_diagonal(lambda z: (1e6 + np.exp(z)) - 1e6, x)
+    apart = np.abs(value - np.exp(x))
+    assert np.mean(apart <= error) >= 0.99
+    assert np.all(error <= 1e-5)
+    assert calls <= 60
