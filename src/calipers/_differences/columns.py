@@ -61,7 +61,7 @@ class Scratch:
         else:
             self.kernel = native.entry(COLUMNS)
             table = np.empty((3, steps.pairs, count))
-            self.fixed = (*steps.rule, table, problem.base, upper, lower)
+            self.fixed = (steps.rule, table, problem.base, upper, lower)
 
 
 @dataclass

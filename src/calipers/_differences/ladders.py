@@ -5,7 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, KEPT, MEASURE_ALL, ROWS, START, STATE, TAILS
+from .._kernels.ladder import (
+    CLIMB,
+    CLIMB_COLUMNS,
+    KEPT,
+    MEASURE_ALL,
+    ROWS,
+    START,
+    STATE,
+    TAILS,
+    Reach,
+    Room,
+)
 from .._protocols import NDArray
 from .columns import Outs
 from .evaluate import Evaluator, blame
@@ -26,30 +37,36 @@ def measured(problem: Problem, steps: Steps) -> NDArray:
     """Return the state of a ladder along each coordinate, before it begins."""
     coords = np.ascontiguousarray(reals(problem.x)[:: problem.stride])
     states = np.zeros(coords.size, STATE)
-    given = (steps.lengths, steps.lows, steps.highs, steps.eps)
-    MEASURE_ALL[coords.dtype](states, coords, *given)
+    MEASURE_ALL[coords.dtype](states, coords, _reach(steps))
     return states
+
+
+def _reach(steps: Steps) -> Reach:
+    return Reach(steps.lengths, steps.lows, steps.highs, steps.eps)
+
+
+def _room(size: int) -> Room:
+    """Return room for a ladder of so many outputs."""
+    return Room(np.empty((ROWS, size)), np.empty((ROWS + TAILS, size)), np.empty((KEPT, size)))
 
 
 def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
     """Climb the ladders of directions whose states are measured, in step with each other."""
     values, errors, states = outs
     count, m = values.shape
-    differences, sizes = np.empty((count, ROWS, m)), np.empty((count, ROWS + TAILS, m))
-    kept = np.empty((count, KEPT, m))
-    for k in range(count):
-        START[None](states, k, kept[k], values[k], errors[k])
+    rooms = [_room(m) for _ in range(count)]
+    for k, room in enumerate(rooms):
+        START[None](states, k, room.kept, values[k], errors[k])
     # Steps that are far too large are part of the search; f need not warn of them.
     with np.errstate(all="ignore"):
-        _climb(base, evaluate, outs, (differences, sizes, kept))
+        _climb(base, evaluate, outs, rooms)
         length = states["length"][:, None]
         values /= length
         errors /= length
 
 
-def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, scratch: Outs) -> None:
+def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, rooms: list[Room]) -> None:
     values, errors, states = outs
-    differences, sizes, kept = scratch
     advance = CLIMB[base.dtype]
     while len(active := np.flatnonzero(states["t"] > 0)):
         t = states["t"][active]
@@ -64,7 +81,7 @@ def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, scratch: Outs) -> None
             below[central], back[central] = evaluate(active[central], -t[central])
         for i, k in enumerate(active.tolist()):
             ends = (above[i], np.ascontiguousarray(below[i]), base, float(there[i] - back[i]))
-            advance(states, k, *ends, differences[k], sizes[k], kept[k], values[k], errors[k])
+            advance(states, k, *ends, rooms[k], values[k], errors[k])
 
 
 @dataclass(frozen=True)
@@ -91,14 +108,11 @@ class Ladders:
         problem, steps = self.problem, self.steps
         x = np.empty_like(problem.x)
         where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
-        given = (steps.lengths, steps.eps, steps.lows, steps.highs, problem.base)
-        upper, m = np.empty(problem.native_shape, problem.dtype), problem.base.size
-        ladder = (np.empty((ROWS, m)), np.empty((ROWS + TAILS, m)), np.empty((KEPT, m)))
+        upper = np.empty(problem.native_shape, problem.dtype)
+        scratch = (problem.base, upper, np.empty_like(upper), _room(problem.base.size))
         reached = np.empty(1, np.int64)
         try:
-            native.entry(CLIMB_COLUMNS)(
-                *where, *given, upper, np.empty_like(upper), *ladder, *outs, reached
-            )
+            native.entry(CLIMB_COLUMNS)(*where, _reach(steps), *scratch, *outs, reached)
         except Exception as error:
             blame(error, problem, reached[0])
             raise

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._kernels.differences import TABULATE, tabulate
+from .._kernels.differences import TABULATE, StepRule, tabulate
 from .._protocols import NDArray
 from .._threads import in_parts
 from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER, Problem, reals
@@ -42,9 +42,10 @@ class Steps:
         return METHODS[self.method].sided
 
     @cached_property
-    def rule(self) -> tuple[Any, ...]:
-        """The arguments by which kernels know the steps."""
-        return self.lengths, self.factor, self.lows, self.highs, self.central, self.sided
+    def rule(self) -> StepRule:
+        """The steps as kernels know them."""
+        given = self.lengths, self.factor, self.lows, self.highs
+        return StepRule(*given, self.central, self.sided)
 
     @property
     def one_sided(self) -> bool:
@@ -76,7 +77,7 @@ class Steps:
 
         def fill(first: int, last: int) -> None:
             cell = np.empty(1, coords.dtype)
-            call(coords, problem.stride, start, *self.rule, cell, table, status, first, last)
+            call(coords, problem.stride, start, self.rule, cell, table, status, first, last)
 
         with np.errstate(all="ignore"):
             if not compiled or count <= _TASK:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,13 +24,12 @@ from .._kernels.gradcheck import (
 )
 from .._protocols import NDArray
 from .analytic import Jacobian, Pushed, Sizes, runs, together
-from .numerical import LEFT, RIGHT, Looks, Slopes
+from .numerical import Looks, Slopes
 from .rule import Rule, rounding_of
 from .subject import real_vector
 from .units import Units
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
-_NONE = np.empty(0)
 _AT_ONCE = 1024  # columns, where none is stored
 
 
@@ -247,23 +245,23 @@ class _Glance(_Look):
     def __init__(self, screening: Screening, count: int) -> None:
         jvp = None if screening.jvp is None else screening.jvp.loop
         super().__init__(screening, count if jvp is None else 1)
-        problem, steps = screening.problem, screening.looks.coarse
+        looks, problem = screening.looks, screening.problem
         native = problem.native
         assert native is not None
         x = aligned(problem.x.shape, problem.x.dtype)
         like = np.empty(problem.native_shape, problem.dtype)
         values = aligned((4, 2, -(-problem.base.size // 8) * 8), problem.base.dtype)
-        asked: tuple[Any, ...] = (None, None, None)
+        asked = None
         other = None if jvp is None else jvp.native
         if jvp is not None and other is not None:
             asked = other.form, np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
         self._asks = other is not None
         self._kernel = native.entry(GLANCE, None if other is None else other.key)
         self._status = np.empty(count, np.int8)
-        self._where = native.form, x, reals(problem.x), *asked
-        ways = steps.lengths, steps.factor, screening.looks.far, _NONE, RIGHT, LEFT
+        self._where = native.form, x, reals(problem.x), asked
+        right, left = (work.steps.rule for work in looks.slopes.sides)
         tables = np.empty((4, 2, 3, 1, count))
-        self._fixed = *ways, tables, problem.base, like, values, self.by_row
+        self._fixed = right, left, looks.far, tables, problem.base, like, values, self.by_row
 
     def __call__(self, start: int, found: NDArray) -> None:
         screening, status, told = self.screening, self._status[: len(found)], np.zeros(2, np.int64)

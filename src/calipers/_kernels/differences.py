@@ -6,11 +6,12 @@ Their sum is the derivative. l = 0 is the base point, whose value is known.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
@@ -30,6 +31,23 @@ NAMES_OF_STATUS = (
     "LOST",
 )
 FIXED, CONVERGED, NOISY, NONSMOOTH, ALIASED, NONFINITE, BOUNDED, EXCLUDED, LOST = range(9)
+
+
+class StepRule(NamedTuple):
+    """
+    Where f is evaluated along a coordinate.
+
+    The step is `factor` times its length: `lengths` has an element for each, or one for all, or
+    none, and then it is max(1, |x|). `lows` and `highs` are the bounds, empty for none; `central`
+    is the stencil, and `sided` that where bounds leave room on one side only.
+    """
+
+    lengths: Any
+    factor: float
+    lows: Any
+    highs: Any
+    central: Any
+    sided: Any
 
 
 @register_jitable
@@ -94,12 +112,7 @@ def tabulate(
     coords: Any,
     stride: int,
     start: int,
-    lengths: Any,
-    factor: float,
-    lows: Any,
-    highs: Any,
-    central: Any,
-    sided: Any,
+    rule: Any,
     cell: Any,
     table: Any,
     status: Any,
@@ -113,6 +126,7 @@ def tabulate(
     multiplied by. A pair whose ends are the same is not evaluated: its weight is 0, or NaN where
     there is no derivative.
     """
+    lengths, factor, lows, highs, central, sided = rule
     start += first
     fates = status[first:last]
     for p in range(table.shape[1]):
@@ -170,12 +184,7 @@ def columns(
     origin,
     stride,
     start,
-    lengths,
-    factor,
-    lows,
-    highs,
-    central,
-    sided,
+    rule,
     table,
     base,
     upper,
@@ -191,15 +200,12 @@ def columns(
     `reached` tells the last coordinate begun, should f raise. Return the first
     coordinate whose step is lost, or -1.
     """
-    x, origin, lengths, lows, highs, central, sided = borrowed(
-        (x, origin, lengths, lows, highs, central, sided)
-    )
+    (x, origin), rule = borrowed((x, origin)), borrowed(rule)
     table, base, upper, lower, result, status, reached = borrowed(
         (table, base, upper, lower, result, status, reached)
     )
     coords = reals(x)
-    given = lengths, factor, lows, highs, central, sided
-    tabulate(origin, stride, start, *given, coords, table, status, 0, status.size)
+    tabulate(origin, stride, start, rule, coords, table, status, 0, status.size)
     coords[:] = origin
     lost = -1
     above, below = reals(upper), reals(lower)
@@ -317,7 +323,9 @@ def function_types(key: Any) -> tuple[Any, ...]:
     )
 
 
-_STEPS = (_DOUBLES, types.float64, _DOUBLES, _DOUBLES, _STENCIL, _STENCIL)
+STEP_RULE = containers.NamedTuple(
+    (_DOUBLES, types.float64, _DOUBLES, _DOUBLES, _STENCIL, _STENCIL), StepRule
+)
 _TABLE = types.Array(types.float64, 3, "C")
 
 
@@ -326,7 +334,7 @@ def _columns_signature(key: Any) -> tuple[Any, ...]:
     jacobian = types.Array(base.dtype, 2, "C")
     where = (form, x, vector(coords.dtype), types.int64, types.int64)
     scratch = (_TABLE, base, out, out)
-    return (*where, *_STEPS, *scratch, jacobian, STATUS, REACHED)
+    return (*where, STEP_RULE, *scratch, jacobian, STATUS, REACHED)
 
 
 def _imaginary_signature(key: Any) -> tuple[Any, ...]:
@@ -342,7 +350,7 @@ def _tabulate_signature(dtype: Any) -> tuple[Any, ...]:
         coords,
         types.int64,
         types.int64,
-        *_STEPS,
+        STEP_RULE,
         cell,
         _TABLE,
         STATUS,

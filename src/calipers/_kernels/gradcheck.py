@@ -10,7 +10,17 @@ from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .calls import borrowed, evaluate, reals, shaped
-from .differences import FIXED, LOST, REACHED, STATUS, function_types, require_unchanged, tabulate
+from .differences import (
+    FIXED,
+    LOST,
+    REACHED,
+    STATUS,
+    STEP_RULE,
+    StepRule,
+    function_types,
+    require_unchanged,
+    tabulate,
+)
 from .formats import vector
 
 # What is found of a column, the worse the later.
@@ -183,16 +193,11 @@ def glance(
     f,
     x,
     origin,
-    jvp,
-    unit,
-    like_jvp,
+    asked,
     start,
-    lengths,
-    factor,
-    far,
-    no_bounds,
     right,
     left,
+    far,
     tables,
     base,
     like,
@@ -211,16 +216,14 @@ def glance(
     That is what `screen` and `resolve` do, with f called where it is needed: no slope leaves the
     caches. And the Jacobian is measured, into `rule.column_sizes` and `by_row`.
 
-    `far` are the farther steps, 0 where there are none, `right` and `left` the stencils of slopes,
-    `tables` room for where they are and `values` for what f gives there, arrays like `like`. A
-    `jvp` that is not None is asked for each column by itself, by `unit`, an array of zeros; what it
-    returns is like `like_jvp`, and `analytic` has room for one column. In `told` are the last
-    coordinate begun and how many slopes were taken. Return the first coordinate whose step is lost,
-    or -1.
+    `right` and `left` are the steps of slopes, and `far` the farther ones, 0 where there are none;
+    `tables` is room for where they are and `values` for what f gives there, arrays like `like`.
+    `asked`, if it is not None, is a jvp that is asked for each column by itself, an array of zeros
+    for its directions, and one like what it returns; then `analytic` has room for one column. In
+    `told` are the last coordinate begun and how many slopes were taken. Return the first coordinate
+    whose step is lost, or -1.
     """
-    x, origin, lengths, far, no_bounds, right, left = borrowed(
-        (x, origin, lengths, far, no_bounds, right, left)
-    )
+    (x, origin, far), right, left = borrowed((x, origin, far)), borrowed(right), borrowed(left)
     tables, base, like, values, analytic, status = borrowed(
         (tables, base, like, values, analytic, status)
     )
@@ -228,23 +231,22 @@ def glance(
     rule = borrowed(rule)
     coords = reals(x)
     bits, sizes = analytic.view(np.int64), rule.column_sizes.view(np.int64)
-    # The last ones tell the fates of columns.
-    for table, given in (
-        (tables[3], (far, 2.0, no_bounds, no_bounds)),
-        (tables[2], (far, 1.0, no_bounds, no_bounds)),
-        (tables[1], (far, 0.5, no_bounds, no_bounds)),
-        (tables[0], (lengths, factor, no_bounds, no_bounds)),
-    ):
-        tabulate(origin, 1, start, *given, right, right, coords, table[0], status, 0, status.size)
-        tabulate(origin, 1, start, *given, left, left, coords, table[1], status, 0, status.size)
+    for side, near in enumerate((right, left)):
+        for power in range(3):
+            more = _farther(near, far, 0.5 * 2.0**power)
+            room = tables[1 + power, side]
+            tabulate(origin, 1, start, more, coords, room, status, 0, status.size)
+        # The last ones tell the fates of columns.
+        tabulate(origin, 1, start, near, coords, tables[0, side], status, 0, status.size)
     coords[:] = origin
     lost = -1
     for k in range(status.size):
         c = start + k
         told[0] = c
         line = k
-        if jvp is not None:
+        if asked is not None:
             line = 0
+            jvp, unit, like_jvp = asked
             reals(unit)[c] = 1.0
             evaluate(jvp, unit, shaped(analytic[0, 0], like_jvp))
             reals(unit)[c] = 0.0
@@ -277,9 +279,16 @@ def glance(
             worst = max(worst, mark)
         found[k] = worst
     require_unchanged(coords, origin)
-    if jvp is not None:
-        require_unchanged(reals(unit), np.zeros(reals(unit).size))
+    if asked is not None:
+        unit = reals(asked[1])
+        require_unchanged(unit, np.zeros(unit.size))
     return lost
+
+
+@register_jitable
+def _farther(rule: Any, lengths: Any, factor: float) -> Any:
+    """Return a rule of steps with other lengths."""
+    return StepRule(lengths, factor, rule.lows, rule.highs, rule.central, rule.sided)
 
 
 @register_jitable
@@ -395,12 +404,12 @@ def _resolve_signature(dtype: Any) -> tuple[Any, ...]:
 def _glance_signature(key: Any) -> tuple[Any, ...]:
     own, jvp = key
     form, x, coords, out, base = function_types(own)
-    asked: tuple[Any, ...] = (types.none,) * 3
+    asked: Any = types.none
     if jvp is not None:
         call, unit, _, like, _ = function_types(jvp)
-        asked = (call, unit, like)
-    where = (form, x, vector(coords.dtype), *asked, types.int64)
-    ways = (_DOUBLES, types.float64, _DOUBLES, _DOUBLES, _ROWS, _ROWS)
+        asked = containers.Tuple((call, unit, like))
+    where = (form, x, vector(coords.dtype), asked, types.int64)
+    ways = (STEP_RULE, STEP_RULE, _DOUBLES)
     values = types.Array(base.dtype, 3, "C")
     scratch = (types.Array(types.float64, 5, "C"), base, out, values)
     return (*where, *ways, *scratch, _SIZES, _FORMS, _CRITERIA, STATUS, _ROOM, STATUS, REACHED)

@@ -12,11 +12,12 @@ The caller evaluates phi, and asks `advance` for the next t; there is no other l
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
@@ -115,6 +116,33 @@ STATE = np.dtype(
 )
 
 
+class Room(NamedTuple):
+    """
+    Scratch of a ladder: what it found, for each output.
+
+    `differences` and `sizes` of values have a row for each rung and tail, `sizes` also one for the
+    jump at each tail; `kept` is what the estimates were, see above.
+    """
+
+    differences: Any
+    sizes: Any
+    kept: Any
+
+
+class Reach(NamedTuple):
+    """
+    How far ladders may reach: vectors by coordinate, or of one element or none for all of them.
+
+    `lengths` are those that the caller gave, `lows` and `highs` the bounds. `eps` is that of the
+    numbers that f computes with.
+    """
+
+    lengths: Any
+    lows: Any
+    highs: Any
+    eps: float
+
+
 @register_jitable
 def begin(state: Any, kept: Any, values: Any, errors: Any) -> None:
     """Start the ladder of a direction that has been measured."""
@@ -132,15 +160,14 @@ def row_of(state: Any) -> Any:
 
 
 @register_jitable
-def note(
-    state: Any, above: Any, below: Any, base: Any, width: float, differences: Any, sizes: Any
-) -> None:
+def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any) -> None:
     """
     Note the difference quotients of one pair of evaluations, and how large the values are.
 
-    `width` is the realised distance in units of t. The last rows of `sizes` are, for each tail,
+    `width` is the realised distance in units of t. The last rows of sizes are, for each tail,
     (f(t) - 2*f(0) + f(-t)) / t: the jump from one one-sided derivative to the other.
     """
+    differences, sizes = room.differences, room.sizes
     row, tail, t = row_of(state), state.tail, state.t
     state.calls += 2 if state.order == 2 else 1
     # Where rounding of x displaces the two ends differently, their difference is of no use.
@@ -186,9 +213,7 @@ def _forget(kept: Any, first: int, last: int) -> None:
 
 
 @register_jitable
-def extrapolate(
-    state: Any, k: int, noise: float, differences: Any, sizes: Any, kept: Any, first: int, last: int
-) -> None:
+def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: int) -> None:
     """
     Improve the estimates of some outputs by the difference of rung k, the next one.
 
@@ -196,12 +221,13 @@ def extrapolate(
     rounding. What comes before a difference that is not finite is not used: it makes no estimate
     finite. Each loop writes few arrays, as compilers vectorize no other.
     """
+    kept = room.kept
     order = int(state.order)
     per_noise = _left(state, k, 1.0, 0.0)
-    size, current = sizes[k, first:last], kept[CURRENT, first:last]
+    size, current = room.sizes[k, first:last], kept[CURRENT, first:last]
     best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
     apart = kept[APART, first:last]
-    current[:] = differences[k, first:last]
+    current[:] = room.differences[k, first:last]
     depth = min(k, ORDERS - 1)
     for p in range(1, depth + 1):
         eliminate = _ELIMINATE[order - 1, p]
@@ -225,8 +251,9 @@ def extrapolate(
 
 
 @register_jitable
-def _settled(state: Any, base: Any, sizes: Any, kept: Any) -> bool:
+def _settled(state: Any, base: Any, room: Any) -> bool:
     """Tell whether no output has anything to gain from a smaller step."""
+    kept, sizes = room.kept, room.sizes
     if state.rung < 2:
         return False
     for i in range(base.size):
@@ -246,8 +273,9 @@ def _poor(state: Any, value: float, error: float, largest: float) -> bool:
 
 
 @register_jitable
-def _compare_tails(state: Any, differences: Any, sizes: Any, kept: Any) -> None:
-    """Store in `kept` where the tails differ from the estimates by more than f's rounding."""
+def _compare_tails(state: Any, room: Any) -> None:
+    """Store in APART where the tails differ from the estimates by more than f's rounding."""
+    differences, sizes, kept = room
     per_far, per_near = _raised(state.far, state.power), _raised(16 * state.far, state.power)
     value, differs = kept[BEST], kept[APART]
     near, far = differences[_NEAR], differences[_FAR]
@@ -262,8 +290,9 @@ def _compare_tails(state: Any, differences: Any, sizes: Any, kept: Any) -> None:
 
 
 @register_jitable
-def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
+def _alike(state: Any, room: Any, i: int) -> bool:
     """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
+    differences, sizes, kept = room
     near = differences[_NEAR, i]
     apart = abs(near - kept[BEST, i])
     rounding = state.eps * sizes[_FAR, i] / _raised(state.far, state.power)
@@ -271,21 +300,21 @@ def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     alike = near != 0 and apart > kept[ERROR, i] + 16 * rounding
     for row in range(_FAR, _NEAR + state.tail):
         alike &= abs(differences[row, i] - near) <= _ALIKE * apart
-    return alike
+    return bool(alike)
 
 
 @register_jitable
-def _doubtful(state: Any, differences: Any, sizes: Any, kept: Any) -> bool:
+def _doubtful(state: Any, room: Any) -> bool:
     """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
     if 2 <= state.tail < TAILS:
-        for i in range(kept.shape[1]):
-            if _alike(state, differences, sizes, kept, i):
+        for i in range(room.kept.shape[1]):
+            if _alike(state, room, i):
                 return True
     return False
 
 
 @register_jitable
-def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
+def _judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and its tails say of output i: value, error, status.
 
@@ -295,6 +324,7 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
     ladder's: two of them say so where it differs much, and all of them where little. Otherwise
     their distance from the estimate is noise of f.
     """
+    differences, sizes, kept = room
     value, error = kept[BEST, i], kept[ERROR, i]
     noise = state.eps * sizes[_FAR, i]
     if kept[APART, i] == 0:
@@ -310,7 +340,7 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
             noise = max(noise, state.eps * state.unit * abs(value))
             _forget(kept, i, i + 1)
             for k in range(state.rung + 1):
-                extrapolate(state, k, noise, differences, sizes, kept, i, i + 1)
+                extrapolate(state, k, noise, room, i, i + 1)
             return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
         return value, math.inf, ALIASED, noise
     per_far, per_near = _raised(state.far, state.power), _raised(16 * state.far, state.power)
@@ -332,9 +362,9 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
         noise = 3 * measured  # of two samples
         _forget(kept, i, i + 1)
         for k in range(state.rung + 1):
-            extrapolate(state, k, noise, differences, sizes, kept, i, i + 1)
+            extrapolate(state, k, noise, room, i, i + 1)
         value, error = kept[BEST, i], kept[ERROR, i]
-        if state.tail == TAILS and _alike(state, differences, sizes, kept, i):
+        if state.tail == TAILS and _alike(state, room, i):
             between = differences[_BETWEEN, i]
             spread = max(abs(near - far), abs(near - between), abs(between - far))
             rounding = state.eps * sizes[_FAR, i] / per_far
@@ -349,20 +379,21 @@ def _judge(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> Any:
 
 
 @register_jitable
-def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
+def _limited(state: Any, room: Any, i: int, error: float, noise: float) -> bool:
     """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
-    rung = int(kept[RUNG, i])
-    return rung <= 1 and error <= 3 * _left(state, rung, noise, sizes[rung, i])
+    rung = int(room.kept[RUNG, i])
+    return rung <= 1 and error <= 3 * _left(state, rung, noise, room.sizes[rung, i])
 
 
 @register_jitable
-def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, errors: Any) -> Any:
+def _conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
+    differences, sizes, kept = room
     first = state.attempt == 0
     aliased = rippled = buried = straight = still = False
     tiny = first and state.eps * state.unit > _LOST_BESIDE
     worst = CONVERGED
-    _compare_tails(state, differences, sizes, kept)
+    _compare_tails(state, room)
     natural = _NATURAL / state.unit
     largest = 0.0
     if state.joint == 1:
@@ -373,7 +404,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
         wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i], largest)
         if not wanted:
             continue
-        value, error, status, noise = _judge(state, differences, sizes, kept, i)
+        value, error, status, noise = _judge(state, room, i)
         # A ladder with longer steps than the one before may improve on that, not contradict it.
         unknown = first or errors[i] == math.inf
         agrees = abs(value - values[i]) <= error + errors[i]
@@ -389,7 +420,7 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
             buried |= natural * sizes[_FAR, i] < errors[i] < math.inf
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
-                straight |= _limited(state, sizes, kept, i, error, noise)
+                straight |= _limited(state, room, i, error, noise)
     # An output that this ladder was not asked about keeps what an earlier one said of it.
     before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
     state.status = max(before, worst)
@@ -416,14 +447,12 @@ def _conclude(state: Any, differences: Any, sizes: Any, kept: Any, values: Any, 
 
 
 @register_jitable
-def advance(
-    state: Any, base: Any, differences: Any, sizes: Any, kept: Any, values: Any, errors: Any
-) -> Any:
+def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Return the next t to evaluate f at, or 0 when `values` and `errors` are final."""
     if state.tail == 0:
-        extrapolate(state, state.rung, 0.0, differences, sizes, kept, 0, base.size)
+        extrapolate(state, state.rung, 0.0, room, 0, base.size)
         more = state.rung + 1 < RUNGS and state.t >= 4 * state.grain
-        if more and not _settled(state, base, sizes, kept):
+        if more and not _settled(state, base, room):
             state.rung += 1
             state.t /= 4
         else:
@@ -432,25 +461,27 @@ def advance(
             tiny = 2.0 ** math.floor(0.44 / state.power * math.log2(state.eps))
             state.t = min(max(4 * state.top * tiny, 256 * state.grain), state.t / 16)
             state.far = state.t / 16
-    elif state.tail == 1 or _doubtful(state, differences, sizes, kept):
+    elif state.tail == 1 or _doubtful(state, room):
         state.t *= _NEXT_TAIL[state.tail - 1]
         state.tail += 1
     else:
-        state.t = state.top = _conclude(state, differences, sizes, kept, values, errors)
+        state.t = state.top = _conclude(state, room, values, errors)
         state.rung = state.tail = 0
-        _forget(kept, 0, base.size)
+        _forget(room.kept, 0, base.size)
     return state.t
 
 
 @register_jitable
-def measure(state: Any, x: float, given: float, low: float, high: float, eps: float) -> None:
+def measure(state: Any, x: float, j: int, reach: Any) -> Any:
     """
-    Set the length, side and limits of the ladder along a coordinate.
+    Set the length, side and limits of the ladder along coordinate j; return its bounds.
 
-    The length is `given` if that is not negative, else a power of two near x, so that steps are
-    exact; beside an x that would round its fractions, the next power of two below what is given.
+    The length is the one given if that is not negative, else a power of two near x, so that steps
+    are exact; beside an x that would round its fractions, the next power of two below that given.
     The limit is 0 if there is no derivative to be had.
     """
+    given, eps = entry(reach.lengths, j, -1.0), reach.eps
+    low, high = entry(reach.lows, j, -math.inf), entry(reach.highs, j, math.inf)
     state.length = given
     if 0 < given < _GRAINS * eps * abs(x):
         state.length = 2.0 ** math.floor(math.log2(given))
@@ -473,6 +504,7 @@ def measure(state: Any, x: float, given: float, low: float, high: float, eps: fl
             state.side = 1 if up >= down else -1
             state.limit = max(up, down)
         state.status = CONVERGED if state.limit > 0 else BOUNDED
+    return low, high
 
 
 def climb_columns(
@@ -482,25 +514,20 @@ def climb_columns(
     origin,
     stride,
     start,
-    lengths,
-    eps,
-    lows,
-    highs,
+    reach,
     base,
     upper,
     lower,
-    differences,
-    sizes,
-    kept,
+    room,
     values,
     errors,
     states,
     reached,
 ):
     """Run the ladder along ``values.shape[0]`` coordinates from `start`; see `columns`."""
-    x, coords, origin, lows, highs, base = borrowed((x, coords, origin, lows, highs, base))
-    upper, lower, differences, sizes, kept = borrowed((upper, lower, differences, sizes, kept))
+    x, coords, origin, base, upper, lower = borrowed((x, coords, origin, base, upper, lower))
     values, errors, states = borrowed((values, errors, states))
+    reach, room = borrowed(reach), borrowed(room)
     coords[:] = origin
     above, below = reals(upper), reals(lower)
     for k in range(values.shape[0]):
@@ -509,9 +536,8 @@ def climb_columns(
         reached[0] = j
         c = stride * j
         value = coords[c]
-        low, high = entry(lows, j, -math.inf), entry(highs, j, math.inf)
-        measure(state, value, entry(lengths, j, -1.0), low, high, eps)
-        begin(state, kept, row, error)
+        low, high = measure(state, value, j, reach)
+        begin(state, room.kept, row, error)
         length, side = state.length, state.side
         t = state.t
         while t > 0:
@@ -520,24 +546,23 @@ def climb_columns(
                 evaluate(f, x, upper)
                 width -= move(coords, c, value, -t * length, low, high)
                 evaluate(f, x, lower)
-                note(state, above, below, base, width / length, differences, sizes)
+                note(state, above, below, base, width / length, room)
             else:
                 width = move(coords, c, value, side * t * length, low, high) - value
                 evaluate(f, x, upper)
-                note(state, above, base, base, width / length, differences, sizes)
+                note(state, above, base, base, width / length, room)
             coords[c] = value
-            t = advance(state, base, differences, sizes, kept, row, error)
+            t = advance(state, base, room, row, error)
         for i in range(row.size):
             row[i] /= length
             error[i] /= length
     require_unchanged(coords, origin)
 
 
-def measure_all(states, coords, lengths, lows, highs, eps):
+def measure_all(states, coords, reach):
     """Measure the ladders along all of `coords`; see `measure`."""
     for j in range(coords.size):
-        low, high = entry(lows, j, -math.inf), entry(highs, j, math.inf)
-        measure(states[j], coords[j], entry(lengths, j, -1.0), low, high, eps)
+        measure(states[j], coords[j], j, reach)
 
 
 def start(states, k, kept, values, errors):
@@ -545,29 +570,28 @@ def start(states, k, kept, values, errors):
     begin(states[k], kept, values, errors)
 
 
-def climb(states, k, above, below, base, width, differences, sizes, kept, values, errors):
+def climb(states, k, above, below, base, width, room, values, errors):
     """Take values of f at both ends of the current t; return the next t, or 0."""
-    note(states[k], above, below, base, width, differences, sizes)
-    return advance(states[k], base, differences, sizes, kept, values, errors)
+    note(states[k], above, below, base, width, room)
+    return advance(states[k], base, room, values, errors)
 
 
 _DOUBLES = vector(types.float64)
 _MATRIX = types.Array(types.float64, 2, "C")
 _VECTOR = vector(types.float64, readonly=False)
 _STATES = types.Array(numba.from_dtype(STATE), 1, "C")
+_REACH = containers.NamedTuple((_DOUBLES, _DOUBLES, _DOUBLES, types.float64), Reach)
+_ROOM = containers.NamedTuple((_MATRIX, _MATRIX, _MATRIX), Room)
 
 
 def _climb_columns_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
     where = (form, x, coords, vector(coords.dtype), types.int64, types.int64)
-    steps = (_DOUBLES, types.float64, _DOUBLES, _DOUBLES)
-    scratch = (base, out, out, _MATRIX, _MATRIX, _MATRIX)
-    return (*where, *steps, *scratch, _MATRIX, _MATRIX, _STATES, REACHED)
+    return (*where, _REACH, base, out, out, _ROOM, _MATRIX, _MATRIX, _STATES, REACHED)
 
 
 def _measure_signature(dtype: Any) -> tuple[Any, ...]:
-    coords = vector(numba.from_dtype(dtype))
-    return (_STATES, coords, _DOUBLES, _DOUBLES, _DOUBLES, types.float64)
+    return (_STATES, vector(numba.from_dtype(dtype)), _REACH)
 
 
 def _start_signature(_: Any) -> tuple[Any, ...]:
@@ -577,7 +601,7 @@ def _start_signature(_: Any) -> tuple[Any, ...]:
 def _climb_signature(dtype: Any) -> tuple[Any, ...]:
     base = vector(real(dtype))
     ends = (base, base, base, types.float64)
-    return (_STATES, types.int64, *ends, _MATRIX, _MATRIX, _MATRIX, _VECTOR, _VECTOR)
+    return (_STATES, types.int64, *ends, _ROOM, _VECTOR, _VECTOR)
 
 
 CLIMB_COLUMNS = Kernels(climb_columns, _climb_columns_signature)
