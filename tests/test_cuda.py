@@ -71,17 +71,22 @@ def ptx():
     return compiled
 
 
-def arguments_of(name, kind, flat):
-    from numba import from_dtype, types
+def layout_of(flat):
+    """Return the type of what elements are found by: of three axes, if not one after the other."""
+    from numba import types
 
-    dtype = from_dtype(np.dtype(CARRIERS.get(kind, kind)))
-    array = types.Array(dtype, 1, "C")
-    places = types.UniTuple(types.int64, 1 if flat else 3)
-    steps = types.UniTuple(types.int64, 2 if flat else 4)
+    steps = types.UniTuple(types.int64, 4)
+    return types.Tuple(() if flat else (types.UniTuple(types.int64, 3), steps, steps))
+
+
+def arguments_of(name, flat):
+    from numba import types
+
+    address, layout = types.int64, layout_of(flat)
     numbers = types.float64, types.float64
     if name == "first_nonfinite":
-        return array, places, steps, types.int64, types.int64[::1]
-    pair = array, array, places, steps, steps, types.int64, *numbers
+        return address, layout, types.int64, types.int64[::1]
+    pair = address, address, layout, types.int64, *numbers
     if name == "mask":
         return *pair, types.boolean, types.boolean[::1]
     return *pair, types.float32, types.float32, types.boolean, types.int32[::1], types.int32
@@ -109,7 +114,7 @@ def test_every_kernel_compiles_for_a_device(ptx, kind, flat, capability):
         names.append("first_nonfinite")
     for name in names:
         kernel, policy = kernel_of(name, kind, flat)
-        text = ptx(kernel, arguments_of(name, kind, flat), capability)
+        text = ptx(kernel, arguments_of(name, flat), capability)
         assert f".target sm_{capability[0]}{capability[1]}" in text
         # One rounding for each operation of the rule: that of binary64 has no fused ones.
         assert "fma.rn.f64" not in text
@@ -177,8 +182,7 @@ def comparison_kernels(kind, flat):
     policy = policy_of(held.bitwidth // 8, flat)
     array = types.Array(from_dtype(np.dtype(CARRIERS.get(kind, kind))), 1, "C")
     word, number = types.int64, types.float64
-    shape, steps = types.UniTuple(word, 1 if flat else 3), types.UniTuple(word, 2 if flat else 4)
-    pair = array, array, shape, steps, steps, word
+    pair = word, word, layout_of(flat), word
     options = number, number, word, types.boolean, word, number
     axes = types.UniTuple(word, 2)
     found = number[:, ::1], types.uint64[::1], word[:, ::1]
@@ -187,7 +191,7 @@ def comparison_kernels(kind, flat):
     yield tally, (*pair, *options, axes, axes, word[::1], *found)
     yield kernels.conclude(2, policy), (word, *found)
     yield kernels.next_mismatch(kinds, both, flat), (*pair, *options, word, word[::1])
-    yield kernels.gather(flat), (array, shape, steps, word[::1], types.Array(array.dtype, 1, "C"))
+    yield kernels.gather(kind, flat), (word, layout_of(flat), word[::1], array)
 
 
 @needs_target
@@ -278,10 +282,9 @@ dispatcher.CUDADispatcher._configure_cache_for_launch_config = lambda *_: None
 from calipers._kernels.cuda.closeness import mask
 
 kernel = mask(("float64", "float64"), True)
-array, steps = types.float64[::1], types.UniTuple(types.int64, 2)
-numbers = types.int64, types.float64, types.float64, types.boolean, types.boolean[::1]
-shape = types.UniTuple(types.int64, 1)
-compiled = kernel.compile((array, array, shape, steps, steps, *numbers))
+pair = types.int64, types.int64, types.Tuple(()), types.int64
+numbers = types.float64, types.float64, types.boolean, types.boolean[::1]
+compiled = kernel.compile((*pair, *numbers))
 code = compiled._codelibrary.get_cubin((9, 0)).code
 print("cached" if kernel._cache_hits else "compiled", hash(bytes(code)))
 """

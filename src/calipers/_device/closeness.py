@@ -60,7 +60,7 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         layout = target.policy(max(x.itemsize, y.itemsize), places.flat)
         kernel = kernels.apart((x.element, y.element), places.flat, layout)
         flag = target.borrow_flag(x.memory.ordinal)
-        arrays = *places.vectors, places.shape, *places.steps, size
+        arrays = *places.vectors((x, y)), places.layout, size
         numbers = rtol, atol, *_lowered(rtol, atol), bool(equal_nan)
         found = flag.array, flag.next_call()
         blocks = target.blocks_of(size, layout.tile)
@@ -81,7 +81,7 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
             places = places_of([o.broadcast(shape) for o in (x, y)])
             layout = target.policy(1, places.flat)
             kernel = kernels.mask((x.element, y.element), places.flat)
-            arrays = *places.vectors, places.shape, *places.steps, size
+            arrays = *places.vectors((x, y)), places.layout, size
             arguments = *arrays, *tolerances, bool(equal_nan), out
             target.launch(kernel, target.blocks_of(size, layout.threads), x.stream, *arguments)
             x.stream.synchronize()  # others need not know of it then
@@ -108,7 +108,7 @@ def first_nonfinite(a: Any) -> int:
         layout = target.policy(x.itemsize, places.flat)
         kernel = kernels.first_nonfinite(x.element, places.flat, layout)
         found = target.to_device(np.array([x.size], np.int64))
-        arrays = *places.vectors, places.shape, *places.steps, x.size
+        arrays = *places.vectors([x]), places.layout, x.size
         target.launch(kernel, target.blocks_of(x.size, layout.tile), x.stream, *arrays, found)
         position = int(target.fetch(found, x.stream)[0])
     return position if position < x.size else -1

@@ -51,7 +51,7 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     with target.on(a.memory.ordinal):
         places = places_of([a, b])
         layout = target.policy(max(numba_type.bitwidth for numba_type in held) // 8, places.flat)
-        arguments = *places.vectors, places.shape, *places.steps, a.size
+        arguments = *places.vectors((a, b)), places.layout, a.size
         arguments = *arguments, *rule_arguments(pair, rule)
         lengths = tuple(int(n) for n in tally.axes[:, LENGTH])
         starts = tuple(int(n) for n in tally.axes[:, COUNTS])
@@ -134,7 +134,7 @@ def _gathered(x: Operand, positions: Sequence[int]) -> NDArray:
         places = places_of([x])
         out = target.empty(len(positions), x.memory.dtype)
         given = target.to_device(np.array(positions, np.int64))
-        kernel = kernels.gather(places.flat)
-        arguments = places.vectors[0], places.shape, places.steps[0], given, out
+        kernel = kernels.gather(x.element, places.flat)
+        arguments = *places.vectors([x]), places.layout, given, out
         target.launch(kernel, 1, x.stream, *arguments)
         return target.fetch(out, x.stream).view(x.dtype)

@@ -8,10 +8,8 @@ import numpy as np
 
 from .._arrays import broadcast_shape, library_of, strengthen
 from .._kernels.cuda import _target as target
+from .._kernels.cuda.formats import CARRIERS
 from .._protocols import NDArray
-
-# What kernels read an element as, where Numba's own type has no arithmetic; bool is a byte.
-_CARRIERS = {"float16": np.uint16, "bfloat16": np.uint16, "bool": np.uint8}
 
 
 class Operand(NamedTuple):
@@ -92,9 +90,11 @@ class Operand(NamedTuple):
         """Copy the array to the host."""
         if self.size == 0:
             return np.empty(self.shape, self.dtype)
-        places = places_of([self])
-        with target.on(self.memory.ordinal):
-            memory = target.fetch(places.vectors[0], self.stream)
+        own, places = self.memory, places_of([self])
+        with target.on(own.ordinal):
+            address = own.address + places.starts[0]
+            vector = target.view(own.owner, address, own.dtype, places.counts[:1])
+            memory = target.fetch(vector, self.stream)
         steps = [s * self.itemsize for s in places.steps[0][1:]]
         view = np.lib.stride_tricks.as_strided(memory[places.steps[0][0] :], places.shape, steps)
         return view.view(self.dtype).reshape(self.shape)
@@ -116,9 +116,21 @@ class Places(NamedTuple):
     """Where the elements of arrays of one shape stand, axes joined where memory allows."""
 
     shape: tuple[int, ...]
-    steps: list[tuple[int, ...]]  # of each array: its first element's place, and that of each axis
-    vectors: list[Any]
+    steps: tuple[tuple[int, ...], ...]  # of each array: its first element's place, and each axis's
+    starts: tuple[int, ...]  # of each array's memory, from its first element, in bytes
+    counts: tuple[int, ...]  # of elements from there on
     flat: bool  # element i of each stands at i
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """What kernels find elements by, of the first array and the last."""
+        return () if self.flat else (self.shape, self.steps[0], self.steps[-1])
+
+    def vectors(self, operands: Sequence[Operand]) -> list[Any]:
+        """Return the memory of each array as kernels take it."""
+        own = [o.memory for o in operands]
+        parts = zip(own, self.starts, self.counts, strict=True)
+        return [target.vector(m.owner, m.address + start, n, m.dtype) for m, start, n in parts]
 
 
 def places_of(operands: Sequence[Operand], any_order: bool = False) -> Places:
@@ -134,17 +146,16 @@ def places_of(operands: Sequence[Operand], any_order: bool = False) -> Places:
         axes.sort(key=lambda axis: axis[1:], reverse=True)
     axes = _joined(axes) or [(1, *(o.itemsize for o in operands))]
     shape, *strides = (tuple(column) for column in zip(*axes, strict=True))
-    steps, vectors = [], []
+    steps, starts, counts = [], [], []
     for operand, distances, offset in zip(operands, strides, offsets, strict=True):
         reach = [(n - 1) * s for n, s in zip(shape, distances, strict=True)]
         lowest = sum(s for s in reach if s < 0)
         size = operand.itemsize
         steps.append((-lowest // size, *(s // size for s in distances)))
-        count = (sum(map(abs, reach))) // size + 1
-        memory = operand.memory
-        address = memory.address + offset + lowest
-        vectors.append(target.vector(memory.owner, address, count, memory.dtype))
-    return Places(shape, steps, vectors, len(shape) == 1 and all(s == (0, 1) for s in steps))
+        starts.append(offset + lowest)
+        counts.append(sum(map(abs, reach)) // size + 1)
+    flat = len(shape) == 1 and all(s == (0, 1) for s in steps)
+    return Places(shape, tuple(steps), tuple(starts), tuple(counts), flat)
 
 
 def _joined(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -170,7 +181,7 @@ def operand(x: Any, name: str) -> Operand:
         msg = f"{name} has dtype {memory.dtype}, which is not compared on a device; "
         msg += "compare it on the host"
         raise TypeError(msg)
-    carrier = np.dtype(_CARRIERS.get(kind, memory.dtype))
+    carrier = np.dtype(CARRIERS.get(kind, memory.dtype))
     steps = zip(memory.shape, memory.strides, strict=True)
     if any(n > 1 and s % carrier.itemsize for n, s in steps):
         msg = f"{name} has strides {memory.strides}, which are no multiples of its elements' size; "

@@ -18,7 +18,7 @@ from ..closeness import finite as _finite
 from ..closeness import sure_narrow, sure_wide
 from ..formats import double, single
 from ._cache import kept
-from .formats import as_is, latest, loader, place_finder, rule
+from .formats import as_is, latest, loader, place_finder, rule, viewer
 from .policy import Policy
 
 
@@ -75,16 +75,15 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     """Return the kernel that sets ``flag[0]`` to `epoch` if any pair is not close."""
     held, as_held, sure = _quick(kinds)
     load_a, load_b = map(loader, kinds)
+    view_a, view_b = map(viewer, kinds)
     own_a, own_b = (held or numba.from_dtype(np.dtype(kind)) for kind in kinds)
     places = place_finder(flat)
     threads, items = policy
     tile = policy.tile
 
     @kept(kinds, flat, policy)
-    def kernel(
-        a, b, shape, a_steps, b_steps, size, rtol, atol, low_rtol, low_atol, equal_nan, flag,
-        epoch,
-    ):  # fmt: skip
+    def kernel(a, b, layout, size, rtol, atol, low_rtol, low_atol, equal_nan, flag, epoch):
+        a, b = view_a(a), view_b(b)
         seen = cuda.shared.array(1, types.int32)
         p = cuda.local.array(items, types.int64)
         q = cuda.local.array(items, types.int64)
@@ -95,7 +94,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
             # The last tile looks at the last pair more than once, and needs no test of its own.
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                p[k], q[k] = places(i, shape, a_steps, b_steps)
+                p[k], q[k] = places(i, layout)
             for k in range(items):
                 x[k] = as_held(load_a(a[p[k]]))
                 y[k] = as_held(load_b(b[q[k]]))
@@ -112,7 +111,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
             if not clear:
                 for k in range(items):
                     i = min(start + me + k * threads, size - 1)
-                    here, there = places(i, shape, a_steps, b_steps)
+                    here, there = places(i, layout)
                     one, other = load_a(a[here]), load_b(b[there])
                     if not close(one, other, rtol, atol, equal_nan):
                         found = np.int32(1)
@@ -128,12 +127,14 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
 def mask(kinds: tuple[str, str], flat: bool) -> Any:
     """Return the kernel that stores each pair's verdict."""
     load_a, load_b = map(loader, kinds)
+    view_a, view_b = map(viewer, kinds)
     places = place_finder(flat)
 
     @kept(kinds, flat)
-    def kernel(a, b, shape, a_steps, b_steps, size, rtol, atol, equal_nan, out):
+    def kernel(a, b, layout, size, rtol, atol, equal_nan, out):
+        a, b = view_a(a), view_b(b)
         for i in range(cuda.grid(1), size, cuda.gridsize(1)):
-            here, there = places(i, shape, a_steps, b_steps)
+            here, there = places(i, layout)
             one, other = load_a(a[here]), load_b(b[there])
             out[i] = close(one, other, rtol, atol, equal_nan)
 
@@ -143,13 +144,14 @@ def mask(kinds: tuple[str, str], flat: bool) -> Any:
 @cache
 def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
     """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
-    load = loader(kind)
+    load, view = loader(kind), viewer(kind)
     places = place_finder(flat)
     threads, items = policy
     tile = policy.tile
 
     @kept(kind, flat, policy)
-    def kernel(a, shape, steps, size, found):
+    def kernel(a, layout, size, found):
+        a = view(a)
         seen = cuda.shared.array(1, types.int64)
         me = cuda.threadIdx.x
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
@@ -161,12 +163,12 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
             clear = True
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                here, _ = places(i, shape, steps, steps)
+                here, _ = places(i, layout)
                 clear &= finite(load(a[here]))
             if not clear:
                 for k in range(items):
                     i = min(start + me + k * threads, size - 1)
-                    here, _ = places(i, shape, steps, steps)
+                    here, _ = places(i, layout)
                     if not finite(load(a[here])):
                         cuda.atomic.min(found, 0, i)
             cuda.syncthreads()

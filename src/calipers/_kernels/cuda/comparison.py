@@ -26,7 +26,7 @@ from ..measures import weigh as _weigh
 from ..sums import SCALES
 from ._cache import kept
 from .closeness import finite
-from .formats import latest, loader, place_finder, rule
+from .formats import latest, loader, place_finder, rule, viewer
 from .policy import Policy
 
 # Where counts stand; those of distances in ULP follow, and then those of each axis.
@@ -291,6 +291,7 @@ def tally(
 ) -> Any:
     """Return the kernel that measures all pairs; each block stores its findings in a row."""
     load_a, load_b = map(loader, kinds)
+    view_a, view_b = map(viewer, kinds)
     held_a, held_b = held
     places = place_finder(flat)
     threads, items = policy
@@ -300,9 +301,10 @@ def tally(
 
     @kept(kinds, held, flat, ndim, policy)
     def kernel(
-        a, b, shape, a_steps, b_steps, size, rtol, atol, max_ulp, equal_nan, shift, unit,
+        a, b, layout, size, rtol, atol, max_ulp, equal_nan, shift, unit,
         lengths, starts, counts, all_numbers, all_ulps, all_where,
     ):  # fmt: skip
+        a, b = view_a(a), view_b(b)
         numbers = cuda.local.array(NUMBERS, types.float64)
         where = cuda.local.array(width, types.int64)
         x = cuda.local.array(items, held_a)
@@ -322,7 +324,7 @@ def tally(
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
             for k in range(items):
                 i = min(start + me + k * threads, size - 1)
-                p, q = places(i, shape, a_steps, b_steps)
+                p, q = places(i, layout)
                 x[k] = load_a(a[p])
                 y[k] = load_b(b[q])
             for k in range(items):
@@ -434,20 +436,20 @@ def conclude(ndim: int, policy: Policy) -> Any:
 def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> Any:
     """Return the kernel that lowers ``found[k]`` to the first mismatch after ``found[k - 1]``."""
     load_a, load_b = map(loader, kinds)
+    view_a, view_b = map(viewer, kinds)
     held_a, held_b = held
     places = place_finder(flat)
 
     @kept(kinds, held, flat)
-    def kernel(
-        a, b, shape, a_steps, b_steps, size, rtol, atol, max_ulp, equal_nan, shift, unit, k, found
-    ):
+    def kernel(a, b, layout, size, rtol, atol, max_ulp, equal_nan, shift, unit, k, found):
+        a, b = view_a(a), view_b(b)
         x = cuda.local.array(1, held_a)
         y = cuda.local.array(1, held_b)
         first = found[k - 1] + 1 if k else 0
         for i in range(first + cuda.grid(1), size, cuda.gridsize(1)):
             if latest(found, k) < i:
                 return
-            p, q = places(i, shape, a_steps, b_steps)
+            p, q = places(i, layout)
             x[0] = load_a(a[p])
             y[0] = load_b(b[q])
             if not acceptable(x[0], y[0], rtol, atol, max_ulp, equal_nan, shift, unit):
@@ -458,14 +460,15 @@ def next_mismatch(kinds: tuple[str, str], held: tuple[Any, Any], flat: bool) -> 
 
 
 @cache
-def gather(flat: bool) -> Any:
+def gather(kind: str, flat: bool) -> Any:
     """Return the kernel that copies the elements at some positions."""
-    places = place_finder(flat)
+    places, view = place_finder(flat), viewer(kind)
 
-    @kept(flat)
-    def kernel(a, shape, steps, positions, out):
+    @kept(kind, flat)
+    def kernel(a, layout, positions, out):
+        a = view(a)
         for k in range(cuda.grid(1), positions.size, cuda.gridsize(1)):
-            here, _ = places(positions[k], shape, steps, steps)
+            here, _ = places(positions[k], layout)
             out[k] = a[here]
 
     return kernel

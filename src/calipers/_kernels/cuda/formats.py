@@ -1,16 +1,19 @@
 """How the elements of arrays on a device are found and read, and how the CPU's rules are taken."""
 
+from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
-from numba import config, cuda
+from numba import config, cuda, types
 
 from ..formats import from_bfloat16, from_half
 
 # Kernels compile functions of Numba's CPU target for the device. The simulator calls them compiled,
 # as what Numba has instead of Python cannot be interpreted, and interprets all others.
 rule = numba.njit(error_model="numpy")
+
+_GLOBAL = 1  # the address space of a device's memory
 
 
 @cuda.jit(device=True)
@@ -65,22 +68,55 @@ def _bfloat16(x):
     return from_bfloat16(x)
 
 
+# What kernels read an element as, where Numba's own type has no arithmetic; bool is a byte.
+CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+
 def loader(kind: str) -> Any:
     """Return what turns an element of memory into a number: bits, where Numba has no type."""
     return {"float16": _half, "bfloat16": _bfloat16}.get(kind, as_is)
 
 
+@cache
+def viewer(kind: str) -> Any:
+    """
+    Return what makes elements from an address on a vector, which does not know its length.
+
+    A launch takes much longer to hand over an array. The simulator has no addresses, and is given
+    arrays.
+    """
+    if config.ENABLE_CUDASIM:
+        return as_is
+    from numba.cuda.extending import intrinsic
+
+    vector = types.Array(numba.from_dtype(np.dtype(CARRIERS.get(kind, kind))), 1, "C")
+
+    @intrinsic
+    def view(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            array = context.make_array(vector)(context, builder)
+            element = context.get_data_type(vector.dtype)
+            place = builder.inttoptr(args[0], element.as_pointer(_GLOBAL))
+            array.data = builder.addrspacecast(place, array.data.type)
+            return array._getvalue()
+
+        return vector(address), codegen
+
+    return view
+
+
 @cuda.jit(device=True)
-def _flat(i, shape, a_steps, b_steps):
+def _flat(i, layout):
     return i, i
 
 
 @cuda.jit(device=True)
-def _strided(i, shape, a_steps, b_steps):
+def _strided(i, layout):
     """Return where element i of C order stands in the memory of two arrays.
 
     Their steps are the place of the first element, and the distances along each axis.
     """
+    shape, a_steps, b_steps = layout
     p = np.int64(a_steps[0])
     q = np.int64(b_steps[0])
     for axis in range(len(shape) - 1, -1, -1):
