@@ -1,12 +1,13 @@
 """Arrays on a device as kernels take them: memory as a vector, and where elements stand in it."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import broadcast_shape, library_of, strengthen
+from .._arrays import DType, broadcast_shape, library_of, strengthen
 from .._kernels.cuda import _target as target
 from .._kernels.cuda.formats import CARRIERS
 from .._protocols import NDArray
@@ -24,7 +25,7 @@ class Operand(NamedTuple):
         return "uint8" if self.kind == "bool" else self.kind
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         if self.kind != "bfloat16":
             return np.dtype(self.kind)
         try:
@@ -32,7 +33,7 @@ class Operand(NamedTuple):
         except ImportError:
             msg = "bfloat16 on a device needs ml_dtypes for its report: pip install ml_dtypes"
             raise ImportError(msg) from None
-        dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        dtype: DType = np.dtype(ml_dtypes.bfloat16)
         return dtype
 
     @property
@@ -68,6 +69,8 @@ class Operand(NamedTuple):
 
     def broadcast(self, shape: tuple[int, ...]) -> "Operand":
         """View the array as one of a shape that it is broadcast to."""
+        if shape == self.shape:
+            return self
         missing = len(shape) - self.ndim
         steps = (0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True))
         return self._placed(shape, (*(0,) * missing, *steps))
@@ -135,27 +138,38 @@ class Places(NamedTuple):
 
 def places_of(operands: Sequence[Operand], any_order: bool = False) -> Places:
     """Lay out the elements of arrays of one shape, in C order or in whatever suits memory."""
-    lengths = zip(operands[0].shape, *(o.strides for o in operands), strict=True)
-    axes: list[tuple[int, ...]] = [axis for axis in lengths if axis[0] > 1]
-    offsets = [0] * len(operands)
+    sizes = tuple(o.itemsize for o in operands)
+    return _places(operands[0].shape, tuple(o.strides for o in operands), sizes, any_order)
+
+
+@lru_cache
+def _places(
+    shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    sizes: tuple[int, ...],
+    any_order: bool,
+) -> Places:
+    axes: list[tuple[int, ...]] = [
+        axis for axis in zip(shape, *strides, strict=True) if axis[0] > 1
+    ]
+    offsets = [0] * len(sizes)
     if any_order:
         for k, (n, *own) in enumerate(axes):
             if own[0] < 0:  # the other way round
                 offsets = [at + (n - 1) * s for at, s in zip(offsets, own, strict=True)]
                 axes[k] = (n, *(-s for s in own))
         axes.sort(key=lambda axis: axis[1:], reverse=True)
-    axes = _joined(axes) or [(1, *(o.itemsize for o in operands))]
-    shape, *strides = (tuple(column) for column in zip(*axes, strict=True))
+    axes = _joined(axes) or [(1, *sizes)]
+    lengths, *columns = zip(*axes, strict=True)
     steps, starts, counts = [], [], []
-    for operand, distances, offset in zip(operands, strides, offsets, strict=True):
-        reach = [(n - 1) * s for n, s in zip(shape, distances, strict=True)]
+    for size, distances, offset in zip(sizes, columns, offsets, strict=True):
+        reach = [(n - 1) * s for n, s in zip(lengths, distances, strict=True)]
         lowest = sum(s for s in reach if s < 0)
-        size = operand.itemsize
         steps.append((-lowest // size, *(s // size for s in distances)))
         starts.append(offset + lowest)
         counts.append(sum(map(abs, reach)) // size + 1)
-    flat = len(shape) == 1 and all(s == (0, 1) for s in steps)
-    return Places(shape, tuple(steps), tuple(starts), tuple(counts), flat)
+    flat = len(lengths) == 1 and all(s == (0, 1) for s in steps)
+    return Places(lengths, tuple(steps), tuple(starts), tuple(counts), flat)
 
 
 def _joined(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -173,21 +187,29 @@ def operand(x: Any, name: str) -> Operand:
     """Find an array on a device, and what kernels read its elements as."""
     library = library_of(x)
     view, kind, stream = (x, None, None) if library is None else library.on_device(x)
-    memory = target.memory_of(view)
-    if stream is not None:
-        memory = memory._replace(stream=stream)
-    kind = kind or memory.dtype.name
-    if memory.dtype.kind not in "biufc" or memory.dtype.char in "gG" or not memory.dtype.isnative:
+    memory = target.memory_of(view, stream)
+    kind, carrier = _format(memory.dtype, kind)
+    if carrier is None:
         msg = f"{name} has dtype {memory.dtype}, which is not compared on a device; "
         msg += "compare it on the host"
         raise TypeError(msg)
-    carrier = np.dtype(CARRIERS.get(kind, memory.dtype))
+    if carrier is not memory.dtype:
+        memory = memory._replace(dtype=carrier)
     steps = zip(memory.shape, memory.strides, strict=True)
     if any(n > 1 and s % carrier.itemsize for n, s in steps):
         msg = f"{name} has strides {memory.strides}, which are no multiples of its elements' size; "
         msg += "pass a contiguous copy of it"
         raise TypeError(msg)
-    return Operand(memory._replace(dtype=carrier), kind)
+    return Operand(memory, kind)
+
+
+@lru_cache
+def _format(dtype: DType, kind: str | None) -> tuple[str, DType | None]:
+    """Return the name of a dtype, and what kernels read its elements as: None if they cannot."""
+    kind = kind or dtype.name
+    if dtype.kind not in "biufc" or dtype.char in "gG" or not dtype.isnative:
+        return kind, None
+    return kind, np.dtype(CARRIERS.get(kind, dtype))
 
 
 def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
@@ -227,5 +249,9 @@ def _number(x: Any, like: Operand) -> Operand:
 
 def common_shape(x: Operand, y: Operand, names: tuple[str, str] = ("a", "b")) -> tuple[int, ...]:
     """Return the shape that two arrays broadcast to."""
-    empties = [np.broadcast_to(np.empty(()), o.shape) for o in (x, y)]
-    return broadcast_shape(empties, names)
+    return x.shape if x.shape == y.shape else _broadcast((x.shape, y.shape), names)
+
+
+@lru_cache
+def _broadcast(shapes: tuple[tuple[int, ...], ...], names: tuple[str, str]) -> tuple[int, ...]:
+    return broadcast_shape([np.broadcast_to(np.empty(()), shape) for shape in shapes], names)

@@ -32,13 +32,17 @@ class Memory(NamedTuple):
     ordinal: int  # of the device
 
 
-def memory_of(x: Any) -> Memory:
-    """Find an array by its CUDA array interface, or by DLPack."""
+def memory_of(x: Any, stream: int | None = None) -> Memory:
+    """
+    Find an array by its CUDA array interface, or by DLPack.
+
+    The stream that fills it is given where the interface does not tell.
+    """
     if SIMULATOR:
         array = x._ary
         return Memory(x, array.ctypes.data, array.dtype, array.shape, array.strides, 0, 0)
-    if hasattr(x, "__cuda_array_interface__"):
-        given = x.__cuda_array_interface__
+    given = getattr(x, "__cuda_array_interface__", None)
+    if given is not None:
         if given.get("mask") is not None:
             msg = "an array with a mask has no plain elements; pass its data"
             raise TypeError(msg)
@@ -47,7 +51,7 @@ def memory_of(x: Any) -> Memory:
         own = x.strides if hasattr(x, "__cuda_ndarray__") else given.get("strides")
         strides = contiguous(shape, dtype.itemsize) if own is None else own
         address = given["data"][0]
-        named = given.get("stream") or 0
+        named = (given.get("stream") if stream is None else stream) or 0
         filling = 0 if named == _LEGACY_STREAM else named
         return Memory(x, address, dtype, shape, tuple(strides), filling, _ordinal(address))
     from cuda.core.utils import StridedMemoryView
@@ -59,7 +63,7 @@ def memory_of(x: Any) -> Memory:
     strides = (
         tuple(s * dtype.itemsize for s in steps) if steps else contiguous(shape, dtype.itemsize)
     )
-    return Memory(view, view.ptr, dtype, shape, strides, 0, view.device_id)
+    return Memory(view, view.ptr, dtype, shape, strides, stream or 0, view.device_id)
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
