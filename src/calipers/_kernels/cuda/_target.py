@@ -11,9 +11,11 @@ from numba import config, cuda
 from .policy import RESIDENT, SIMULATED, Policy, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
-if not SIMULATOR and getattr(cuda, "implementation", None) == "Built-in":
-    msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
-    raise ImportError(msg)
+if not SIMULATOR:
+    if getattr(cuda, "implementation", None) == "Built-in":
+        msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
+        raise ImportError(msg)
+    from cuda.bindings import driver
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
@@ -78,15 +80,20 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def _ordinal(address: int) -> int:
     """Ask on which device an address is; an empty array has none, and is on the current one."""
     if not address:
-        return int(cuda.get_current_device().id)
-    from cuda.bindings import driver
-
+        return _current()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     status, ordinal = driver.cuPointerGetAttribute(attribute, address)
     if int(status):
         msg = f"the address {address:#x} of an array is on no device: {status.name}"
         raise ValueError(msg)
     return int(ordinal)
+
+
+def _current() -> int:
+    """Ask which device is the current one; a thread that has none gets one."""
+    # Numba takes ten times as long to tell.
+    status, ordinal = driver.cuCtxGetDevice()
+    return int(cuda.get_current_device().id if int(status) else ordinal)
 
 
 def vector(owner: Any, address: int, count: int, dtype: np.dtype[Any]) -> Any:
@@ -128,7 +135,7 @@ def stream(pointer: int) -> Any:
 
 def on(ordinal: int) -> AbstractContextManager[Any]:
     """Return a context in which a device is the current one."""
-    if SIMULATOR or cuda.get_current_device().id == ordinal:
+    if SIMULATOR or _current() == ordinal:
         return nullcontext()
     device: AbstractContextManager[Any] = cuda.gpus[ordinal]
     return device
@@ -157,7 +164,12 @@ def resident(shared: int = 0) -> int:
     """Return how many blocks run at once, each of which has some bytes of shared memory."""
     if SIMULATOR:
         return 2
-    device = cuda.get_current_device()
+    return _resident(_current(), shared)
+
+
+@cache
+def _resident(ordinal: int, shared: int) -> int:
+    device = cuda.gpus[ordinal]
     own = RESIDENT
     if shared:
         own = min(own, max(1, device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared + _RESERVED)))
