@@ -62,7 +62,7 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         flag = target.borrow_flag(x.memory.ordinal)
         arrays = *places.vectors((x, y)), places.layout, size
         numbers = rtol, atol, *_lowered(rtol, atol), bool(equal_nan)
-        found = flag.array, flag.next_call()
+        found = *flag.arrays, flag.next_call()
         blocks = target.blocks_of(size, layout.tile)
         target.launch(kernel, blocks, x.stream, *arrays, *numbers, *found)
         flag.follow(x.stream)

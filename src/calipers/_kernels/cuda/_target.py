@@ -101,6 +101,11 @@ def vector(owner: Any, address: int, count: int, dtype: np.dtype[Any]) -> Any:
     return view(owner, address, dtype, (count,)) if SIMULATOR else address
 
 
+def address_of(x: Any) -> Any:
+    """Return what `viewer` makes a vector of a whole array of Numba's."""
+    return x if SIMULATOR else x.__cuda_array_interface__["data"][0]
+
+
 def view(
     owner: Any,
     address: int,
@@ -216,14 +221,16 @@ class Flag:
     """
     A number on the device, which a kernel sets to the number of the call when it finds something.
 
-    It is never reset: each call has a number of its own. A copy in pinned memory follows the
-    kernel, so that nobody has to wait before the answer is asked for.
+    It is never reset: each call has a number of its own. Blocks tell each other by it; the host is
+    told by another one in its own memory, which is there once the kernel has run.
     """
 
     def __init__(self) -> None:
-        self.array = to_device(np.zeros(1, np.int32))
-        self._copy = cuda.pinned_array(1, np.int32)
-        self._copied = None if SIMULATOR else cuda.event(timing=False)
+        self._among_blocks = to_device(np.zeros(1, np.int32))
+        self._answer = cuda.mapped_array(1, np.int32)
+        self._answer[0] = 0
+        self.arrays = address_of(self._among_blocks), address_of(self._answer)
+        self._ended = None if SIMULATOR else cuda.event(timing=False)
         self._calls = 0
 
     def next_call(self) -> np.int32:
@@ -232,20 +239,19 @@ class Flag:
         return np.int32(self._calls)
 
     def follow(self, on_stream: Any) -> None:
-        """Let the copy be made once the kernel has run."""
-        self.array.copy_to_host(self._copy, stream=on_stream)
-        if self._copied is not None:
-            self._copied.record(on_stream)
+        """Take note of when the kernel has run."""
+        if self._ended is not None:
+            self._ended.record(on_stream)
 
     def is_known(self) -> bool:
-        """Tell whether the copy is made."""
-        return self._copied is None or bool(self._copied.query())
+        """Tell whether the kernel has run."""
+        return self._ended is None or bool(self._ended.query())
 
     def is_set(self) -> bool:
-        """Wait for the copy, and tell whether the latest call has found something."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        return int(self._copy[0]) == self._calls
+        """Wait for the kernel, and tell whether the latest call has found something."""
+        if self._ended is not None:
+            self._ended.synchronize()
+        return int(self._answer[0]) == self._calls
 
 
 _spare: defaultdict[int, list[Flag]] = defaultdict(list)  # by device: one for each call under way

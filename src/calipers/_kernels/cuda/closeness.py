@@ -70,9 +70,16 @@ def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
     return None, as_is, _exact
 
 
+view_flag = viewer("int32")
+
+
 @cache
 def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
-    """Return the kernel that sets ``flag[0]`` to `epoch` if any pair is not close."""
+    """
+    Return the kernel that sets ``answer[0]`` to `epoch` if any pair is not close.
+
+    The answer is in the host's memory, far from blocks: ``flag[0]`` tells them the same.
+    """
     held, as_held, sure = _quick(kinds)
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
@@ -82,8 +89,9 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     tile = policy.tile
 
     @kept(kinds, flat, policy)
-    def kernel(a, b, layout, size, rtol, atol, low_rtol, low_atol, equal_nan, flag, epoch):
+    def kernel(a, b, layout, size, rtol, atol, low_rtol, low_atol, equal_nan, flag, answer, epoch):
         a, b = view_a(a), view_b(b)
+        flag, answer = view_flag(flag), view_flag(answer)
         seen = cuda.shared.array(1, types.int32)
         p = cuda.local.array(items, types.int64)
         q = cuda.local.array(items, types.int64)
@@ -118,6 +126,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
             if cuda.syncthreads_or(found):
                 if me == 0:
                     cuda.atomic.exch(flag, 0, epoch)
+                    answer[0] = epoch
                 return
 
     return kernel
