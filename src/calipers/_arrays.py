@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
 from numbers import Real
@@ -128,6 +128,7 @@ def is_device_function(f: Any) -> bool:
     return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
 
 
+@cache
 def device_module(name: str) -> Any:
     """Return the part of `_device` that answers a question; what it needs is imported now."""
     try:

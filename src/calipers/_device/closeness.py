@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from .._arrays import library_of
-from .._kernels.closeness import reduced
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import closeness as kernels
 from .operands import Operand, common_shape, operand, operands, places_of
@@ -61,7 +60,7 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         kernel = kernels.apart((x.element, y.element), places.flat, layout)
         flag = target.borrow_flag(x.memory.ordinal)
         arrays = *places.vectors((x, y)), places.layout, size
-        numbers = rtol, atol, *_lowered(rtol, atol), bool(equal_nan)
+        numbers = rtol, atol, bool(equal_nan)
         found = *flag.arrays, flag.next_call()
         blocks = target.blocks_of(size, layout.tile)
         target.launch(kernel, blocks, x.stream, *arrays, *numbers, *found)
@@ -120,10 +119,3 @@ def _tolerance(value: Any, name: str) -> float:
     except (TypeError, ValueError):
         msg = f"{name} must be a real number for arrays on a device, got {type(value).__name__}"
         raise TypeError(msg) from None
-
-
-def _lowered(rtol: float, atol: float) -> tuple[np.float32, np.float32]:
-    """Return tolerances for the test in binary32, or such that only equality passes it."""
-    if rtol >= 0 and atol >= 0:
-        return reduced(rtol), reduced(atol)
-    return np.float32(0), np.float32(-1)

@@ -15,7 +15,7 @@ from numba import cuda, types
 
 from ..closeness import close as _close
 from ..closeness import finite as _finite
-from ..closeness import sure_narrow, sure_wide
+from ..closeness import reduced, sure_narrow, sure_wide
 from ..formats import double, single
 from ._cache import kept
 from .formats import as_is, latest, loader, place_finder, rule, viewer
@@ -30,6 +30,14 @@ def close(a, b, rtol, atol, equal_nan):
 @rule
 def finite(x):
     return _finite(x)
+
+
+@cuda.jit(device=True)
+def _lowered(rtol, atol):
+    """Return tolerances for the test in binary32, or such that only equality passes it."""
+    if rtol >= 0.0 and atol >= 0.0:
+        return reduced(rtol), reduced(atol)
+    return np.float32(0.0), np.float32(-1.0)
 
 
 @rule
@@ -89,7 +97,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     tile = policy.tile
 
     @kept(kinds, flat, policy)
-    def kernel(a, b, layout, size, rtol, atol, low_rtol, low_atol, equal_nan, flag, answer, epoch):
+    def kernel(a, b, layout, size, rtol, atol, equal_nan, flag, answer, epoch):
         a, b = view_a(a), view_b(b)
         flag, answer = view_flag(flag), view_flag(answer)
         seen = cuda.shared.array(1, types.int32)
@@ -98,6 +106,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
         x = cuda.local.array(items, own_a)
         y = cuda.local.array(items, own_b)
         me = cuda.threadIdx.x
+        low_rtol, low_atol = _lowered(rtol, atol)
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
             # The last tile looks at the last pair more than once, and needs no test of its own.
             for k in range(items):

@@ -1,5 +1,6 @@
 """How the work is laid out on a device: numbers alone."""
 
+from functools import cache
 from typing import NamedTuple
 
 # What must be on its way from memory per multiprocessor to use all of its bandwidth, in bytes, is
@@ -24,6 +25,7 @@ class Policy(NamedTuple):
         return self.threads * self.items
 
 
+@cache
 def policy_of(itemsize: int, flat: bool = True) -> Policy:
     """Return the layout for pairs of elements of a size in bytes, one after the other or not."""
     most = _MOST_ITEMS if flat else _MOST_STRIDED
