@@ -88,7 +88,7 @@ def arguments_of(name, flat):
         return address, layout, types.int64, types.int64[::1]
     pair = address, address, layout, types.int64, *numbers
     if name == "mask":
-        return *pair, types.boolean, types.boolean[::1]
+        return *pair, types.boolean, address
     return *pair, types.boolean, address, address, types.int32
 
 
@@ -283,7 +283,7 @@ from calipers._kernels.cuda.closeness import mask
 
 kernel = mask(("float64", "float64"), True)
 pair = types.int64, types.int64, types.Tuple(()), types.int64
-numbers = types.float64, types.float64, types.boolean, types.boolean[::1]
+numbers = types.float64, types.float64, types.boolean, types.int64
 compiled = kernel.compile((*pair, *numbers))
 code = compiled._codelibrary.get_cubin((9, 0)).code
 print("cached" if kernel._cache_hits else "compiled", hash(bytes(code)))

@@ -75,19 +75,18 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     shape = common_shape(x, y, ("a", "b"))
     size = prod(shape)
     with target.on(x.memory.ordinal):
-        out = target.empty(max(size, 1), np.bool_)
+        out = target.empty(shape, np.bool_)
         if size:
             places = places_of([o.broadcast(shape) for o in (x, y)])
             layout = target.policy(1, places.flat)
             kernel = kernels.mask((x.element, y.element), places.flat)
             arrays = *places.vectors((x, y)), places.layout, size
-            arguments = *arrays, *tolerances, bool(equal_nan), out
+            arguments = *arrays, *tolerances, bool(equal_nan), target.address_of(out)
             target.launch(kernel, target.blocks_of(size, layout.threads), x.stream, *arguments)
             x.stream.synchronize()  # others need not know of it then
-    result = out[:size].reshape(shape)
     like = a if library_of(a) else b
     library = library_of(like)
-    return result if library is None else library.from_device(result, like)
+    return out if library is None else library.from_device(out, like)
 
 
 def array_equal(a: Any, b: Any, equal_nan: bool) -> bool:

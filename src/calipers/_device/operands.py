@@ -241,10 +241,16 @@ def _number(x: Any, like: Operand) -> Operand:
     """Put a number on the device, in the dtype that it takes beside an array (NEP 50)."""
     own = np.dtype(np.float32 if like.kind == "bfloat16" else like.kind)
     value = np.asarray(x) if isinstance(x, np.generic) else strengthen(x, own)
-    with target.on(like.memory.ordinal):
-        found = operand(target.to_device(value.reshape(1)), "a number")
-    memory = found.memory._replace(shape=(), strides=(), stream=like.memory.stream)
-    return Operand(memory, found.kind)
+    found = _kept_number(value.dtype, value.tobytes(), like.memory.ordinal)
+    return found._replace(memory=found.memory._replace(stream=like.memory.stream))
+
+
+@lru_cache
+def _kept_number(dtype: DType, bits: bytes, ordinal: int) -> Operand:
+    """Put a number on a device, where it stays: the same few are asked about again and again."""
+    with target.on(ordinal):
+        found = operand(target.to_device(np.frombuffer(bits, dtype)), "a number")
+    return found._placed((), ())
 
 
 def common_shape(x: Operand, y: Operand, names: tuple[str, str] = ("a", "b")) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ if not SIMULATOR:
         msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
         raise ImportError(msg)
     from cuda.bindings import driver
+    from numba.cuda.cudadrv.driver import host_to_device
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
@@ -103,7 +104,7 @@ def vector(owner: Any, address: int, count: int, dtype: np.dtype[Any]) -> Any:
 
 def address_of(x: Any) -> Any:
     """Return what `viewer` makes a vector of a whole array of Numba's."""
-    return x if SIMULATOR else x.__cuda_array_interface__["data"][0]
+    return x.reshape(-1) if SIMULATOR else x.__cuda_array_interface__["data"][0]
 
 
 def view(
@@ -200,8 +201,13 @@ def why_not() -> str:
 
 def to_device(x: np.ndarray[Any, Any]) -> Any:
     """Copy an array to the current device, and wait for that: any stream may read it then."""
-    copy = cuda.to_device(x)
-    cuda.default_stream().synchronize()
+    if SIMULATOR or x.size == 0:
+        return cuda.to_device(x)
+    # Numba's own takes some views of the array first, which takes most of its time.
+    x = np.asarray(x, order="C")
+    copy = empty(x.shape, x.dtype)
+    host_to_device(copy, x, x.nbytes)
+    stream(0).synchronize()
     return copy
 
 

@@ -78,7 +78,8 @@ def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
     return None, as_is, _exact
 
 
-view_flag = viewer("int32")
+_view_flag = viewer("int32")
+_view_mask = viewer("bool")
 
 
 @cache
@@ -99,7 +100,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     @kept(kinds, flat, policy)
     def kernel(a, b, layout, size, rtol, atol, equal_nan, flag, answer, epoch):
         a, b = view_a(a), view_b(b)
-        flag, answer = view_flag(flag), view_flag(answer)
+        flag, answer = _view_flag(flag), _view_flag(answer)
         seen = cuda.shared.array(1, types.int32)
         p = cuda.local.array(items, types.int64)
         q = cuda.local.array(items, types.int64)
@@ -150,7 +151,7 @@ def mask(kinds: tuple[str, str], flat: bool) -> Any:
 
     @kept(kinds, flat)
     def kernel(a, b, layout, size, rtol, atol, equal_nan, out):
-        a, b = view_a(a), view_b(b)
+        a, b, out = view_a(a), view_b(b), _view_mask(out)
         for i in range(cuda.grid(1), size, cuda.gridsize(1)):
             here, there = places(i, layout)
             one, other = load_a(a[here]), load_b(b[there])
