@@ -122,19 +122,18 @@ def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:
     """Copy the pairs at some positions in C order to the host, as arrays of one element each."""
     if not positions:
         return []
-    columns = [_gathered(x, positions) for x in (pair.a, pair.b)]
+    with target.on(pair.a.memory.ordinal):
+        given = target.to_device(np.array(positions, np.int64))
+        columns = [_gathered(x, given) for x in (pair.a, pair.b)]
     return [
         pair._replace(a=columns[0][k : k + 1], b=columns[1][k : k + 1])
         for k in range(len(positions))
     ]
 
 
-def _gathered(x: Operand, positions: Sequence[int]) -> NDArray:
-    with target.on(x.memory.ordinal):
-        places = places_of([x])
-        out = target.empty(len(positions), x.memory.dtype)
-        given = target.to_device(np.array(positions, np.int64))
-        kernel = kernels.gather(x.element, places.flat)
-        arguments = *places.vectors([x]), places.layout, given, out
-        target.launch(kernel, 1, x.stream, *arguments)
-        return target.fetch(out, x.stream).view(x.dtype)
+def _gathered(x: Operand, positions: Any) -> NDArray:
+    places = places_of([x])
+    out = target.empty(positions.shape, x.memory.dtype)
+    kernel = kernels.gather(x.element, places.flat)
+    target.launch(kernel, 1, x.stream, *places.vectors([x]), places.layout, positions, out)
+    return target.fetch(out, x.stream).view(x.dtype)
