@@ -89,7 +89,7 @@ def arguments_of(name, flat):
     pair = address, address, layout, types.int64, *numbers
     if name == "mask":
         return *pair, types.boolean, address
-    return *pair, types.boolean, address, address, types.int32
+    return *pair, types.boolean, address, address, types.int64
 
 
 def kernel_of(name, kind, flat):

@@ -232,17 +232,17 @@ class Flag:
     """
 
     def __init__(self) -> None:
-        self._among_blocks = to_device(np.zeros(1, np.int32))
-        self._answer = cuda.mapped_array(1, np.int32)
+        self._among_blocks = to_device(np.zeros(1, np.int64))
+        self._answer = cuda.mapped_array(1, np.int64)
         self._answer[0] = 0
         self.arrays = address_of(self._among_blocks), address_of(self._answer)
         self._ended = None if SIMULATOR else cuda.event(timing=False)
         self._calls = 0
 
-    def next_call(self) -> np.int32:
+    def next_call(self) -> int:
         """Return the number of a new call."""
-        self._calls = self._calls % (2**31 - 1) + 1
-        return np.int32(self._calls)
+        self._calls += 1
+        return self._calls
 
     def follow(self, on_stream: Any) -> None:
         """Take note of when the kernel has run."""

@@ -78,7 +78,7 @@ def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
     return None, as_is, _exact
 
 
-_view_flag = viewer("int32")
+_view_flag = viewer("int64")
 _view_mask = viewer("bool")
 
 
@@ -101,7 +101,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     def kernel(a, b, layout, size, rtol, atol, equal_nan, flag, answer, epoch):
         a, b = view_a(a), view_b(b)
         flag, answer = _view_flag(flag), _view_flag(answer)
-        seen = cuda.shared.array(1, types.int32)
+        seen = cuda.shared.array(1, types.int64)
         p = cuda.local.array(items, types.int64)
         q = cuda.local.array(items, types.int64)
         x = cuda.local.array(items, own_a)
