@@ -221,6 +221,16 @@ def test_an_answer_that_is_not_waited_for():
         calipers.allclose_async(x, cuda.to_device(np.ones(2)))
 
 
+def test_answers_that_nobody_asks_for_give_their_flag_back():
+    """They wait for their kernel, which reads arrays that would be others' otherwise."""
+    x = cuda.to_device(np.zeros(5))
+    calipers.allclose_async(x, x).result()
+    before = list(target._spare[0])
+    for _ in range(3):
+        calipers.allclose_async(x, x)
+    assert target._spare[0] == before
+
+
 def test_the_rule_in_a_users_own_kernel():
     @cuda.jit
     def kernel(a, b, out):

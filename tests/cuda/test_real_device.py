@@ -88,6 +88,11 @@ def test_torch_tensors():
         for _ in range(50):
             x += 1  # still at work when the question is asked
         assert calipers.allclose(x, torch.full_like(x, 50))
+        on_another = torch.zeros(1 << 26, device="cuda")
+        for _ in range(50):
+            on_another += 1
+    assert calipers.allclose(torch.full_like(on_another, 50), on_another)
+    assert calipers.allclose_async(torch.full_like(x, 50), x).result()
     needs = torch.ones(3, device="cuda", requires_grad=True)
     assert calipers.allclose(needs, needs)
     assert calipers.gradcheck(torch.sin, (torch.rand(5, device="cuda").double().requires_grad_(),))

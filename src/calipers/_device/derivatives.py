@@ -119,7 +119,7 @@ def jacobian(
         with target.on(found.memory.ordinal if found else 0):
             stream = found.stream if found else target.stream(0)
             table, _ = steps.tables(planned, 0, point.size)
-            others = arguments(args[:position]), arguments(args[position:])
+            others = arguments(args[:position], stream), arguments(args[position:], stream)
             differentiate = _rows if options.rowwise else _columns
             result = differentiate(_Given(f, point, table, others, like, stream, limit))
             progress.add(point.size)

@@ -44,7 +44,7 @@ class Launched:
             out, work = values, count
             if self._rowwise:
                 out, work = values.reshape(count, size), count * size
-            others = arguments(args[:k]), arguments(args[k + 1 :])
+            others = arguments(args[:k], stream), arguments(args[k + 1 :], stream)
             blocks = target.blocks_of(work, target.threads())
             launch(self._kernel, blocks, stream, given, *others, out)
             return target.fetch(values, stream)
@@ -80,8 +80,9 @@ class Sent:
             ]
             y = None
             if self.launched:
-                launch(kernels.once(self._f), 1, target.stream(0), arguments(tuple(sent)))
-                target.stream(0).synchronize()  # the library may read on a stream of its own
+                stream = target.stream(0)
+                launch(kernels.once(self._f), 1, stream, arguments(tuple(sent), stream))
+                stream.synchronize()  # the library may read on a stream of its own
             else:
                 y = self._f(*sent, **kwargs)
             for own, x in zip(args, sent, strict=True):
@@ -119,20 +120,24 @@ def launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, shared: int =
         raise TypeError(msg) from error
 
 
-def arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return f's other arguments as kernels take them."""
-    return tuple(_argument(x) for x in args)
+def arguments(args: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
+    """Return f's other arguments as kernels take them, for a stream of the current device."""
+    return tuple(_argument(x, stream) for x in args)
 
 
-def _argument(x: Any) -> Any:
+def _argument(x: Any, stream: Any) -> Any:
     if is_weak(x) or isinstance(x, np.generic):
         return x
     if not on_device(x=x):
         return target.to_device(np.asarray(x, order="C"))
     found = operand(x, "an argument of f")
     memory = found.memory
-    if memory.stream:
-        found.stream.synchronize()
+    if memory.ordinal != target.current():
+        msg = f"an argument of f is on device {memory.ordinal}, and f runs on device "
+        msg += f"{target.current()}: move one of them to the other's device"
+        raise TypeError(msg)
+    if found.stream is not stream:
+        target.order(stream, found.stream)
     if found.kind == "bfloat16":
         msg = "an argument of f is of bfloat16, which compiled functions do not take: widen it"
         raise TypeError(msg)

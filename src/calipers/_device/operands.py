@@ -216,8 +216,7 @@ def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
     """
     Find two arrays on one device, one of which may be a number.
 
-    What fills the second is waited for, if that is another stream than the first's: work on both
-    goes to the stream of the first.
+    Work on both goes to the stream of the first, which waits for what fills the second.
     """
     numbers = [isinstance(x, (int, float, complex, np.generic)) for x in (a, b)]
     if numbers[0]:
@@ -233,7 +232,7 @@ def operands(a: Any, b: Any, names: tuple[str, str]) -> tuple[Operand, Operand]:
         raise TypeError(msg)
     if x.memory.stream != y.memory.stream:
         with target.on(y.memory.ordinal):
-            y.stream.synchronize()
+            target.order(x.stream, y.stream)
     return x, y
 
 

@@ -81,7 +81,7 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 def _ordinal(address: int) -> int:
     """Ask on which device an address is; an empty array has none, and is on the current one."""
     if not address:
-        return _current()
+        return current()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     status, ordinal = driver.cuPointerGetAttribute(attribute, address)
     if int(status):
@@ -90,8 +90,10 @@ def _ordinal(address: int) -> int:
     return int(ordinal)
 
 
-def _current() -> int:
+def current() -> int:
     """Ask which device is the current one; a thread that has none gets one."""
+    if SIMULATOR:
+        return 0
     # Numba takes ten times as long to tell.
     status, ordinal = driver.cuCtxGetDevice()
     return int(cuda.get_current_device().id if int(status) else ordinal)
@@ -139,9 +141,17 @@ def stream(pointer: int) -> Any:
     return cuda.external_stream(pointer) if pointer else cuda.default_stream()
 
 
+def order(after: Any, before: Any) -> None:
+    """Let what one stream is given from now on wait for what another was given."""
+    if not SIMULATOR:
+        given = cuda.event(timing=False)
+        given.record(before)
+        given.wait(after)
+
+
 def on(ordinal: int) -> AbstractContextManager[Any]:
     """Return a context in which a device is the current one."""
-    if SIMULATOR or _current() == ordinal:
+    if current() == ordinal:
         return nullcontext()
     device: AbstractContextManager[Any] = cuda.gpus[ordinal]
     return device
@@ -170,7 +180,7 @@ def resident(shared: int = 0) -> int:
     """Return how many blocks run at once, each of which has some bytes of shared memory."""
     if SIMULATOR:
         return 2
-    return _resident(_current(), shared)
+    return _resident(current(), shared)
 
 
 @cache
