@@ -124,7 +124,8 @@ def jacobian(
         and f answers many arguments at once.
     x : array_like
         Where; of any shape, real or complex. Integers become float64; float32 stays float32 and
-        has the steps of float32. A tuple of arrays if `argnums` is a tuple.
+        has the steps of float32. A tuple of arrays if `argnums` is a tuple. If it is a tensor of
+        torch or an array of jax, f is called with such, and a dense result is one, too.
     method : {"2-point", "3-point", "5-point", "cs", "adaptive"}
         Forward differences; central differences of second or fourth order; the complex step, for a
         real f that takes complex arguments and is analytic; or what `differentiate` does.

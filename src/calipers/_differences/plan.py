@@ -9,12 +9,21 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
-from .._arrays import as_array, device_module, is_device_function, is_integer, on_device
+from .._arrays import (
+    as_array,
+    device_module,
+    is_device_function,
+    is_integer,
+    library_of,
+    on_device,
+)
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .checkpoint import Checkpoint, require_folder
 from .columns import Columns
+from .foreign import Foreign
 from .ladders import Ladders, Values
 from .problem import IMAGINARY, WIRTINGER, Problem, empty_like, reals
 from .run import run
@@ -114,7 +123,8 @@ def fetched(x: Any) -> NDArray:
     if on_device(x=x):
         copy: NDArray = device_module("operands").operand(x, "x").to_host()
         return copy
-    return np.asarray(x)
+    library = library_of(x)
+    return np.asarray(x) if library is None else library.as_numpy(x)
 
 
 def as_point(x: Any) -> tuple[NDArray, bool]:
@@ -148,6 +158,9 @@ def pose(
         raise ValueError(msg)
     if runs_on_device(f, x, options.target):
         f, x, options = device_module("derivatives").as_host(f, x, position, options)
+    elif library_of(x) is not None and not isinstance(f, Dispatcher):
+        fills = options.out_like is not None and not options.rowwise
+        f = Foreign(f, position + options.rowwise, x, fills)
     point, scalar = as_point(x)
     if options.adaptive and point.dtype.char in "egG":
         msg = (
@@ -286,5 +299,12 @@ def _shaped(problem: Problem, rows: NDArray) -> NDArray:
 
 
 def beside(x: Any, value: Any) -> Any:
-    """Return a derivative where x is."""
-    return device_module("derivatives").at_home(value, x) if on_device(x=x) else value
+    """Return a derivative where x is, and as one of its library."""
+    if on_device(x=x):
+        return device_module("derivatives").at_home(value, x)
+    library = library_of(x)
+    if library is None:
+        return value
+    if isinstance(value, tuple):
+        return tuple(beside(x, part) for part in value)
+    return library.from_numpy(value)

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, is_integer
-from .._protocols import NDArray
+from .._arrays import as_array, is_integer, library_of
+from .._protocols import ArrayLibrary, NDArray
 from . import sparse
 from .columns import Columns, Scratch
 from .plan import (
     Options,
     arranged,
+    beside,
     options_of,
     others_of,
     pose,
@@ -44,12 +45,16 @@ class JacobianFunction:
         self._options = options_of("jacobian_function", options, ("checkpoint",))
         self._plan: _Plan | None = None
         if x0 is not None:
-            self._plan = self._planned(as_array(x0, "x0"), self._args, {})
+            self._plan = self._planned(as_array(x0, "x0"), x0, self._args, {})
             self._plan.check()
 
-    def _planned(self, x: Any, others: tuple[Any, ...], kwargs: dict[str, Any]) -> "_Plan":
+    def _planned(
+        self, x: NDArray, given: Any, others: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> "_Plan":
+        library = library_of(given)
+        x = x if library is None else given
         problem = pose(self._f, x, others, self._position, self._options, kwargs)
-        return _Plan(problem, self._options)
+        return _Plan(problem, self._options, library)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the derivative at the arguments of f."""
@@ -57,21 +62,23 @@ class JacobianFunction:
         if len(args) <= k:
             msg = f"the derivative is by positional argument {k} of f, and {len(args)} were given"
             raise TypeError(msg)
-        x = args[k] if type(args[k]) is np.ndarray else as_array(args[k], "x")
+        given = args[k]
+        x = given if type(given) is np.ndarray else as_array(given, "x")
         others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._args
         plan = self._plan
         if kwargs:  # they are part of a plan, and of this call only
-            plan = self._planned(x, others, kwargs)
-        elif plan is None or not plan.serves(x, others):
-            plan = self._plan = self._planned(x, others, kwargs)
-        return plan(x, others, k)
+            plan = self._planned(x, given, others, kwargs)
+        elif plan is None or not plan.serves(x, given, others):
+            plan = self._plan = self._planned(x, given, others, kwargs)
+        found = plan(x, others, k)
+        return found if x is given else beside(given, found)
 
 
 class _Plan:
     """What the Jacobians of one function at points of one kind share."""
 
-    def __init__(self, problem: Problem, options: Options) -> None:
-        self._problem, self._options = problem, options
+    def __init__(self, problem: Problem, options: Options, library: ArrayLibrary | None) -> None:
+        self._problem, self._options, self._library = problem, options, library
         self._steps = steps_of(problem, options)
         self._sparse = None
         if options.sparsity is not None:
@@ -98,10 +105,9 @@ class _Plan:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_spare": []}  # compiled code, which is of one process
 
-    def serves(self, x: NDArray, others: tuple[Any, ...]) -> bool:
-        return (
-            x.shape == self._shape and x.dtype == self._dtype and self._problem.same_kinds(others)
-        )
+    def serves(self, x: NDArray, given: Any, others: tuple[Any, ...]) -> bool:
+        same = x.shape == self._shape and x.dtype == self._dtype
+        return same and library_of(given) is self._library and self._problem.same_kinds(others)
 
     def check(self) -> None:
         """Check a sparsity pattern at the point that was planned with."""
