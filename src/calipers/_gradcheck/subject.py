@@ -262,9 +262,10 @@ class Subject:
         together = self.batched(part.position) if alone else None
         rest = private(self.kwargs), mode
         if together is not None:
-            y = self.kept[0].example
-            batches = {"batched": True, "batch_bytes": _BATCH_BYTES, "known": y}
-            found = Problem(together, before, x, after, *rest, False, **batches)
+            # Its own value at x is the base: f's may be rounded otherwise.
+            found = Problem(
+                together, before, x, after, *rest, False, batched=True, batch_bytes=_BATCH_BYTES
+            )
         else:
             found = Problem(f, before, x, after, *rest, scalar, out_like, known=y)
         found.seconds = self.seconds
