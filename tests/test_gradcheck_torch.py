@@ -35,3 +35,40 @@ def test_vmap_may_round_otherwise_than_the_function():
 
     x = torch.linspace(-9, 9, 40, dtype=torch.double).requires_grad_()
     assert checked(loss, x).verdict == "PASS"
+
+
+def test_vmap_that_is_not_the_function():
+    # torch 2.13 takes the value of the last of a batch for all of it.
+    def fill(x, value):
+        return x.index_fill(0, torch.tensor([0]), value)
+
+    x, value = (
+        leaf(1j, 2, 3, dtype=torch.complex128),
+        torch.tensor(0.5 - 1j, dtype=torch.complex128),
+    )
+    assert checked(fill, x, value.requires_grad_()).verdict == "PASS"
+
+
+def test_a_batch_that_is_of_its_last_point():
+    class Cube(torch.autograd.Function):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def forward(x):
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return 3 * x**2 * w
+
+        @staticmethod
+        def vmap(info, dims, x):
+            last = x.movedim(dims[0], 0)[-1:].expand(info.batch_size, *x.shape[1:])
+            return last**3, 0
+
+    assert checked(Cube.apply, leaf(0.5, 1, 2)).verdict == "PASS"
