@@ -72,3 +72,25 @@ def test_a_batch_that_is_of_its_last_point():
             return last**3, 0
 
     assert checked(Cube.apply, leaf(0.5, 1, 2)).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: functional.normalize(x, dim=1),
+        lambda x: functional.cosine_similarity(x, 2 * x, dim=1),
+        lambda x: functional.rms_norm(x, (1,)),
+    ],
+)
+def test_a_jacobian_that_is_zero_but_for_rounding_is_linear(f):
+    x = leaf([0.7], [-8.3], [3.1])
+    assert checked(f, x, check_forward_ad=True).verdict == "PASS"
+
+
+def test_an_input_that_is_nan_is_no_reason_for_blame():
+    assert checked(torch.nansum, leaf(1, float("nan"), 3), check_forward_ad=True).verdict != "FAIL"
+
+
+@pytest.mark.parametrize("number", [2.9, -4.827])
+def test_a_hessian_that_is_zero_but_for_rounding_is_symmetric(number):
+    assert twice(torch.linalg.vector_norm, leaf(number)).verdict == "PASS"

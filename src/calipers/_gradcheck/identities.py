@@ -151,8 +151,11 @@ def linearity(
         return
     of_v, of_w = d.applied(v), d.applied(w)
     size = _worst(of_v) + _worst(of_w) if sizes is None else sizes
+    size, own = np.broadcast_to(size, zero.shape), _natural(d)
     lengths = 16 * np.abs(v) + np.abs(w)
-    allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(d, size * np.sum(lengths))
+    allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(
+        d, np.fmax(size, own) * np.sum(lengths)
+    )
     allowed = allowed + share * size * np.sqrt(np.sum(lengths**2))
     # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.
     found = {"2v + w": d.applied(2 * v + w), "-16v": d.applied(-16 * v)}
@@ -205,12 +208,14 @@ def adjoint(
     pushes, pulls = (one, other) if one.name != "vjp" else (other, one)
     if pulls.name == "jvp":
         pushes, pulls = pulls, pushes
-    v, w = (_drawn(n, random) for n in (pushes.subject.columns, pushes.subject.rows))
+    subject = pushes.subject
+    v, w = _drawn(subject.columns, random), _drawn(subject.rows, random)
     forward, backward = pushes.times(v).copy(), pulls.transposed_times(w).copy()
     with np.errstate(invalid="ignore", over="ignore"):
         left, right = w @ forward, backward @ v
         terms = np.abs(w) @ np.abs(forward) + np.abs(backward) @ np.abs(v)
     allowed = _rounding(pushes, terms) * np.sqrt(len(v) + len(w)) + share * terms
+    allowed = allowed + cancelled(pushes, w, v)
     if not abs(left - right) <= allowed:
         if np.isnan(left) and np.isnan(right):
             return
@@ -235,6 +240,22 @@ def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
         if np.any(np.abs(row - alone) > _rounding(d, np.abs(alone) + _worst(alone))):
             yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
             return
+
+
+def _natural(d: Derivative) -> NDArray:
+    """Return what the results of a derivative are made of, should they cancel to nothing."""
+    results, units = _finite(d.subject.sizes), d.subject.units
+    return _worst(results) / units if d.name == "vjp" else results / units.min()
+
+
+def cancelled(d: Derivative, w: NDArray, v: NDArray) -> float:
+    """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
+    results, units = _finite(d.subject.sizes[: len(w)]), d.subject.units[: len(v)]
+    return float(_rounding(d, np.sqrt(np.sum((w * results) ** 2) * np.sum((v / units) ** 2))))
+
+
+def _finite(values: NDArray) -> NDArray:
+    return np.where(np.isfinite(values), values, 0.0)
 
 
 def _direction(d: Derivative, random: np.random.Generator) -> NDArray:

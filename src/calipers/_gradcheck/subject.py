@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ def real_vector(arrays: Sequence[NDArray]) -> NDArray:
 def reals_in(array: NDArray) -> int:
     """Count the real numbers of an array."""
     return array.size * (2 if array.dtype.kind == "c" else 1)
+
+
+def moduli(arrays: Sequence[NDArray]) -> NDArray:
+    """Return the sizes of real numbers; both parts of a complex one are as large as it is."""
+    sizes = [np.abs(array).reshape(-1).astype(float) for array in arrays]
+    counts = (1 + (array.dtype.kind == "c") for array in arrays)
+    return np.concatenate([np.empty(0), *map(np.repeat, sizes, counts)])
 
 
 @dataclass(frozen=True)
@@ -194,6 +202,16 @@ class Subject:
     @property
     def rows(self) -> int:
         return self.kept[-1].stop if self.kept else 0
+
+    @cached_property
+    def sizes(self) -> NDArray:
+        """Those of the results, in which a part of a complex number is rounded as all of it."""
+        return moduli([p.example for p in self.kept])
+
+    @cached_property
+    def units(self) -> NDArray:
+        """What entries are by: a result's size over that is the natural size of an entry."""
+        return np.fmax(1.0, moduli([p.example for p in self.active]))
 
     @property
     def eps(self) -> float:
