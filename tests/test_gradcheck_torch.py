@@ -94,3 +94,12 @@ def test_an_input_that_is_nan_is_no_reason_for_blame():
 @pytest.mark.parametrize("number", [2.9, -4.827])
 def test_a_hessian_that_is_zero_but_for_rounding_is_symmetric(number):
     assert twice(torch.linalg.vector_norm, leaf(number)).verdict == "PASS"
+
+
+def test_none_for_zeros_may_be_rounded_otherwise():
+    def decomposed(x):
+        values, vectors = torch.linalg.eigh(x + x.mH)
+        return values, vectors.abs()
+
+    x = random(5, 5, dtype=torch.complex128)
+    assert checked(decomposed, x.requires_grad_()).verdict == "PASS"

@@ -154,7 +154,7 @@ class Check:
 
     def _none_directions(self, d: Derivative) -> list[str]:
         try:
-            return list(identities.none_directions(d))
+            return list(identities.none_directions(d, self.rule.rtol))
         except WrongFormError as wrong:
             self.cause = wrong.__cause__
             return [f"{wrong} ({self.cause!r})" if self.cause else str(wrong)]
