@@ -103,3 +103,9 @@ def test_none_for_zeros_may_be_rounded_otherwise():
 
     x = random(5, 5, dtype=torch.complex128)
     assert checked(decomposed, x.requires_grad_()).verdict == "PASS"
+
+
+def test_what_autograd_knows_to_be_zero():
+    assert twice(functional.l1_loss, leaf(0.3, 2), leaf(1, -1)).verdict == "PASS"
+    empty = torch.zeros(0, 0, dtype=torch.double).requires_grad_()
+    assert checked(torch.linalg.slogdet, empty, check_forward_ad=True).verdict == "PASS"

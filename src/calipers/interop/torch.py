@@ -40,7 +40,8 @@ class Torch:
         x = x.detach().resolve_conj().resolve_neg()
         name = str(x.dtype).removeprefix("torch.")
         if name not in _FOREIGN:
-            array: NDArray = x.numpy()
+            # Nor has what autograd knows to be zero.
+            array: NDArray = x.numpy(force=x._is_zerotensor())
             return array
         try:
             import ml_dtypes
