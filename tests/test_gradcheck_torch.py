@@ -109,3 +109,8 @@ def test_what_autograd_knows_to_be_zero():
     assert twice(functional.l1_loss, leaf(0.3, 2), leaf(1, -1)).verdict == "PASS"
     empty = torch.zeros(0, 0, dtype=torch.double).requires_grad_()
     assert checked(torch.linalg.slogdet, empty, check_forward_ad=True).verdict == "PASS"
+
+
+def test_a_gradient_that_is_constant():
+    assert twice(torch.copysign, leaf(0.3, 2), leaf(1, -1)).verdict == "PASS"
+    assert twice(torch.nextafter, leaf(0.3, 2), leaf(1, -1)).verdict == "PASS"

@@ -94,8 +94,11 @@ class TorchFunctions:
             several = y if isinstance(y, (tuple, list)) else (y,)
             kept, active = [several[k] for k in outputs], [point[k] for k in argnums]
             found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)
-            # What f does not depend on has a gradient of zeros, and those depend on it as zeros do.
-            return tuple(0 * x if g is None else g for g, x in zip(found, active, strict=True))
+            # A gradient that is constant depends on the inputs, too: as zeros do.
+            return tuple(
+                0 * x if g is None else g if g.requires_grad else g + 0 * x
+                for g, x in zip(found, active, strict=True)
+            )
 
         weights = tuple(torch.from_numpy(w).requires_grad_() for w in cotangents)
         fixed = [
