@@ -114,3 +114,17 @@ def test_what_autograd_knows_to_be_zero():
 def test_a_gradient_that_is_constant():
     assert twice(torch.copysign, leaf(0.3, 2), leaf(1, -1)).verdict == "PASS"
     assert twice(torch.nextafter, leaf(0.3, 2), leaf(1, -1)).verdict == "PASS"
+
+
+def test_eigenvalues_of_real_matrices_are_complex_numbers():
+    x = random(5, 5).requires_grad_()
+    assert checked(torch.linalg.eigvals, x, check_forward_ad=True).verdict == "PASS"
+
+
+def test_a_diagonal_that_is_real_in_a_complex_matrix():
+    x = random(5, 5, dtype=torch.complex128).requires_grad_()
+
+    def factor(x):
+        return torch.linalg.cholesky(x @ x.mH + torch.eye(5))
+
+    assert checked(factor, x, check_forward_ad=True).verdict == "PASS"

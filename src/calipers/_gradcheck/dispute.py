@@ -91,6 +91,11 @@ class Dispute:
             near = np.abs(self.own - self.value) <= _SURE * self.error
         self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
 
+    def where_rounded(self, rounding: NDArray) -> None:
+        """Let pass what is off by no more than rounding of f beside the step that it would take."""
+        with np.errstate(invalid="ignore"):
+            self._say(PASS, np.abs(self.own - self.value) + self.error <= rounding)
+
     def where_slight(self, natural: NDArray) -> None:
         """Let pass what is nothing beside the natural size of a derivative."""
         slight = self.rule.is_slight(self.own, self.value, self.error, natural)
@@ -103,13 +108,16 @@ class Dispute:
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
             self._say(INCONCLUSIVE, still[hidden])
 
-    def at_kinks(self, probed: NDArray, values: NDArray, step: NDArray, eps: float) -> None:
+    def at_kinks(
+        self, probed: NDArray, values: NDArray, sizes: NDArray, step: NDArray, eps: float
+    ) -> None:
         """
         Say NONSMOOTH of entries that no slope across x decides.
 
-        `probed` tells entries near which f was asked for `values`, a row per position.
+        `probed` tells entries near which f was asked for `values`, a row per position; what they
+        are parts of is of `sizes` at x.
         """
-        noise = rounding_of(np.max(np.abs(values), axis=0), eps)
+        noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
         kinked, pole = kinks(values, step, noise), poles(values, noise)
         right = np.flatnonzero(kinked & self._are(PASS)[probed])
         if len(right):  # or rounding, of terms that are larger than their sum

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._differences.problem import reals
 from .._differences.run import WORTH_SHARING
 from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
@@ -175,12 +174,14 @@ def _look_again(
         dispute = Dispute(rule, own, d, e, size, *slopes, rows, screening.rounding)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
-        unit = np.maximum(1.0, np.abs(reals(looks.problem.x)[columns[k]]))
-        dispute.where_slight(looks.problem.base[rows] / unit)
+        unit = looks.subject.units[numbers[k]]
+        dispute.where_rounded(screening.noise[rows] / unit)
+        dispute.where_slight(looks.subject.sizes[rows] / unit)
         dispute.where_hidden(states["step"][k])
         probed = np.flatnonzero(calls[k] == VALUES)
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
-        dispute.at_kinks(probed, around, steps, looks.subject.eps)
+        whole = looks.subject.sizes[rows[probed]]
+        dispute.at_kinks(probed, around, whole, steps, looks.subject.eps)
         found.count[PASS] += every.size - len(rows)
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
 

@@ -53,9 +53,8 @@ class Screening:
     calls = Slopes.calls
 
     def __post_init__(self) -> None:
-        base = self.looks.problem.base
-        sizes = np.abs(base.astype(float))
-        self.noise = _NOISE * rounding_of(sizes, self.looks.subject.eps)
+        base, subject = self.looks.problem.base, self.looks.subject
+        self.noise = _NOISE * rounding_of(subject.sizes, subject.eps)
         self._no_limits = np.full(base.size, np.inf)
         self.jvp = _asked(self.looks, self.jacobians)
         self._begin()
