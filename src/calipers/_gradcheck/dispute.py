@@ -64,7 +64,7 @@ class Dispute:
     def __post_init__(self) -> None:
         rule, own = self.rule, self.own
         slope = 0.5 * self.right + 0.5 * self.left
-        bend = rule.bend_of(own, slope, self.right - self.left, self.noise)
+        self._bend = bend = rule.bend_of(own, slope, self.right - self.left, self.noise)
         self.verdicts = rule.judge(own, self.value, self.error, self.floor)
         with np.errstate(invalid="ignore"):
             off, allowed = np.abs(own - slope), rule.allowed(own, slope, self.floor)
@@ -119,6 +119,8 @@ class Dispute:
         """
         noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
         kinked, pole = kinks(values, step, noise), poles(values, noise)
+        # What is right has no kink at x, as far as slopes to both sides show.
+        kinked &= ~(self._are(PASS) & (self._bend == 0))[probed]
         right = np.flatnonzero(kinked & self._are(PASS)[probed])
         if len(right):  # or rounding, of terms that are larger than their sum
             most = np.maximum(noise[right], self.rounding(self.rows[probed[right]]))
