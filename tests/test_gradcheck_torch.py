@@ -136,3 +136,21 @@ def test_a_jump_within_rounding_is_no_kink_where_the_derivative_is_right():
         torch.manual_seed(seed)
         x = (torch.rand(8, 5, dtype=torch.double) * 18 - 9).requires_grad_()
         assert checked(lambda x: functional.log_softmax(x, 1), x).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x**2 * torch.exp(x),
+        lambda x: x * x.abs(),
+        lambda x: x * functional.gelu(x),
+        lambda x: x * functional.mish(x),
+    ],
+)
+def test_a_double_root(f):
+    assert checked(f, leaf(0, 0, 0)).verdict == "PASS"
+    assert checked(f, leaf(0, 1, 2)).verdict == "PASS"
+
+
+def test_a_kink_at_a_root_is_one():
+    assert checked(torch.abs, leaf(0, 1)).verdict == "NONSMOOTH"

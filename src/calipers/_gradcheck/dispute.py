@@ -97,7 +97,9 @@ class Dispute:
             self._say(PASS, np.abs(self.own - self.value) + self.error <= rounding)
 
     def where_slight(self, natural: NDArray) -> None:
-        """Let pass what is nothing beside the natural size of a derivative."""
+        """Let pass what is nothing beside the natural size of a derivative, or slopes beside x."""
+        for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
+            natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
         slight = self.rule.is_slight(self.own, self.value, self.error, natural)
         self._say(PASS, self._are(INCONCLUSIVE) & slight)
 
