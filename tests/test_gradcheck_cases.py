@@ -1413,6 +1413,17 @@ def test_case_26_functions_of_torch(fast_mode):
         assert gradcheck(f, z, check_forward_ad=True, fast_mode=fast_mode)
 
 
+def test_random_keys_of_jax_are_handed_on():
+    jax = pytest.importorskip("jax")
+
+    def noisy(key, x):
+        return x**2 * jax.random.normal(key, x.shape)
+
+    point = jax.random.key(0), jax.numpy.asarray(np.float32([0.5, 1.0, 2.0]))
+    assert calipers.gradcheck(noisy, point)
+    assert calipers.gradgradcheck(noisy, point)
+
+
 @modes
 def test_case_26_functions_of_jax(fast_mode):
     jax = pytest.importorskip("jax")

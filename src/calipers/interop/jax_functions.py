@@ -28,15 +28,15 @@ class JaxFunctions:
         left_out: tuple[int, ...],
     ) -> Differentiated:
         jax: Any = sys.modules["jax"]
-        arrays = tuple(_library.as_numpy(x) if _library.owns(x) else x for x in inputs)
+        ours = [_library.owns(x) and not _is_key(jax, x) for x in inputs]
+        arrays = tuple(
+            _library.as_numpy(x) if own else x for x, own in zip(inputs, ours, strict=True)
+        )
         able = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))
         argnums = able if argnums is None else tuple(k for k in argnums if k in able)
 
         def placed(given: tuple[Any, ...]) -> list[Any]:
-            return [
-                jax.numpy.asarray(x) if _library.owns(like) else x
-                for x, like in zip(given, inputs, strict=True)
-            ]
+            return [jax.numpy.asarray(x) if own else x for x, own in zip(given, ours, strict=True)]
 
         def value(*given: Any) -> Any:
             y = f(*placed(given))
@@ -126,6 +126,11 @@ class JaxFunctions:
             return tuple(pull(tuple(w)))
 
         return gradient, (*inputs, *map(jax.numpy.asarray, cotangents))
+
+
+def _is_key(jax: Any, x: Any) -> bool:
+    """Tell whether an array is of random keys, which are no numbers."""
+    return bool(jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key))
 
 
 def _is_differentiable(jax: Any, x: Any) -> bool:
