@@ -745,6 +745,20 @@ def test_containers_of_equal_content():
     assert str(calipers.compare(a, b)) == "Close: 5 leaves agree"
 
 
+class Unnamed:
+    def __repr__(self):
+        return "a key"
+
+
+def test_keys_are_matched_as_python_does_and_not_by_what_they_are_called():
+    one, other = Unnamed(), Unnamed()
+    report = calipers.compare({one: 1.0, other: 2.0}, {one: 9.0, other: 2.0})
+    assert [bool(leaf) for leaf in report.leaves] == [False, True]
+    assert [leaf.path for leaf in report.leaves] == ["[a key]", "[a key]"]
+    assert calipers.compare({np.int64(1): 1.0, "x": 2.0}, {1: 1.0, "x": 2.0})
+    assert not calipers.compare({1: 1.0}, {"1": 1.0})
+
+
 @pytest.mark.parametrize(
     ("a", "b", "problem"),
     [

@@ -56,26 +56,26 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
     if not isinstance(actual, Mapping) and len(own) != len(reference):
         text = f"actual has {len(own)} items, expected has {len(reference)}"
         yield Leaf(path, actual, expected, text)
-    for key, value in own.items():
+    for key, (place, value) in own.items():
         if key in reference:
-            yield from _walk(value, reference[key], path + key, (*above, id(actual)))
+            yield from _walk(value, reference[key][1], path + place, (*above, id(actual)))
         elif isinstance(actual, Mapping):
-            yield Leaf(path + key, value, None, "only in actual")
+            yield Leaf(path + place, value, None, "only in actual")
     if isinstance(actual, Mapping):
-        for key, value in reference.items():
+        for key, (place, value) in reference.items():
             if key not in own:
-                yield Leaf(path + key, None, value, "only in expected")
+                yield Leaf(path + place, None, value, "only in expected")
 
 
-def _items(x: Any) -> dict[str, Any]:
-    """Return the parts of a container by the expressions that reach them."""
+def _items(x: Any) -> dict[Any, tuple[str, Any]]:
+    """Return the parts of a container by their keys, with the expressions that reach them."""
     if isinstance(x, Mapping):
-        return {f"[{key!r}]": value for key, value in x.items()}
+        return {key: (f"[{key!r}]", value) for key, value in x.items()}
     if is_dataclass(x):
-        return {f".{field.name}": getattr(x, field.name) for field in fields(x)}
+        return {field.name: (f".{field.name}", getattr(x, field.name)) for field in fields(x)}
     if _is_namedtuple(x):
-        return {f".{name}": getattr(x, name) for name in x._fields}
-    return {f"[{i}]": value for i, value in enumerate(x)}
+        return {name: (f".{name}", getattr(x, name)) for name in x._fields}
+    return {i: (f"[{i}]", value) for i, value in enumerate(x)}
 
 
 def _kind(x: Any) -> str:
