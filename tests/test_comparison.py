@@ -780,10 +780,10 @@ def test_a_list_of_numbers_is_an_array_and_others_are_walked_into():
     assert calipers.compare([[1, 2], [3, 4]], [[1, 2], [3, 5]]).first_mismatches[0].index == (1, 1)
     assert calipers.compare([[1, 2], [3]], [[1, 2], [3]])
     assert calipers.compare([], [])
-    endless = [np.ones(1)]
-    endless.append(endless)
-    with pytest.raises(ValueError, match="contains itself"):
-        calipers.compare(endless, endless)
+    for endless in ([np.ones(1)], [1.0], []):
+        endless.append(endless)
+        with pytest.raises(ValueError, match="contains itself"):
+            calipers.compare(endless, endless)
 
 
 # What people read

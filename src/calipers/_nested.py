@@ -9,6 +9,8 @@ import numpy as np
 from .interop.zarr import Zarr
 
 _ZARR = Zarr()
+# No array has more, so that a list which is nested deeper, or holds itself, is none.
+_AXES = 64
 
 
 class Leaf(NamedTuple):
@@ -91,9 +93,10 @@ def _is_namedtuple(x: Any) -> bool:
     return isinstance(x, tuple) and hasattr(x, "_fields")
 
 
-def _is_numeric(x: Any) -> bool:
+def _is_numeric(x: Any, axes: int = _AXES) -> bool:
     if isinstance(x, list | tuple):
-        return not _is_namedtuple(x) and all(map(_is_numeric, x)) and _is_regular(x)
+        items = axes > 0 and not _is_namedtuple(x) and all(_is_numeric(y, axes - 1) for y in x)
+        return items and _is_regular(x)
     return isinstance(x, int | float | complex | np.number | np.bool)
 
 
