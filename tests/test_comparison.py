@@ -6,6 +6,7 @@ import math
 import pickle
 from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
@@ -685,6 +686,21 @@ def test_longdouble_objects_strings_and_dates():
     for report in (wide, objects, text):
         json.dumps(report.to_dict(), allow_nan=False)
         assert "differs" in str(report) or "differ" in str(report)
+
+
+def test_tolerances_hold_for_all_that_has_a_distance():
+    for a, b in (
+        (np.array([1.0, 2**70], object), np.array([1 + 1e-9, 2**70], object)),
+        (np.array([Decimal(1)]), np.array([Decimal("1.000000001")])),
+        (np.array([10], "m8[s]"), np.array([11], "m8[s]")),
+    ):
+        options = {"rtol": 0.0, "atol": 2.0 if a.dtype.kind == "m" else 1e-8}
+        assert calipers.compare(a, b, **options)
+        calipers.assert_close(a, b, **options)
+        assert calipers.compare(a, b, rtol=0.0, atol=1e-10).mismatches == 1
+    mixed = np.array([1.0, "text", None], object)
+    assert calipers.compare(mixed, mixed)
+    assert calipers.compare(mixed, np.array([1 + 1e-12, "text", None], object)).mismatches == 1
 
 
 # Containers

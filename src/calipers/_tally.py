@@ -254,11 +254,11 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     record["size"] = a.size
     record["passing_rtol"] = record["passing_atol"] = np.nan  # not looked for
     with np.errstate(all="ignore"):
-        bad = ~_accepted(a, b, rule)
         nan_a, nan_b, infinite = _nan(a), _nan(b), _infinite(a) | _infinite(b)
         usual = ~(nan_a | nan_b | infinite)
         usual, d, size = _distances(a, b, usual)
         bound = rule.atol + rule.rtol * size
+        bad = ~_accepted(a, b, rule, usual & (d <= bound))
         measures = {
             "excess": np.where(d > 0, d / bound, 0.0),
             "absolute": d,
@@ -288,11 +288,11 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     return tally
 
 
-def _accepted(a: NDArray, b: NDArray, rule: Rule) -> NDArray:
+def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
     try:
         return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
-    except TypeError:  # no distance: equality alone
-        equal = np.asarray(a == b, dtype=bool)
+    except TypeError:  # of objects and timedelta64, which may have a distance, and of text
+        equal = near | np.asarray(a == b, dtype=bool)
         if rule.equal_nan:
             equal |= _nan(a) & _nan(b)
         return np.broadcast_to(equal, a.shape)
