@@ -703,6 +703,25 @@ def test_tolerances_hold_for_all_that_has_a_distance():
     assert calipers.compare(mixed, np.array([1 + 1e-12, "text", None], object)).mismatches == 1
 
 
+@pytest.mark.parametrize("scale", ["1e-200", "1e200", "1e4000"])
+def test_norms_of_what_binary64_cannot_square(scale):
+    a, b = np.longdouble(["1", "2"]), np.longdouble(["1", "4"])
+    factor = np.longdouble(scale)
+    if factor == np.longdouble("inf"):
+        pytest.skip("longdouble ends before")
+    report = calipers.compare(a * factor, b * factor, rtol=0, atol=0)
+    assert report.mismatches == 1
+    if scale == "1e4000":
+        assert report.rms == math.inf
+        assert math.isnan(report.relative_norm)
+    else:
+        assert report.rms == pytest.approx(float(factor) * math.sqrt(2), rel=1e-15)
+        assert report.relative_norm == pytest.approx(2 / math.sqrt(17), rel=1e-15)
+    json.dumps(report.to_dict(), allow_nan=False)
+    integers = np.array([10**300], object)
+    assert calipers.compare(integers, 2 * integers).rms == pytest.approx(1e300, rel=1e-15)
+
+
 # Containers
 
 Point = namedtuple("Point", "x y")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ._arrays import COMPLEX128, FLOAT64, INT64, UINT64, DType, Pair
 from ._dispatch import fold
+from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
 from ._kernels.sums import SCALES
@@ -155,17 +156,23 @@ class Tally:
         squares, reference = self._sum("squares"), self._sum("reference_squares")
         return _root(squares, reference) if reference or not squares else math.inf
 
-    def _sum(self, name: str) -> Fraction:
-        """Return a sum of squares."""
+    def _sum(self, name: str) -> Fraction | float:
+        """Return a sum of squares; of what is too large for binary64, infinity."""
+        if not np.isfinite(self[name]).all():
+            return math.inf
         total = Fraction(0)
         for scale, (high, low) in zip(SCALES, self[name].tolist(), strict=True):
             total += (Fraction(high) + Fraction(low)) / Fraction(scale) ** 2
         return total
 
 
-def _root(numerator: Fraction, denominator: Fraction | int) -> float:
+def _root(numerator: Fraction | float, denominator: Fraction | float) -> float:
     """Return the square root of a quotient, 0 for 0/0."""
     if not numerator:
+        return 0.0
+    if isinstance(numerator, float):
+        return math.nan if isinstance(denominator, float) else math.inf
+    if isinstance(denominator, float):
         return 0.0
     quotient = numerator / denominator
     # An even power of two that leaves more bits than binary64 has in the integer root.
@@ -264,6 +271,13 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
             "absolute": d,
             "relative": np.where(d > 0, d / size, 0.0),
         }
+        for name, values in measures.items():
+            if values.size and values.max() > 0:
+                record[name], record[f"{name}_at"] = values.max(), values.argmax()
+        for name, values in (("squares", d), ("reference_squares", size)):
+            largest = values.max(initial=0)
+            scale = 2 if largest >= HUGE else 0 if largest <= TINY else 1
+            record[name][scale, 0] = np.sum((values * SCALES[scale]) ** 2)
     record["finite"] = np.count_nonzero(usual)
     record["nan_both"] = np.count_nonzero(nan_a & nan_b)
     record["nan_actual"] = np.count_nonzero(nan_a & ~nan_b)
@@ -272,11 +286,6 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     record["mismatches"] = np.count_nonzero(bad)
     places = np.flatnonzero(bad)
     record["first"][: min(FIRST, places.size)] = places[:FIRST]
-    for name, values in measures.items():
-        if values.size and values.max() > 0:
-            record[name], record[f"{name}_at"] = values.max(), values.argmax()
-    for name, values in (("squares", d), ("reference_squares", size)):
-        record[name][1, 0] = float(np.sum(values * values))
     for axis, indices in enumerate(np.nonzero(np.atleast_1d(bad))):
         if indices.size:
             row = tally.axes[axis]
