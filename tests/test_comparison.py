@@ -703,6 +703,17 @@ def test_tolerances_hold_for_all_that_has_a_distance():
     assert calipers.compare(mixed, np.array([1 + 1e-12, "text", None], object)).mismatches == 1
 
 
+def test_structures_of_other_fields_differ():
+    a, b = np.zeros(2, [("x", "f4")]), np.zeros(2, [("y", "f4")])
+    for other in (b, np.zeros(2)):
+        report = calipers.compare(a, other)
+        assert report.mismatches == 2
+        assert report.problems[0].startswith("dtypes differ")
+    nested = calipers.compare({"w": 1.0, "records": a}, {"w": 2.0, "records": b})
+    assert [leaf.path for leaf in nested.failing] == ["['w']", "['records']"]
+    assert calipers.compare(a, a.copy())
+
+
 @pytest.mark.parametrize("scale", ["1e-200", "1e200", "1e4000"])
 def test_norms_of_what_binary64_cannot_square(scale):
     a, b = np.longdouble(["1", "2"]), np.longdouble(["1", "4"])

@@ -301,10 +301,17 @@ def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
     try:
         return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
     except TypeError:  # of objects and timedelta64, which may have a distance, and of text
-        equal = near | np.asarray(a == b, dtype=bool)
+        equal = near | _equal(a, b)
         if rule.equal_nan:
             equal |= _nan(a) & _nan(b)
         return np.broadcast_to(equal, a.shape)
+
+
+def _equal(a: NDArray, b: NDArray) -> NDArray:
+    try:
+        return np.asarray(a == b, dtype=bool)
+    except TypeError:  # of structures whose fields differ
+        return np.zeros(a.shape, dtype=bool)
 
 
 def _nan(x: NDArray) -> NDArray:
