@@ -424,6 +424,20 @@ def test_what_savetxt_writes(tmp_path):
     assert all(found.values())
 
 
+def test_nan_in_csv_is_a_number_that_is_there(tmp_path):
+    pytest.importorskip("pyarrow")
+    x = np.array([[1.0, np.nan], [3.0, 4.0]])
+    np.savetxt(tmp_path / "a.csv", x, delimiter=",")
+    np.savez(tmp_path / "a.npz", f0=x[:, 0], f1=x[:, 1])
+    paths = tmp_path / "a.csv", tmp_path / "a.npz"
+    assert {name: leaf.nan_both for name, leaf in compared(*paths).items()} == {"f0": 0, "f1": 1}
+    assert not compared(*paths)["f1"]
+    assert all(compared(*paths, equal_nan=True).values())
+    (tmp_path / "b.csv").write_text("f0,f1\n1,\n3,4\n")
+    found = compared(tmp_path / "a.csv", tmp_path / "b.csv", equal_nan=True)
+    assert [name for name, leaf in found.items() if not leaf] == ["f1", "f1/nulls"]
+
+
 @pytest.mark.parametrize("text", ["", "a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "# a b\n1 2\n"])
 def test_csv_that_is_no_table(tmp_path, text):
     pytest.importorskip("pyarrow")

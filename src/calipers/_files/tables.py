@@ -51,8 +51,13 @@ def _csv(path: str) -> Any:
     delimiter = _delimiter(first, second)
     # What numpy.savetxt writes has no names.
     options = csv.ReadOptions(autogenerate_column_names=_are_numbers(first.split(delimiter)))
+    # To pyarrow a NaN is one of many words for a number that is missing.
+    missing = [x for x in csv.ConvertOptions().null_values if x.strip("-").lower() != "nan"]
     return csv.read_csv(
-        path, read_options=options, parse_options=csv.ParseOptions(delimiter=delimiter)
+        path,
+        read_options=options,
+        parse_options=csv.ParseOptions(delimiter=delimiter),
+        convert_options=csv.ConvertOptions(null_values=missing),
     )
 
 
