@@ -438,6 +438,26 @@ def test_nan_in_csv_is_a_number_that_is_there(tmp_path):
     assert [name for name, leaf in found.items() if not leaf] == ["f1", "f1/nulls"]
 
 
+def test_times_of_day(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    (tmp_path / "a.csv").write_text("at,x\n12:00:00,1\n12:00:01,2\n")
+    (tmp_path / "b.csv").write_text("at,x\n12:00:00,1\n12:00:02,2\n")
+    found = compared(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert {name: leaf.mismatches for name, leaf in found.items()} == {"at": 1, "x": 0}
+    units = {"time32": ("s", "ms"), "time64": ("us", "ns")}
+    columns = {
+        unit: pa.array([1, None], getattr(pa, kind)(unit))
+        for kind, both in units.items()
+        for unit in both
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    arrays, left_out = contents(tmp_path / "a.parquet")
+    assert not left_out
+    assert {f"{unit}/nulls" for unit in columns} < set(arrays)
+
+
 @pytest.mark.parametrize("text", ["", "a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "# a b\n1 2\n"])
 def test_csv_that_is_no_table(tmp_path, text):
     pytest.importorskip("pyarrow")

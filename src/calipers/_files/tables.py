@@ -97,6 +97,10 @@ def _add(found: Contents, name: str, column: Any, typed: bool) -> None:
         column = column.cast(column.type.value_type)
     if types.is_decimal(column.type):
         column = column.cast(pyarrow.string())
+    if types.is_time(column.type):  # since midnight: NumPy has no times of day
+        number = pyarrow.int32() if types.is_time32(column.type) else pyarrow.int64()
+        span = pyarrow.duration(column.type.unit)
+        column = column.cast(number).cast(pyarrow.int64()).cast(span)
     kind = column.type
     if column.null_count:
         found.add(joined(name, "nulls"), Held(column.is_null().to_numpy()))
