@@ -330,6 +330,16 @@ def test_classic_netcdf(tmp_path, monkeypatch):
     assert found["r"].mismatches == np.sum(X[:5] > 2)
 
 
+def test_text_in_hdf5_that_is_not_utf8(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    for name, last in (("a.h5", b"\xe9"), ("b.h5", b"\xe8")):
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("x", data=[b"caf\xe9", last], dtype=h5py.string_dtype())
+    found = compared(tmp_path / "a.h5", tmp_path / "b.h5")
+    assert [x.index for x in found["x"].first_mismatches] == [(1,)]
+    assert compared(tmp_path / "a.h5", tmp_path / "a.h5")["x"]
+
+
 def test_tables(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import csv, parquet

@@ -86,7 +86,7 @@ class _Walk:
             self.found.left_out[place] = _ELSEWHERE
         elif self._h5py.check_string_dtype(x.dtype) and x.dtype.hasobject:
             require_stored(x.size * x.dtype.itemsize, stored)
-            self.found.add(place, Held(text(x.asstr(errors="surrogateescape")[()])))
+            self.found.add(place, Held(text(x.asstr(errors="backslashreplace")[()])))
         elif x.dtype.hasobject or (x.dtype.metadata and "ref" in x.dtype.metadata):
             self.found.left_out[place] = "its elements are references or of variable length"
         else:
