@@ -284,6 +284,21 @@ def test_a_record_is_replaced_when_the_new_one_is_whole(path, monkeypatch):
     assert [*path.parent.iterdir()] == [path]
 
 
+def test_a_record_that_is_written_while_another_is(path, monkeypatch):
+    def meanwhile(file, *args, **arrays):
+        monkeypatch.undo()
+        golden.record(path, running, X)
+        assert golden.check(path, running).kind == "EQUAL"
+        np.savez_compressed(file, *args, **arrays)
+
+    monkeypatch.setattr(np, "savez_compressed", meanwhile)
+    golden.record(path, sums, X)
+    assert golden.check(path, sums).kind == "EQUAL"
+    golden.record(os.fsencode(path), running, X)
+    assert golden.check(path, running).kind == "EQUAL"
+    assert os.listdir(path.parent) == [path.name]
+
+
 def test_a_record_has_no_pickle_and_others_may_read_it(path):
     golden.record(str(path), sums, X)
     with zipfile.ZipFile(path) as file:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -130,8 +131,8 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
         "environment": fingerprint(),
     }
     arrays["about"] = np.array(json.dumps(about, indent=1))
-    # A record that is there stays until the new one is whole.
-    part = f"{os.fspath(path)}.part"
+    # A record that is there stays until the new one is whole, whoever else writes it.
+    part = f"{os.fsdecode(path)}.{uuid4().hex}.part"
     try:
         with open(part, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
