@@ -330,6 +330,26 @@ def test_classic_netcdf(tmp_path, monkeypatch):
     assert found["r"].mismatches == np.sum(X[:5] > 2)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch calls some of these experimental
+def test_tensors_that_are_left_out(tmp_path):
+    torch = pytest.importorskip("torch")
+    ones = torch.ones(2)
+    x = {
+        "half": ones.to(torch.complex32),
+        "nested": torch.nested.nested_tensor([ones, ones[:1]]),
+        "quantized": torch.quantize_per_tensor(ones, 0.1, 0, torch.qint8),
+        "plain": ones,
+    }
+    torch.save(x, tmp_path / "x.pt")
+    arrays, left_out = contents(tmp_path / "x.pt")
+    assert set(arrays) == {"plain"}
+    kinds = {"half": "of complex32", "nested": "of several shapes", "quantized": "quantized"}
+    assert left_out == {
+        name: f"it is a tensor {kind}, which calipers does not compare"
+        for name, kind in kinds.items()
+    }
+
+
 def test_text_in_hdf5_that_is_not_utf8(tmp_path):
     h5py = pytest.importorskip("h5py")
     for name, last in (("a.h5", b"\xe9"), ("b.h5", b"\xe8")):

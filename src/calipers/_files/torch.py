@@ -86,6 +86,9 @@ def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
     elif x.is_quantized or x.device.type != "cpu" or x.layout is not torch.strided:
         kind = "quantized" if x.is_quantized else f"on {x.device}, of layout {x.layout}"
         found.left_out[name] = f"it is a tensor {kind}, which calipers does not compare"
+    elif x.is_nested or x.dtype is torch.complex32:
+        kind = "of several shapes" if x.is_nested else "of complex32"
+        found.left_out[name] = f"it is a tensor {kind}, which calipers does not compare"
     else:
         require_stored(x.nbytes, x.untyped_storage().nbytes)
         found.add(name, Held(Torch().as_numpy(x)))
