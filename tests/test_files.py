@@ -501,6 +501,18 @@ def test_csv_of_another_encoding(tmp_path):
     assert refused(tmp_path / "x.csv").endswith("x.csv: its text is not UTF-8: save it so")
 
 
+def test_an_error_of_a_library_names_the_file(tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("inner state")
+
+    np.save(tmp_path / "x.npy", X)
+    monkeypatch.setattr("calipers._files.npy.contents", broken)
+    assert refused(tmp_path / "x.npy") == f"{tmp_path / 'x.npy'}: RuntimeError: inner state"
+    pytest.importorskip("torch")
+    (tmp_path / "x.pt").touch()
+    assert refused(tmp_path / "x.pt").endswith("x.pt: torch does not read it: EOFError")
+
+
 def test_a_package_that_is_missing(tmp_path, monkeypatch):
     (tmp_path / "x.h5").touch()
     monkeypatch.setattr(formats, "find_spec", lambda name: None)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from .entries import Contents, Reader
-from .errors import FileError
+from .errors import FileError, described
 from .netcdf3 import is_classic
 from .zarr import is_store
 
@@ -54,8 +54,10 @@ def opened(path: str, follow_links: bool) -> Iterator[Contents]:
     with ExitStack() as stack:
         try:
             contents = stack.enter_context(_reader(path).contents(path, follow_links))
-        except FileError as error:
-            msg = f"{path}: {error}"
+        except Exception as error:  # libraries raise anything
+            if isinstance(error, OSError) and error.filename is not None:
+                raise
+            msg = f"{path}: {described(error)}"
             raise FileError(msg) from error
         yield contents
 
