@@ -138,9 +138,9 @@ def test_tolerances(files, run):
     for given, missing in ("--rtol", "--atol"), ("--atol", "--rtol"):
         text = trouble(run("compare", "a.npy", "b.npy", given, 1))
         assert text.startswith(f"{given} was given without {missing}: give both")
-    assert "rtol must be finite" in trouble(
-        run("compare", "a.npy", "b.npy", "--rtol=-1", "--atol=1")
-    )
+    for value in "-1", "nan":
+        text = trouble(run("compare", ".", ".", f"--rtol={value}", "--atol=1"))
+        assert text == f"--rtol must be finite and not negative, got {float(value)}\n"
 
 
 def test_nan(files, run):

@@ -91,12 +91,18 @@ def compare(
     """
     from .._files.pairs import Options
     from .._files.trees import pairs_of
+    from ..comparison import checked_options
     from .text import as_dict, as_text
 
     if (rtol is None) != (atol is None):
         given, missing = ("--rtol", "--atol") if atol is None else ("--atol", "--rtol")
         msg = f"{given} was given without {missing}: give both, or neither for those of the dtype"
         raise click.UsageError(msg)
+    try:
+        checked_options(rtol, atol)
+    except ValueError as error:  # once, and not of each pair of files
+        msg = f"--{error}"
+        raise click.UsageError(msg) from None
     if plot is not None:
         _require_plots(plot)
     options = Options(
