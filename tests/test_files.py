@@ -513,6 +513,16 @@ def test_an_error_of_a_library_names_the_file(tmp_path, monkeypatch):
     assert refused(tmp_path / "x.pt").endswith("x.pt: torch does not read it: EOFError")
 
 
+def test_a_limit_is_told_as_the_command_line_takes_it(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    for name in "a.h5", "b.h5":
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("x", data=np.ones(300_000), chunks=(300_000,))
+    with pytest.raises(FileError, match="more than --memory-limit 1: give --memory-limit 10, or"):
+        compared(tmp_path / "a.h5", tmp_path / "b.h5", memory_limit=1 << 20)
+    assert compared(tmp_path / "a.h5", tmp_path / "b.h5", memory_limit=10 << 20)["x"]
+
+
 def test_a_package_that_is_missing(tmp_path, monkeypatch):
     (tmp_path / "x.h5").touch()
     monkeypatch.setattr(formats, "find_spec", lambda name: None)

@@ -1,5 +1,6 @@
 """Two files compared: arrays matched by name, each pair by `calipers.compare`."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -17,6 +18,7 @@ from .errors import FileError, described, printable
 from .formats import opened
 
 _TEXT, _NUMBERS = "UT", "biufc"
+_LIMIT = re.compile(r"memory_limit(?:=(\d+))?")
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ def _compare_contents(
         try:
             leaf = _compared(a, b, options)
         except Exception as error:  # libraries raise anything
-            msg = f"{name}: {described(error)}" if name else described(error)
+            text = _LIMIT.sub(_as_option, described(error))
+            msg = f"{name}: {text}" if name else text
             raise FileError(msg) from error
         found.add(path, leaf)
         done += size_in_bytes(a) if a is not None else 0
@@ -193,3 +196,9 @@ def _stand_in(entry: Entry) -> NDArray:
 def _without_advice(problem: str) -> str:
     """Drop what speaks of broadcasting and of arguments, which only the function has."""
     return problem.partition(";")[0]
+
+
+def _as_option(limit: re.Match[str]) -> str:
+    """Write a limit of memory as the command line takes it, in MiB."""
+    size = limit[1] and f" {-(-int(limit[1]) // 2**20)}"
+    return f"--memory-limit{size or ''}"
