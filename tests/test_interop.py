@@ -88,6 +88,16 @@ class TestTorch:
         with pytest.raises(TypeError, match=r"to_dense"):
             calipers.allclose(torch.eye(3).to_sparse(), torch.eye(3))
 
+    @pytest.mark.filterwarnings("ignore")  # torch calls both experimental
+    def test_formats_that_numpy_does_not_have(self):
+        torch = self.torch
+        half = torch.ones(2).to(torch.complex32)
+        with pytest.raises(TypeError, match=r"complex32 tensors have no dtype in NumPy; pass x.to"):
+            calipers.allclose(half, half)
+        steps = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+        with pytest.raises(TypeError, match=r"qint8 tensors have no .*; pass x.dequantize\(\)"):
+            calipers.compare(steps, torch.ones(2))
+
 
 class TestJax:
     @pytest.fixture(autouse=True)

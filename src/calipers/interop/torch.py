@@ -40,8 +40,13 @@ class Torch:
         x = x.detach().resolve_conj().resolve_neg()
         name = str(x.dtype).removeprefix("torch.")
         if name not in _FOREIGN:
-            # Nor has what autograd knows to be zero.
-            array: NDArray = x.numpy(force=x._is_zerotensor())
+            try:
+                # What autograd knows to be zero has no memory, either.
+                array: NDArray = x.numpy(force=x._is_zerotensor())
+            except TypeError:
+                advice = "dequantize()" if x.is_quantized else "to(...) a dtype that it has"
+                msg = f"{name} tensors have no dtype in NumPy; pass x.{advice}"
+                raise TypeError(msg) from None
             return array
         try:
             import ml_dtypes
