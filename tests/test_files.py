@@ -468,6 +468,19 @@ def test_nan_in_csv_is_a_number_that_is_there(tmp_path):
     assert [name for name, leaf in found.items() if not leaf] == ["f1", "f1/nulls"]
 
 
+def test_integers_of_csv_beyond_int64(tmp_path):
+    pytest.importorskip("pyarrow")
+    lines = "{},1e30,-1.5,\n1,1,1,\n,1e19,,\n"
+    for name, last in (("a", 2**64 - 1), ("b", 2**64 - 2)):
+        (tmp_path / f"{name}.csv").write_text("id,x,y,none\n" + lines.format(last))
+    arrays, _ = contents(tmp_path / "a.csv")
+    assert arrays["id"].tolist() == [2**64 - 1, 1, 0]
+    assert arrays["x"].tolist() == [1e30, 1.0, 1e19]
+    found = compared(tmp_path / "a.csv", tmp_path / "b.csv")
+    assert {name: leaf.mismatches for name, leaf in found.items() if not leaf} == {"id": 1}
+    assert found["id/nulls"]
+
+
 def test_times_of_day(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet

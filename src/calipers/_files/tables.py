@@ -1,8 +1,8 @@
 """Tables by pyarrow: columns of CSV and Parquet files."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -53,12 +53,37 @@ def _csv(path: str) -> Any:
     options = csv.ReadOptions(autogenerate_column_names=_are_numbers(first.split(delimiter)))
     # To pyarrow a NaN is one of many words for a number that is missing.
     missing = [x for x in csv.ConvertOptions().null_values if x.strip("-").lower() != "nan"]
-    return csv.read_csv(
-        path,
-        read_options=options,
-        parse_options=csv.ParseOptions(delimiter=delimiter),
-        convert_options=csv.ConvertOptions(null_values=missing),
-    )
+
+    def read(**convert: Any) -> Any:
+        return csv.read_csv(
+            path,
+            read_options=options,
+            parse_options=csv.ParseOptions(delimiter=delimiter),
+            convert_options=csv.ConvertOptions(null_values=missing, **convert),
+        )
+
+    return _with_large_integers(read(), read)
+
+
+def _with_large_integers(table: Any, read: Callable[..., Any]) -> Any:
+    """Read again as uint64 what pyarrow, which tries no integers beyond int64, took for floats."""
+    import pyarrow
+    from pyarrow import compute
+
+    places = [
+        i
+        for i, column in enumerate(table.columns)
+        if pyarrow.types.is_floating(column.type) and (compute.max(column).as_py() or 0) >= 2**63
+    ]
+    if not places:
+        return table
+    words = dict.fromkeys((table.column_names[i] for i in places), pyarrow.string())
+    text = read(column_types=words, strings_can_be_null=True)
+    for i in places:
+        with suppress(pyarrow.ArrowInvalid):  # floats indeed
+            column = text.column(i).cast(pyarrow.uint64())
+            table = table.set_column(i, table.column_names[i], column)
+    return table
 
 
 def _delimiter(first: str, second: str) -> str:
