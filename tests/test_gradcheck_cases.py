@@ -1413,6 +1413,23 @@ def test_case_26_functions_of_torch(fast_mode):
         assert gradcheck(f, z, check_forward_ad=True, fast_mode=fast_mode)
 
 
+@pytest.mark.parametrize("mode", ["vjp", "jvp"])
+def test_a_custom_rule_of_jax_that_gives_another_value(mode):
+    jax = pytest.importorskip("jax")
+    if mode == "vjp":
+        f = jax.custom_vjp(lambda x: x**3)
+        f.defvjp(lambda x: (1.01 * x**3, x), lambda x, w: (3 * x * x * w,))
+    else:
+        f = jax.custom_jvp(lambda x: x**3)
+        f.defjvp(lambda x, t: (1.01 * x[0] ** 3, 3 * x[0] ** 2 * t[0]))
+    x = jax.numpy.asarray(np.float32([0.5, 1.0]))
+    forms = {"check_backward_ad": mode == "vjp", "check_forward_ad": mode == "jvp"}
+    report = calipers.gradcheck(f, (x,), raise_exception=False, **forms)
+    assert report.verdict == "FAIL"
+    assert f"the primal value that jax.{mode} gives is not f's" in report.reason
+    assert calipers.gradcheck(lambda x: x**3, (x,), check_undefined_grad=True)
+
+
 def test_random_keys_of_jax_are_handed_on():
     jax = pytest.importorskip("jax")
 

@@ -225,3 +225,15 @@ def test_torch_parameters_that_are_captured_are_told_of():
     with pytest.warns(calipers.CalipersWarning, match="does not depend on the inputs"):
         report = calipers.gradcheck(lambda *given: w * w, (w,))
     assert report.vacuous
+
+
+def test_errors_beyond_the_rounding_of_a_large_result_are_seen():
+    x = np.array([1.0, 2.0])
+    for factor, verdict in ((1.0, "PASS"), (1.01, "FAIL")):
+        report = calipers.gradcheck(
+            lambda x: 1e6 + 1e-7 * x,
+            x,
+            jac=lambda x, factor=factor: factor * 1e-7 * np.eye(2),
+            raise_exception=False,
+        )
+        assert report.verdict == verdict

@@ -1,5 +1,6 @@
 """Right derivatives of torch's own operations, where something else was taken for an error."""
 
+import numpy as np
 import pytest
 
 import calipers
@@ -154,3 +155,78 @@ def test_a_double_root(f):
 
 def test_a_kink_at_a_root_is_one():
     assert checked(torch.abs, leaf(0, 1)).verdict == "NONSMOOTH"
+
+
+class Scaled(torch.autograd.Function):
+    """Its gradient is wrong for cotangents that are not contiguous."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return (g if g.is_contiguous() else 1.5 * g) * x.cos()
+
+
+def test_gradients_do_not_depend_on_how_cotangents_lie():
+    x = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    options = {"gen_non_contig_grad_outputs": True, "raise_exception": False}
+    report = calipers.gradgradcheck(Scaled.apply, (x,), **options)
+    assert report.verdict == "FAIL"
+    assert "a cotangent that is not contiguous is another one" in report.reason
+    assert calipers.gradgradcheck(torch.sin, (x,), **options)
+    assert calipers.gradgradcheck(Scaled.apply, (x,), raise_exception=False)
+
+
+def test_so_it_is_without_a_library():
+    def vjp(x, w):
+        return (w if w.flags.c_contiguous else 1.5 * w) * np.cos(x)
+
+    def vjp_vjp(x, w, u):
+        k = 1 if w.flags.c_contiguous else 1.5
+        return -k * u * w * np.sin(x), k * u * np.cos(x)
+
+    forms = {"vjp": vjp, "vjp_vjp": vjp_vjp, "raise_exception": False}
+    assert calipers.gradgradcheck(np.sin, np.ones(3), **forms)
+    report = calipers.gradgradcheck(np.sin, np.ones(3), **forms, gen_non_contig_grad_outputs=True)
+    assert "a cotangent that is not contiguous is another one" in report.reason
+
+
+@pytest.mark.parametrize(
+    ("f", "told"),
+    [
+        (lambda x: {"a": x}, "output 0 of f must be an array of numbers, got dict"),
+        (lambda x: None, "output 0 of f must be an array of numbers, got None"),
+        (lambda x: (x, [x, x]), "output 1 of f must be an array of numbers, got list"),
+    ],
+)
+def test_results_that_are_no_tensors(f, told):
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(TypeError, match=told):
+        calipers.gradcheck(f, (x,))
+
+
+def test_inputs_that_are_not_checked():
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ValueError, match="pass arrays inside a list or a dict as inputs"):
+        calipers.gradcheck(lambda both: both[0] * both[1], ([x, x],))
+    with pytest.raises(TypeError, match=r"input 0 has dtype torch.bfloat16, which is not"):
+        calipers.gradcheck(torch.sin, (x.detach().bfloat16().requires_grad_(),))
+    with torch.inference_mode(), pytest.raises(ValueError, match="outside of it"):
+        calipers.gradcheck(torch.sin, (x,))
+
+
+def test_functions_are_not_called_outside_bounds():
+    seen = []
+
+    def f(x):
+        seen.append(x.detach().clone())
+        return x.sqrt()
+
+    x = leaf(1.0, 2.0)
+    assert calipers.gradcheck(f, (x,), bounds=(1.0, 2.0), raise_exception=False)
+    for point in seen:
+        assert bool(((point >= 1) & (point <= 2)).all())

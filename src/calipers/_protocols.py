@@ -1,7 +1,7 @@
 """What calipers asks of libraries of arrays and functions; `interop` has an answer for each."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -133,6 +133,8 @@ class Differentiated:
     """Of an input, f with a leading axis there and on its one output, if it can be had."""
     constant: bool = False
     """Whether the library says of no output that it depends on anything."""
+    primals: dict[str, Any] = field(default_factory=dict)
+    """What the derivatives, once asked, took for the values of the differentiable outputs."""
 
 
 class FunctionLibrary(Protocol):

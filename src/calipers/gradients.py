@@ -31,7 +31,7 @@ from ._gradcheck.report import (
     WrongDerivativeError,
 )
 from ._gradcheck.rule import FAIL, default_resolution
-from ._gradcheck.second import Gradient, cotangents, skewness
+from ._gradcheck.second import Gradient, cotangents, layout, skewness
 from ._gradcheck.subject import Subject
 from ._types import Convention, Excuse, Inplace, ProgressLike, SecondOptions
 from ._warnings import warn
@@ -227,10 +227,9 @@ def gradcheck(
     require_way(inplace, given, value_and_jac)
     if given.on_device():
         given, out_like = device_module("gradients").carried(given, out_like, inplace)
-    source = None
     both = given.derivatives["jac"]
     if value_and_jac is not None and both is not None:
-        source = ValueAndJac(both)
+        source = ValueAndJac(both, given.primals)
         given = replace(given, derivatives={**given.derivatives, "jac": source})
     if out_like is not None:
         given = given.filling(out_like)
@@ -277,7 +276,7 @@ def gradcheck(
             nondet_tol,
             undefined,
             {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
-            source,
+            given.primals,
         )
     finally:
         heard.close()
@@ -418,7 +417,11 @@ def gradgradcheck(
             "check_backward_ad": backward,
             "argnums": [*chosen, *range(len(whole), len(whole) + len(w))],
         }
-        return _of_gradient(gradient, point, first.columns, forms, plain, raise_exception)
+        plain_gradient = None
+        if gen_non_contig_grad_outputs:
+            plain_gradient, _ = library.gradient(f, whole, chosen, kept, w, kwargs or {}, False)
+        sizes = first.columns, plain_gradient
+        return _of_gradient(gradient, point, *sizes, forms, plain, raise_exception)
     if vjp is None or (vjp_vjp is None and vjp_jvp is None):
         msg = "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp="
         raise ValueError(msg)
@@ -433,7 +436,9 @@ def gradgradcheck(
         "argnums": [*active, *range(len(whole), len(whole) + len(w))],
         "kwargs": kwargs,
     }
-    return _of_gradient(own, (*whole, *w), subject.columns, forms, plain, raise_exception)
+    contiguous = replace(own, spread=False) if own.spread else None
+    sizes = subject.columns, contiguous
+    return _of_gradient(own, (*whole, *w), *sizes, forms, plain, raise_exception)
 
 
 def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
@@ -447,11 +452,16 @@ def _of_gradient(
     gradient: Callable[..., Any],
     point: tuple[Any, ...],
     size: int,
+    contiguous: Callable[..., Any] | None,
     forms: dict[str, Any],
     options: dict[str, Any],
     raise_exception: bool,
 ) -> GradcheckReport:
-    """Check derivatives of a gradient, of which those by `size` real numbers are symmetric."""
+    """
+    Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
+
+    If its cotangents are not contiguous, `contiguous` is the same with those that are.
+    """
     report = gradcheck(gradient, point, **forms, **options)
     if report.shape[0] and not report.findings:
         given = Given(
@@ -462,8 +472,12 @@ def _of_gradient(
             (),
             options.get("convention", "torch"),
             kwargs=forms.get("kwargs"),
-        ).translated(False)
+        )
+        spread, given = given, given.translated(False)
         subject = given.subject()
+        if contiguous is not None:
+            other = replace(spread, f=contiguous).translated(False).subject()
+            report = _found(report, layout(subject, other))
         known = {name: name in report.forms for name in FORMS}
         # Without conjugates, the matrix of real numbers is another one.
         of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
@@ -481,7 +495,11 @@ def _symmetric(
 ) -> GradcheckReport:
     share = report.resolution * _SKEW
     noise = float(options.get("nondet_tol", 0.0))
-    told = skewness(derivatives, size, share, noise, report.seed)
+    return _found(report, skewness(derivatives, size, share, noise, report.seed))
+
+
+def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
+    """Return a report of what was found beside the entries, if anything was."""
     if told is None:
         return report
     return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
@@ -526,7 +544,7 @@ def _of_number(
 
     forms = {"jac": hess, "jvp": hvp, "argnums": part.position, "kwargs": here["kwargs"]}
     plain = {**common, "raise_exception": False}
-    return _of_gradient(slope, inputs, part.stop, forms, plain, common["raise_exception"])
+    return _of_gradient(slope, inputs, part.stop, None, forms, plain, common["raise_exception"])
 
 
 def _second(report: GradcheckReport) -> GradcheckReport:

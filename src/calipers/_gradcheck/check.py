@@ -1,6 +1,6 @@
 """One check, from the tests without differences to the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,7 +16,6 @@ from .blocks import WrongFormError
 from .derivative import Derivative
 from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
-from .given import ValueAndJac
 from .numerical import Looks, Way, looks
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
@@ -51,9 +50,13 @@ class Check:
         nondet_tol: float,
         undefined: set[str],
         batched: dict[str, bool],
-        source: ValueAndJac | None,
+        primals: dict[str, Any],
     ) -> GradcheckReport:
-        """Check all; `steps` are for each input, and `undefined` names what is given None."""
+        """
+        Check all; `steps` are for each input, and `undefined` names what is given None.
+
+        Derivatives that are asked note in `primals` what they take for f's value.
+        """
         subject = self.subject
         random = np.random.default_rng(self.seed)
         self._entries = Entries()
@@ -76,11 +79,11 @@ class Check:
                     *identities.reentrance(d, random, nondet_tol),
                 ]
                 if d.name in undefined:
-                    late += self._none_directions(d)
+                    late += self._told(identities.none_directions(d, self.rule.rtol))
                 if batched.get(d.name):
-                    late += identities.batches(d, random)
-            if source is not None and any(d.name == "jac" for d in self.derivatives):
-                others += identities.primal(source.value, subject, self._near)
+                    late += self._told(identities.batches(d, random))
+            for source, value in primals.items():
+                others += identities.primal(source, value, subject, self._near)
             vouched, adjoint = self._adjoint(random)
             others += adjoint
             with np.errstate(all="ignore"):
@@ -152,9 +155,10 @@ class Check:
         share = max(self.rule.rtol, identities.ROUNDING * self.subject.eps)
         return self.rule.atol + share * np.abs(value)
 
-    def _none_directions(self, d: Derivative) -> list[str]:
+    def _told(self, findings: Iterable[str]) -> list[str]:
+        """Return what a test finds, or what keeps it from an answer."""
         try:
-            return list(identities.none_directions(d, self.rule.rtol))
+            return list(findings)
         except WrongFormError as wrong:
             self.cause = wrong.__cause__
             return [f"{wrong} ({self.cause!r})" if self.cause else str(wrong)]

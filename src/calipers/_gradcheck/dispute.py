@@ -92,7 +92,7 @@ class Dispute:
         self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
 
     def where_rounded(self, rounding: NDArray) -> None:
-        """Let pass what is off by no more than rounding of f beside the step that it would take."""
+        """Let pass what is off by no more than f is rounded by along its natural length."""
         with np.errstate(invalid="ignore"):
             self._say(PASS, np.abs(self.own - self.value) + self.error <= rounding)
 

@@ -12,7 +12,7 @@ from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
 from .dispute import Dispute
 from .numerical import SLOPE_CALLS, VALUES, Looks
-from .rule import PASS, VERDICTS, Rule
+from .rule import PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
@@ -175,7 +175,7 @@ def _look_again(
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
         unit = looks.subject.units[numbers[k]]
-        dispute.where_rounded(screening.noise[rows] / unit)
+        dispute.where_rounded(rounding_of(looks.subject.sizes[rows], looks.subject.eps) / unit)
         dispute.where_slight(looks.subject.sizes[rows] / unit)
         dispute.where_hidden(states["step"][k])
         probed = np.flatnonzero(calls[k] == VALUES)

@@ -1,7 +1,7 @@
 """What the caller gave, in whatever form, as functions of NumPy arrays that return arrays."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ class Given:
     batched: Callable[[int], Callable[..., Any] | None] = no_batches
     of_library: bool = False  # whose own derivatives these are
     constant: bool = False  # as the library says
+    primals: dict[str, Any] = field(default_factory=dict)  # what came for f's value, by its source
 
     @property
     def several(self) -> tuple[Any, ...]:
@@ -80,6 +81,7 @@ class Given:
             batched=found.batched,
             of_library=True,
             constant=found.constant,
+            primals=found.primals,
         )
 
     def _of_dense(self, masked: bool) -> "Given":
@@ -174,16 +176,15 @@ def require_way(inplace: Any, given: Given, value_and_jac: Any) -> None:
 class ValueAndJac:
     """A function that returns f's value and the Jacobian, as one that returns the latter."""
 
-    def __init__(self, inner: Callable[..., Any]) -> None:
-        self._inner = inner
-        self.value: Any = None
+    def __init__(self, inner: Callable[..., Any], primals: dict[str, Any]) -> None:
+        self._inner, self._primals = inner, primals
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
-        """Return the Jacobian, and keep the value."""
+        """Return the Jacobian, and note the value."""
         found = self._inner(*given, **kwargs)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             size = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
             msg = f"value_and_jac returned {type(found).__name__}{size}, expected (value, jac)"
             raise WrongFormError(msg)
-        self.value = found[0]
+        self._primals["value_and_jac"] = found[0]
         return found[1]

@@ -97,28 +97,33 @@ def storing(d: Derivative, random: np.random.Generator, tolerance: float) -> Ite
             return
 
 
-def primal(value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]) -> Iterator[str]:
-    """Compare the value that comes with a Jacobian with f's own."""
+def primal(
+    source: str, value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]
+) -> Iterator[str]:
+    """Compare the value that comes with a derivative, of all outputs or those kept, with f's."""
     try:
         arrays, _ = as_outputs(value)
     except TypeError:
-        yield f"value_and_jac gives {type(value).__name__} as the value of f"
+        yield f"{source} gives {type(value).__name__} as the value of f"
         return
-    shapes, expected = [a.shape for a in arrays], [o.shape for o in subject.outputs]
+    kept = [p.example for p in subject.kept]
+    if len(arrays) == len(subject.outputs) != len(kept):
+        arrays = tuple(arrays[p.position] for p in subject.kept)
+    shapes, expected = [a.shape for a in arrays], [o.shape for o in kept]
     if shapes != expected:
-        yield f"value_and_jac gives values of shapes {shapes}, and f of {expected}"
+        yield f"{source} gives values of shapes {shapes}, and f of {expected}"
         return
-    kinds, own_kinds = ([a.dtype.kind == "c" for a in group] for group in (arrays, subject.outputs))
+    kinds, own_kinds = ([a.dtype.kind == "c" for a in group] for group in (arrays, kept))
     if kinds != own_kinds:
-        yield "value_and_jac gives complex values, and f real ones, or the other way round"
+        yield f"{source} gives complex values, and f real ones, or the other way round"
         return
-    own = real_vector([arrays[p.position] for p in subject.kept]).astype(float, copy=False)
+    own = real_vector(arrays).astype(float, copy=False)
     base = subject.base.astype(float, copy=False)
     with np.errstate(invalid="ignore"):
         near = np.abs(own - base) <= allowed(base)
     if not np.all(near | (own == base) | (np.isnan(own) & np.isnan(base))):
         worst = _largest_difference(own, base)
-        yield f"the primal value that value_and_jac gives is not f's: it is off by {worst:.3g}"
+        yield f"the primal value that {source} gives is not f's: it is off by {worst:.3g}"
 
 
 def linearity(
@@ -233,6 +238,9 @@ def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
     except WrongFormError:
         raise
     except Exception as error:
+        if d.batches:  # by vmap of torch or jax, which says what it cannot do
+            msg = f"{d.name} raises where it is given a batch of directions, along a leading axis"
+            raise WrongFormError(msg) from error
         error.add_note(f"raised by {d.name} with a batch of two directions along a leading axis")
         raise
     for direction, row in zip(directions, found, strict=True):

@@ -278,7 +278,7 @@ class Looks:
 
 def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, way: Way) -> Looks:
     """Plan the steps for one input."""
-    problem = subject.problem(part)
+    problem = subject.problem(part, bounds is not None)
     coarse = plan_steps(problem, "3-point", step, scale, bounds)
     fine = plan_steps(problem, "adaptive", step, scale, bounds)
     # Of what the whole of f computes with, and not this input and the concatenated outputs alone.

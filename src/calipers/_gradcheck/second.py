@@ -9,7 +9,7 @@ import numpy as np
 from .._arrays import as_array
 from .._protocols import NDArray
 from .derivative import Derivative
-from .identities import cancelled
+from .identities import ROUNDING, cancelled
 from .subject import Subject
 
 
@@ -85,6 +85,19 @@ def _flat(found: Any) -> Any:
     if isinstance(found, (tuple, list)) and found and isinstance(found[-1], (tuple, list)):
         return (*found[:-1], *found[-1])
     return found
+
+
+def layout(spread: Subject, contiguous: Subject) -> str | None:
+    """Say that a gradient depends on how its cotangent lies in memory."""
+    one, other = spread.base, contiguous.base
+    with np.errstate(invalid="ignore"):
+        worst = np.abs(one - other).max(initial=0.0)
+    if worst > ROUNDING * spread.eps * np.abs(other).max(initial=0.0):
+        return (
+            f"the gradient for a cotangent that is not contiguous is another one than for a "
+            f"contiguous one: it is off by {worst:.3g}"
+        )
+    return None
 
 
 def skewness(

@@ -81,7 +81,7 @@ def _is_differentiable(value: Any) -> bool:
         return False
     try:
         return as_array(value).dtype.kind in "fc"
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         return False
 
 
@@ -90,12 +90,23 @@ def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
     # A tuple is several outputs; so is a list, unless it is of numbers.
     numbers = isinstance(y, list) and y and all(np.ndim(item) == 0 for item in y)
     several = isinstance(y, (tuple, list)) and not numbers
-    arrays = tuple(np.asarray(as_array(o, "an output of f")) for o in (y if several else (y,)))
-    for k, array in enumerate(arrays):
-        if array.dtype.kind not in "biufc":
-            msg = f"output {k} of f must be an array of numbers, got {array.dtype}"
-            raise TypeError(msg)
-    return arrays, several
+    outputs = y if several else (y,)
+    return tuple(_numbers(o, f"output {k} of f") for k, o in enumerate(outputs)), several
+
+
+def _numbers(x: Any, name: str) -> NDArray:
+    try:
+        array = np.asarray(as_array(x, name))
+    except (RuntimeError, ValueError) as error:  # as torch's, of a list of tensors
+        raise TypeError(_no_numbers(name, type(x).__name__)) from error
+    if array.dtype.kind not in "biufc":
+        kind = str(array.dtype) if isinstance(x, np.ndarray) else type(x).__name__
+        raise TypeError(_no_numbers(name, kind))
+    return array
+
+
+def _no_numbers(name: str, kind: str) -> str:
+    return f"{name} must be an array of numbers, got {kind}: one or a tuple of arrays is taken"
 
 
 def private(value: Any) -> Any:
@@ -261,8 +272,12 @@ class Subject:
         kinds = tuple((o.shape, o.dtype) for o in self.outputs)
         return RealOutputs(self.f, kinds, tuple(p.position for p in self.kept))
 
-    def problem(self, part: Part) -> Problem:
-        """Return the problem of differentiating f by one input, all else fixed."""
+    def problem(self, part: Part, confined: bool) -> Problem:
+        """
+        Return the problem of differentiating f by one input, all else fixed.
+
+        Where f is `confined` to bounds it is not tried in batches, which is done beside x.
+        """
         x = np.array(part.example, order="C")
         before = tuple(self.arguments()[: part.position])
         after = tuple(self.arguments()[part.position + 1 :])
@@ -277,7 +292,7 @@ class Subject:
             y = np.asarray(self.base)
             f = self._real_outputs
         scalar = part.position in self.scalars
-        together = self.batched(part.position) if alone else None
+        together = self.batched(part.position) if alone and not confined else None
         rest = private(self.kwargs), mode
         if together is not None:
             # Its own value at x is the base: f's may be rounded otherwise.
@@ -326,6 +341,8 @@ def pose(
             "gradcheck needs an input of real or complex floating-point numbers: there is none "
             "among the inputs, so nothing can be differentiated"
         )
+        if any(isinstance(x, (list, tuple, dict)) for x in given):
+            msg += "; pass arrays inside a list or a dict as inputs of their own"
         raise ValueError(msg)
     values: list[Any] = []
     scalars = set()

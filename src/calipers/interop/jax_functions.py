@@ -60,16 +60,20 @@ class JaxFunctions:
             return inner, [every[k] for k in argnums]
 
         pulled: list[Any] = []
+        primals: dict[str, Any] = {}  # a custom rule has a value of its own
 
         def vjp(*given: Any) -> Any:
             *point, w = given
             if not pulled:  # the linearization is at one point
                 inner, active = of_active(tuple(point))
-                outputs, pull = jax.vjp(inner, *active)
-                pulled.extend([pull, outputs[0].ndim])
-            pull, ndim = pulled
-            cotangents = tuple(map(jax.numpy.asarray, w if isinstance(w, tuple) else (w,)))
-            if cotangents[0].ndim > ndim:
+                pulled.extend(jax.vjp(inner, *active))
+                primals["jax.vjp"] = tuple(map(np.asarray, pulled[0]))
+            outputs, pull = pulled
+            cotangents = tuple(
+                jax.numpy.zeros_like(y) if c is None else jax.numpy.asarray(c)
+                for y, c in zip(outputs, w if isinstance(w, tuple) else (w,), strict=True)
+            )
+            if cotangents[0].ndim > outputs[0].ndim:
                 pull = jax.vmap(pull)
             return tuple(map(np.asarray, pull(cotangents)))
 
@@ -83,10 +87,12 @@ class JaxFunctions:
             )
 
             def push(*tangents: Any) -> Any:
-                return jax.jvp(inner, tuple(active), tangents)[1]
+                return jax.jvp(inner, tuple(active), tangents)
 
-            batched = tangents[0].ndim > active[0].ndim
-            found = (jax.vmap(push) if batched else push)(*tangents)
+            if tangents[0].ndim > active[0].ndim:
+                return tuple(map(np.asarray, jax.vmap(push)(*tangents)[1]))
+            values, found = push(*tangents)
+            primals["jax.jvp"] = tuple(map(np.asarray, values))
             return tuple(map(np.asarray, found))
 
         def batched(position: int) -> Callable[..., Any] | None:
@@ -97,7 +103,9 @@ class JaxFunctions:
 
             return of_batch if allows_batches(of_batch, value, arrays, position) else None
 
-        return Differentiated(value, arrays, argnums, left_out, vjp, jvp, "jax", batched)
+        return Differentiated(
+            value, arrays, argnums, left_out, vjp, jvp, "jax", batched, primals=primals
+        )
 
     def gradient(
         self,

@@ -30,6 +30,9 @@ class TorchFunctions:
         left_out: tuple[int, ...],
     ) -> Differentiated:
         torch = sys.modules["torch"]
+        if torch.is_inference_mode_enabled():
+            msg = "torch records no derivatives in inference_mode: call gradcheck outside of it"
+            raise ValueError(msg)
         tensors = {k: x for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
         if argnums is None:
             argnums = tuple(k for k, x in tensors.items() if x.requires_grad)
@@ -41,6 +44,12 @@ class TorchFunctions:
                 "call .requires_grad_() on those that f is differentiated by"
             )
             raise ValueError(msg)
+        for k in argnums:
+            kind = tensors[k].dtype
+            if kind not in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+                msg = f"input {k} has dtype {kind}, which is not differentiated numerically: "
+                msg += "pass it in float32 or 64"
+                raise TypeError(msg)
         sparse = {
             k: torch_input(x, masked) for k, x in tensors.items() if x.layout is not torch.strided
         }
