@@ -386,3 +386,26 @@ def test_verdicts_are_for_machines(path):
         assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["kind"] == found.kind
         assert len(str(found).splitlines()) < 20
     assert calipers.golden is golden
+
+
+def test_integers_that_no_rounding_moves_are_compared_exactly(tmp_path):
+    """0.5 stands on the threshold, so that rounding moves its verdict, but not that of 0.75."""
+    path = tmp_path / "above.npz"
+    x = np.linspace(0, 1, 5)
+    golden.record(path, lambda x: x > 0.5, x)
+    assert golden.check(path, lambda x: x > 0.5).kind == "EQUAL"
+    assert golden.check(path, lambda x: x >= 0.5).kind == "ROUNDING"
+    assert golden.check(path, lambda x: x > 0.8).kind == "DIFFERENT"
+
+
+def test_results_under_other_names_are_others(tmp_path):
+    path = tmp_path / "losses.npz"
+    x = np.arange(3.0)
+    golden.record(path, lambda x: {"loss": x, "more": {"mae": 2 * x}}, x)
+    assert golden.check(path, lambda x: {"more": {"mae": 2 * x}, "loss": x}).kind == "EQUAL"
+    found = golden.check(path, lambda x: {"loss": x, "more": {"rmse": 2 * x}})
+    assert found.kind == "DIFFERENT"
+    assert found.reason == (
+        "results are called ['loss'], ['more']['rmse'] instead of ['loss'], ['more']['mae']"
+    )
+    assert "called nothing" in golden.check(path, lambda x: (x, 2 * x)).reason

@@ -127,6 +127,7 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
         "inputs": described,
         "stored": _is_stored(inputs),
         "results": len(subject.plain.arrays),
+        "names": subject.plain.names,
         "allowed": subject.ask.allowed,
         "environment": fingerprint(),
     }
@@ -188,7 +189,9 @@ def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = Non
     if inputs is not None:
         _require_same(path, about["inputs"], _described(inputs))
     found = side_of("f", f, given)(as_inputs(given))
-    expected = Answer(tuple(arrays[f"result{k}"] for k in range(about["results"])))
+    results = tuple(arrays[f"result{k}"] for k in range(about["results"]))
+    # Records of before have no names.
+    expected = Answer(results, names=tuple(about.get("names", found.names)))
     apart = trial("f", found, expected, lambda: arrays["unit"], about["allowed"])
     since = tuple(changes(about["environment"], fingerprint()))
     return GoldenCheck(_kind(found, apart), _reason(apart), apart, since)

@@ -57,6 +57,7 @@ class Answer:
 
     arrays: tuple[NDArray, ...] = ()
     error: Exception | None = None
+    names: tuple[str, ...] = ()  # of the arrays: the keys that lead to each
 
     def bits(self) -> tuple[Any, ...]:
         """Return what two answers that are the same to the last bit have in common."""
@@ -69,6 +70,13 @@ class Answer:
         if len(wide) == 1:
             return wide[0]
         return np.concatenate([np.empty(0, dtype), *wide])
+
+    @property
+    def integers(self) -> NDArray:
+        """Which of the real numbers are integers or truth values."""
+        kinds = [x.dtype.kind in "biu" for x in self.arrays]
+        counts = [x.size * (1 + (x.dtype.kind == "c")) for x in self.arrays]
+        return np.repeat(np.array(kinds, bool), counts)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -131,7 +139,8 @@ class Side:
         except Exception as error:
             return Answer(error=error)
         self.seconds = min(self.seconds, time.perf_counter() - started)
-        answer = Answer(tuple(_leaves(y, self.name)))
+        leaves = list(_leaves(y, self.name))
+        answer = Answer(tuple(x for _, x in leaves), names=tuple(name for name, _ in leaves))
         if self.writes is None:
             self.writes = any(_differ(x, then) for x, then in zip(own, inputs, strict=True))
         return answer
@@ -174,20 +183,25 @@ def _differ(x: Any, then: Any) -> bool:
     return isinstance(x, np.ndarray) and not equal_arrays(x, then, equal_nan=True)
 
 
-def _leaves(y: Any, name: str) -> list[NDArray]:
+def _leaves(y: Any, name: str, keys: str = "") -> Iterator[tuple[str, NDArray]]:
+    """Give the arrays in what the side called `name` returned, and the keys that lead to each."""
     if isinstance(y, dict):  # by name, and not in the order in which they were found
-        y = tuple(y[key] for key in sorted(y, key=str))
+        for key in sorted(y, key=str):
+            yield from _leaves(y[key], name, f"{keys}[{key!r}]")
+        return
     if isinstance(y, np.ma.MaskedArray):
         y = (y.filled(0), np.ma.getmaskarray(y))
     if isinstance(y, (tuple, list)):
-        return [leaf for item in y for leaf in _leaves(item, name)]
+        for item in y:
+            yield from _leaves(item, name, keys)
+        return
     library = library_of(y)
     array = np.asarray(y) if library is None else np.asarray(library.fetch(y))
     if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
         what = "None" if y is None else f"{type(y).__name__} of dtype {array.dtype}"
         msg = f"{name} must return numbers, got {what}: return an array, or several in a tuple"
         raise TypeError(msg)
-    return [array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()]
+    yield keys, array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
 
 
 def as_inputs(inputs: Any) -> tuple[Any, ...]:
