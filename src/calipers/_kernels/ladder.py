@@ -167,22 +167,26 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
     `width` is the realised distance in units of t. The last rows of sizes are, for each tail,
     (f(t) - 2*f(0) + f(-t)) / t: the jump from one one-sided derivative to the other.
     """
-    differences, sizes = room.differences, room.sizes
-    row, tail, t = row_of(state), state.tail, state.t
+    row, t = row_of(state), state.t
     state.calls += 2 if state.order == 2 else 1
     # Where rounding of x displaces the two ends differently, their difference is of no use.
     ends = 2.0 if state.order == 2 else 1.0
     if state.power == 1 and not abs(abs(width) - ends * t) <= 2.0**-10 * t:
         width = math.nan
     normal = 2.0**-126 if state.eps > _COARSE else 2.0**-1022
+    slopes, sizes = room.differences[row], room.sizes[row]
     for i in range(base.size):
-        up, down = float(above[i]), float(below[i])
-        differences[row, i] = (up - down) / width
-        size = max(abs(up), abs(down))
+        slopes[i] = (float(above[i]) - float(below[i])) / width
+    for i in range(base.size):
+        one, other = abs(float(above[i])), abs(float(below[i]))
+        size = other if other > one else one
         # Subnormal numbers are rounded as the least normal one is. Zeros may well be exact.
-        sizes[row, i] = max(size, normal) if size > 0.0 else 0.0
-        if tail > 0:
-            sizes[row + TAILS, i] = (up - 2 * float(base[i]) + down) / t
+        least = size if size > normal else normal
+        sizes[i] = least if size > 0.0 else 0.0
+    if state.tail > 0:
+        jumps = room.sizes[row + TAILS]
+        for i in range(base.size):
+            jumps[i] = (float(above[i]) - 2 * float(base[i]) + float(below[i])) / t
 
 
 @register_jitable
@@ -290,9 +294,8 @@ def _compare_tails(state: Any, room: Any) -> None:
 
 
 @register_jitable
-def _alike(state: Any, room: Any, i: int) -> bool:
+def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
-    differences, sizes, kept = room
     near = differences[_NEAR, i]
     apart = abs(near - kept[BEST, i])
     rounding = state.eps * sizes[_FAR, i] / _raised(state.far, state.power)
@@ -306,9 +309,20 @@ def _alike(state: Any, room: Any, i: int) -> bool:
 @register_jitable
 def _doubtful(state: Any, room: Any) -> bool:
     """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
-    if 2 <= state.tail < TAILS:
-        for i in range(room.kept.shape[1]):
-            if _alike(state, room, i):
+    if state.tail == TAILS:
+        return False
+    differences, sizes, kept = room
+    near, far, size = differences[_NEAR], differences[_FAR], sizes[_FAR]
+    value, error = kept[BEST], kept[ERROR]
+    per_size = 16 * state.eps / _raised(state.far, state.power)
+    count = 0
+    for i in range(value.size):  # as `_alike` of two tails, without branches
+        apart = abs(near[i] - value[i])
+        seen = apart > error[i] + per_size * size[i]
+        count += 1 if seen & (abs(far[i] - near[i]) <= _ALIKE * apart) else 0
+    if count > 0:
+        for i in range(value.size):
+            if _alike(state, differences, sizes, kept, i):
                 return True
     return False
 
@@ -316,7 +330,7 @@ def _doubtful(state: Any, room: Any) -> bool:
 @register_jitable
 def _judge(state: Any, room: Any, i: int) -> Any:
     """
-    Return what the ladder and its tails say of output i: value, error, status.
+    Return what the ladder and tails that differ from it say of output i: value, error, status.
 
     And the noise in f.
 
@@ -327,8 +341,6 @@ def _judge(state: Any, room: Any, i: int) -> Any:
     differences, sizes, kept = room
     value, error = kept[BEST, i], kept[ERROR, i]
     noise = state.eps * sizes[_FAR, i]
-    if kept[APART, i] == 0:
-        return value, error, CONVERGED, noise
     if not error < math.inf:
         return value, error, NONFINITE, noise
     near, far = differences[_NEAR, i], differences[_FAR, i]
@@ -364,7 +376,7 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         for k in range(state.rung + 1):
             extrapolate(state, k, noise, room, i, i + 1)
         value, error = kept[BEST, i], kept[ERROR, i]
-        if state.tail == TAILS and _alike(state, room, i):
+        if state.tail == TAILS and _alike(state, differences, sizes, kept, i):
             between = differences[_BETWEEN, i]
             spread = max(abs(near - far), abs(near - between), abs(between - far))
             rounding = state.eps * sizes[_FAR, i] / per_far
@@ -379,10 +391,10 @@ def _judge(state: Any, room: Any, i: int) -> Any:
 
 
 @register_jitable
-def _limited(state: Any, room: Any, i: int, error: float, noise: float) -> bool:
+def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
     """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
-    rung = int(room.kept[RUNG, i])
-    return rung <= 1 and error <= 3 * _left(state, rung, noise, room.sizes[rung, i])
+    rung = int(kept[RUNG, i])
+    return rung <= 1 and error <= 3 * _left(state, rung, noise, sizes[rung, i])
 
 
 @register_jitable
@@ -404,7 +416,10 @@ def _conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
         wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i], largest)
         if not wanted:
             continue
-        value, error, status, noise = _judge(state, room, i)
+        value, error = kept[BEST, i], kept[ERROR, i]
+        status, noise = CONVERGED, state.eps * sizes[_FAR, i]
+        if kept[APART, i] != 0:
+            value, error, status, noise = _judge(state, room, i)
         # A ladder with longer steps than the one before may improve on that, not contradict it.
         unknown = first or errors[i] == math.inf
         agrees = abs(value - values[i]) <= error + errors[i]
@@ -420,7 +435,7 @@ def _conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
             buried |= natural * sizes[_FAR, i] < errors[i] < math.inf
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
-                straight |= _limited(state, room, i, error, noise)
+                straight |= _limited(state, sizes, kept, i, error, noise)
     # An output that this ladder was not asked about keeps what an earlier one said of it.
     before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
     state.status = max(before, worst)
