@@ -877,7 +877,7 @@ Not close: 1 of 2 elements differs (50 %)
   allowed    equality only
   where      one element
   mismatches actual  expected  /allowed  absolute  relative  ULP
-    [1]           b         c         -         -         -    -
+    [1]         'b'       'c'         -         -         -    -
   would pass no tolerance: the elements have no distance"""
 
 PASSING = """\
@@ -1133,3 +1133,15 @@ def test_an_error_in_a_helper_thread_arrives(monkeypatch):
         calipers.compare(np.ones(10), np.ones(10))
     monkeypatch.undo()
     assert calipers.compare(np.ones(10), np.ones(10))
+
+
+def test_texts_are_shown_where_they_differ_and_move_no_cursor():
+    a = np.array(["\x1b[31m\n", "b ", "a long text which is the same", "é"])
+    b = np.array(["", "b", "a long text which is the sam3", "e"])
+    text = str(calipers.compare(a, b))
+    assert "\x1b" not in text
+    assert r"'\x1b[31m\n'" in text
+    assert "'b '" in text
+    assert "...'he same'  ...'he sam3'" in text
+    assert "'é'" in text
+    assert max(map(len, text.splitlines())) <= 80

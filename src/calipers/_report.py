@@ -209,11 +209,18 @@ def _values(a: Any, b: Any) -> tuple[str, str]:
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
-    return _short(a), _short(b)
+    if isinstance(a, str) and isinstance(b, str):
+        pairs = enumerate(zip(a, b, strict=False))
+        same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
+        skipped = same - 6 if max(len(a), len(b)) > 18 and same > 9 else 0
+        mark = "..." if skipped else ""
+        return _short(mark + repr(str(a[skipped:]))), _short(mark + repr(str(b[skipped:])))
+    return _short(str(a)), _short(str(b))
 
 
-def _short(x: Any) -> str:
-    text = str(x)
+def _short(text: str) -> str:
+    if not text.isprintable():  # what would move the cursor
+        text = repr(text)[1:-1]
     return text if len(text) <= 20 else f"{text[:17]}..."
 
 
