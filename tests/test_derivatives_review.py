@@ -260,3 +260,29 @@ def test_a_function_that_fills_is_called_once_for_its_value():
 
     calipers.jacobian(f, X, out_like=X)
     assert sum(np.array_equal(x, X) for x in calls) == 1
+
+
+def turned_back(x):
+    """Return x, as complex numbers whose imaginary parts are rounding of their real ones."""
+    return x + 1j * (np.exp(x * 3.3) / np.exp(x * 1.1) / np.exp(x * 2.2) - 1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_part_of_a_complex_number_is_rounded_as_all_of_it_is(compiled):
+    x = np.array([0.3, 1.1, 2.7])
+    d = calipers.differentiate(numba.njit(turned_back) if compiled else turned_back, x)
+    assert d.nfev < 50
+    assert np.all(d.status == "CONVERGED")
+    assert np.all(np.abs(d.value - np.eye(3)) <= d.error)
+    assert np.all(d.error < 1e-12)
+
+
+def test_so_it_is_along_directions_and_in_gradcheck():
+    x = np.array([0.3, 1.1, 2.7])
+    along = calipers.jvp(turned_back, x, np.ones(3), method="adaptive")
+    np.testing.assert_allclose(along, np.ones(3), atol=1e-12)
+    assert calipers.gradcheck(turned_back, x, jac=lambda x: np.eye(3) + 0j)
+    wrong = calipers.gradcheck(
+        turned_back, x, jac=lambda x: (1 + 1e-3j) * np.eye(3), raise_exception=False
+    )
+    assert wrong.verdict == "FAIL"

@@ -149,6 +149,7 @@ def _ladder(
     states = np.zeros(1, STATE)
     states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
     states["limit"], states["power"], states["joint"] = min(up, down), 1, joint
+    states["parts"] = problem.parts
     with np.errstate(divide="ignore"):
         spacing = steps.eps * np.abs(x)[moved] / np.abs(direction)[moved]
     states["grain"] = spacing.min() / length

@@ -37,12 +37,12 @@ def measured(problem: Problem, steps: Steps) -> NDArray:
     """Return the state of a ladder along each coordinate, before it begins."""
     coords = np.ascontiguousarray(reals(problem.x)[:: problem.stride])
     states = np.zeros(coords.size, STATE)
-    MEASURE_ALL[coords.dtype](states, coords, _reach(steps))
+    MEASURE_ALL[coords.dtype](states, coords, _reach(problem, steps))
     return states
 
 
-def _reach(steps: Steps) -> Reach:
-    return Reach(steps.lengths, steps.lows, steps.highs, steps.eps)
+def _reach(problem: Problem, steps: Steps) -> Reach:
+    return Reach(steps.lengths, steps.lows, steps.highs, steps.eps, problem.parts)
 
 
 def _room(size: int) -> Room:
@@ -112,7 +112,7 @@ class Ladders:
         scratch = (problem.base, upper, np.empty_like(upper), _room(problem.base.size))
         reached = np.empty(1, np.int64)
         try:
-            native.entry(CLIMB_COLUMNS)(*where, _reach(steps), *scratch, *outs, reached)
+            native.entry(CLIMB_COLUMNS)(*where, _reach(problem, steps), *scratch, *outs, reached)
         except Exception as error:
             blame(error, problem, reached[0])
             raise

@@ -40,6 +40,7 @@ class Problem:
     rowwise: bool = False
     batched: bool = False
     batch_bytes: int = 1 << 19  # arguments and results of one call: near the caches
+    paired: bool = False  # f's real values are, two by two, parts of complex numbers
     known: InitVar[Any] = None  # f(x), where the caller has it
     base: NDArray = field(init=False)
     shape: tuple[int, ...] = field(init=False)
@@ -106,6 +107,11 @@ class Problem:
         new = object.__new__(Problem)
         new.__dict__.update(self.__dict__, native=None)
         return new
+
+    @property
+    def parts(self) -> int:
+        """How many of f's real values are rounded as one number is."""
+        return 2 if self.dtype.kind == "c" or self.paired else 1
 
     @property
     def native_shape(self) -> tuple[int, ...]:

@@ -300,7 +300,8 @@ class Subject:
                 together, before, x, after, *rest, False, batched=True, batch_bytes=_BATCH_BYTES
             )
         else:
-            found = Problem(f, before, x, after, *rest, scalar, out_like, known=y)
+            paired = all(p.example.dtype.kind == "c" for p in self.kept)
+            found = Problem(f, before, x, after, *rest, scalar, out_like, paired=paired, known=y)
         found.seconds = self.seconds
         return found
 

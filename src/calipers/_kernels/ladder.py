@@ -104,6 +104,7 @@ STATE = np.dtype(
         ("grain", "f8"),  # the spacing of numbers at x
         ("eps", "f8"),  # of the numbers that f computes with
         ("power", "i8"),  # noise in a difference grows as t**-power
+        ("parts", "i8"),  # 2 if pairs of outputs are complex numbers, rounded as they are large
         ("joint", "i8"),  # 1 if errors count beside the largest output, and not each its own
         ("order", "f8"),  # the error's powers: of t*t (2), or of t (1) for one-sided differences
         ("rung", "i8"),
@@ -134,13 +135,14 @@ class Reach(NamedTuple):
     How far ladders may reach: vectors by coordinate, or of one element or none for all of them.
 
     `lengths` are those that the caller gave, `lows` and `highs` the bounds. `eps` is that of the
-    numbers that f computes with.
+    numbers that f computes with, and `parts` are the real numbers in each of its results.
     """
 
     lengths: Any
     lows: Any
     highs: Any
     eps: float
+    parts: int
 
 
 @register_jitable
@@ -183,6 +185,9 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
         # Subnormal numbers are rounded as the least normal one is. Zeros may well be exact.
         least = size if size > normal else normal
         sizes[i] = least if size > 0.0 else 0.0
+    if state.parts == 2:
+        for i in range(0, base.size, 2):
+            sizes[i] = sizes[i + 1] = max(sizes[i], sizes[i + 1])
     if state.tail > 0:
         jumps = room.sizes[row + TAILS]
         for i in range(base.size):
@@ -504,7 +509,7 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
         finite = abs(x) < math.inf and x != 0
         least = (2.0**-126 if eps > _COARSE else 2.0**-1022) / eps  # else steps would vanish
         state.length = 2.0 ** math.floor(math.log2(max(abs(x), least))) if finite else 1.0
-    state.eps = eps
+    state.eps, state.parts = eps, reach.parts
     state.power = 1
     state.side = 0
     state.limit = state.t = 0.0
@@ -595,7 +600,7 @@ _DOUBLES = vector(types.float64)
 _MATRIX = types.Array(types.float64, 2, "C")
 _VECTOR = vector(types.float64, readonly=False)
 _STATES = types.Array(numba.from_dtype(STATE), 1, "C")
-_REACH = containers.NamedTuple((_DOUBLES, _DOUBLES, _DOUBLES, types.float64), Reach)
+_REACH = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, types.int64), Reach)
 _ROOM = containers.NamedTuple((_MATRIX, _MATRIX, _MATRIX), Room)
 
 
