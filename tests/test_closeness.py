@@ -398,3 +398,21 @@ class TestAllcloseAsync:
             held.set()
             assert pending.result()
             assert blocker.result()
+
+
+@pytest.mark.parametrize("axes", [33, 64])
+def test_arrays_have_up_to_64_axes(axes):
+    a = np.zeros((2,) * 6 + (1,) * (axes - 6))
+    b, zero = a.copy(), np.zeros((1,) * axes)
+    b[(1,) * 6] = 1
+    assert calipers.allclose(a, zero)
+    assert not calipers.allclose(a, b)
+    assert np.count_nonzero(calipers.isclose(a, b)) == 63
+    assert not calipers.array_equal(a, b)
+    report = calipers.compare(a, b)
+    assert (report.size, report.mismatches) == (64, 1)
+    assert calipers.compare(a, zero, check_shape=False)
+    assert not calipers.compare(a, zero)
+    with pytest.raises(ValueError, match="could not be broadcast"):
+        calipers.allclose(a, np.zeros((3,) * 6 + (1,) * (axes - 6)))
+    assert calipers.allclose(a[:0], b[:0])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ._arrays import Pair, as_pair
+from ._arrays import Pair, as_pair, broadcast_arrays
 from ._protocols import NDArray
 from ._question import Question
 from ._tally import tally_pair
@@ -14,7 +14,7 @@ __all__ = ["all_close", "as_pair", "broadcast", "elements", "tally_pair"]
 
 def broadcast(pair: Pair) -> Pair:
     """Bring two arrays to one shape; a ValueError tells that there is none."""
-    a, b = np.broadcast_arrays(pair.a, pair.b, subok=pair.dtypes is None)
+    a, b = broadcast_arrays(pair.a, pair.b, subok=pair.dtypes is None)
     return pair._replace(a=a, b=b)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import COMPLEX128, FLOAT64, INT64, UINT64, DType, Pair
+from ._arrays import COMPLEX128, FLOAT64, INT64, UINT64, DType, Pair, broadcast_arrays
 from ._dispatch import fold
 from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY
@@ -235,7 +235,7 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     """Pass once over two arrays of one shape."""
     if pair.dtypes is None:
         return _tally_by_numpy(pair, rule)
-    arrays = np.broadcast_arrays(pair.a, pair.b, subok=False)
+    arrays = broadcast_arrays(pair.a, pair.b, subok=False)
     shape = arrays[0].shape
     x, y = (widened(dtype) for dtype in pair.dtypes)
     kernel = TALLIES[x, y]
@@ -255,7 +255,7 @@ def rule_arguments(pair: Pair, rule: Rule) -> tuple[float, float, int, bool, int
 
 def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
-    a, b = np.broadcast_arrays(pair.a, pair.b, subok=True)
+    a, b = broadcast_arrays(pair.a, pair.b, subok=True)
     tally = Tally.empty(a.shape)
     record = tally.record[0]
     record["size"] = a.size

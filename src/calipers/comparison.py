@@ -15,6 +15,7 @@ from ._arrangement import arrangement
 from ._arrays import (
     DType,
     Pair,
+    common_shape,
     device_module,
     library_of,
     on_device,
@@ -447,7 +448,7 @@ def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
         try:
             if options.check_shape and a.shape != b.shape:
                 raise ValueError
-            shape = np.broadcast_shapes(a.shape, b.shape)
+            shape = common_shape(a.shape, b.shape)
         except ValueError:
             return about
     found = None
@@ -484,7 +485,7 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
     found = []
     if a.shape != b.shape:
         try:
-            np.broadcast_shapes(a.shape, b.shape)
+            common_shape(a.shape, b.shape)
             advice = "check_shape=False would broadcast them"
         except ValueError:
             advice = "they cannot be broadcast"
