@@ -109,6 +109,16 @@ def test_a_plan_serves_the_library_it_was_made_for():
     assert kinds[-1] is np.ndarray
 
 
+def test_sparse_results_are_scipys():
+    sparse = pytest.importorskip("scipy.sparse")
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(X.copy())
+    for ask in (calipers.jacobian, lambda f, x, **how: calipers.jacobian_function(f, x, **how)(x)):
+        found = ask(torch.square, x, sparsity=np.eye(3))
+        assert sparse.issparse(found)
+        np.testing.assert_allclose(found.toarray(), np.diag(2 * X), atol=1e-8)
+
+
 def test_a_checkpoint_knows_the_function(tmp_path):
     torch, f, x, _ = torch_case()
     first = calipers.jacobian(f, x, checkpoint=tmp_path)

@@ -299,12 +299,11 @@ def _shaped(problem: Problem, rows: NDArray) -> NDArray:
 
 
 def beside(x: Any, value: Any) -> Any:
-    """Return a derivative where x is, and as one of its library."""
+    """Return a derivative where x is, and one that is dense as an array of its library."""
     if on_device(x=x):
         return device_module("derivatives").at_home(value, x)
     library = library_of(x)
-    if library is None:
-        return value
     if isinstance(value, tuple):
         return tuple(beside(x, part) for part in value)
-    return library.from_numpy(value)
+    dense = isinstance(value, np.ndarray | np.generic)
+    return library.from_numpy(value) if library is not None and dense else value
