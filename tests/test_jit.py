@@ -148,8 +148,12 @@ def test_an_edited_rule_takes_effect_in_the_next_process(tmp_path, file, rule, e
     text = source.read_text()
     assert rule in text
     edit = edit.replace("target(0)", "context.get_constant(target, 0)")
+    before = cached(tmp_path)
     source.write_text(text.replace(rule, edit))
     assert run_python(ask, **environment) == "True\n"
+    after = cached(tmp_path)
+    assert len(after) == len(before) > 0  # what the old rule was compiled to is gone
+    assert after.keys().isdisjoint(before)
 
 
 def test_kernels_are_compiled_where_the_users_functions_are_not():

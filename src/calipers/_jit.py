@@ -4,6 +4,7 @@ import contextlib
 import gc
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -103,10 +104,8 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
     def __init__(self, function: Callable[..., Any], variant: tuple[Any, ...]) -> None:
         super().__init__(function)
         stamp = source_stamp()
-        name = hashlib.sha256(repr((numba.__version__, stamp, variant)).encode()).hexdigest()[:16]
-        self._cache_file = IndexDataCacheFile(
-            self._cache_path, f"{self._impl.filename_base}-{name}", stamp
-        )
+        name = file_name(self._impl.filename_base, variant)
+        self._cache_file = IndexDataCacheFile(self._cache_path, name, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
@@ -120,13 +119,31 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
             self._impl.locator.ensure_cache_path()
             self._cache_file.flush()  # an index that is damaged would be read before it is written
             super().save_overload(sig, data)
+            remove_older(self._cache_path, self._impl.filename_base)
+
+
+def file_name(base: str, variant: tuple[Any, ...]) -> str:
+    """Return the name of what a kernel is compiled to; `base` is Numba's, with line and Python."""
+    return f"{_current(base)}-{hashlib.sha256(repr(variant).encode()).hexdigest()[:16]}"
+
+
+def remove_older(folder: str, base: str) -> None:
+    """Remove what a kernel was compiled to from other sources: nothing would read it again."""
+    function, _, python = re.split(r"-(\d+)\.(?=py\d)", base)
+    for path in Path(folder).glob(f"{function}-*.{python}-*.nb[ci]"):
+        if not path.name.startswith(_current(base)):
+            path.unlink(missing_ok=True)
+
+
+def _current(base: str) -> str:
+    return f"{base}-{source_stamp()[:8]}"
 
 
 @cache
 def source_stamp() -> str:
-    """Return a digest of all sources that compiled code is made of."""
+    """Return a digest of all sources that compiled code is made of, and of their compiler."""
     here = Path(__file__)
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(numba.__version__.encode())
     for source in [here, *sorted(here.parent.glob("_kernels/**/*.py"))]:
         digest.update(source.read_bytes())
     return digest.hexdigest()

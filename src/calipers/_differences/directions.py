@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._kernels.ladder import STATE
+from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .columns import Columns, Outs
 from .ladders import Ladders, climb, measured

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._kernels.differences import BOUNDED, EXCLUDED
-from .._kernels.ladder import STATE
+from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .checkpoint import Checkpoint
 from .columns import Outs

@@ -5,18 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.ladder import (
-    CLIMB,
-    CLIMB_COLUMNS,
-    KEPT,
-    MEASURE_ALL,
-    ROWS,
-    START,
-    STATE,
-    TAILS,
-    Reach,
-    Room,
-)
+from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, START, Reach
+from .._kernels.rungs import KEPT, ROWS, STATE, TAILS, Room
 from .._protocols import NDArray
 from .columns import Outs
 from .evaluate import Evaluator, blame

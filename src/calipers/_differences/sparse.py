@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._kernels.differences import COLORED, NONFINITE
-from .._kernels.ladder import STATE
+from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from ..interop import scipy_sparse
 from .checkpoint import Checkpoint

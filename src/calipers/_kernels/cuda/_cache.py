@@ -1,7 +1,6 @@
 """Machine code of a device's kernels, kept on disk in files that are named by all it depends on."""
 
 import contextlib
-import hashlib
 import importlib.metadata
 import os
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Any
 
 from numba import config, cuda
 
-from ..._jit import source_stamp
+from ..._jit import file_name, remove_older, source_stamp
 
 
 def kept(*variant: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -40,12 +39,9 @@ def _cache(function: Callable[..., Any], variant: tuple[Any, ...]) -> Any:
         def __init__(self) -> None:
             super().__init__(function)
             stamp = source_stamp()
-            versions = [importlib.metadata.version(name) for name in ("numba", "numba-cuda")]
-            about = repr((versions, stamp, variant))
-            name = hashlib.sha256(about.encode()).hexdigest()[:16]
-            self._cache_file = IndexDataCacheFile(
-                self._cache_path, f"{self._impl.filename_base}-{name}", stamp
-            )
+            compiler = importlib.metadata.version("numba-cuda")
+            name = file_name(self._impl.filename_base, (compiler, *variant))
+            self._cache_file = IndexDataCacheFile(self._cache_path, name, stamp)
 
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             return sig, codegen.magic_tuple()
@@ -62,5 +58,6 @@ def _cache(function: Callable[..., Any], variant: tuple[Any, ...]) -> Any:
             with contextlib.suppress(OSError):  # a full disk, a folder gone read-only
                 self._impl.locator.ensure_cache_path()
                 super().save_overload(sig, data)
+                remove_older(self._cache_path, self._impl.filename_base)
 
     return KernelCache()

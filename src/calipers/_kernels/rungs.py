@@ -1,0 +1,200 @@
+"""One ladder: differences at shorter and shorter steps, and what extrapolation makes of them.
+
+Each function does one step for one direction; see `ladder` for what calls them.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+RUNGS = 28
+TAILS = 4
+ROWS = RUNGS + TAILS  # the tails' come last
+NEAR, FAR, BETWEEN = range(RUNGS, RUNGS + 3)
+ORDERS = 6  # of extrapolation, at most
+
+# What is kept of the estimates that were made so far: those of the last rung, one for each order;
+# then the best one, its error, and the rung it was found at; and scratch.
+BEST, ERROR, RUNG, CURRENT, APART = range(ORDERS, ORDERS + 5)
+KEPT = ORDERS + 5
+
+# Spacings of binary32 are above this, and those of binary64 below.
+COARSE = 2.0**-40
+
+# What multiplies the difference of two estimates to eliminate power p of their error:
+# 1 / (r**p - 1), for errors in powers of r = 4 (one-sided differences) and of r = 16.
+_POWERS = np.arange(ORDERS)
+_ELIMINATE = np.array([[0.0, *(1 / (r ** _POWERS[1:] - 1.0))] for r in (4.0, 16.0)])
+
+QUARTERS = 0.25 ** np.arange(RUNGS)
+
+# Where a direction stands.
+STATE = np.dtype(
+    [
+        ("length", "f8"),  # of t = 1, in units of x; what follows is in units of it
+        ("side", "i8"),  # 0 for central differences, else where the one side is
+        ("t", "f8"),
+        ("top", "f8"),  # t of the first rung
+        ("far", "f8"),  # t of the far tail
+        ("step", "f8"),  # of the first rung of the lowest ladder, in units of x
+        ("limit", "f8"),  # t that bounds allow
+        ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have
+        ("grain", "f8"),  # the spacing of numbers at x
+        ("eps", "f8"),  # of the numbers that f computes with
+        ("power", "i8"),  # noise in a difference grows as t**-power
+        ("parts", "i8"),  # 2 if pairs of outputs are complex numbers, rounded as they are large
+        ("joint", "i8"),  # 1 if errors count beside the largest output, and not each its own
+        ("order", "f8"),  # the error's powers: of t*t (2), or of t (1) for one-sided differences
+        ("rung", "i8"),
+        ("tail", "i8"),
+        ("attempt", "i8"),
+        ("calls", "i8"),
+        ("status", "i8"),
+    ],
+    align=True,
+)
+
+
+class Room(NamedTuple):
+    """
+    Scratch of a ladder: what it found, for each output.
+
+    `differences` and `sizes` of values have a row for each rung and tail, `sizes` also one for the
+    jump at each tail; `kept` is what the estimates were, see above.
+    """
+
+    differences: Any
+    sizes: Any
+    kept: Any
+
+
+@register_jitable
+def begin(state: Any, kept: Any, values: Any, errors: Any) -> None:
+    """Start the ladder of a direction that has been measured."""
+    state.t = state.top = min(0.25, state.limit)
+    state.order = 2.0 if state.side == 0 else 1.0
+    state.rung = state.tail = state.attempt = state.calls = 0
+    values[:], errors[:] = math.nan, math.inf
+    forget(kept, 0, values.size)
+
+
+@register_jitable
+def row_of(state: Any) -> Any:
+    """Return the row in which the difference at state.t belongs."""
+    return state.rung if state.tail == 0 else NEAR + state.tail - 1
+
+
+@register_jitable
+def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any) -> None:
+    """
+    Note the difference quotients of one pair of evaluations, and how large the values are.
+
+    `width` is the realised distance in units of t. The last rows of sizes are, for each tail,
+    (f(t) - 2*f(0) + f(-t)) / t: the jump from one one-sided derivative to the other.
+    """
+    row, t = row_of(state), state.t
+    state.calls += 2 if state.order == 2 else 1
+    # Where rounding of x displaces the two ends differently, their difference is of no use.
+    ends = 2.0 if state.order == 2 else 1.0
+    if state.power == 1 and not abs(abs(width) - ends * t) <= 2.0**-10 * t:
+        width = math.nan
+    normal = 2.0**-126 if state.eps > COARSE else 2.0**-1022
+    slopes, sizes = room.differences[row], room.sizes[row]
+    for i in range(base.size):
+        slopes[i] = (float(above[i]) - float(below[i])) / width
+    for i in range(base.size):
+        one, other = abs(float(above[i])), abs(float(below[i]))
+        size = other if other > one else one
+        # Subnormal numbers are rounded as the least normal one is. Zeros may well be exact.
+        least = size if size > normal else normal
+        sizes[i] = least if size > 0.0 else 0.0
+    if state.parts == 2:
+        for i in range(0, base.size, 2):
+            sizes[i] = sizes[i + 1] = max(sizes[i], sizes[i + 1])
+    if state.tail > 0:
+        jumps = room.sizes[row + TAILS]
+        for i in range(base.size):
+            jumps[i] = (float(above[i]) - 2 * float(base[i]) + float(below[i])) / t
+
+
+@register_jitable
+def raised(t: float, power: int) -> float:
+    """Return what noise of f is divided by in a difference quotient at t."""
+    return t if power == 1 else t * t
+
+
+@register_jitable
+def amplification(order: float) -> float:
+    """Bound what extrapolation multiplies the noise of the smallest step's difference by."""
+    return 1.15 if order == 2 else 8.0
+
+
+@register_jitable
+def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
+    """Return what rounding of f, or a larger noise, leaves in the estimates of rung k."""
+    divisor = raised(state.top * QUARTERS[k], state.power)
+    return amplification(state.order) / divisor * max(noise, state.eps * size)
+
+
+@register_jitable
+def forget(kept: Any, first: int, last: int) -> None:
+    """Let some outputs have no estimates yet."""
+    kept[:, first:last] = math.nan
+    kept[ERROR, first:last] = math.inf
+    kept[RUNG, first:last] = 0.0
+
+
+@register_jitable
+def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: int) -> None:
+    """
+    Improve the estimates of some outputs by the difference of rung k, the next one.
+
+    The error is the distance to the two estimates that one was made from, and what is left of
+    rounding. What comes before a difference that is not finite is not used: it makes no estimate
+    finite. Each loop writes few arrays, as compilers vectorize no other.
+    """
+    kept = room.kept
+    order = int(state.order)
+    per_noise = noise_left(state, k, 1.0, 0.0)
+    size, current = room.sizes[k, first:last], kept[CURRENT, first:last]
+    best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
+    apart = kept[APART, first:last]
+    current[:] = room.differences[k, first:last]
+    depth = min(k, ORDERS - 1)
+    for p in range(1, depth + 1):
+        eliminate = _ELIMINATE[order - 1, p]
+        previous = kept[p - 1, first:last]
+        for i in range(apart.size):
+            estimate, old = current[i], previous[i]
+            better = estimate + (estimate - old) * eliminate
+            one, other = abs(better - estimate), abs(better - old)
+            previous[i], current[i] = estimate, better
+            apart[i] = one if one > other else other
+        for i in range(apart.size):
+            left = state.eps * size[i]
+            apart[i] += per_noise * (left if left > noise else noise)
+        for i in range(apart.size):
+            closer = apart[i] < error[i]
+            best[i] = current[i] if closer else best[i]
+            rung[i] = k if closer else rung[i]
+        for i in range(apart.size):
+            error[i] = apart[i] if apart[i] < error[i] else error[i]
+    kept[depth, first:last] = current
+
+
+@register_jitable
+def settled(state: Any, base: Any, room: Any) -> bool:
+    """Tell whether no output has anything to gain from a smaller step."""
+    kept, sizes = room.kept, room.sizes
+    if state.rung < 2:
+        return False
+    for i in range(base.size):
+        error, k = kept[ERROR, i], int(kept[RUNG, i])
+        if error < math.inf and k + 2 <= state.rung:
+            continue
+        done = error < math.inf and error <= 3 * noise_left(state, k, 0.0, sizes[k, i])
+        if not (done or math.isnan(base[i])):
+            return False
+    return True

@@ -1,0 +1,237 @@
+"""What a ladder and its tails say together: derivatives, their errors, and where to look next."""
+
+import math
+from typing import Any
+
+from numba.extending import register_jitable
+
+from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
+from .rungs import (
+    APART,
+    BEST,
+    BETWEEN,
+    ERROR,
+    FAR,
+    NEAR,
+    QUARTERS,
+    RUNG,
+    TAILS,
+    extrapolate,
+    forget,
+    noise_left,
+    raised,
+)
+
+_ATTEMPTS = 8
+
+# An error below this share of the value needs no other ladder; where the first one did not find the
+# length scale, the second may be far from it, too, and a smaller error is asked for.
+_RESOLVED = 2.0**-24
+_REFINED = 2.0**-34
+# Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
+_NATURAL = 2.0**-30
+# Steps of a ladder that x is so much smaller than may be lost beside numbers of that size.
+_LOST_BESIDE = 2.0**-10
+# What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
+# counts in one 16 times as much as in the other, so that it does this once in a hundred.
+_ALIKE = 0.125
+# Noise is f's own, and not rounding, from this multiple of eps*|f| on.
+_NOISY = 1024.0
+_ALL_OF_F = 2.0**-6
+# How far below a ladder that missed the length scale the next one begins: near enough to find it
+# before steps are lost beside x.
+_DOWN = 2.0**-10
+# And how far above the far tail where all tails were alike: some times the length over which f is
+# known to be straight.
+_ABOVE_FAR = 2.0**8
+
+
+@register_jitable
+def _poor(state: Any, value: float, error: float, largest: float) -> bool:
+    share = _RESOLVED if state.attempt == 0 else _REFINED
+    return not error <= share * max(abs(value), largest)
+
+
+@register_jitable
+def _compare_tails(state: Any, room: Any) -> None:
+    """Store in APART where the tails differ from the estimates by more than f's rounding."""
+    differences, sizes, kept = room
+    per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
+    value, differs = kept[BEST], kept[APART]
+    near, far = differences[NEAR], differences[FAR]
+    for i in range(value.size):
+        one, other = abs(near[i] - value[i]) * per_near, abs(far[i] - value[i]) * per_far
+        differs[i] = one if one > other else other
+    noise, jump = sizes[FAR], sizes[NEAR + TAILS]
+    for i in range(value.size):
+        allowed = state.eps * noise[i]
+        same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
+        differs[i] = 0.0 if same else 1.0
+
+
+@register_jitable
+def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
+    """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
+    near = differences[NEAR, i]
+    apart = abs(near - kept[BEST, i])
+    rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
+    # Staircases stand still: f's values do not change between their steps.
+    alike = near != 0 and apart > kept[ERROR, i] + 16 * rounding
+    for row in range(FAR, NEAR + state.tail):
+        alike &= abs(differences[row, i] - near) <= _ALIKE * apart
+    return bool(alike)
+
+
+@register_jitable
+def doubtful(state: Any, room: Any) -> bool:
+    """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
+    if state.tail == TAILS:
+        return False
+    differences, sizes, kept = room
+    near, far, size = differences[NEAR], differences[FAR], sizes[FAR]
+    value, error = kept[BEST], kept[ERROR]
+    per_size = 16 * state.eps / raised(state.far, state.power)
+    count = 0
+    for i in range(value.size):  # as `_alike` of two tails, without branches
+        apart = abs(near[i] - value[i])
+        seen = apart > error[i] + per_size * size[i]
+        count += 1 if seen & (abs(far[i] - near[i]) <= _ALIKE * apart) else 0
+    if count > 0:
+        for i in range(value.size):
+            if _alike(state, differences, sizes, kept, i):
+                return True
+    return False
+
+
+@register_jitable
+def _judge(state: Any, room: Any, i: int) -> Any:
+    """
+    Return what the ladder and tails that differ from it say of output i: value, error, status.
+
+    And the noise in f.
+
+    A derivative that the tails share, and the ladder does not, belongs to a length scale below the
+    ladder's: two of them say so where it differs much, and all of them where little. Otherwise
+    their distance from the estimate is noise of f.
+    """
+    differences, sizes, kept = room
+    value, error = kept[BEST, i], kept[ERROR, i]
+    noise = state.eps * sizes[FAR, i]
+    if not error < math.inf:
+        return value, error, NONFINITE, noise
+    near, far = differences[NEAR, i], differences[FAR, i]
+    if not (abs(near) < math.inf and abs(far) < math.inf):
+        # Lost beside x, as it may be in the bounds' little room; a ladder that was led down here
+        # by a short length scale has not found it.
+        if state.attempt == 0:
+            # What noise f has cannot be seen; rounding inside f is as if x were rounded.
+            noise = max(noise, state.eps * state.unit * abs(value))
+            forget(kept, i, i + 1)
+            for k in range(state.rung + 1):
+                extrapolate(state, k, noise, room, i, i + 1)
+            return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
+        return value, math.inf, ALIASED, noise
+    per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
+    measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
+    if near == 0 and far == 0:
+        # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
+        if abs(value) > error and abs(value) * per_near > 4 * noise:
+            measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
+    elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
+        near - value
+    ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
+        return value, math.inf, ALIASED, noise
+    elif measured > _ALL_OF_F * sizes[0, i]:
+        return value, math.inf, ALIASED, noise  # as large as f: more likely many waves than noise
+    status = CONVERGED
+    if measured > noise:
+        if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
+            status = NOISY
+        noise = 3 * measured  # of two samples
+        forget(kept, i, i + 1)
+        for k in range(state.rung + 1):
+            extrapolate(state, k, noise, room, i, i + 1)
+        value, error = kept[BEST, i], kept[ERROR, i]
+        if state.tail == TAILS and _alike(state, differences, sizes, kept, i):
+            between = differences[BETWEEN, i]
+            spread = max(abs(near - far), abs(near - between), abs(between - far))
+            rounding = state.eps * sizes[FAR, i] / per_far
+            return near, 3 * (spread + rounding), ALIASED, noise
+    # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
+    jump, nearer = sizes[NEAR + TAILS, i], sizes[FAR + TAILS, i]
+    stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
+    kinked = stays and abs(jump) > 16 * noise / state.far
+    if state.power == 1 and state.side == 0 and kinked:
+        return value, error + abs(jump) / 2, NONSMOOTH, noise
+    return value, error, status, noise
+
+
+@register_jitable
+def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
+    """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
+    rung = int(kept[RUNG, i])
+    return rung <= 1 and error <= 3 * noise_left(state, rung, noise, sizes[rung, i])
+
+
+@register_jitable
+def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
+    """Keep what this ladder found out; return the top of the next one, or 0."""
+    differences, sizes, kept = room
+    first = state.attempt == 0
+    aliased = rippled = buried = straight = still = False
+    tiny = first and state.eps * state.unit > _LOST_BESIDE
+    worst = CONVERGED
+    _compare_tails(state, room)
+    natural = _NATURAL / state.unit
+    largest = 0.0
+    if state.joint == 1:
+        for i in range(values.size):
+            size = abs(kept[BEST, i])
+            largest = size if largest < size < math.inf else largest
+    for i in range(values.size):
+        wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i], largest)
+        if not wanted:
+            continue
+        value, error = kept[BEST, i], kept[ERROR, i]
+        status, noise = CONVERGED, state.eps * sizes[FAR, i]
+        if kept[APART, i] != 0:
+            value, error, status, noise = _judge(state, room, i)
+        # A ladder with longer steps than the one before may improve on that, not contradict it.
+        unknown = first or errors[i] == math.inf
+        agrees = abs(value - values[i]) <= error + errors[i]
+        if unknown or (error < errors[i] and agrees):
+            values[i], errors[i] = value, error
+            if status == ALIASED:
+                rippled |= error < math.inf
+                aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
+            worst = max(worst, status)
+        still |= tiny & (values[i] == 0) & (errors[i] == 0)
+        if _poor(state, values[i], errors[i], largest):
+            # Rounding hides a derivative that would show at f's supposed length scale.
+            buried |= natural * sizes[FAR, i] < errors[i] < math.inf
+            judged = status in (CONVERGED, NOISY)
+            if judged and errors[i] < abs(values[i]):
+                straight |= _limited(state, sizes, kept, i, error, noise)
+    # An output that this ladder was not asked about keeps what an earlier one said of it.
+    before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
+    state.status = max(before, worst)
+    longest = state.top * state.length
+    state.step = longest if first else min(state.step, longest)
+    state.attempt += 1
+    if state.attempt == _ATTEMPTS:
+        return 0.0
+    if aliased:
+        lower = max(_DOWN * state.top, 4096 * state.grain)
+        return lower if 2 * lower <= state.top else 0.0
+    if rippled:
+        return _ABOVE_FAR * state.far
+    if still and 4 * state.top < state.limit:
+        # f stood still, as it does where a tiny x is lost beside another number.
+        for i in range(values.size):
+            errors[i] = math.inf if values[i] == 0 and errors[i] == 0 else errors[i]
+        return min(state.unit / 4, state.limit)
+    if buried and 4 * state.top < min(state.unit, state.limit):
+        return min(state.unit / 4, state.limit)
+    if straight and 256 * state.top <= state.limit:
+        return 256 * state.top
+    return 0.0
