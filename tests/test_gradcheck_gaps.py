@@ -409,7 +409,7 @@ def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():
     subject = pose(numba.njit(lambda a, b: 1e3 * a + b), (X, X), (), {}, None, ())
     jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(X.size), np.eye(X.size)]))}
     rule = Rule(0.0, 1e-6, 0.1, 1e-2, False, 0.0)
-    look = looks(subject, subject.active[1], None, None, None, Way())
+    look = looks(subject, subject.active[1], "adaptive", None, None, None, Way())
     sizes = examine([look], jacobians, rule, Entries())
     assert look.compiled
     assert np.all(sizes.rows == 1e3)

@@ -10,6 +10,7 @@ import numpy as np
 from ._arrays import device_module
 from ._differences.checkpoint import require_folder
 from ._differences.progress import Progress
+from ._differences.stencils import IMAGINARY as COMPLEX_STEP
 from ._gradcheck.check import Check
 from ._gradcheck.derivative import Derivative
 from ._gradcheck.given import FORMS, Given, ValueAndJac, require_way
@@ -33,7 +34,7 @@ from ._gradcheck.report import (
 from ._gradcheck.rule import FAIL, default_resolution
 from ._gradcheck.second import Gradient, cotangents, layout, skewness
 from ._gradcheck.subject import Subject
-from ._types import Convention, Excuse, Inplace, ProgressLike, SecondOptions
+from ._types import Convention, Excuse, Inplace, Method, ProgressLike, SecondOptions
 from ._warnings import warn
 from .derivatives import differentiate
 from .interop.functions import function_library
@@ -74,6 +75,7 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
     check_sparse_nnz: bool | None = None,
+    method: Method = "adaptive",
     step: Any = None,
     scale: Any = None,
     bounds: Any = None,
@@ -144,6 +146,11 @@ def gradcheck(
         by; by default all are. `jac` is then by the array of the specified values.
     check_sparse_nnz : bool, optional
         The deprecated name of `masked`.
+    method : {"adaptive", "2-point", "3-point", "5-point", "cs"}
+        How entries are differentiated that the differences of a first look do not confirm: by
+        default by `differentiate`'s ladder. A fixed step is repeated with longer ones and a shorter
+        one, which tell its error. "cs" is for f that is analytic and returns complex numbers for
+        complex inputs; its step is its own.
     step, scale, bounds
         See `jacobian`; for several differentiable inputs a tuple with an item for each, or a number
         for all.
@@ -200,7 +207,7 @@ def gradcheck(
     >>> print(report.reason)  # doctest: +ELLIPSIS
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
-    require_choices(convention, nondet_tol, allow)
+    require_choices(convention, nondet_tol, allow, method)
     require_folder(checkpoint)
     if eps is not None:
         if step is not None:
@@ -234,6 +241,12 @@ def gradcheck(
     if out_like is not None:
         given = given.filling(out_like)
     given = given.translated(bool(masked))
+    if method == COMPLEX_STEP and given.of_library:
+        msg = (
+            f"method={method!r} is for functions of NumPy's arrays, and f is one of another "
+            f"library's, in their own dtype: leave method out"
+        )
+        raise ValueError(msg)
     subject = given.subject()
     if not subject.kept and any(o.dtype.kind in "fc" for o in subject.outputs):
         given, subject = given.zeros()
@@ -271,7 +284,7 @@ def gradcheck(
     heard = Progress(progress, 0)
     try:
         report = check.run(
-            [dict(zip(steps, values, strict=True)) for values in each],
+            [{"method": method, **dict(zip(steps, values, strict=True))} for values in each],
             Way(workers, heard if heard.wanted else None, checkpoint),
             nondet_tol,
             undefined,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ._differences.directions import against, along, blocks
-from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_of, pose
+from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_of, pose, steps_of
 from ._differences.problem import WIRTINGER, Problem
 from ._protocols import NDArray
 from ._types import DirectionOptions, Real, StepOptions
@@ -79,7 +79,7 @@ def jvp(
     """
     chosen = options_of("jvp", options, (*DENSE_ONLY, "workers", "progress"))
     problem = pose(f, x, others_of(args), argnums, chosen)
-    value, _ = along(problem, _like_x(problem, v), chosen)
+    value, _ = along(problem, _like_x(problem, v), steps_of(problem, chosen))
     if problem.imaginary:
         return beside(x, value[1::2].reshape(problem.shape))
     numbers = value.astype(problem.base.dtype).view(problem.dtype)
@@ -217,12 +217,13 @@ def linear_operator(
     parts = 2 if problem.dtype.kind == "c" else 1
     shape = (problem.base.size // parts, problem.x.size)
     dtype = problem.base.dtype if problem.imaginary else problem.dtype
+    steps = steps_of(problem, chosen)
 
     def matvec(v: NDArray) -> NDArray:
         direction = v.reshape(problem.x.shape)
         if direction.dtype.kind == "c" and not problem.has_complex_x:
             return matvec(direction.real) + 1j * matvec(direction.imag)
-        value, _ = along(problem, direction, chosen)
+        value, _ = along(problem, direction, steps)
         if problem.imaginary:
             return value[1::2]
         return value.astype(problem.base.dtype).view(problem.dtype)

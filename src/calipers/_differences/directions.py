@@ -22,14 +22,13 @@ _GRAIN, _COARSE_GRAIN = 0.75, 0.5
 
 
 def along(
-    problem: Problem, v: NDArray, options: Options, joint: bool = False
+    problem: Problem, v: NDArray, steps: Steps, joint: bool = False
 ) -> tuple[NDArray, NDArray]:
     """
     Return the derivative of f's real values along v, and its errors.
 
     If these are `joint`, they are to be small beside the largest value, not each beside its own.
     """
-    steps = steps_of(problem, options)
     # The real numbers of v, in the places of those of x; a complex step goes along the imaginary.
     direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
     shape = problem.base.shape
@@ -39,7 +38,7 @@ def along(
         return np.full(shape, np.nan), np.full(shape, np.inf)
     value, error = np.zeros(shape), np.zeros(shape)
     for part, far in _parts(problem, direction, steps):
-        if options.adaptive:
+        if steps.method == ADAPTIVE:
             own, off = _ladder(problem, part, far, steps, joint)
         else:
             own, off = _difference(problem, part, far, steps), np.full(shape, np.inf)

@@ -48,7 +48,7 @@ def fingerprint(work: Work, count: int, version: str) -> dict[str, str]:
 
 def _method(work: Any) -> list[str]:
     """Return the names of the work and of what it is made of, down to the method of steps."""
-    inner = next((w for w in map(vars(work).get, ("work", "ladders", "steps")) if w), None)
+    inner = next((w for w in map(vars(work).get, ("work", "exact", "ladders", "steps")) if w), None)
     if inner is None:
         return [type(work).__name__]
     own = [type(work).__name__]

@@ -27,7 +27,7 @@ from .foreign import Foreign
 from .ladders import Ladders, Values
 from .problem import IMAGINARY, WIRTINGER, Problem, empty_like, reals
 from .run import run
-from .stencils import ADAPTIVE, NAMES
+from .stencils import ADAPTIVE, require_method
 from .steps import Steps, modes_of, plan_steps
 
 STATUS = np.array(NAMES_OF_STATUS)
@@ -54,9 +54,7 @@ class Options:
     target: Any = None
 
     def __post_init__(self) -> None:
-        if self.method not in NAMES:
-            msg = f"method must be one of {', '.join(map(repr, NAMES))}, got {self.method!r}"
-            raise ValueError(msg)
+        require_method(self.method)
         if self.target not in (None, "cpu", "cuda"):
             msg = f"target must be None, 'cpu' or 'cuda', got {self.target!r}"
             raise ValueError(msg)

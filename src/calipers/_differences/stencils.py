@@ -34,3 +34,10 @@ METHODS = {
 IMAGINARY = "cs"
 ADAPTIVE = "adaptive"
 NAMES: tuple[Any, ...] = (*METHODS, IMAGINARY, ADAPTIVE)
+
+
+def require_method(method: Any) -> None:
+    """Refuse a method that there is not."""
+    if method not in NAMES:
+        msg = f"method must be one of {', '.join(map(repr, NAMES))}, got {method!r}"
+        raise ValueError(msg)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.plan import Options
 from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
@@ -121,9 +120,9 @@ class Check:
         ]
         whole = [] if self.fast_mode else looked
         try:
-            for look, given in zip(looked, steps, strict=True) if self.fast_mode else ():
+            for look in looked if self.fast_mode else ():
                 before = deepcopy(self._entries)
-                if self._project(look, given, random):
+                if self._project(look, random):
                     whole.append(look)
                     self._entries = before  # a look at all entries finds these again
             if whole:
@@ -169,7 +168,7 @@ class Check:
         found = [text for pair in pairs for text in identities.adjoint(*pair, random, share)]
         return bool(pairs) and not found, found
 
-    def _project(self, look: Looks, steps: dict[str, Any], random: np.random.Generator) -> bool:
+    def _project(self, look: Looks, random: np.random.Generator) -> bool:
         """
         Compare products by one input; return whether all its entries have to be looked at.
 
@@ -177,10 +176,9 @@ class Check:
         or products do not tell, a Jacobian of moderate size is looked at as a whole; of a large one
         the next suspects are, and what differences do not resolve is INCONCLUSIVE.
         """
-        options = Options(method="adaptive", **steps)
         moderate = self.subject.rows * look.problem.coordinates <= _MODERATE
         for d in self.derivatives:
-            probe = Probe(look, d, options, self.resolution, random)
+            probe = Probe(look, d, self.resolution, random)
             wrong = 0
             for _ in range(_SUSPECTS):
                 told = probe.ask()
@@ -212,7 +210,7 @@ class Check:
         number = look.part.start + column
         if (number, d.name) in zip(self._entries.columns, self._entries.forms, strict=True):
             return FAIL
-        value, error = look.ladder(column)
+        value, error = look.derivative(column)
         rows, own = column_of(d, number, value)
         size = np.full(len(rows), np.abs(own).max(initial=0.0))
         verdict = self.rule.judge(own, value[rows], error[rows], size)

@@ -1,6 +1,5 @@
 """The numerical side: two slopes of each column for a first look, a ladder for a second one."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,13 +8,17 @@ import numpy as np
 
 from .._differences.checkpoint import Checkpoint
 from .._differences.columns import Columns, Outs
+from .._differences.directions import along
 from .._differences.evaluate import Evaluator, blame
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
 from .._differences.problem import Problem, reals
 from .._differences.progress import Progress
+from .._differences.repeated import Repeated
 from .._differences.run import run, run_parts
 from .._differences.sending import Work
+from .._differences.stencils import ADAPTIVE, METHODS
+from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import Steps, plan_steps
 from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
@@ -92,7 +95,7 @@ class SecondLook:
     """Values of f near x, slopes, and derivatives that know their errors, of columns."""
 
     slopes: Slopes
-    ladders: Ladders
+    exact: Ladders | Repeated
     lengths: NDArray  # of the coarse steps
 
     @property
@@ -101,13 +104,13 @@ class SecondLook:
 
     @property
     def calls(self) -> float:
-        return self.ladders.calls + VALUES
+        return self.exact.calls + VALUES
 
     def results(self, count: int) -> Outs:
         size = self.problem.base.size
         values = np.empty((count, len(POSITIONS), size)), np.empty(count, np.int64)
         slopes = np.empty((count, size)), np.empty((count, size))
-        return (*self.ladders.results(count), *values, *slopes)
+        return (*self.exact.results(count), *values, *slopes)
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Look at columns from `start`; see `at`."""
@@ -117,12 +120,12 @@ class SecondLook:
         """
         Look at columns.
 
-        The results are those of ladders, values of f, a row for each point, the calls of f that
+        The results are those of `exact`, values of f, a row for each point, the calls of f that
         these took, or slopes where bounds forbid some, and the slopes to the right and to the left.
         """
         values, calls, right, left = outs[3:]
         for part in runs(columns):
-            self.ladders(int(columns[part.start]), tuple(out[part] for out in outs[:3]))
+            self.exact(int(columns[part.start]), tuple(out[part] for out in outs[:3]))
         base, x = self.problem.base, reals(self.problem.x)[columns]
         points = x[:, None].astype(float) + POSITIONS * self.lengths[columns, None]
         lows, highs = self._limits(columns)
@@ -174,7 +177,7 @@ class Looks:
     part: Part
     problem: Problem
     coarse: Steps
-    fine: Steps
+    exact: Ladders | Repeated  # knows its errors
     way: Way
     own_step: bool = False  # the caller's
     calls: int = 0
@@ -229,7 +232,7 @@ class Looks:
     @cached_property
     def second(self) -> SecondLook:
         """The work that a second look is."""
-        return SecondLook(self.slopes, Ladders(self.problem, self.fine), self.steps)
+        return SecondLook(self.slopes, self.exact, self.steps)
 
     def slope(self, column: int) -> NDArray:
         """Return the difference across x along a column."""
@@ -255,15 +258,16 @@ class Looks:
         kept = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
         run_parts(work, len(wanted), store, way.workers, report, kept, wanted=wanted)
 
-    def ladder(self, column: int) -> tuple[NDArray, NDArray]:
+    def derivative(self, column: int) -> tuple[NDArray, NDArray]:
         """Return the derivative along a column, and its errors."""
-        values, errors, states = run(Ladders(self.problem, self.fine), 1, start=column)
+        values, errors, states = run(self.exact, 1, start=column)
         self.calls += int(states["calls"].sum())
         return values[0], errors[0]
 
-    def counted(self, ask: Callable[[], Any]) -> Any:
-        """Answer by calls of f from Python, and count them."""
-        problem, f = self.problem, self.problem.f
+    def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the derivative along v, and its errors, which are joint."""
+        exact = self.exact
+        problem, f = exact.problem, exact.problem.f
 
         def counting(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
@@ -271,18 +275,31 @@ class Looks:
 
         problem.f = counting
         try:
-            return ask()
+            if isinstance(exact, Repeated):
+                return exact.along(v)
+            return along(problem, v, exact.steps, joint=True)
         finally:
             problem.f = f
 
 
-def looks(subject: Subject, part: Part, step: Any, scale: Any, bounds: Any, way: Way) -> Looks:
+def looks(
+    subject: Subject, part: Part, method: str, step: Any, scale: Any, bounds: Any, way: Way
+) -> Looks:
     """Plan the steps for one input."""
     problem = subject.problem(part, bounds is not None)
-    coarse = plan_steps(problem, "3-point", step, scale, bounds)
-    fine = plan_steps(problem, "adaptive", step, scale, bounds)
-    # Of what the whole of f computes with, and not this input and the concatenated outputs alone.
-    eps = subject.eps
-    factor = coarse.factor if step is not None else eps ** (1 / 3)
-    coarse, fine = replace(coarse, factor=factor, eps=eps), replace(fine, eps=eps)
-    return Looks(subject, part, problem, coarse, fine, way, step is not None)
+    coarse = _planned(subject, problem, "3-point", step, scale, bounds)
+    own, kind = problem, Ladders if method == ADAPTIVE else Repeated
+    if method == COMPLEX_STEP:
+        own, step = subject.complex_problem(part), None
+    exact = kind(own, _planned(subject, own, method, step, scale, bounds))
+    return Looks(subject, part, problem, coarse, exact, way, step is not None)
+
+
+def _planned(
+    subject: Subject, problem: Problem, method: str, step: Any, scale: Any, bounds: Any
+) -> Steps:
+    """Plan steps by what all of f computes with, and not by one input and the outputs alone."""
+    steps = replace(plan_steps(problem, method, step, scale, bounds), eps=subject.eps)
+    if step is None and method in METHODS:
+        return replace(steps, factor=subject.eps ** METHODS[method].power)
+    return steps

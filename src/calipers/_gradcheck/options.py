@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import is_real
+from .._differences.stencils import require_method
 from .derivative import CONVENTIONS
 from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
@@ -63,8 +64,9 @@ def _is_pair(bounds: Any) -> bool:
     return bounds is None or hasattr(bounds, "lb") or several
 
 
-def require_choices(convention: str, nondet_tol: float, allow: Sequence[str]) -> None:
+def require_choices(convention: str, nondet_tol: float, allow: Sequence[str], method: str) -> None:
     """Refuse choices that there are not."""
+    require_method(method)
     if convention not in CONVENTIONS:
         msg = f"convention must be one of {CONVENTIONS}, got {convention!r}"
         raise ValueError(msg)

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from .._differences.directions import along
-from .._differences.plan import Options
 from .._differences.problem import reals
 from .._protocols import NDArray
 from .derivative import Derivative
@@ -23,11 +21,10 @@ class Probe:
         self,
         looks: Looks,
         derivative: Derivative,
-        options: Options,
         resolution: float,
         random: np.random.Generator,
     ) -> None:
-        self._looks, self._derivative, self._options = looks, derivative, options
+        self._looks, self._derivative = looks, derivative
         self._resolution = resolution
         count = looks.problem.coordinates
         x = np.abs(reals(looks.problem.x).astype(float))
@@ -78,7 +75,7 @@ class Probe:
         problem = looks.problem
         exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
-        value, error = looks.counted(lambda: along(problem, v, self._options, joint=True))
+        value, error = looks.along(v)
         own, terms = self._analytic(exact.astype(float))
         if own.shape == ():  # the cotangent is contracted, too
             weights = self._weights

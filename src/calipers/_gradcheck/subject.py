@@ -12,6 +12,8 @@ from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array
 from .._differences.problem import REAL, WIRTINGER, Problem
+from .._differences.stencils import IMAGINARY as COMPLEX_STEP
+from .._differences.steps import modes_of
 from .._protocols import NDArray
 from .inplace import InPlace
 
@@ -158,6 +160,21 @@ class RealOutputs:
         return real_vector([arrays[k] for k in self.kept])
 
 
+@dataclass(frozen=True)
+class ComplexOutputs:
+    """A function of complex numbers of which some outputs are wanted."""
+
+    inner: Callable[..., Any]
+    kept: tuple[int, ...]
+    lenient: bool  # whether real outputs may mean that f depends on other inputs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+        """Return them, one after the other, as complex numbers if one of them is."""
+        arrays, _ = as_outputs(self.inner(*args, **kwargs))
+        kept = np.concatenate([arrays[k].reshape(-1) for k in self.kept])
+        return kept.astype(np.result_type(kept, np.complex64)) if self.lenient else kept
+
+
 @dataclass
 class Subject:
     """
@@ -279,31 +296,60 @@ class Subject:
         Where f is `confined` to bounds it is not tried in batches, which is done beside x.
         """
         x = np.array(part.example, order="C")
-        before = tuple(self.arguments()[: part.position])
-        after = tuple(self.arguments()[part.position + 1 :])
+        before, after, named = self._others(part)
         mode = WIRTINGER if x.dtype.kind == "c" else REAL
-        alone = not self.several and self.kept[0].example.dtype.char in _KERNEL_DTYPES
-        f, fills = (self.f.inner, True) if isinstance(self.f, InPlace) else (self.f, False)
-        out_like = None
-        if alone and isinstance(f, Dispatcher):
-            y: Any = self.kept[0].example
-            out_like = y if fills else None
+        f: Callable[..., Any]
+        if self._alone and isinstance(self._inner, Dispatcher):
+            f, y = self._inner, self.kept[0].example
+            out_like = y if self._fills else None
         else:
-            y = np.asarray(self.base)
-            f = self._real_outputs
-        scalar = part.position in self.scalars
-        together = self.batched(part.position) if alone and not confined else None
-        rest = private(self.kwargs), mode
+            f, y, out_like = self._real_outputs, np.asarray(self.base), None
+        together = self.batched(part.position) if self._alone and not confined else None
+        rest = before, x, after, named, mode
         if together is not None:
             # Its own value at x is the base: f's may be rounded otherwise.
-            found = Problem(
-                together, before, x, after, *rest, False, batched=True, batch_bytes=_BATCH_BYTES
-            )
+            found = Problem(together, *rest, False, batched=True, batch_bytes=_BATCH_BYTES)
         else:
             paired = all(p.example.dtype.kind == "c" for p in self.kept)
-            found = Problem(f, before, x, after, *rest, scalar, out_like, paired=paired, known=y)
+            scalar = part.position in self.scalars
+            found = Problem(f, *rest, scalar, out_like, paired=paired, known=y)
         found.seconds = self.seconds
         return found
+
+    def complex_problem(self, part: Part) -> Problem:
+        """Return the problem of differentiating f by steps of one input off the real axis."""
+        mode = modes_of(part.example, COMPLEX_STEP, False)
+        x = part.example.astype(np.result_type(part.example, np.complex64))
+        before, after, named = self._others(part)
+        f, out_like = self._inner, self.kept[0].example if self._fills else None
+        if self._fills and not self._alone:
+            msg = "method='cs' takes a function that stores one result in out_like=, not several"
+            raise ValueError(msg)
+        one = len(self.active) == 1
+        if not (self._fills or (one and self._alone)):
+            f = ComplexOutputs(f, tuple(p.position for p in self.kept), lenient=not one)
+        scalar = part.position in self.scalars
+        self.calls += 1
+        return Problem(f, before, x, after, named, mode, scalar, out_like)
+
+    def _others(self, part: Part) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any]]:
+        """Return private arguments before and after an input, and by name."""
+        given = self.arguments()
+        before, after = given[: part.position], given[part.position + 1 :]
+        return tuple(before), tuple(after), private(self.kwargs)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether f has one output, of a dtype that kernels know."""
+        return not self.several and self.kept[0].example.dtype.char in _KERNEL_DTYPES
+
+    @property
+    def _fills(self) -> bool:
+        return isinstance(self.f, InPlace)
+
+    @property
+    def _inner(self) -> Callable[..., Any]:
+        return self.f.inner if isinstance(self.f, InPlace) else self.f
 
 
 def no_batches(position: int) -> None:

@@ -1,0 +1,123 @@
+"""Derivatives by fixed steps that know their error: what longer steps say otherwise."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from .._kernels.differences import FIXED, LOST
+from .._kernels.rungs import STATE
+from .._protocols import NDArray
+from .columns import Columns, Outs
+from .directions import along
+from .problem import Problem, reals
+from .steps import Steps
+
+# Lengths without a common measure are rounded each in its own way.
+_LONGER = (1.0, 3.0**0.5, 3.0)
+_SPREAD = 30.0  # times what three samples differ by: by chance they are alike
+_ROUNDING = 4.0
+_TELLING = 1.5  # times as long as the shortest step, the longest one tells something
+_SHORTER = 0.25  # power of eps that the shortest step is multiplied by
+_ALIASED = 8.0
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """
+    Rows of the transposed Jacobian, their errors, and states as a ladder's, by fixed steps.
+
+    Each difference is taken with longer steps, too: what the results differ by tells of the error
+    that grows with the step, and of the noise of f. A far shorter one tells if f varies within a
+    step, where all of them are alike and wrong.
+    """
+
+    problem: Problem
+    steps: Steps
+
+    @cached_property
+    def _each(self) -> list[Columns]:
+        return [self._times(k) for k in _LONGER]
+
+    def _times(self, k: float) -> Columns:
+        """Return the work of steps that are so many times as long."""
+        steps = self.steps
+        if self.problem.imaginary:  # whose lengths are the steps
+            return Columns(self.problem, replace(steps, lengths=k * steps.lengths))
+        return Columns(self.problem, replace(steps, factor=k * steps.factor))
+
+    @property
+    def calls(self) -> float:
+        """How often f is called for a row."""
+        once = self._each[0].calls
+        return once * (len(_LONGER) if self.problem.imaginary else len(_LONGER) + 1)
+
+    def results(self, count: int) -> Outs:
+        """Return arrays for values and errors, a row each, and states."""
+        shape = count, self.problem.base.size // (2 if self.problem.imaginary else 1)
+        return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        values, errors, states = outs
+        found = [_taken(work, start, len(states)) for work in self._each]
+        values[:], errors[:] = self._judged([rows for rows, *_ in found])
+        first, last = found[0], found[-1]
+        if not self.problem.imaginary:
+            errors += self._rounding(first)
+            errors[self._is_aliased(start, values)] = np.inf
+        errors[~np.isfinite(errors) | ~(last.steps >= _TELLING * first.steps)[:, None]] = np.inf
+        states["step"], states["status"] = last.steps, first.status
+        states["calls"] = self.calls * (first.status == FIXED)
+
+    def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the derivative of f's real values along v, and its errors."""
+        found = [along(self.problem, v, work.steps)[0] for work in self._each]
+        return self._judged([value[1::2] if self.problem.imaginary else value for value in found])
+
+    def _judged(self, found: Sequence[NDArray]) -> tuple[NDArray, NDArray]:
+        value, *others = found
+        with np.errstate(invalid="ignore"):
+            apart = np.max([np.abs(other - value) for other in others], axis=0)
+            return value, _SPREAD * apart + _ROUNDING * self.steps.eps * np.abs(value)
+
+    def _is_aliased(self, start: int, values: NDArray) -> NDArray:
+        """Tell which values are nothing beside a difference by a far shorter step."""
+        work = self._times(self.steps.eps**_SHORTER)
+        _, status = work.steps.tables(self.problem, start, start + len(values))
+        if (status == LOST).any():  # beside x, as shorter steps than the caller's may be
+            return np.zeros(values.shape, bool)
+        near = _taken(work, start, len(values))
+        with np.errstate(invalid="ignore"):
+            least = np.abs(values) + self._rounding(near)
+            return np.asarray(np.abs(near.rows - values) > _ALIASED * least)
+
+    def _rounding(self, taken: "_Taken") -> NDArray:
+        """Return what rounding of f leaves in differences."""
+        pairs = np.abs(self.problem.base).reshape(-1, self.problem.parts)
+        sizes = np.repeat(pairs.max(axis=1), self.problem.parts)
+        return np.asarray(_ROUNDING * self.steps.eps * taken.gains[:, None] * sizes)
+
+
+class _Taken(NamedTuple):
+    """Differences, a row each, how far they reach, and what they multiply rounding of f by."""
+
+    rows: NDArray
+    status: NDArray
+    steps: NDArray
+    gains: NDArray
+
+
+def _taken(work: Columns, start: int, count: int) -> _Taken:
+    problem = work.problem
+    rows, status = found = work.results(count)
+    work(start, found)
+    own = slice(start, start + count)
+    if problem.imaginary:
+        steps = np.broadcast_to(work.steps.lengths, problem.coordinates)[own]
+        return _Taken(rows.astype(float), status, steps, np.zeros(count))
+    table, _ = work.steps.tables(problem, start, start + count)
+    steps = np.abs(table[0, 0] - reals(problem.x)[:: problem.stride][own])
+    return _Taken(rows.astype(float), status, steps, np.abs(table[2]).sum(axis=0))
