@@ -443,8 +443,64 @@ def test_a_step_of_0_leaves_a_column_of_a_compiled_function_out():
     step[201] = 0
     report = calipers.gradcheck(compiled_product, LONG, jac=wrong, step=step)
     assert report.verdict == "PASS"
-    assert report.reason.endswith("in every entry, but for 1 columns with steps of 0")
+    assert report.reason.endswith(
+        "in every entry, but for 1 column that has no step: it is 0, or x is not finite"
+    )
     assert report.calls["f"] < 2 * 299 + 30
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize("method", ["adaptive", "3-point", "cs"])
+def test_elements_that_are_not_finite_are_left_out_and_counted(method, fast_mode):
+    def f(x):
+        return np.where(np.isfinite(x), x, 0) ** 2
+
+    def jac(x):
+        return np.diag(np.where(np.isfinite(x), 2 * x, 7))
+
+    x = np.array([1.0, np.nan, 2.0, np.inf])
+    options = {"method": method, "fast_mode": fast_mode, "raise_exception": False}
+    report = calipers.gradcheck(f, x, jac=jac, **options)
+    assert report.verdict == "PASS"
+    assert report.reason.endswith("for 2 columns that have no step: it is 0, or x is not finite")
+    report = calipers.gradcheck(f, x, jac=lambda x: 1.001 * jac(x), **options)
+    assert report.verdict == "FAIL"
+    assert {e.input_index for e in report.failures} <= {(0,), (2,)}
+
+
+def test_elements_of_a_compiled_function_that_are_not_finite_are_left_out():
+    @numba.njit
+    def f(x):
+        return np.where(np.isfinite(x), x * x, 0.0)
+
+    @numba.njit
+    def tangent(x, v):
+        return np.where(np.isfinite(x), 2 * x * v, 0.0)
+
+    x = LONG.copy()
+    x[201] = np.nan
+    report = calipers.gradcheck(f, x, jvp=tangent)
+    assert report.verdict == "PASS"
+    assert "but for 1 column" in report.reason
+
+
+def test_nothing_is_compared_where_no_element_is_finite():
+    with pytest.warns(calipers.CalipersWarning, match="compared nothing: no element"):
+        report = calipers.gradcheck(np.nan_to_num, np.array([np.nan]), jac=lambda x: x[None])
+    assert report.vacuous
+
+
+def test_a_factor_is_told_by_what_it_differs_from_1():
+    x = np.array([1.0, 3.0])
+    for factor in (1.0005, 1.00002, 0.9995, 1.25):
+        report = calipers.gradcheck(
+            np.square,
+            x,
+            jac=lambda x, factor=factor: np.diag(2 * x * factor),
+            method="3-point",
+            raise_exception=False,
+        )
+        assert f" {factor} times" in report.reason
 
 
 def test_a_lost_step_of_a_compiled_function_is_refused():

@@ -99,7 +99,10 @@ class Check:
             jacobians, late = {}, []
         for d in self.derivatives:  # what is changed, by any call, explains what else is found
             findings += [*identities.mutation(d.name, d.touched), *own.get(d.name, ())]
-        return self._reported(findings + others, "", jacobians, late=late)
+        nothing = ""
+        if self._entries.left_out == subject.columns and not (findings or others or late):
+            nothing = "no element of the inputs is finite and has a step"
+        return self._reported(findings + others, nothing, jacobians, bool(nothing), late)
 
     def _jacobians(self) -> dict[str, Jacobian]:
         return {d.name: jacobian_of(d) for d in self.derivatives}
@@ -176,6 +179,7 @@ class Check:
         or products do not tell, a Jacobian of moderate size is looked at as a whole; of a large one
         the next suspects are, and what differences do not resolve is INCONCLUSIVE.
         """
+        self._entries.left_out += int(np.count_nonzero(look.steps == 0))
         moderate = self.subject.rows * look.problem.coordinates <= _MODERATE
         for d in self.derivatives:
             probe = Probe(look, d, self.resolution, random)
@@ -308,9 +312,12 @@ class Check:
             return late[0]
         if verdict == PASS:
             forms = " and ".join(d.name for d in self.derivatives)
+            left = ""
+            if found.left_out:
+                what = "columns that have" if found.left_out > 1 else "column that has"
+                left = f", but for {found.left_out} {what} no step: it is 0, or x is not finite"
             if self.fast_mode:
-                return f"products of {forms} with random directions are those of differences"
-            left = f", but for {found.left_out} columns with steps of 0" if found.left_out else ""
+                return f"products of {forms} with random directions are those of differences{left}"
             verb = f"agree{'s' * (' and ' not in forms)}"
             return f"{forms} {verb} with differences in every entry{left}"
         if verdict == INCONCLUSIVE and self._undecided is not None:

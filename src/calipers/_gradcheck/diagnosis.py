@@ -1,5 +1,6 @@
 """What a wrong derivative looks like: a factor, a sign, a transpose, something left out."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -114,8 +115,9 @@ def _factor(own: NDArray, right: NDArray) -> str | None:
 
 
 def _told(factor: float) -> str:
-    """Write a factor with as many digits as tell it from 1."""
-    return next(text for k in range(4, 18) if (text := f"{factor:.{k}g}") != "1")
+    """Write a factor with as many digits as tell what it differs from 1 by."""
+    digits = max(4, 3 - math.floor(math.log10(abs(factor - 1))))
+    return f"{factor:.{min(digits, 17)}g}"
 
 
 def _ratio(own: NDArray, right: NDArray) -> float | None:

@@ -33,7 +33,7 @@ class Entries:
     values: list[tuple[float, float, float]] = field(default_factory=list)
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
     largest_error: float = 0.0
-    left_out: int = 0  # columns, by steps of 0
+    left_out: int = 0  # columns
 
     def keep(self, column: int, numerical: NDArray) -> None:
         """Keep a numerical column for the diagnosis, unless there are too many."""

@@ -22,6 +22,7 @@ from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import Steps, plan_steps
 from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
+from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
 from .._threads import get_num_threads
 from .analytic import runs
@@ -298,8 +299,19 @@ def looks(
 def _planned(
     subject: Subject, problem: Problem, method: str, step: Any, scale: Any, bounds: Any
 ) -> Steps:
-    """Plan steps by what all of f computes with, and not by one input and the outputs alone."""
+    """
+    Plan steps by what all of f computes with, and not by one input and the outputs alone.
+
+    What is not finite has none: it would stay as it is.
+    """
     steps = replace(plan_steps(problem, method, step, scale, bounds), eps=subject.eps)
     if step is None and method in METHODS:
-        return replace(steps, factor=subject.eps ** METHODS[method].power)
-    return steps
+        steps = replace(steps, factor=subject.eps ** METHODS[method].power)
+    x = reals(problem.x)[:: problem.stride].astype(float)
+    finite = np.isfinite(x)
+    if finite.all():
+        return steps
+    own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
+    return replace(
+        steps, lengths=np.where(finite, steps.lengths if steps.lengths.size else own, 0.0)
+    )

@@ -35,7 +35,7 @@ class Probe:
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(looks.subject.rows)
         self._gradient: NDArray | None = None
-        self._settled = np.zeros(count, bool)
+        self._settled = looks.steps == 0
 
     def ask(self) -> str:
         """

@@ -100,10 +100,10 @@ def _within(h: float, x: float, low: float, high: float, central: Any, sided: An
 @register_jitable
 def _fate(length: float, realised: float, h: float) -> int:
     """Return what becomes of a coordinate by the step that its format realises, and that taken."""
+    if length == 0:  # beside an x that is not finite, too
+        return EXCLUDED
     if h != 0:
         return FIXED
-    if length == 0:
-        return EXCLUDED
     return LOST if realised == 0 else BOUNDED
 
 

@@ -41,6 +41,8 @@ from .tails import conclude, doubtful
 # that is where f is linear and its values have a quantum.
 _NEXT_TAIL = np.array([1 / 16, math.sqrt(2), math.sqrt(3)])
 
+OWN_LENGTH = -1.0  # in the place of a length: that of x
+
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
 # Spacings of x that a length takes for quarters of quarters of it to differ little when rounded.
@@ -96,7 +98,7 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
     are exact; beside an x that would round its fractions, the next power of two below that given.
     The limit is 0 if there is no derivative to be had.
     """
-    given, eps = entry(reach.lengths, j, -1.0), reach.eps
+    given, eps = entry(reach.lengths, j, OWN_LENGTH), reach.eps
     low, high = entry(reach.lows, j, -math.inf), entry(reach.highs, j, math.inf)
     state.length = given
     if 0 < given < _GRAINS * eps * abs(x):
