@@ -137,11 +137,35 @@ class Differentiated:
     """What the derivatives, once asked, took for the values of the differentiable outputs."""
 
 
+@dataclass(frozen=True)
+class Leaves:
+    """A function of containers as a function of the arrays in them."""
+
+    f: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    argnums: tuple[int, ...]
+    nondifferentiable_outputs: tuple[int, ...]
+    names: tuple[str, ...]
+    """Of the inputs, by their places in the containers."""
+    outputs: list[str]
+    """And of the outputs, once f was called, where they are in containers."""
+
+
 class FunctionLibrary(Protocol):
     """A library that differentiates functions of its arrays by itself."""
 
     def owns(self, x: Any) -> bool:
-        """Tell whether x is one of the library's arrays, without importing the library."""
+        """Tell whether x is, or contains, an array of the library, without importing that."""
+        ...
+
+    def leaves(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        argnums: tuple[int, ...] | None,
+        left_out: tuple[int, ...],
+    ) -> Leaves | None:
+        """Return a function of arrays, where f takes or returns containers of them."""
         ...
 
     def differentiated(

@@ -106,7 +106,8 @@ def gradcheck(
         ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of them.
     inputs : array or number, or a tuple or list of them
         Where to check. Real and complex floating-point inputs are differentiated, all others are
-        handed on as they are.
+        handed on as they are. Functions of torch and jax may also take, and return, containers of
+        arrays: `input_names` and `output_names` of the report tell the places in them.
     jac : callable, optional
         ``jac(*inputs)`` returns ``jac[output][input]``, unnested where there is one output or one
         input, of shape ``output.shape + input.shape``.
@@ -240,7 +241,7 @@ def gradcheck(
         given = replace(given, derivatives={**given.derivatives, "jac": source})
     if out_like is not None:
         given = given.filling(out_like)
-    given = given.translated(bool(masked))
+    given = given.of_leaves().translated(bool(masked))
     if method == COMPLEX_STEP and given.of_library:
         msg = (
             f"method={method!r} is for functions of NumPy's arrays, and f is one of another "
@@ -293,6 +294,9 @@ def gradcheck(
         )
     finally:
         heard.close()
+    if given.leaves is not None:
+        of_outputs = tuple(given.leaves.outputs)
+        report = replace(report, input_names=given.leaves.names, output_names=of_outputs)
     if given.of_library and report and not (check.any_slope or given.constant):
         told = "f does not depend on the inputs that it is checked by; does it use other tensors?"
         report = replace(report, vacuous=True, reason=told)
@@ -418,6 +422,9 @@ def gradgradcheck(
     forward, backward = check_fwd_over_rev is not False, check_rev_over_rev is not False
     library = function_library(several) if vjp is None else None
     if library is not None:
+        given = given.of_leaves()
+        if given.leaves is not None:
+            f, whole, kwargs = given.f, given.several, None
         first = given.translated(False).subject()
         w = cotangents(first, grad_outputs, seed)
         chosen, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
@@ -434,7 +441,15 @@ def gradgradcheck(
         if gen_non_contig_grad_outputs:
             plain_gradient, _ = library.gradient(f, whole, chosen, kept, w, kwargs or {}, False)
         sizes = first.columns, plain_gradient
-        return _of_gradient(gradient, point, *sizes, forms, plain, raise_exception)
+        report = _of_gradient(gradient, point, *sizes, forms, plain)
+        if given.leaves is not None:
+            held = given.leaves.names
+            report = replace(
+                report,
+                input_names=(*held, *["a cotangent"] * len(w)),
+                output_names=tuple(held[k] for k in chosen),
+            )
+        return _answer(report, raise_exception)
     if vjp is None or (vjp_vjp is None and vjp_jvp is None):
         msg = "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp="
         raise ValueError(msg)
@@ -451,7 +466,7 @@ def gradgradcheck(
     }
     contiguous = replace(own, spread=False) if own.spread else None
     sizes = subject.columns, contiguous
-    return _of_gradient(own, (*whole, *w), *sizes, forms, plain, raise_exception)
+    return _answer(_of_gradient(own, (*whole, *w), *sizes, forms, plain), raise_exception)
 
 
 def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
@@ -468,7 +483,6 @@ def _of_gradient(
     contiguous: Callable[..., Any] | None,
     forms: dict[str, Any],
     options: dict[str, Any],
-    raise_exception: bool,
 ) -> GradcheckReport:
     """
     Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
@@ -497,7 +511,7 @@ def _of_gradient(
         if given.convention == "torch" or of_reals:
             derivatives = given.checked(subject, known, None, False)
             report = _symmetric(report, derivatives, size, options)
-    return _answer(_second(report), raise_exception)
+    return replace(report, reason=f"second order: {report.reason}", order=2)
 
 
 def _symmetric(
@@ -557,11 +571,8 @@ def _of_number(
 
     forms = {"jac": hess, "jvp": hvp, "argnums": part.position, "kwargs": here["kwargs"]}
     plain = {**common, "raise_exception": False}
-    return _of_gradient(slope, inputs, part.stop, None, forms, plain, common["raise_exception"])
-
-
-def _second(report: GradcheckReport) -> GradcheckReport:
-    return replace(report, reason=f"second order: {report.reason}", order=2)
+    report = _of_gradient(slope, inputs, part.stop, None, forms, plain)
+    return _answer(report, common["raise_exception"])
 
 
 def _answer(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import as_array, is_device_function, on_device
-from .._protocols import Differentiated
+from .._protocols import Differentiated, Leaves
 from ..interop.functions import function_library
 from .blocks import WrongFormError
 from .derivative import Derivative
@@ -35,6 +35,7 @@ class Given:
     of_library: bool = False  # whose own derivatives these are
     constant: bool = False  # as the library says
     primals: dict[str, Any] = field(default_factory=dict)  # what came for f's value, by its source
+    leaves: Leaves | None = None  # what was taken out of containers
 
     @property
     def several(self) -> tuple[Any, ...]:
@@ -48,6 +49,31 @@ class Given:
         whole = (*self.several, *self.args)
         return any(map(is_device_function, (self.f, *calls))) or any(on_device(x=x) for x in whole)
 
+    def of_leaves(self) -> "Given":
+        """Return the same for arrays alone, where a library's function is of containers of them."""
+        if any(call is not None for call in self.derivatives.values()):
+            return self
+        library = function_library(self.several)
+        if library is None:
+            return self
+        f = partial(self.f, **self.kwargs) if self.kwargs else self.f
+        whole, chosen = (*self.several, *self.args), _several(self.argnums)
+        if chosen is None and self.args:
+            chosen = tuple(range(len(self.several)))
+        found = library.leaves(f, whole, chosen, self.nondifferentiable_outputs)
+        if found is None:
+            return self
+        return replace(
+            self,
+            f=found.f,
+            inputs=found.inputs,
+            args=(),
+            kwargs=None,
+            argnums=found.argnums,
+            nondifferentiable_outputs=found.nondifferentiable_outputs,
+            leaves=found,
+        )
+
     def translated(self, masked: bool) -> "Given":
         """Return the same for arrays alone: of a library's function, or of sparse matrices."""
         if any(call is not None for call in self.derivatives.values()):
@@ -57,15 +83,12 @@ class Given:
             return self
         f = partial(self.f, **self.kwargs) if self.kwargs else self.f
         inputs = (*self.several, *self.args)
-        chosen = self.argnums
-        if isinstance(chosen, (int, np.integer)):
-            chosen = (chosen,)
         return self._of_library(
             library.differentiated(
                 f,
                 inputs,
                 masked,
-                None if chosen is None else tuple(chosen),
+                _several(self.argnums),
                 self.nondifferentiable_outputs,
             )
         )
@@ -82,6 +105,7 @@ class Given:
             of_library=True,
             constant=found.constant,
             primals=found.primals,
+            leaves=self.leaves,
         )
 
     def _of_dense(self, masked: bool) -> "Given":
@@ -137,6 +161,12 @@ class Given:
             conjugate = self.convention == "jax"
             found.append(Derivative(name, call, subject, conjugate, strict, self.of_library))
         return found
+
+
+def _several(argnums: Any) -> tuple[int, ...] | None:
+    if argnums is None:
+        return None
+    return (int(argnums),) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
 
 
 def _returning(

@@ -122,6 +122,9 @@ class GradcheckReport(Shown):
         Verdicts besides PASS that count as true.
     order : int
         2 for derivatives of the gradient: its inputs are those of f and then the cotangents.
+    input_names, output_names : tuple of str
+        Where the inputs and outputs are in the containers that f takes and returns; empty where
+        these are arrays.
     """
 
     verdict: str
@@ -142,6 +145,8 @@ class GradcheckReport(Shown):
     fast_mode: bool
     allowed: tuple[str, ...]
     order: int = 1
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS, or allowed."""

@@ -68,14 +68,22 @@ def report_text(report: "GradcheckReport") -> str:
                 f"    {entry.form:<9} {out:<11} {own:<11} {entry.analytic:<13.6g} "
                 f"{entry.numerical:<13.6g} {entry.error:.2g}"
             )
+        lines += _places("inputs", report.input_names, {entry.input for entry in worst})
+        lines += _places("outputs", report.output_names, {entry.output for entry in worst})
     calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
     lines.append(f"  calls       {calls}")
-    if report.order == 2:
+    if report.order == 2 and not report.input_names:
         lines.append("  inputs      of the gradient: those of f, and then the cotangents")
     name = "gradcheck" if report.order == 1 else "gradgradcheck"
     lines.append(f"  again       calipers.{name}(..., seed={report.seed})")
     first, *others = lines
     return "\n".join([first, *map(_cut, others)])
+
+
+def _places(what: str, names: tuple[str, ...], shown: set[int]) -> list[str]:
+    """Tell where in containers some inputs or outputs are."""
+    told = [f"{k} is {names[k]}" for k in sorted(shown) if names and names[k] != f"[{k}]"]
+    return [f"  {what:<11} {', '.join(told)}"] if told else []
 
 
 def _cut(line: str) -> str:

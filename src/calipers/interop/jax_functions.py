@@ -1,23 +1,42 @@
 """jax functions, whose derivatives come from jax itself."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .._protocols import Differentiated, NDArray
+from .._protocols import Differentiated, Leaves, NDArray
 from .batches import allows_batches
 from .jax import Jax
+from .trees import contains, leaves_of
 
 _library = Jax()
+
+
+def _apart(x: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
+    """Take any container apart that jax knows."""
+    tree = sys.modules["jax"].tree_util
+    found, structure = tree.tree_flatten_with_path(x)
+    return [(tree.keystr(path), leaf) for path, leaf in found], structure.unflatten
 
 
 class JaxFunctions:
     """See `FunctionLibrary`."""
 
     def owns(self, x: Any) -> bool:
-        return _library.owns(x)
+        return "jax" in sys.modules and contains(_apart, x, _library.owns)
+
+    def leaves(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        argnums: tuple[int, ...] | None,
+        left_out: tuple[int, ...],
+    ) -> Leaves | None:
+        jax: Any = sys.modules["jax"]
+        return leaves_of(_apart, f, inputs, argnums, left_out, partial(_is_differentiable, jax))
 
     def differentiated(
         self,

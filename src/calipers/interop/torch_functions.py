@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._protocols import Differentiated, NDArray
+from .._protocols import Differentiated, Leaves, NDArray
 from .batches import allows_batches
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
+from .trees import apart, contains, leaves_of
 
 _library = Torch()
 
@@ -19,7 +20,18 @@ class TorchFunctions:
     """See `FunctionLibrary`."""
 
     def owns(self, x: Any) -> bool:
-        return _library.owns(x)
+        return "torch" in sys.modules and contains(apart, x, _library.owns)
+
+    def leaves(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        argnums: tuple[int, ...] | None,
+        left_out: tuple[int, ...],
+    ) -> Leaves | None:
+        if not any(isinstance(x, (list, tuple, dict)) for x in inputs):
+            return None
+        return leaves_of(apart, f, inputs, argnums, left_out, _requires_grad)
 
     def differentiated(
         self,
@@ -63,11 +75,12 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         )
         outputs = function.outputs(function.tensors(arrays))
-        plain = tuple(
+        without = {
             k
             for k, y in enumerate(outputs)
-            if k in left_out or not (isinstance(y, torch.Tensor) and y.requires_grad)
-        )
+            if not (isinstance(y, torch.Tensor) and y.requires_grad)
+        }
+        plain = tuple(sorted(without.union(left_out)))
         constant = len(plain) == len(outputs)
         if constant:  # then the derivative is claimed to be 0
             plain = left_out
@@ -115,6 +128,10 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         ]
         return gradient, (*fixed, *weights)
+
+
+def _requires_grad(x: Any) -> bool:
+    return _library.owns(x) and bool(x.requires_grad)
 
 
 def _to_numpy(x: Any) -> NDArray:
