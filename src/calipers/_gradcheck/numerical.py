@@ -302,14 +302,14 @@ def _planned(
     """
     Plan steps by what all of f computes with, and not by one input and the outputs alone.
 
-    What is not finite has none: it would stay as it is.
+    What is not finite would stay as it is, and has none if f is finite all the same.
     """
     steps = replace(plan_steps(problem, method, step, scale, bounds), eps=subject.eps)
     if step is None and method in METHODS:
         steps = replace(steps, factor=subject.eps ** METHODS[method].power)
     x = reals(problem.x)[:: problem.stride].astype(float)
     finite = np.isfinite(x)
-    if finite.all():
+    if finite.all() or not np.isfinite(subject.base).all():
         return steps
     own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
     return replace(
