@@ -9,7 +9,7 @@ import numpy as np
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .columns import Columns, Outs
-from .ladders import Ladders, climb, measured
+from .ladders import Ladders, climb, lengths_of
 from .plan import Options, rows_of, steps_of
 from .problem import WIRTINGER, Problem, reals
 from .run import run
@@ -129,7 +129,7 @@ def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
 
 def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
     """Return how far along a direction the ladders of its coordinates let it go, where t is 1."""
-    lengths = measured(problem, steps)["length"].repeat(problem.stride)[: direction.size]
+    lengths = lengths_of(problem, steps).repeat(problem.stride)[: direction.size]
     moved = direction != 0
     with np.errstate(divide="ignore"):
         return np.min((lengths / np.abs(direction))[moved])

@@ -11,7 +11,7 @@ from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .checkpoint import Checkpoint
 from .columns import Outs
-from .ladders import CALLS, climb, measured
+from .ladders import CALLS, climb, lengths_of, measured
 from .plan import Found, Options, find, steps_of
 from .problem import REAL, Problem, reals
 from .progress import Progress
@@ -113,7 +113,7 @@ def _both_sided(problem: Problem, steps: Steps) -> Steps:
     Points that are so far from x are exact on both sides of it, or what the gradient makes of their
     difference would be taken for curvature.
     """
-    lengths = measured(problem, steps)["length"]
+    lengths = lengths_of(problem, steps)
     if steps.lows.size:
         x = reals(problem.x).astype(float)
         room = np.minimum(steps.highs - x, x - steps.lows)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, START, Reach
+from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, Reach
 from .._kernels.rungs import KEPT, ROWS, STATE, TAILS, Room
 from .._protocols import NDArray
 from .columns import Outs
@@ -29,6 +29,15 @@ def measured(problem: Problem, steps: Steps) -> NDArray:
     states = np.zeros(coords.size, STATE)
     MEASURE_ALL[coords.dtype](states, coords, _reach(problem, steps))
     return states
+
+
+def lengths_of(problem: Problem, steps: Steps) -> NDArray:
+    """Return how far the ladder along each coordinate goes where t is 1."""
+    coords = np.ascontiguousarray(reals(problem.x)[:: problem.stride])
+    lengths = np.empty(coords.size)
+    given = np.zeros(1, STATE), coords, _reach(problem, steps)
+    MEASURE_LENGTHS[coords.dtype](lengths, *given)
+    return lengths
 
 
 def _reach(problem: Problem, steps: Steps) -> Reach:

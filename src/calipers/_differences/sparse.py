@@ -26,7 +26,7 @@ from .coloring import (
     star_coloring,
 )
 from .columns import Columns, Outs, require_steps
-from .ladders import CALLS, climb, measured
+from .ladders import CALLS, climb, lengths_of, measured
 from .native import Native
 from .plan import Options, steps_of
 from .problem import REAL, Problem, reals
@@ -518,7 +518,7 @@ def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
         table, _ = steps.tables(problem, 0, problem.coordinates)
         lengths = np.abs(table[0] - reals(problem.x).astype(float)).max(axis=0)
     else:
-        lengths = measured(problem, steps)["length"] * float(steps.eps) ** (1 / 4)
+        lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
         # A ladder that went to smaller steps found that f varies there.
         lengths = np.fmin(lengths, np.abs(points - reals(problem.x).astype(float)) / 16)
     return lengths

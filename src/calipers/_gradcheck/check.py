@@ -117,23 +117,24 @@ class Check:
     ) -> tuple[dict[str, Jacobian], Sizes | None]:
         """Judge what differences tell; return the Jacobians that were seen, and their sizes."""
         subject, sizes = self.subject, None
-        looked = [
-            looks(subject, part, way=way, **given)
-            for part, given in zip(subject.active, steps, strict=True)
-        ]
-        whole = [] if self.fast_mode else looked
+        probed: list[Looks] = []
+        whole: list[Looks] = []
         try:
-            for look in looked if self.fast_mode else ():
-                before = deepcopy(self._entries)
-                if self._project(look, random):
-                    whole.append(look)
+            for part, given in zip(subject.active, steps, strict=True):
+                if self.fast_mode:
+                    # A product takes one point after the other, and none in batches.
+                    probed.append(looks(subject, part, way=way, batches=False, **given))
+                    before = deepcopy(self._entries)
+                    if not self._project(probed[-1], random):
+                        continue
                     self._entries = before  # a look at all entries finds these again
+                whole.append(looks(subject, part, way=way, **given))
             if whole:
                 jacobians = jacobians or self._jacobians()
                 sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
                 self.any_slope = bool(sizes.rows.any())
         finally:
-            subject.calls += sum(look.calls for look in looked)
+            subject.calls += sum(look.calls for look in (*probed, *whole))
         return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:

@@ -284,10 +284,18 @@ class Looks:
 
 
 def looks(
-    subject: Subject, part: Part, method: str, step: Any, scale: Any, bounds: Any, way: Way
+    subject: Subject,
+    part: Part,
+    method: str,
+    step: Any,
+    scale: Any,
+    bounds: Any,
+    way: Way,
+    batches: bool = True,
 ) -> Looks:
-    """Plan the steps for one input."""
-    problem = subject.problem(part, bounds is not None)
+    """Plan the steps for one input; f is asked in `batches` where it can be."""
+    # That it can be is tried beside x, which bounds may not allow.
+    problem = subject.problem(part, batches and bounds is None)
     coarse = _planned(subject, problem, "3-point", step, scale, bounds)
     own, kind = problem, Ladders if method == ADAPTIVE else Repeated
     if method == COMPLEX_STEP:

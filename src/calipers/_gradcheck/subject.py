@@ -289,12 +289,8 @@ class Subject:
         kinds = tuple((o.shape, o.dtype) for o in self.outputs)
         return RealOutputs(self.f, kinds, tuple(p.position for p in self.kept))
 
-    def problem(self, part: Part, confined: bool) -> Problem:
-        """
-        Return the problem of differentiating f by one input, all else fixed.
-
-        Where f is `confined` to bounds it is not tried in batches, which is done beside x.
-        """
+    def problem(self, part: Part, batches: bool) -> Problem:
+        """Return the problem of differentiating f by one input, in batches if f takes them."""
         x = np.array(part.example, order="C")
         before, after, named = self._others(part)
         mode = WIRTINGER if x.dtype.kind == "c" else REAL
@@ -304,7 +300,7 @@ class Subject:
             out_like = y if self._fills else None
         else:
             f, y, out_like = self._real_outputs, np.asarray(self.base), None
-        together = self.batched(part.position) if self._alone and not confined else None
+        together = self.batched(part.position) if self._alone and batches else None
         rest = before, x, after, named, mode
         if together is not None:
             # Its own value at x is the base: f's may be rounded otherwise.

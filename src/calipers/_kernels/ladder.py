@@ -183,6 +183,13 @@ def measure_all(states, coords, reach):
         measure(states[j], coords[j], j, reach)
 
 
+def measure_lengths(lengths, states, coords, reach):
+    """Store the lengths of the ladders along all of `coords`, by one state for all."""
+    for j in range(coords.size):
+        measure(states[0], coords[j], j, reach)
+        lengths[j] = states[0].length
+
+
 def start(states, k, kept, values, errors):
     """Begin a direction whose values of f a caller finds."""
     begin(states[k], kept, values, errors)
@@ -212,6 +219,10 @@ def _measure_signature(dtype: Any) -> tuple[Any, ...]:
     return (_STATES, vector(numba.from_dtype(dtype)), _REACH)
 
 
+def _lengths_signature(dtype: Any) -> tuple[Any, ...]:
+    return (_VECTOR, *_measure_signature(dtype))
+
+
 def _start_signature(_: Any) -> tuple[Any, ...]:
     return (_STATES, types.int64, _MATRIX, _VECTOR, _VECTOR)
 
@@ -224,5 +235,6 @@ def _climb_signature(dtype: Any) -> tuple[Any, ...]:
 
 CLIMB_COLUMNS = Kernels(climb_columns, _climb_columns_signature)
 MEASURE_ALL = Kernels(measure_all, _measure_signature)
+MEASURE_LENGTHS = Kernels(measure_lengths, _lengths_signature)
 START = Kernels(start, _start_signature)
 CLIMB = Kernels(climb, _climb_signature)

@@ -53,6 +53,11 @@ def leaves_of(
     array that is named in any case. A container of nothing else stays whole.
     """
 
+    for k in argnums or ():
+        if not 0 <= k < len(inputs):
+            msg = f"argnums names input {k}: there are {len(inputs)}, from 0"
+            raise ValueError(msg)
+
     def opened(x: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
         held, again = apart(x)
         if any(is_active(leaf) for _, leaf in held):

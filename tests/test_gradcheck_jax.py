@@ -1,0 +1,109 @@
+"""Checks of jax functions of pytrees: dicts, lists and named tuples, with more than arrays."""
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import calipers
+
+jax = pytest.importorskip("jax")
+Pair = namedtuple("Pair", "a b")
+X = np.array([1.0, 2.0, 3.0])
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def leaves(shift=1.0):
+    return jax.numpy.asarray(X), jax.numpy.asarray(X + shift)
+
+
+def checked(f, *inputs, **options):
+    return calipers.gradcheck(f, inputs, raise_exception=False, **options)
+
+
+TREES = {
+    "dict": (lambda a, b: {"a": a, "b": b}, lambda d: d["a"] * d["b"]),
+    "list": (lambda a, b: [[a], b], lambda d: d[0][0] * d[1]),
+    "named": (Pair, lambda d: d.a * d.b),
+    "others": (
+        lambda a, b: {"a": a, "n": 2, "s": "x", "z": None, "y": b},
+        lambda d: d["a"] * d["y"],
+    ),
+    "integers": (lambda a, b: [a, jax.numpy.arange(3), b], lambda d: d[0] * d[1] * d[2]),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"fast_mode": True}, {"check_forward_ad": True}])
+@pytest.mark.parametrize("name", TREES)
+def test_arrays_in_an_input_are_inputs(name, options):
+    make, f = TREES[name]
+    report = checked(f, make(*leaves()), **options)
+    assert report.verdict == "PASS"
+    assert report.shape == (3, 6)
+    with_others = checked(
+        lambda s, d, y: s + y * f(d), 2.0, make(*leaves()), leaves()[0], **options
+    )
+    assert with_others.verdict == "PASS"
+    assert with_others.shape == (3, 9)
+
+
+OUTPUTS = {
+    "dict": lambda x: {"s": jax.numpy.sin(x), "q": x * x},
+    "nested": lambda x: [{"s": [jax.numpy.sin(x)]}, (x * x, None)],
+    "named": lambda x: Pair(jax.numpy.sin(x), x * x),
+    "complex": lambda x: {"e": jax.numpy.exp(1j * x), "n": jax.numpy.arange(3)},
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_arrays_in_an_output_are_outputs(name):
+    report = checked(OUTPUTS[name], leaves()[0])
+    assert report.verdict == "PASS"
+    assert report.shape == (6, 3)
+
+
+def wrong_in(name):
+    """Return a function of a dict, or to one, whose gradient is wrong by one leaf."""
+
+    @jax.custom_vjp
+    def f(d):
+        return {"p": d["a"] * d["b"], "q": d["a"] + d["b"]}
+
+    def backward(d, w):
+        right = {"a": w["p"] * d["b"] + w["q"], "b": w["p"] * d["a"] + w["q"]}
+        return ({**right, name: 1.01 * right[name]},)
+
+    f.defvjp(lambda d: (f(d), d), backward)
+    return f
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize(("name", "position"), [("a", 1), ("b", 2)])
+def test_a_wrong_gradient_by_an_array_in_a_dict_is_found(name, position, fast_mode):
+    a, b = leaves()
+    f = wrong_in(name)
+    report = checked(lambda s, d: f(d), a, {"a": a, "b": b}, fast_mode=fast_mode)
+    assert report.verdict == "FAIL"
+    assert report.worst.input == position
+
+
+def test_chosen_inputs_are_counted_as_f_takes_them():
+    a, b = leaves()
+    f = lambda d, y: d["a"] * d["b"] * y  # noqa: E731
+    for argnums, columns in ((0, 6), (1, 3), ((0, 1), 9), ((1, 0), 9)):
+        report = checked(f, {"a": a, "b": b}, a, argnums=argnums)
+        assert (report.verdict, report.shape) == ("PASS", (3, columns))
+    for argnums in (2, -1):
+        with pytest.raises(ValueError, match=f"argnums names input {argnums}"):
+            checked(f, {"a": a, "b": b}, a, argnums=argnums)
+
+
+def test_second_derivatives_by_arrays_in_a_dict():
+    a, b = leaves()
+    assert calipers.gradgradcheck(lambda d: d["a"] * d["b"], ({"a": a, "b": b},))
+    assert calipers.gradgradcheck(lambda d, x: d["n"] * x * x, ({"n": 2.0}, a))
