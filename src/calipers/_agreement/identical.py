@@ -40,9 +40,13 @@ def one_raises(q: Inquiry) -> Verdict | None:
 
 
 def other_shapes(q: Inquiry) -> Verdict | None:
+    """Results that are not compared: of other shapes, complex on one side, or by other names."""
+    f, g = q.of_f.shapes, q.of_g.shapes
+    names = [dict.fromkeys(filter(None, x.names)) for x in (q.of_f, q.of_g)]
+    if all(names) and names[0].keys() != names[1].keys():  # a tuple has none, and is like any dict
+        return Verdict(BUG, "f gives results called {}, and g {}".format(*map(", ".join, names)))
     if q.of_f.forms == q.of_g.forms:
         return None
-    f, g = q.of_f.shapes, q.of_g.shapes
     if f == g:
         told = "one side gives complex numbers, and the other real ones"
         return Verdict(BUG, f"{told}: compare their real parts, or give both as complex")
