@@ -1,6 +1,7 @@
 """What a hostile review of diagnose found: each was wrong, or told so that none could mend it."""
 
 import numpy as np
+import pytest
 
 import calipers
 
@@ -28,3 +29,33 @@ def test_results_of_other_names_are_not_the_same_results():
     assert calipers.diagnose(lambda x: {"a": total(x)}, lambda x: (total(x),), X).kind == "EQUAL"
     parts = calipers.diagnose(lambda x: {"a": (x, x)}, lambda x: {"a": x}, X)
     assert "of shape (8, 16), (8, 16), and g (8, 16)" in parts.reason
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [300, 1000])
+def test_waves_of_another_frequency_are_no_rounding(size, seed):
+    """Their difference becomes another one when inputs are moved, but along lines steadily."""
+    x = size * np.random.default_rng(seed).standard_normal(2000, dtype=np.float32)
+    found = calipers.diagnose(np.sin, lambda x: np.sin(x * x.dtype.type(1.0001)), x, batch=())
+    assert found.kind == "BUG", str(found)
+    if "steadiness" in found.evidence:
+        assert found.evidence["steadiness"] > 0.9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_rounded_in_between_is_no_wave(seed):
+    """Weights, inputs and a product in between that are held in few bits, in any format."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((32, 128), dtype=np.float32)
+    w = random.standard_normal((64, 128), dtype=np.float32) / 11
+
+    def stepped(x):
+        step = np.abs(x).max(axis=1, keepdims=True) / 127
+        return np.round(x / step) * step
+
+    def quantised(x, w):
+        return stepped(x) @ stepped(w).T
+
+    found = calipers.diagnose(lambda x, w: x @ w.T, quantised, (x, w))
+    assert found.kind == "REDUCED", str(found)
+    assert abs(found.evidence["steadiness"]) < 0.3

@@ -10,13 +10,17 @@ from .._protocols import NDArray
 from ..emulation import bit_rule, round_array
 from .inquiry import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, UNSTABLE, Inquiry, Verdict, movable
 from .sides import Answer
-from .units import ROUNDOFF, difference, size_of
+from .units import ROUNDOFF, cosine, difference, size_of
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
 _CHANGED = 0.7  # one where it is half way to that
 
 
-_LEAST, _MOST = 0.22, 1.0  # moves that change noise half way, in units of its size
+_ALIKE = 0.85  # one of a difference that has begun to change
+_STEADY = 0.5  # one between changes in turn, which rounding draws anew
+_LINES = 4  # along which a difference is followed
+
+_LEAST, _MOST = 0.12, 1.0  # moves that change noise half way, in units of its size
 _CHANCE = 0.1  # by which cosines rise by chance
 
 
@@ -125,7 +129,7 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     Recognise rounding by its becoming another one when inputs are moved.
 
     Noise does so when they are moved by about half of its own size, whatever format it is of; the
-    difference of two functions does so elsewhere, or never.
+    difference of two functions does so elsewhere, or never, or steadily.
     """
     flat = q.standard is not None and q.unit.kappa < FLAT
     if q.eta_apart.broken or flat:
@@ -136,7 +140,7 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     size = q.eta_apart.rms * q.roundoff
     if reach >= COARSE * q.roundoff and _LEAST < reach / size < _MOST:
         form = _in_between(q, size)
-        if form is not None:
+        if form is not None and not _changes_steadily(q):
             return Verdict(
                 REDUCED,
                 f"the sides are {q.eta_apart.rms:.2g} units apart, by an error that becomes "
@@ -153,6 +157,28 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
             f"of them loses digits",
         )
     return None
+
+
+def _changes_steadily(q: Inquiry) -> bool:
+    """Tell whether the difference goes on as it began along a line, as that of two waves does.
+
+    A rounding error jumps: what it changes by on one stretch says nothing of the next.
+    """
+    begun = [delta for delta, alike in q.evidence["likeness_by_move"] if alike > _ALIKE]
+    found = []
+    for line in range(_LINES if begun else 0):
+        differences = [q.apart]
+        for stretch in (1, 2):
+            f, g = q.at_moved(stretch * begun[-1], q.seed + 950 + line)
+            if f.error or g.error or f.forms != q.of_f.forms or g.forms != q.of_f.forms:
+                return False
+            differences.append(difference(f, g))
+        here, then, later = differences
+        with np.errstate(invalid="ignore"):
+            found.append(cosine(then - here, later - then, q.scale))
+    steadiness = float(np.mean(found)) if found else 0.0
+    q.evidence["steadiness"] = steadiness
+    return steadiness > _STEADY
 
 
 def _in_between(q: Inquiry, size: float) -> str | None:
