@@ -59,3 +59,35 @@ def test_what_is_rounded_in_between_is_no_wave(seed):
     found = calipers.diagnose(lambda x, w: x @ w.T, quantised, (x, w))
     assert found.kind == "REDUCED", str(found)
     assert abs(found.evidence["steadiness"]) < 0.3
+
+
+def last_of_largest(x):
+    return x.shape[1] - 1 - x[:, ::-1].argmax(axis=1)
+
+
+def test_ties_of_zeros_are_ties():
+    """Moves are in proportion, so that zeros stay zeros, and equal ones equal."""
+    x = np.maximum(np.random.default_rng(0).standard_normal((32, 6), dtype=np.float32) - 1, 0)
+    found = calipers.diagnose(lambda x: x.argmax(axis=1), last_of_largest, x)
+    assert found.kind == "SUSPECT"
+    assert "zeros among the inputs" in found.reason
+    whole = np.random.default_rng(0).integers(0, 20, (4, 100)).astype(np.float32)
+    order = lambda x: np.argsort(x, axis=1, kind="stable")  # noqa: E731
+    other = lambda x: x.shape[1] - 1 - order(x[:, ::-1])  # noqa: E731
+    assert calipers.diagnose(order, other, whole).kind == "SUSPECT"
+    assert calipers.diagnose(order, lambda x: order(x)[:, ::-1], whole).kind == "BUG"
+
+
+def test_ties_are_told_beside_other_results():
+    x = np.maximum(np.random.default_rng(0).standard_normal((32, 6), dtype=np.float32) - 1, 0)
+
+    def largest(x):
+        return x.max(axis=1), x.argmax(axis=1)
+
+    found = calipers.diagnose(largest, lambda x: (x.max(axis=1), last_of_largest(x)), x)
+    assert found.kind == "SUSPECT"
+    assert "integers differ, but none where zeros among the inputs are moved" in found.reason
+    wrong = calipers.diagnose(largest, lambda x: (x.min(axis=1), last_of_largest(x)), x)
+    assert wrong.kind == "BUG"
+    smallest = calipers.diagnose(largest, lambda x: (x.max(axis=1), x.argmin(axis=1)), x)
+    assert smallest.kind == "BUG"

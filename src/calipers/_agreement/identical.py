@@ -92,25 +92,52 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     if there is None or not np.array_equal(here, there):
         return None
     told += ", and by as much in the wider format"
-    moved = _integers_apart(*q.at_moved(2.0**-COARSEST, q.seed + 820))
-    if moved is None or moved.any():
+    ties = _ties(q)
+    if ties is None:
         return Verdict(BUG, f"{told}: another function")
-    return Verdict(SUSPECT, f"{told}, but none where inputs are moved: ties are decided otherwise")
+    return Verdict(SUSPECT, f"{told}, {ties}")
 
 
-def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
-    """Return differences of integers, which may wrap around, or None where results are others."""
-    if (
-        a.error
-        or b.error
-        or any(x.dtype.kind not in "biu" for x in (*a.arrays, *b.arrays))
-        or a.forms != b.forms
-    ):
+def integers_at_ties(q: Inquiry) -> Verdict | None:
+    """Integers that differ at ties alone, beside results that rounding explains."""
+    here = _integers_apart(q.of_f, q.of_g, among=True)
+    if here is None or not here.any() or not movable(q.inputs):
         return None
-    differences = [
-        np.ravel(x.astype(np.int64) - y.astype(np.int64))
+    others = ~q.of_f.integers
+    rest = size_of(q.apart[others], q.scale[others])
+    ties = None if rest.broken or rest.least > q.allowed else _ties(q)
+    if ties is None:
+        return None
+    return Verdict(SUSPECT, f"{np.count_nonzero(here)} of {here.size} integers differ, {ties}")
+
+
+def _ties(q: Inquiry) -> str | None:
+    """Tell of ties, if no integers differ where inputs are moved: zeros, too, if need be."""
+    for zeros in (False, True):
+        there = q.at_moved(2.0**-COARSEST, q.seed + 820, zeros=zeros)
+        moved = _integers_apart(*there, among=True)
+        if moved is not None and not moved.any():
+            if zeros:
+                return "but none where zeros among the inputs are moved: they are decided otherwise"
+            return "but none where inputs are moved: ties are decided otherwise"
+    return None
+
+
+def _integers_apart(a: Answer, b: Answer, *, among: bool = False) -> NDArray | None:
+    """Return differences of integers, which may wrap around, or None where results are others.
+
+    Or those of the integers among results.
+    """
+    if a.error or b.error or a.forms != b.forms:
+        return None
+    pairs = [
+        (x, y)
         for x, y in zip(a.arrays, b.arrays, strict=True)
+        if x.dtype.kind in "biu" and y.dtype.kind in "biu"
     ]
+    if len(pairs) < len(a.arrays) and not among:
+        return None
+    differences = [np.ravel(x.astype(np.int64) - y.astype(np.int64)) for x, y in pairs]
     return np.concatenate([np.empty(0, np.int64), *differences])
 
 

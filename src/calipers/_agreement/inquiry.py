@@ -364,9 +364,15 @@ class Inquiry:
         found = [self.likeness(2.0**-COARSEST, self.seed + 850 + k) for k in range(2)]
         return min(0.0 if x is None else x for x in found)
 
-    def at_moved(self, delta: float, seed: int) -> tuple[Answer, Answer]:
-        """Ask both sides at inputs that are moved, and rounded to their format."""
+    def at_moved(self, delta: float, seed: int, *, zeros: bool = False) -> tuple[Answer, Answer]:
+        """Ask both sides at inputs that are moved, and rounded to their format; or zeros, too."""
         x = self.moves(delta, seed, wide=False)
+        if zeros:
+            random = np.random.default_rng(seed % 2**64)
+            for k in movable(x):
+                nothing = x[k] == 0
+                some = random.standard_normal(int(np.count_nonzero(nothing)))
+                x[k][nothing] = delta * (rms_of(x[k]) or 1.0) * some
         return self.f(x), self.g(x)
 
     def likeness(self, delta: float, seed: int) -> float | None:

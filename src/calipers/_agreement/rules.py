@@ -12,7 +12,7 @@ from .beyond import (
 )
 from .extremes import better_when_rescaled, overflow
 from .formats import narrowed_inputs, noise_in_between, on_a_grid
-from .identical import exact_integers, one_raises, other_shapes, same_bits
+from .identical import exact_integers, integers_at_ties, one_raises, other_shapes, same_bits
 from .inquiry import Inquiry, Verdict
 from .within import within_rounding
 
@@ -35,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     exact_integers,
     overflow,
     within_rounding,
+    integers_at_ties,
     steady_difference,
     heedless_of_strides,
     jumps,
