@@ -208,10 +208,12 @@ class Diagnosis(Shown):
             raise ValueError(msg)
         scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
         form = self.dtype if self.format is None else self.format
-        own = recommend_tolerance(form, self.length, scale=scale)
-        # What is measured here may be more than the rule of thumb allows.
+        own = recommend_tolerance(form, self.length)
+        # What is measured here may be more than the rule of thumb allows; all there is to go by
+        # where results are 0 or infinite.
         needed = 2 * self.evidence["apart"]["absolute_largest"] if "apart" in self.evidence else 0.0
-        return Tolerance(own.rtol, max(own.atol, needed))
+        ruled = own.atol * scale
+        return Tolerance(own.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all findings as built-in types, which JSON can write."""
@@ -356,6 +358,7 @@ def diagnose(
     return _diagnosis(Verdict(RAISES, told), inquiry, time.perf_counter() - started)
 
 
+@np.errstate(all="ignore")
 def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
     """Reach a verdict; where no input has a format, the working one is that of the results."""
     try:
@@ -486,6 +489,7 @@ def _name(call: Any) -> str:
     return name
 
 
+@np.errstate(all="ignore")
 def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosis:
     """
     Tell what arrays alone can tell: how far two results are from one that is more exact.

@@ -6,11 +6,10 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from .._protocols import NDArray
 from ..emulation import bit_rule, round_array
 from .inquiry import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, UNSTABLE, Inquiry, Verdict, movable
 from .sides import Answer
-from .units import ROUNDOFF, cosine, difference, size_of
+from .units import ROUNDOFF, cosine, difference, rms_of, size_of
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
 _CHANGED = 0.7  # one where it is half way to that
@@ -38,6 +37,8 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
         if size.least <= q.allowed or size.broken:
             continue
         d = difference(answer, r)
+        if not rms_of(d):
+            continue
         for form, truncate, places in _candidates(q):
             inputs = q.narrowed(form, truncate, places)
             if inputs is None:
@@ -47,7 +48,8 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
                 continue
             left = size_of(difference(answer, then), q.unit.values)
             # Of all results alike, and not only of some large ones.
-            share = 1 - max(left.absolute**2 / _power(d), left.rms**2 / size.rms**2)
+            kept = max(left.absolute / rms_of(d), left.rms / size.rms)
+            share = 1 - kept * kept
             if left.broken == 0 and share > EXPLAINED:
                 which = _arguments(places, q)
                 way = ", truncated" if truncate else ""
@@ -59,11 +61,6 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
                     tuple(places),
                 )
     return None
-
-
-def _power(d: NDArray) -> float:
-    known = d[np.isfinite(d)]
-    return float(np.mean(known**2)) if known.size else 0.0
 
 
 def _arguments(places: Sequence[int], q: Inquiry) -> str:
@@ -174,8 +171,7 @@ def _changes_steadily(q: Inquiry) -> bool:
                 return False
             differences.append(difference(f, g))
         here, then, later = differences
-        with np.errstate(invalid="ignore"):
-            found.append(cosine(then - here, later - then, q.scale))
+        found.append(cosine(then - here, later - then, q.scale))
     steadiness = float(np.mean(found)) if found else 0.0
     q.evidence["steadiness"] = steadiness
     return steadiness > _STEADY
@@ -208,7 +204,7 @@ def _reach(q: Inquiry) -> float | None:
     q.evidence["likeness_by_move"] = alike[1:]
     cosines = [found for _, found in alike]
     # Noise that has become another does not become itself again.
-    if cosines[-1] >= _ANOTHER or any(b > a + _CHANCE for a, b in pairwise(cosines)):
+    if not cosines[-1] < _ANOTHER or any(b > a + _CHANCE for a, b in pairwise(cosines)):
         return None
     # Where it is half way to that, between two moves, along a straight line of the logarithm.
     k = next(k for k, (_, found) in enumerate(alike) if found < _CHANGED)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ..agreement import Diagnosis
 
 _F, _G, _BOUND = "#3b6ea5", "#c1272d", "0.4"
+_SHOWN = 1e-3, 1e15  # units; errors may be none, or infinite
+_RANGE = 1e-290, 1e290  # of numbers; axes reach beyond theirs
 
 
 def diagnosis_figure(found: "Diagnosis") -> "Figure":
@@ -38,11 +40,11 @@ def diagnosis_figure(found: "Diagnosis") -> "Figure":
 def _differences(axes: Any, found: "Diagnosis") -> None:
     f, g = found.answers
     size, apart = np.abs(g.numbers(np.float64)), np.abs(difference(f, g))
-    shown = np.flatnonzero((apart > 0) & np.isfinite(apart) & (size > 0))
+    shown = np.flatnonzero(_drawn(apart) & _drawn(size))
     if shown.size > 20000:
         shown = shown[:: shown.size // 20000 + 1]
     axes.loglog(size[shown], apart[shown], ".", markersize=2, color=_G, label="|f - g|")
-    scale = found.evidence.get("scale") or 1.0
+    scale = float(np.clip(found.evidence.get("scale") or 1.0, *_RANGE))
     grid = np.geomspace(*_limits(size, scale), 100)
     roundoff = ROUNDOFF[found.dtype]
     bound = found.allowed * roundoff * np.hypot(grid, scale)
@@ -51,8 +53,12 @@ def _differences(axes: Any, found: "Diagnosis") -> None:
     axes.legend(fontsize=8)
 
 
+def _drawn(x: Any) -> Any:
+    return (x > _RANGE[0]) & (x < _RANGE[1])
+
+
 def _limits(size: Any, scale: float) -> tuple[float, float]:
-    finite = size[np.isfinite(size) & (size > 0)]
+    finite = size[_drawn(size)]
     low = float(finite.min()) if finite.size else scale
     high = float(finite.max()) if finite.size else scale
     return low, max(high, 10 * low)
@@ -61,7 +67,7 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
 def _sizes(axes: Any, found: "Diagnosis") -> None:
     names = [name for name in ("f", "g", "apart", "wide") if name in found.evidence]
     titles = {"f": "error of f", "g": "error of g", "apart": "f - g", "wide": "f - g, wider"}
-    values = [max(found.evidence[name]["rms"], 1e-3) for name in names]
+    values = [float(np.clip(found.evidence[name]["rms"], *_SHOWN)) for name in names]
     colors = {"f": _F, "g": _G, "apart": "0.5", "wide": "0.75"}
     axes.bar([titles[n] for n in names], values, color=[colors[n] for n in names])
     axes.axhline(found.allowed, color=_BOUND, linestyle="--", label="allowed")
