@@ -133,3 +133,46 @@ def test_zeros_have_a_tolerance():
     assert found.recommend_tolerance() == (8 * 2.0**-24, 0.0)
     moved = calipers.diagnose(lambda x: x - x, lambda x: 0 * x, X)
     assert moved.recommend_tolerance().atol == 0
+
+
+class Counted:
+    """A function of an array and of how often it was called."""
+
+    def __init__(self, f):
+        self.f, self.calls = f, 0
+
+    def __call__(self, x):
+        self.calls += 1
+        return self.f(x, self.calls)
+
+
+def test_what_a_side_does_when_it_is_called_again():
+    late = Counted(lambda x, n: backwards(x) if n < 2 else 1 / 0)
+    found = calipers.diagnose(total, late, X)
+    assert found.kind == "RAISES"
+    assert found.reason == "g raises ZeroDivisionError: division by zero, when it is called again"
+    grown = Counted(lambda x, n: np.zeros(7 + n, np.float32))
+    found = calipers.diagnose(grown, lambda x: np.ones(8, np.float32), X)
+    assert found.kind == "BUG"
+    assert found.reason == "f gives results of shape (8,), and of (9,) when it is called again"
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("long " * 2000, "ValueError: long long"),
+        ("one\n  two\n" * 50, "ValueError: one two one two"),
+        ("\x1b[31mred\a", r"ValueError: \x1b[31mred\x07, and f returns"),
+        ("", "g raises ValueError, and f returns"),
+    ],
+)
+def test_what_is_raised_is_told_in_a_sentence(message, told):
+    def fails(x):
+        raise ValueError(message)
+
+    found = calipers.diagnose(total, fails, X)
+    assert told in found.reason
+    assert found.reason.isprintable()
+    assert len(found.reason) < 400
+    trials = calipers.probes.repeat(Counted(lambda x, n: x if n < 2 else fails(x)), X)
+    assert str(trials).replace("\n", "").isprintable()

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._notebook import Shown
 from .._report import jsonable
-from .sides import Answer, as_inputs, is_movable
+from .sides import Answer, as_inputs, in_a_line, is_movable
 from .trials import require_callable, several, side_of
 from .units import difference
 
@@ -112,5 +112,5 @@ def _is_shape(x: Any) -> bool:
 def _problem(a: Answer, b: Answer) -> str | None:
     for name, answer in (("f", a), ("g", b)):
         if answer.error is not None:
-            return f"{name} raises {type(answer.error).__name__}: {answer.error!s:.60}"
+            return f"{name} raises {in_a_line(answer.error)}"
     return f"shapes {a.shapes} and {b.shapes}" if a.shapes != b.shapes else None

@@ -18,7 +18,7 @@ from .inquiry import (
     Verdict,
     movable,
 )
-from .sides import Answer
+from .sides import Answer, in_a_line
 from .trials import listed
 from .units import ROUNDOFF, difference, own_roundings, size_of, spread_of
 
@@ -31,7 +31,7 @@ def one_raises(q: Inquiry) -> Verdict | None:
     if f.error is None and g.error is None:
         return None
     told = [
-        f"{name} raises {type(answer.error).__name__}: {answer.error}"
+        f"{name} raises {in_a_line(answer.error)}"
         for name, answer in (("f", f), ("g", g))
         if answer.error is not None
     ]
@@ -60,8 +60,13 @@ def same_bits(q: Inquiry) -> Verdict | None:
     for _ in range(1 if same else 2):
         again["f"].append(q.f(q.inputs))
         again["g"].append(q.g(q.inputs))
+    changed = _changed(again)
+    if changed is not None:
+        return changed
     spreads = {
-        name: max((_apart(first, x) for x in rest), key=lambda d: float(np.abs(d).max(initial=0)))
+        name: max(
+            (difference(first, x) for x in rest), key=lambda d: float(np.abs(d).max(initial=0))
+        )
         for name, (first, *rest) in again.items()
     }
     restless = [
@@ -75,6 +80,20 @@ def same_bits(q: Inquiry) -> Verdict | None:
     if same:
         n = sum(x.size for x in q.of_f.arrays)
         return Verdict(EQUAL, f"all {n} results are equal to the last bit, and so when asked again")
+    return None
+
+
+def _changed(again: dict[str, list[Answer]]) -> Verdict | None:
+    """Tell of a side that raises, or gives results of other shapes, when it is asked again."""
+    for name, (first, *rest) in again.items():
+        for x in rest:
+            if x.error is not None:
+                told = f"{name} raises {in_a_line(x.error)}, when it is called again"
+                return Verdict(RAISES, told)
+            if x.forms != first.forms:
+                told = f"{name} gives results of shape {listed(first.shapes)}, and of "
+                told += f"{listed(x.shapes)} when it is called again"
+                return Verdict(BUG, told)
     return None
 
 
@@ -139,12 +158,6 @@ def _integers_apart(a: Answer, b: Answer, *, among: bool = False) -> NDArray | N
         return None
     differences = [np.ravel(x.astype(np.int64) - y.astype(np.int64)) for x, y in pairs]
     return np.concatenate([np.empty(0, np.int64), *differences])
-
-
-def _apart(a: Answer, b: Answer) -> NDArray:
-    if b.error is not None or a.forms != b.forms:
-        return np.full(a.numbers(np.float64).size, np.inf)
-    return difference(a, b)
 
 
 def _own_unit(q: Inquiry) -> NDArray:

@@ -146,6 +146,16 @@ class Side:
         return answer
 
 
+def in_a_line(error: BaseException) -> str:
+    """Write what was raised so that it is part of a sentence, and moves no cursor."""
+    text = " ".join(str(error).split())
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    text = text if len(text) <= _SAID else f"{text[: _SAID - 3]}..."
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
+
+
+_SAID = 300  # characters of what an error says
+
 # What functions raise for arrays of another library than theirs.
 _WRONG_TYPE = (TypeError, AttributeError, NumbaError, Warning)
 

@@ -19,6 +19,7 @@ from .sides import (
     Budget,
     Side,
     as_inputs,
+    in_a_line,
     is_movable,
     longest_axis,
     widened,
@@ -273,7 +274,7 @@ def in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
 def _problem(answer: Answer, expected: Answer) -> str | None:
     """Tell why two answers have nothing to compare."""
     if answer.error is not None:
-        return f"f raises {type(answer.error).__name__}: {answer.error!s:.60}"
+        return f"f raises {in_a_line(answer.error)}"
     if answer.names != expected.names:
         names = (", ".join(dict.fromkeys(filter(None, x.names))) for x in (answer, expected))
         return "results are called {} instead of {}".format(*(x or "nothing" for x in names))
