@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections import OrderedDict, namedtuple
 
 import numpy as np
 import pytest
@@ -176,3 +177,74 @@ def test_what_is_raised_is_told_in_a_sentence(message, told):
     assert len(found.reason) < 400
     trials = calipers.probes.repeat(Counted(lambda x, n: x if n < 2 else fails(x)), X)
     assert str(trials).replace("\n", "").isprintable()
+
+
+Weights = namedtuple("Weights", "w b")
+W = RANDOM.standard_normal((16, 4), dtype=np.float32)
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict, list, tuple, Weights])
+def test_arrays_in_containers_are_moved(kind):
+    weights = {"w": W, "b": W[0]}
+    seen = set()
+
+    def taken(p):
+        seen.add(type(p))
+        return (p["w"], p["b"]) if isinstance(p, dict) else (p[0], p[1])
+
+    def linear(p, x):
+        w, b = taken(p)
+        return x @ w + b
+
+    def turned(p, x, factor=1):
+        w, b = taken(p)
+        return x[:, ::-1] @ w[::-1] * x.dtype.type(factor) + b
+
+    def narrow(p, x):
+        w, b = taken(p)
+        return x @ calipers.emulate(lambda w: w, "bfloat16")(w) + b
+
+    given = {list: [W, W[0]], tuple: (W, W[0]), Weights: Weights(W, W[0])}
+    inputs = given[kind] if kind in given else kind(weights), X
+    found = calipers.diagnose(linear, turned, inputs, batch=1)
+    assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
+    assert found.evidence["measured_from"] == "f"
+    assert calipers.diagnose(linear, lambda p, x: turned(p, x, 1.01), inputs).kind == "BUG"
+    reduced = calipers.diagnose(linear, narrow, inputs)
+    assert (reduced.format, reduced.arguments) == ("bfloat16", (0,))
+    place = "0['w']" if kind in (dict, OrderedDict) else "0[0]"
+    assert f"argument {place} rounded" in reduced.reason
+    assert seen == {kind}
+
+
+def test_containers_without_arrays_are_handed_on():
+    def summed(x, shape):
+        assert shape is size
+        return x.reshape(shape).sum(axis=1)
+
+    size = (16, 8)
+    assert calipers.diagnose(summed, summed, (X, size)).kind == "EQUAL"
+    own: list = [X]
+    own.append(own)
+    with pytest.raises(ValueError, match="does a container hold itself"):
+        calipers.diagnose(total, total, (own,))
+    for inputs in ((x for x in [X]), (X, iter([1]))):
+        with pytest.raises(TypeError, match="inputs must be there for more than one call, got"):
+            calipers.diagnose(total, total, inputs)
+    with pytest.raises(TypeError, match=r"input 0\['a'\] has dtype float128"):
+        calipers.diagnose(total, total, {"a": X.astype(np.longdouble)})
+
+
+@pytest.mark.parametrize("inputs", [7, np.zeros(3, np.float32), "text"])
+def test_what_nothing_moves_is_not_said_to_stay(inputs):
+    """That a difference stays at inputs which are where they were tells nothing."""
+
+    def f(x):
+        return np.full(20, 0.1, np.float32)
+
+    def g(x):
+        return f(x) + 2 * np.spacing(f(x))
+
+    found = calipers.diagnose(f, g, (inputs,), float64=None, batch=())
+    assert found.kind == "ROUNDING", str(found)
+    assert "a bug of fewer units would not be seen" in found.reason

@@ -25,6 +25,7 @@ from ._agreement.inquiry import (
     format_of,
 )
 from ._agreement.isolation import in_a_process
+from ._agreement.nest import Nest
 from ._agreement.report import text_of
 from ._agreement.rules import decide
 from ._agreement.sides import (
@@ -265,7 +266,8 @@ def diagnose(
         Functions of the inputs: of NumPy, Numba, torch or jax. They return an array, or several:
         those of a dict are told by their names, and a mask is one more.
     inputs : array or number, or a tuple or list of them
-        Where they are compared. Floating-point arrays are moved and widened; all else is handed on.
+        Where they are compared. Floating-point arrays are moved and widened, those in lists, tuples
+        and dicts among the inputs, too; all else is handed on.
     dtype : dtype_like, optional
         The working format, if the arrays hold its numbers in a wider one: "bfloat16" in float32. By
         default the widest of the input arrays, or of the results where no input has one.
@@ -334,15 +336,20 @@ def diagnose(
     """
     started = time.perf_counter()
     require_callable(f=f, g=g)
-    several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    arrays = as_inputs(several)
-    form = format_of(arrays, dtype)
+    nest = Nest(inputs if isinstance(inputs, (tuple, list)) else (inputs,))
+    arrays = as_inputs(nest.leaves)
+    form = format_of(arrays, dtype, nest.titles)
     wide, reference = _widening(float64)
     length = _length(reduction, arrays)
     allowance = Budget(_calls(budget))
-    sides = Side("f", f, several, allowance), Side("g", g, several, allowance)
-    rows = _batch(batch, arrays)
+    sides = (
+        Side("f", nest.called(f), nest.leaves, allowance),
+        Side("g", nest.called(g), nest.leaves, allowance),
+    )
+    rows = _batch(batch, nest)
+    reference = reference and nest.called(reference)
     inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, index(seed))
+    inquiry.titles, inquiry.owners = nest.titles, nest.owners
     by_results = dtype is None and not any(map(is_movable, arrays))
     try:
         if not isolate:
@@ -399,14 +406,16 @@ def _calls(budget: Any) -> int:
     return int(budget)
 
 
-def _batch(batch: Any, arrays: tuple[Any, ...]) -> tuple[int, ...]:
+def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
+    """Return which leaves have a batch: inputs that are arrays themselves."""
     places = (batch,) if isinstance(batch, (int, np.integer)) else tuple(batch)
+    count = len(set(nest.owners))
     for k in places:
-        if not isinstance(k, (int, np.integer)) or not 0 <= k < len(arrays):
-            told = f"there are {len(arrays)}, from 0" if arrays else "there are none: give batch=()"
+        if not isinstance(k, (int, np.integer)) or not 0 <= k < count:
+            told = f"there are {count}, from 0" if count else "there are none: give batch=()"
             msg = f"batch names input {k!r}: {told}"
             raise ValueError(msg)
-    return places
+    return tuple(i for i, k in enumerate(nest.owners) if k in places and nest.whole[i])
 
 
 def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
@@ -428,7 +437,7 @@ def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         verdict.kind,
         verdict.reason,
         verdict.format,
-        verdict.arguments,
+        verdict.arguments and tuple(dict.fromkeys(q.owners[k] for k in verdict.arguments)),
         evidence,
         q.form,
         q.allowed,

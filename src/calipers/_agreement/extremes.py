@@ -70,7 +70,8 @@ def better_when_rescaled(q: Inquiry) -> Verdict | None:
                 return Verdict(
                     RANGE,
                     f"the error of {name} falls from {before.rms:.2g} to {found:.2g} units when "
-                    f"argument {k} is scaled to 1: something in between overflows or underflows",
+                    f"argument {q.title(k)} is scaled to 1: something in between overflows or "
+                    "underflows",
                 )
     return None
 

@@ -66,7 +66,7 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
 def _arguments(places: Sequence[int], q: Inquiry) -> str:
     if len(places) == len(movable(q.inputs)) > 1:
         return "all arguments"
-    return "argument " + " and ".join(map(str, places))
+    return "argument " + " and ".join(map(q.title, places))
 
 
 def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:

@@ -87,6 +87,12 @@ class Inquiry:
     batch: tuple[int, ...] = ()
     seed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
+    titles: tuple[str, ...] = ()  # how the inputs are reached among the caller's, if not by place
+    owners: tuple[int, ...] = ()  # and which of those they are part of
+
+    def title(self, k: int) -> str:
+        """Return how the caller reaches an input."""
+        return self.titles[k] if self.titles else str(k)
 
     @property
     def roundoff(self) -> float:
@@ -357,9 +363,17 @@ class Inquiry:
     # Moves in the working format
 
     @cached_property
+    def are_moved(self) -> bool:
+        """Whether moves change any input: zeros stay, and so does what is no array."""
+        return any(
+            bool(np.any(np.isfinite(self.inputs[k]) & (self.inputs[k] != 0)))
+            for k in movable(self.inputs)
+        )
+
+    @cached_property
     def constancy(self) -> float:
         """How much many differences are the same wherever the inputs are; 0 for few."""
-        if self.apart.size < MANY or self.eta_apart.broken:
+        if self.apart.size < MANY or self.eta_apart.broken or not self.are_moved:
             return 0.0
         found = [self.likeness(2.0**-COARSEST, self.seed + 850 + k) for k in range(2)]
         return min(0.0 if x is None else x for x in found)
@@ -449,7 +463,7 @@ def movable(inputs: Sequence[Any]) -> list[int]:
     return [k for k, x in enumerate(inputs) if is_movable(x)]
 
 
-def format_of(inputs: Sequence[Any], dtype: Any) -> str:
+def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> str:
     """Return the working format: what the caller says, or the widest of the inputs."""
     if dtype is not None:
         name = getattr(dtype, "__name__", None) or str(dtype)
@@ -460,7 +474,8 @@ def format_of(inputs: Sequence[Any], dtype: Any) -> str:
         return name
     for k, x in enumerate(inputs):
         if is_movable(x) and x.dtype.name not in WIDER:
-            msg = f"input {k} has dtype {x.dtype}, and there is no wider format to compare with: "
+            own = titles[k] if titles else k
+            msg = f"input {own} has dtype {x.dtype}, and there is no wider format to compare with: "
             msg += "pass float64 or narrower"
             raise TypeError(msg)
     # A number by itself is a Python float, as often as not.

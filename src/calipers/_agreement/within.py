@@ -83,7 +83,7 @@ def _hidden(q: Inquiry) -> Verdict | None:
             told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
             return Verdict(SUSPECT, f"{told}1, or the like; or a result is kept from before")
         return Verdict(SUSPECT, f"{told}: another function")
-    kept = _kept(q)
+    kept = _kept(q) if q.are_moved else None
     if kept is None or kept[0] <= 0.05 or kept[0] <= 5 * kept[1]:
         return None
     size = q.eta_apart.rms
