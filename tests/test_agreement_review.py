@@ -248,3 +248,71 @@ def test_what_nothing_moves_is_not_said_to_stay(inputs):
     found = calipers.diagnose(f, g, (inputs,), float64=None, batch=())
     assert found.kind == "ROUNDING", str(found)
     assert "a bug of fewer units would not be seen" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"seed": 1.5}, TypeError, "seed must be an integer, got float: 1.5"),
+        ({"seed": None}, TypeError, "seed must be an integer, got NoneType"),
+        ({"reduction": "n"}, TypeError, "reduction must be an integer, got str: 'n'"),
+        ({"batch": None}, TypeError, "batch must hold places of inputs, integers from 0, got None"),
+        ({"batch": (1.0,)}, TypeError, r"batch must hold places .* got \(1.0,\)"),
+        ({"float64": ["f"]}, ValueError, r"float64 must be .* got \['f'\]"),
+        ({"budget": []}, ValueError, r"budget must be .* got \[\]"),
+        ({"dtype": "float64"}, ValueError, "dtype is float64, but the inputs are float32: pass"),
+        ({"float64": lambda x: 1 / 0}, ValueError, "float64 raises ZeroDivisionError: division by"),
+        ({"float64": lambda x: x}, ValueError, r"float64 gives results of shape \(8, 16\) for \(8"),
+        ({"float64": lambda x: x.sum(1, np.float32)}, ValueError, "float64 gives float32: pass a"),
+    ],
+)
+def test_a_bad_option_is_named(options, error, told):
+    with pytest.raises(error, match=told):
+        calipers.diagnose(total, backwards, X, **options)
+
+
+def test_the_working_format_is_whatever_numpy_takes_for_it():
+    for dtype in ("f4", ">f4", np.float32, np.dtype("float32"), "float32"):
+        assert calipers.diagnose(total, backwards, X, dtype=dtype).dtype == "float32"
+    assert calipers.diagnose(total, backwards, X, dtype="f2").dtype == "float16"
+
+
+def test_inputs_that_are_none_or_no_numbers():
+    assert calipers.diagnose(lambda: 1.0, lambda: 1.0, ()).kind == "EQUAL"
+    records = np.zeros(3, [("a", "f4")])
+    assert calipers.diagnose(lambda x: x["a"], lambda x: x["a"], records).kind == "EQUAL"
+    words = np.array(["a", None], object)
+    assert calipers.diagnose(lambda x: x.size, lambda x: len(x), words).kind == "EQUAL"
+    with pytest.raises(TypeError, match="input 1 is a masked array: pass its data and its mask"):
+        calipers.diagnose(total, total, (X, np.ma.masked_less(X, 0)))
+
+
+def test_arrays_that_are_not_compared_to_a_reference():
+    exact = X.astype(float)
+    for given, error, told in (
+        ((None, X, exact), TypeError, "actual must be an array of numbers, got None"),
+        ((X, "text", exact), TypeError, "expected must be an array of numbers, got dtype <U4"),
+        (
+            (X, X + 0j, exact),
+            ValueError,
+            "all real or all complex, got float32, complex64, float64",
+        ),
+        ((X, X, np.ma.masked_less(exact, 0)), TypeError, "reference is a masked array"),
+    ):
+        with pytest.raises(error, match=told):
+            calipers.compare_to_reference(*given)
+    found = calipers.compare_to_reference(X, np.nextafter(X, 2 * X), exact)
+    assert "actual equals the reference" in found.reason
+
+
+def test_tolerances_and_formats_that_are_none():
+    for reduction in (float("inf"), float("nan"), 0):
+        with pytest.raises(ValueError, match="reduction must be at least 1 and finite, got"):
+            calipers.recommend_tolerance("float32", reduction)
+    with pytest.raises(ValueError, match=r"dtype must be one of float64, .* got None"):
+        calipers.recommend_tolerance(None)
+    for where in (None, 3, (), ["inputs", 3]):
+        with pytest.raises(ValueError, match='where must be "inputs", "outputs" or both, got'):
+            calipers.emulate(np.sin, "tf32", where=where)
+    with pytest.raises(ValueError, match=r"arguments must hold positions .* got 1\.5"):
+        calipers.emulate(np.sin, "tf32", arguments=1.5)

@@ -337,7 +337,7 @@ def diagnose(
     started = time.perf_counter()
     require_callable(f=f, g=g)
     nest = Nest(inputs if isinstance(inputs, (tuple, list)) else (inputs,))
-    arrays = as_inputs(nest.leaves)
+    arrays = as_inputs(nest.leaves, [f"input {title}" for title in nest.titles])
     form = format_of(arrays, dtype, nest.titles)
     wide, reference = _widening(float64)
     length = _length(reduction, arrays)
@@ -348,7 +348,7 @@ def diagnose(
     )
     rows = _batch(batch, nest)
     reference = reference and nest.called(reference)
-    inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, index(seed))
+    inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, _integer(seed, "seed"))
     inquiry.titles, inquiry.owners = nest.titles, nest.owners
     by_results = dtype is None and not any(map(is_movable, arrays))
     try:
@@ -382,7 +382,7 @@ def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
     if callable(float64):
         return None, float64
     ways = {"auto": "fg", "f": "f", "g": "g", None: None}
-    if float64 not in ways:
+    if not isinstance(float64, (str, type(None))) or float64 not in ways:
         msg = f'float64 must be "auto", "f", "g", None or a function, got {float64!r:.60}'
         raise ValueError(msg)
     return ways[float64], None
@@ -391,14 +391,23 @@ def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
 def _length(reduction: Any, arrays: tuple[Any, ...]) -> int:
     if reduction is None:
         return longest_axis(arrays)
-    if index(reduction) < 1:
+    length = _integer(reduction, "reduction")
+    if length < 1:
         msg = f"reduction must be at least 1, got {reduction}"
         raise ValueError(msg)
-    return index(reduction)
+    return length
+
+
+def _integer(x: Any, name: str) -> int:
+    try:
+        return index(x)
+    except TypeError:
+        msg = f"{name} must be an integer, got {type(x).__name__}: {x!r:.60}"
+        raise TypeError(msg) from None
 
 
 def _calls(budget: Any) -> int:
-    if budget in _CALLS:
+    if isinstance(budget, str) and budget in _CALLS:
         return _CALLS[budget]
     if not isinstance(budget, (int, np.integer)) or isinstance(budget, bool) or budget < 2:
         msg = f'budget must be "quick", "full" or a number of calls from 2 on, got {budget!r:.60}'
@@ -408,12 +417,15 @@ def _calls(budget: Any) -> int:
 
 def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
     """Return which leaves have a batch: inputs that are arrays themselves."""
-    places = (batch,) if isinstance(batch, (int, np.integer)) else tuple(batch)
+    places = batch if np.iterable(batch) else (batch,)
     count = len(set(nest.owners))
-    for k in places:
-        if not isinstance(k, (int, np.integer)) or not 0 <= k < count:
+    for k in places if count or tuple(places) != (0,) else ():  # without inputs, 0 is a default
+        if not isinstance(k, (int, np.integer)):
+            msg = f"batch must hold places of inputs, integers from 0, got {batch!r:.60}"
+            raise TypeError(msg)
+        if not 0 <= k < count:
             told = f"there are {count}, from 0" if count else "there are none: give batch=()"
-            msg = f"batch names input {k!r}: {told}"
+            msg = f"batch names input {k}: {told}"
             raise ValueError(msg)
     return tuple(i for i, k in enumerate(nest.owners) if k in places and nest.whole[i])
 
@@ -534,8 +546,19 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     'ROUNDING'
     """
     started = time.perf_counter()
-    given = as_inputs((actual, expected, reference))
-    actual, expected, reference = (np.asarray(x) for x in given)
+    given = {"actual": actual, "expected": expected, "reference": reference}
+    own = as_inputs(tuple(given.values()), tuple(given))
+    arrays = dict(zip(given, map(np.asarray, own), strict=True))
+    for name, x in arrays.items():
+        if x.dtype.kind not in "biufc" and x.dtype.isbuiltin != 2:
+            kind = "None" if given[name] is None else f"dtype {x.dtype}"
+            msg = f"{name} must be an array of numbers, got {kind}"
+            raise TypeError(msg)
+    actual, expected, reference = arrays.values()
+    if len({x.dtype.kind == "c" for x in arrays.values()}) > 1:
+        told = ", ".join(str(x.dtype) for x in arrays.values())
+        msg = f"actual, expected and reference must be all real or all complex, got {told}"
+        raise ValueError(msg)
     if not actual.shape == expected.shape == reference.shape:
         shapes = f"{actual.shape}, {expected.shape} and {reference.shape}"
         msg = f"actual, expected and reference must be of one shape, got {shapes}"
@@ -563,8 +586,10 @@ def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
     nearer = "both are as near to the reference"
     if max(far) > 2 * min(far):
         names = ("actual", "expected") if far[0] < far[1] else ("expected", "actual")
-        times = max(far) / min(far) if min(far) else math.inf
-        nearer = f"{names[0]} is {times:.3g} times nearer to the reference than {names[1]}"
+        nearer = f"{names[0]} equals the reference"
+        if min(far):
+            times = f"{max(far) / min(far):.3g} times"
+            nearer = f"{names[0]} is {times} nearer to the reference than {names[1]}"
     if answers[0].bits() == answers[1].bits():
         return Verdict(EQUAL, "all results are equal to the last bit")
     if sizes[0].broken or sizes[1].broken:

@@ -157,12 +157,13 @@ def emulate(
         raise ValueError(msg)
     _require_known(fmt=fmt)
     rounder = _Rounder(fmt, rounding == "truncate", bool(flush))
-    sides = {where} if isinstance(where, str) else set(where)
-    if not sides or not sides <= {"inputs", "outputs"}:
-        msg = f'where must be "inputs", "outputs" or both, got {where!r}'
+    sides = [*where] if np.iterable(where) and not isinstance(where, str) else [where]
+    if not sides or not all(side in ("inputs", "outputs") for side in sides):
+        msg = f'where must be "inputs", "outputs" or both, got {where!r:.60}'
         raise ValueError(msg)
-    chosen = (arguments,) if isinstance(arguments, int | str) else arguments
-    chosen = None if chosen is None else tuple(chosen)
+    several: Any = (arguments,) if isinstance(arguments, str) else arguments
+    several = several if np.iterable(several) else (several,)
+    chosen = None if arguments is None else tuple(several)
     for key in chosen or ():
         if not (isinstance(key, str) or (isinstance(key, int) and key >= 0)):
             msg = f"arguments must hold positions from 0 on and keywords, got {key!r}"

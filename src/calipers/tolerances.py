@@ -68,7 +68,7 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
     if not dtypes:
         msg = "default_tolerance needs at least one dtype"
         raise TypeError(msg)
-    names = [_name_of(x, _BY_NAME) for x in dtypes]
+    names = [name_of(x, _BY_NAME) for x in dtypes]
     own = [_BY_NAME.get(name, _EXACT) for name in names]
     return Tolerance(max(x.rtol for x in own), max(x.atol for x in own))
 
@@ -144,8 +144,8 @@ def recommend_tolerance(
     sums = own.accumulator
     if accumulator is not None:
         sums = _PRECISIONS[_format(accumulator, "accumulator")[0]].roundoff
-    if not is_real(reduction) or not reduction >= 1:
-        msg = f"reduction must be at least 1, got {reduction!r}"
+    if not is_real(reduction) or not 1 <= reduction < float("inf"):
+        msg = f"reduction must be at least 1 and finite, got {reduction!r:.60}"
         raise ValueError(msg)
     if not is_real(scale) or not 0 < scale < float("inf"):
         msg = f"scale must be positive and finite, got {scale!r}"
@@ -154,17 +154,18 @@ def recommend_tolerance(
     return Tolerance(twice * own.roundings * own.roundoff, twice * atol)
 
 
-def _name_of(dtype: Any, known: Container[str]) -> str:
+def name_of(dtype: Any, known: Container[str]) -> str:
     """Return a format's name: as it is given, where NumPy may not know it, or as NumPy says."""
     names = [str(dtype).removeprefix("torch."), getattr(dtype, "__name__", "")]
     with contextlib.suppress(TypeError):
-        names.append(np.dtype(dtype).name)
+        if dtype is not None:  # for which NumPy takes float64
+            names.append(np.dtype(dtype).name)
     return next((name for name in names if name in known), names[-1] or names[0])
 
 
 def _format(dtype: Any, name: str) -> tuple[str, int]:
     """Return the name of a real format, and 2 for complex numbers of it."""
-    own = _name_of(dtype, {**_PRECISIONS, **_COMPLEX})
+    own = name_of(dtype, {**_PRECISIONS, **_COMPLEX})
     twice = 2 if own in _COMPLEX else 1
     own = _COMPLEX.get(own, own)
     if own not in _PRECISIONS:

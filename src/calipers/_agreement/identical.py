@@ -18,8 +18,7 @@ from .inquiry import (
     Verdict,
     movable,
 )
-from .sides import Answer, in_a_line
-from .trials import listed
+from .sides import Answer, in_a_line, listed
 from .units import ROUNDOFF, difference, own_roundings, size_of, spread_of
 
 _REPEATS = 8

@@ -10,7 +10,8 @@ import numpy as np
 
 from .._protocols import NDArray
 from ..emulation import FORMATS, bit_rule, round_array
-from .sides import WIDER, Answer, BudgetError, Side, is_movable, widened
+from ..tolerances import name_of
+from .sides import WIDER, Answer, BudgetError, Side, in_a_line, is_movable, listed, widened
 from .units import (
     MOVES,
     ROUNDOFF,
@@ -141,8 +142,12 @@ class Inquiry:
         if self.reference is not None:
             side = Side("reference", self.reference, self.f.likes, self.f.budget)
             answer = side(self.wider)
-            if answer.error is None and answer.forms == self.of_f.forms:
-                return side, answer, self._unit(side, answer)
+            problem = self._problem(answer)
+            if problem is not None:
+                raise ValueError(
+                    f"float64 {problem}: pass a function that computes as f, but wider"
+                )
+            return side, answer, self._unit(side, answer)
         answers = self.wide_answers
         if not answers:
             return None
@@ -160,6 +165,19 @@ class Inquiry:
                 if other.kappa >= FLAT:
                     return sides[name], answers[name], other
         return sides[first], answers[first], unit
+
+    def _problem(self, answer: Answer) -> str | None:
+        """Tell why the caller's reference is none."""
+        if answer.error is not None:
+            return f"raises {in_a_line(answer.error)}"
+        if answer.forms != self.of_f.forms:
+            return f"gives results of shape {listed(answer.shapes)} for {listed(self.of_f.shapes)}"
+        narrow = [
+            x.dtype
+            for x in answer.arrays
+            if x.dtype.kind in "fc" and np.finfo(x.dtype).eps > max(self.roundoff, 2.0**-52)
+        ]
+        return f"gives {narrow[0]}" if narrow else None
 
     def _unit(self, side: Side, answer: Answer) -> Unit:
         return unit_of(side, answer, self.moves, self.roundoff, self.form, self.seed)
@@ -463,13 +481,21 @@ def movable(inputs: Sequence[Any]) -> list[int]:
     return [k for k, x in enumerate(inputs) if is_movable(x)]
 
 
+_REALS = {"complex64": "float32", "complex128": "float64"}
+
+
 def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> str:
     """Return the working format: what the caller says, or the widest of the inputs."""
     if dtype is not None:
-        name = getattr(dtype, "__name__", None) or str(dtype)
-        name = name.removeprefix("torch.")
+        name = name_of(dtype, ROUNDOFF)
+        held = [x.dtype.name for x in inputs if is_movable(x) and x.dtype.name in WIDER]
         if name not in ROUNDOFF:
-            msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r}"
+            msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r:.60}"
+            raise ValueError(msg)
+        if held and all(ROUNDOFF[_REALS.get(own, own)] > ROUNDOFF[name] for own in held):
+            msg = (
+                f"dtype is {name}, but the inputs are {held[0]}: pass arrays that hold its numbers"
+            )
             raise ValueError(msg)
         return name
     for k, x in enumerate(inputs):
@@ -481,6 +507,6 @@ def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> 
     # A number by itself is a Python float, as often as not.
     arrays = [x for x in inputs if is_movable(x) and x.ndim] or list(filter(is_movable, inputs))
     kinds = [x.dtype.name for x in arrays]
-    reals = [{"complex64": "float32", "complex128": "float64"}.get(name, name) for name in kinds]
+    reals = [_REALS.get(name, name) for name in kinds]
     known = [name for name in reals if name in ROUNDOFF and name in WIDER]
     return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"

@@ -146,6 +146,11 @@ class Side:
         return answer
 
 
+def listed(x: tuple[Any, ...]) -> str:
+    """Write several things, or that there are none."""
+    return ", ".join(map(str, x)) or "none"
+
+
 def in_a_line(error: BaseException) -> str:
     """Write what was raised so that it is part of a sentence, and moves no cursor."""
     text = " ".join(str(error).split())
@@ -190,7 +195,10 @@ def _copied(x: Any) -> Any:
 
 
 def _differ(x: Any, then: Any) -> bool:
-    return isinstance(x, np.ndarray) and not equal_arrays(x, then, equal_nan=True)
+    if not isinstance(x, np.ndarray):
+        return False
+    numbers = x.dtype.kind in "biufc" or x.dtype.isbuiltin == 2
+    return not (equal_arrays(x, then, equal_nan=True) if numbers else np.array_equal(x, then))
 
 
 def _leaves(y: Any, name: str, keys: str = "") -> Iterator[tuple[str, NDArray]]:
@@ -214,16 +222,20 @@ def _leaves(y: Any, name: str, keys: str = "") -> Iterator[tuple[str, NDArray]]:
     yield keys, array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
 
 
-def as_inputs(inputs: Any) -> tuple[Any, ...]:
+def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return copies of inputs as NumPy arrays; what is none, a flag say, is handed on as it is."""
     several = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    return tuple(map(_as_input, several))
+    names = names or [f"inputs[{k}]" for k in range(len(several))]
+    return tuple(map(_as_input, several, names))
 
 
-def _as_input(x: Any) -> Any:
+def _as_input(x: Any, name: str) -> Any:
     library = library_of(x)
     if library is not None:
         return np.array(library.fetch(x))
+    if isinstance(x, np.ma.MaskedArray):
+        msg = f"{name} is a masked array: pass its data and its mask, and put them together in f"
+        raise TypeError(msg)
     if isinstance(x, (np.ndarray, np.generic, float, complex)) and not isinstance(x, bool):
         return np.array(x, order="K")
     return x

@@ -21,6 +21,7 @@ from .sides import (
     as_inputs,
     in_a_line,
     is_movable,
+    listed,
     longest_axis,
     widened,
 )
@@ -283,10 +284,6 @@ def _problem(answer: Answer, expected: Answer) -> str | None:
         if a != b:
             return f"{name} {listed(a)} instead of {listed(b)}"
     return None
-
-
-def listed(x: tuple[Any, ...]) -> str:
-    return ", ".join(map(str, x)) or "none"
 
 
 def _differing(a: NDArray, b: NDArray) -> int:

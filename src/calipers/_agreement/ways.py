@@ -7,7 +7,8 @@ import numpy as np
 
 from .._arrays import library_of
 from .._protocols import NDArray
-from .trials import Subject, Trials, listed, side_of
+from .sides import listed
+from .trials import Subject, Trials, side_of
 
 
 def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
