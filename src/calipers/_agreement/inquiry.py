@@ -321,8 +321,7 @@ class Inquiry:
         assert self.standard is not None
         side, answer = self.standard
         seeds = [self.seed + 77, self.seed + 78]
-        moves = Moves(self.wider, like=self.moves)
-        return spread_of(side, answer, moves, fine, seeds, wide=False)
+        return spread_of(side, answer, self.moves, fine, seeds, wide=True)
 
     def given(self, f: Answer, g: Answer, reference: Answer, unit: NDArray) -> None:
         """Take answers and units as known, and ask no side."""

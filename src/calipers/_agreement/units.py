@@ -33,9 +33,9 @@ class Moves:
     of the last one: fresh pages take longer than the numbers.
     """
 
-    def __init__(self, inputs: Sequence[Any], like: "Moves | None" = None) -> None:
+    def __init__(self, inputs: Sequence[Any]) -> None:
         self._inputs = inputs
-        self._memory: dict[tuple[int, np.dtype[Any]], NDArray] = like._memory if like else {}
+        self._memory: dict[tuple[int, np.dtype[Any]], NDArray] = {}
 
     def __call__(self, delta: float, seed: int, wide: bool) -> list[Any]:
         return [
