@@ -316,3 +316,24 @@ def test_tolerances_and_formats_that_are_none():
             calipers.emulate(np.sin, "tf32", where=where)
     with pytest.raises(ValueError, match=r"arguments must hold positions .* got 1\.5"):
         calipers.emulate(np.sin, "tf32", arguments=1.5)
+
+
+def test_a_result_that_is_none_among_others():
+    """As of attention that was asked for no weights."""
+    found = calipers.diagnose(lambda x: (total(x), None), lambda x: (backwards(x), None), X)
+    assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
+    other = calipers.diagnose(lambda x: (total(x), None), lambda x: (total(x), x), X)
+    assert other.kind == "BUG"
+    assert "shape (8,), (0,), and g (8,), (8, 16)" in other.reason
+    with pytest.raises(TypeError, match="f must return numbers, got None"):
+        calipers.diagnose(lambda x: None, total, X)
+
+
+def test_a_list_of_numbers_is_an_array():
+    found = calipers.diagnose(lambda x: total(x).tolist(), lambda x: backwards(x).tolist(), X)
+    assert found.shapes == ((8,),)
+    assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
+    several = calipers.diagnose(lambda x: [x.sum(), 3], lambda x: [x.sum(), 3], X)
+    assert several.shapes == ((), ())
+    whole = calipers.diagnose(lambda x: [2**60, 2], lambda x: [2**60 + 1, 2], X)
+    assert whole.kind == "BUG"

@@ -201,17 +201,23 @@ def _differ(x: Any, then: Any) -> bool:
     return not (equal_arrays(x, then, equal_nan=True) if numbers else np.array_equal(x, then))
 
 
-def _leaves(y: Any, name: str, keys: str = "") -> Iterator[tuple[str, NDArray]]:
+Leaf = tuple[str, NDArray]
+
+
+def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Iterator[Leaf]:
     """Give the arrays in what the side called `name` returned, and the keys that lead to each."""
     if isinstance(y, dict):  # by name, and not in the order in which they were found
         for key in sorted(y, key=str):
-            yield from _leaves(y[key], name, f"{keys}[{key!r}]")
+            yield from _leaves(y[key], name, f"{keys}[{key!r}]", within=True)
         return
     if isinstance(y, np.ma.MaskedArray):
         y = (y.filled(0), np.ma.getmaskarray(y))
-    if isinstance(y, (tuple, list)):
+    if isinstance(y, (tuple, list)) and not _are_numbers(y):
         for item in y:
-            yield from _leaves(item, name, keys)
+            yield from _leaves(item, name, keys, within=True)
+        return
+    if y is None and within:  # a result that there is not, among others
+        yield keys, np.empty(0, bool)
         return
     library = library_of(y)
     array = np.asarray(y) if library is None else np.asarray(library.fetch(y))
@@ -220,6 +226,12 @@ def _leaves(y: Any, name: str, keys: str = "") -> Iterator[tuple[str, NDArray]]:
         msg = f"{name} must return numbers, got {what}: return an array, or several in a tuple"
         raise TypeError(msg)
     yield keys, array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
+
+
+def _are_numbers(y: Any) -> bool:
+    """Tell whether y is a list of plain numbers, of one kind: an array, and not many results."""
+    kinds = {type(item) for item in y} if isinstance(y, list) else set()
+    return len(kinds) == 1 and kinds <= {bool, int, float, complex}
 
 
 def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:

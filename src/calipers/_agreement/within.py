@@ -147,6 +147,8 @@ def _mixes(q: Inquiry, whole: Answer, own: Answer, part: slice) -> bool | None:
     units = q.scale
     start = 0
     for a, b in pairs:
+        if not a.size:
+            continue
         reals = 2 if a.dtype.kind == "c" else 1
         unit = units[start : start + a.size * reals].reshape(a.shape[0], -1)[part].reshape(-1)
         start += a.size * reals
