@@ -74,7 +74,7 @@ def test_ties_of_zeros_are_ties():
     x = np.maximum(np.random.default_rng(0).standard_normal((32, 6), dtype=np.float32) - 1, 0)
     found = calipers.diagnose(lambda x: x.argmax(axis=1), last_of_largest, x)
     assert found.kind == "SUSPECT"
-    assert "zeros among the inputs" in found.reason
+    assert "none where inputs are moved, zeros too: ties" in found.reason
     whole = np.random.default_rng(0).integers(0, 20, (4, 100)).astype(np.float32)
     order = lambda x: np.argsort(x, axis=1, kind="stable")  # noqa: E731
     other = lambda x: x.shape[1] - 1 - order(x[:, ::-1])  # noqa: E731
@@ -90,7 +90,7 @@ def test_ties_are_told_beside_other_results():
 
     found = calipers.diagnose(largest, lambda x: (x.max(axis=1), last_of_largest(x)), x)
     assert found.kind == "SUSPECT"
-    assert "integers differ, but none where zeros among the inputs are moved" in found.reason
+    assert "integers differ, but none where inputs are moved, zeros too: ties" in found.reason
     wrong = calipers.diagnose(largest, lambda x: (x.min(axis=1), last_of_largest(x)), x)
     assert wrong.kind == "BUG"
     smallest = calipers.diagnose(largest, lambda x: (x.max(axis=1), x.argmin(axis=1)), x)
@@ -337,3 +337,31 @@ def test_a_list_of_numbers_is_an_array():
     assert several.shapes == ((), ())
     whole = calipers.diagnose(lambda x: [2**60, 2], lambda x: [2**60 + 1, 2], X)
     assert whole.kind == "BUG"
+
+
+def test_a_property_that_inputs_have_to_rounding_is_told_from_another_function():
+    """Rows sum to 1, but not exactly: what comes of that grows as inputs are moved."""
+    x = np.exp(np.random.default_rng(0).standard_normal((16, 32), dtype=np.float32))
+    x /= x.sum(axis=1, keepdims=True)
+
+    def entropy(p):
+        return -(p * np.log(p)).sum(axis=1)
+
+    def of_any(p):
+        whole = p.sum(axis=1)
+        return np.log(whole) + entropy(p) / whole
+
+    found = calipers.diagnose(entropy, of_any, x)
+    assert found.kind == "SUSPECT"
+    assert "equal for inputs of sum 1, orthogonal, or the like" in found.reason
+    made = lambda f: lambda p: f(p / p.sum(axis=1, keepdims=True))  # noqa: E731
+    assert calipers.diagnose(made(entropy), made(of_any), x).ok({"ROUNDING", "LAYOUT"})
+
+
+@pytest.mark.parametrize(("pi", "told"), [(np.float32(np.pi), True), (3.14159, False)])
+def test_constants_of_the_working_format_are_named_as_a_cause(pi, told):
+    x = np.random.default_rng(0).uniform(0, 1, (20, 900)).astype(np.float32)
+    f = lambda x: backwards(x * x.dtype.type(np.pi))  # noqa: E731
+    found = calipers.diagnose(f, lambda x: (x * x.dtype.type(pi)).sum(axis=1), x)
+    assert found.kind in ("SUSPECT", "BUG"), str(found)
+    assert ("constants are of float32" in found.reason) == told

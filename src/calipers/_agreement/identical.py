@@ -135,9 +135,8 @@ def _ties(q: Inquiry) -> str | None:
         there = q.at_moved(2.0**-COARSEST, q.seed + 820, zeros=zeros)
         moved = _integers_apart(*there, among=True)
         if moved is not None and not moved.any():
-            if zeros:
-                return "but none where zeros among the inputs are moved: they are decided otherwise"
-            return "but none where inputs are moved: ties are decided otherwise"
+            too = ", zeros too" if zeros else ""
+            return f"but none where inputs are moved{too}: ties are decided otherwise"
     return None
 
 

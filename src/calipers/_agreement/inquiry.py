@@ -272,9 +272,9 @@ class Inquiry:
         f, g = self.f(points), self.g(points)
         if f.error is not None or g.error is not None or f.forms != g.forms:
             return None
-        unit = self.unit.values * (self._fine / self.roundoff)
+        unit = self.unit.values * (self.fine / self.roundoff)
         # At kinks and ties a function's own noise is not in proportion.
-        floor = self._noise_wide(self._fine)
+        floor = self._noise_wide(self.fine)
         return self._size(difference(f, g), np.maximum(unit, floor))
 
     @cached_property
@@ -289,14 +289,14 @@ class Inquiry:
         far = self.eta_wide
         if far is None:
             return False
-        gained = self.roundoff / self._fine
+        gained = self.roundoff / self.fine
         kept, here = gained**KEPT, self.eta_apart
         expected = kept * max(here.rms, 1e-3)
         more = far.rms > expected
         if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
             more = far.absolute > kept / gained * here.absolute
-        within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self._fine
-        allowed = self.allowed * within / self._fine
+        within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self.fine
+        allowed = self.allowed * within / self.fine
         if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
             allowed = max(allowed, SYSTEMATIC * gained)
         return far.broken > 0 or (far.least > allowed and more)
@@ -306,13 +306,25 @@ class Inquiry:
         """Whether the sides agree in the wider format at the inputs themselves, unmoved."""
         answers = self.wide_answers
         unit = np.maximum(
-            self.unit.values * (self._fine / self.roundoff), self._noise_wide(self._fine)
+            self.unit.values * (self.fine / self.roundoff), self._noise_wide(self.fine)
         )
         here = self._size(difference(answers["f"], answers["g"]), unit)
         return here.least <= self.allowed and not here.broken
 
     @property
-    def _fine(self) -> float:
+    def strays(self) -> float:
+        """How many times as far they are apart there, where inputs are moved so much farther."""
+        near, points = (
+            self.eta_wide,
+            self.moves(0.731 * REDRAW * self.roundoff, self.seed + 70, True),
+        )
+        f, g = self.f(points), self.g(points)
+        if near is None or not near.absolute or f.error or g.error or f.forms != g.forms:
+            return 1.0
+        return rms_of(difference(f, g)) / near.absolute
+
+    @property
+    def fine(self) -> float:
         """The roundoff of the wider format."""
         return ROUNDOFF["float64"] if self.form != "float64" else 2.0**-64
 

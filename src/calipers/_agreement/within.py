@@ -23,6 +23,8 @@ from .inquiry import (
 from .sides import Answer
 from .units import cosine, difference, size_of
 
+_STRAYS = 2.0**5  # times that a difference grows by, if moves make it
+_CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
 _GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
 
 
@@ -82,7 +84,14 @@ def _hidden(q: Inquiry) -> Verdict | None:
         if q.agree_here:
             told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
             return Verdict(SUSPECT, f"{told}1, or the like; or a result is kept from before")
-        return Verdict(SUSPECT, f"{told}: another function")
+        strays = q.strays
+        if strays > _STRAYS:
+            told += f", and {strays:.0f} times as far where inputs are moved {REDRAW:.0f} times as "
+            told += "far: equal for inputs of sum 1, orthogonal, or the like; if all are meant to "
+            return Verdict(SUSPECT, f"{told}be, make them so in f and g")
+        held = far.rms * q.fine <= _CONSTANTS * q.roundoff and q.form != "float64"
+        constants = f", or one whose constants are of {q.form}" if held else ""
+        return Verdict(SUSPECT, f"{told}: another function{constants}")
     kept = _kept(q) if q.are_moved else None
     if kept is None or kept[0] <= 0.05 or kept[0] <= 5 * kept[1]:
         return None
