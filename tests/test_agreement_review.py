@@ -365,3 +365,20 @@ def test_constants_of_the_working_format_are_named_as_a_cause(pi, told):
     found = calipers.diagnose(f, lambda x: (x * x.dtype.type(pi)).sum(axis=1), x)
     assert found.kind in ("SUSPECT", "BUG"), str(found)
     assert ("constants are of float32" in found.reason) == told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chaos_of_another_parameter_is_another_function(seed):
+    """All digits of float32 are lost to the map, but not those of float64 in most results."""
+    x = np.random.default_rng(seed).uniform(0.1, 0.9, 1000).astype(np.float32)
+
+    def logistic(x, rate, other=False):
+        for _ in range(60):
+            x = x.dtype.type(rate) * (x - x * x) if other else x.dtype.type(rate) * x * (1 - x)
+        return x
+
+    f = lambda x: logistic(x, 3.9)  # noqa: E731
+    found = calipers.diagnose(f, lambda x: logistic(x, 3.9001), x, batch=())
+    assert found.kind in ("SUSPECT", "BUG")
+    assert "symmetric" not in found.reason
+    assert calipers.diagnose(f, lambda x: logistic(x, 3.9, True), x, batch=()).kind == "AMPLIFIED"

@@ -49,6 +49,7 @@ FLAT = 0.1  # a kappa below which a function does not feel the inputs' last plac
 SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inputs are
 REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
 COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
+GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
 STEADY = 0.9  # a cosine that no rounding has
 _STRIP = 32  # rows that are turned at a time: whole cache lines are written
 MANY = 16  # differences, of which a cosine near 1 is no chance
@@ -259,6 +260,22 @@ class Inquiry:
         return self._size(self.apart, self.scale)
 
     @cached_property
+    def _apart_wide(self) -> tuple[NDArray, NDArray] | None:
+        """How far the sides are apart in the wider format, and its units."""
+        if len(self.wide_answers) < 2:
+            return None
+        points = self.moves(0.731 * self.roundoff, self.seed + 70, wide=True)
+        f, g = self.f(points), self.g(points)
+        if f.error is not None or g.error is not None or f.forms != g.forms:
+            return None
+        return difference(f, g), self._unit_wide()
+
+    def _unit_wide(self) -> NDArray:
+        # At kinks and ties a function's own noise is not in proportion.
+        noise = self._noise_wide(self.fine)
+        return np.maximum(self.unit.values * (self.fine / self.roundoff), noise)
+
+    @cached_property
     def eta_wide(self) -> Size | None:
         """
         How far the sides are apart in the wider format, in units of its own rounding.
@@ -266,16 +283,7 @@ class Inquiry:
         They are asked at inputs that need all its bits: with the bits of the narrower one much that
         would round is exact.
         """
-        if len(self.wide_answers) < 2:
-            return None
-        points = self.moves(0.731 * self.roundoff, self.seed + 70, wide=True)
-        f, g = self.f(points), self.g(points)
-        if f.error is not None or g.error is not None or f.forms != g.forms:
-            return None
-        unit = self.unit.values * (self.fine / self.roundoff)
-        # At kinks and ties a function's own noise is not in proportion.
-        floor = self._noise_wide(self.fine)
-        return self._size(difference(f, g), np.maximum(unit, floor))
+        return None if self._apart_wide is None else self._size(*self._apart_wide)
 
     @cached_property
     def differ_wide(self) -> bool:
@@ -299,17 +307,27 @@ class Inquiry:
         allowed = self.allowed * within / self.fine
         if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
             allowed = max(allowed, SYSTEMATIC * gained)
-        return far.broken > 0 or (far.least > allowed and more)
+        assert self._apart_wide is not None
+        beyond = far.least > allowed or self._mostly_apart(*self._apart_wide)
+        return far.broken > 0 or (beyond and more)
+
+    def _mostly_apart(self, d: NDArray, unit: NDArray) -> bool:
+        """Tell whether most results differ grossly, beside which a few are of larger units still.
+
+        The last places of chaos decide all of some results, and their norm hides the others.
+        """
+        gross = GROSS * rms_of(self.of_f.numbers(np.float64))
+        apart = np.abs(d)
+        return bool(np.count_nonzero((apart > self.allowed * unit) & (apart > gross)) > d.size / 2)
 
     @property
     def agree_here(self) -> bool:
         """Whether the sides agree in the wider format at the inputs themselves, unmoved."""
         answers = self.wide_answers
-        unit = np.maximum(
-            self.unit.values * (self.fine / self.roundoff), self._noise_wide(self.fine)
-        )
-        here = self._size(difference(answers["f"], answers["g"]), unit)
-        return here.least <= self.allowed and not here.broken
+        d, unit = difference(answers["f"], answers["g"]), self._unit_wide()
+        here = self._size(d, unit)
+        near = here.least <= self.allowed and not here.broken
+        return near and not self._mostly_apart(d, unit)
 
     @property
     def strays(self) -> float:

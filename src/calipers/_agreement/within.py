@@ -9,6 +9,7 @@ from .inquiry import (
     ALONE,
     AMPLIFIED,
     BUG,
+    GROSS,
     ILL,
     LAYOUT,
     REDRAW,
@@ -25,7 +26,6 @@ from .units import cosine, difference, size_of
 
 _STRAYS = 2.0**5  # times that a difference grows by, if moves make it
 _CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
-_GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
 
 
 def within_rounding(q: Inquiry) -> Verdict | None:
@@ -100,7 +100,7 @@ def _hidden(q: Inquiry) -> Verdict | None:
         stays = f"the difference stays alike (cosine {kept[0]:.2g}) when the inputs are moved by "
         stays += "last places: it is no rounding"
         # Of small results, beside which larger ones hide it.
-        if size * q.roundoff > _GROSS and kept[0] > STEADY:
+        if size * q.roundoff > GROSS and kept[0] > STEADY:
             return Verdict(BUG, f"results are {size:.3g} units of rounding apart, and {stays}")
         return Verdict(SUSPECT, f"within rounding here, but {stays}")
     return None
