@@ -382,3 +382,12 @@ def test_chaos_of_another_parameter_is_another_function(seed):
     assert found.kind in ("SUSPECT", "BUG")
     assert "symmetric" not in found.reason
     assert calipers.diagnose(f, lambda x: logistic(x, 3.9, True), x, batch=()).kind == "AMPLIFIED"
+
+
+def test_an_interrupt_in_another_process_prints_nothing(capfd):
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    found = calipers.diagnose(total, interrupted, X, isolate=True)
+    assert found.reason == "g ended the process that called it: exit code 130"
+    assert capfd.readouterr().err == ""

@@ -2,12 +2,15 @@
 
 import multiprocessing
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from .sides import Side
+
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ def _run(work: Callable[[], Any], sides: Sequence[Side], sender: Connection) -> 
         sender.send(("result", work()))
     except Exception as error:
         sender.send(("error", error))
+    except KeyboardInterrupt:  # which the caller has had, too, and tells of
+        sys.exit(_INTERRUPTED)
 
 
 class _Announced:
