@@ -391,3 +391,13 @@ def test_an_interrupt_in_another_process_prints_nothing(capfd):
     found = calipers.diagnose(total, interrupted, X, isolate=True)
     assert found.reason == "g ended the process that called it: exit code 130"
     assert capfd.readouterr().err == ""
+
+
+def test_results_of_other_dtypes_are_told():
+    found = calipers.diagnose(total, lambda x: backwards(x).astype(float), X)
+    assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
+    assert found.evidence["dtypes"] == {"f": ["float32"], "g": ["float64"]}
+    assert "  dtypes: f gives float32, and g float64\n" in str(found)
+    assert "dtypes" not in calipers.diagnose(total, backwards, X).evidence
+    many = calipers.diagnose(lambda x: (x,) * 9, lambda x: (x.astype(float),) * 9, X)
+    assert all(len(line) <= 80 for line in str(many).splitlines())

@@ -102,7 +102,8 @@ class Diagnosis(Shown):
         Of REDUCED, the arguments that are narrowed; None where it is something in between.
     evidence : dict
         Every number that was measured: errors of both sides and of their difference ("f", "g",
-        "apart", "wide"), "kappa", "spread", "likeness" and so on, as far as they were needed.
+        "apart", "wide"), "kappa", "spread", "likeness" and so on, as far as they were needed; and
+        the "dtypes" of both sides' results, if they are not the same.
     dtype : str
         The working format.
     allowed : float
@@ -444,6 +445,11 @@ def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
     elif known:
         numbers = q.of_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)
+    kinds = {
+        side.name: [str(x.dtype) for x in y.arrays] for side, y in ((q.f, q.of_f), (q.g, q.of_g))
+    }
+    if known and kinds["f"] != kinds["g"]:
+        evidence["dtypes"] = kinds
     calls = {side.name: side.calls for side in (q.f, q.g)}
     return Diagnosis(
         verdict.kind,

@@ -22,6 +22,11 @@ def text_of(found: "Diagnosis") -> str:
             lines.append(f"  {titles[name]:12}" + "".join(f" {_brief(x):>9}" for x in cells))
         unit = f"  in units of rounding ({_unit(found)}); allowed: {_brief(found.allowed)}"
         lines += textwrap.wrap(unit, _WIDTH, subsequent_indent="    ")
+    if "dtypes" in evidence:
+        f, g = (", ".join(evidence["dtypes"][name]) for name in ("f", "g"))
+        lines += textwrap.wrap(
+            f"  dtypes: f gives {f}, and g {g}", _WIDTH, max_lines=1, placeholder=" ..."
+        )
     if found.worst:
         named = "  reference" if found.worst[0].reference is not None else ""
         lines.append(f"  {'worst':14} {'f':>14} {'g':>14}{named:>14} {'units':>9}")
