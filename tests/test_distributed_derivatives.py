@@ -19,7 +19,13 @@ import threading
 import time
 import types
 from collections import Counter
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
@@ -839,6 +845,106 @@ def test_a_lost_process_of_an_old_pool_is_not_waited_for():
         ):
             calipers.jacobian(always_kills, X, workers=broken)
         broken.terminate()
+
+
+class LostOnTheWayError(Exception):
+    """What is pickled, and cannot be unpickled."""
+
+    def __init__(self, column, cause):
+        super().__init__(f"column {column}: {cause}")
+
+
+def raises_what_is_lost(x):
+    if x[3] != X[3]:
+        raise LostOnTheWayError(3, "bad luck")
+    return waves(x)
+
+
+def refuses_a_column(x, path):
+    if x[3] != X[3]:
+        raise KeyError(3)
+    return noted(x, path, 0.05)
+
+
+@pytest.mark.parametrize("kind", ["executor", "pool", "unknown"])
+def test_what_f_raises_arrives_though_it_cannot_be_unpickled(kind):
+    # Its own process: a pool that trips over the error waits forever.
+    code = """
+        import sys, multiprocessing
+        from concurrent.futures import Executor, ProcessPoolExecutor
+        import calipers
+        from tests import test_distributed_derivatives as t
+
+        class Unknown(Executor):
+            def submit(self, call, /, *args):
+                return processes.submit(call, *args)
+
+        with ProcessPoolExecutor(2, mp_context=t.SPAWN) as processes, t.SPAWN.Pool(2) as pool:
+            workers = {"executor": processes, "pool": pool, "unknown": Unknown()}[sys.argv[1]]
+            try:
+                calipers.jacobian(t.raises_what_is_lost, t.X, workers=workers)
+            except RuntimeError as error:
+                print(error, error.__notes__)
+            found = calipers.jacobian(t.waves, t.X, workers=workers)
+            assert t.same(found, calipers.jacobian(t.waves, t.X))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), kind],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    told = "f raised LostOnTheWayError, which cannot be sent between processes: column 3: bad luck"
+    assert told in done.stdout, done.stderr
+    assert "x[3] displaced" in done.stdout
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_old_pool_is_left_with_little_to_do(tmp_path):
+    path = tmp_path / "asked"
+    with SPAWN.Pool(2) as pool:
+        with pytest.raises(KeyError):
+            calipers.jacobian(refuses_a_column, X, args=(str(path),), workers=pool)
+        pool.apply(abs, (-1,))
+        pool.close()
+        pool.join()
+    assert {column for _, column in asked(path)} <= set(range(-1, 10))
+
+
+@pytest.mark.parametrize("name", ["imap", "imap_unordered"])
+def test_every_map_of_an_old_pool_is_the_pool(old_pool, name):
+    with pytest.raises(TypeError, match=r"f \(.*<lambda>\) cannot be sent to other processes"):
+        calipers.jacobian(lambda x: x, X, workers=getattr(old_pool, name))
+    found = calipers.jacobian(waves, X, workers=getattr(old_pool, name))
+    assert same(found, calipers.jacobian(waves, X))
+
+
+@pytest.mark.parametrize("method", ["", "map"])
+@pytest.mark.parametrize(
+    "make", [ThreadPoolExecutor, ProcessPoolExecutor, SPAWN.Pool, multiprocessing.pool.ThreadPool]
+)
+def test_a_pool_that_was_shut_down_is_named(make, method):
+    with make(1) as closed:
+        pass
+    name = type(closed).__name__
+    workers = getattr(closed, method) if method else closed
+    with pytest.raises(RuntimeError, match=f"workers is a {name} that was shut down: give one"):
+        calipers.jacobian(waves, X, workers=workers)
+
+
+@pytest.mark.parametrize("found", [None, 3, [1, 2], [None]])
+def test_a_map_that_returns_something_else_is_told_what_it_has_to(found):
+    with pytest.raises(
+        TypeError, match=r"workers returned .*: called as workers\(function, items\)"
+    ):
+        calipers.jacobian(waves, X, workers=lambda function, items: found)
+
+
+def test_the_class_of_an_executor_is_none():
+    with pytest.raises(TypeError, match=r"workers must be .*, got the class ThreadPoolExecutor"):
+        calipers.jacobian(waves, X, workers=ThreadPoolExecutor)
 
 
 def test_a_map_that_loses_results_is_refused():

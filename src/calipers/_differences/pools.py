@@ -1,7 +1,6 @@
 """Whom the caller gave as workers=, and how they are asked."""
 
 import logging
-import multiprocessing
 import os
 import sys
 import tempfile
@@ -11,14 +10,15 @@ from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
     Executor,
+    Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from itertools import islice
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,7 +50,9 @@ class Pool(Protocol):
 @contextmanager
 def opened(work: Work, workers: Any) -> Iterator[Pool]:
     """Give workers the work; what is left of it with them is taken back at the end."""
+    _require_open(workers)
     workers = _asked_by_itself(workers)
+    is_class = isinstance(workers, type) and hasattr(workers, "map")  # and not one of its objects
     if isinstance(workers, (int, np.integer)) and not isinstance(workers, bool):
         if workers < 1:
             msg = f"workers must be at least 1, got {workers}"
@@ -77,12 +79,13 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
     elif _is_process_pool(workers):
         with _file(work) as path:
             yield _Processes(workers, partial(do_file, path))
-    elif callable(workers):
+    elif callable(workers) and not is_class:
         yield _Map(workers, task_of(work))
     else:
+        got = f"the class {workers.__name__}" if is_class else type(workers).__name__
         msg = (
             f"workers must be an int, a concurrent.futures.Executor, a dask Client or a map-like "
-            f"callable, got {type(workers).__name__}"
+            f"callable, got {got}"
         )
         raise TypeError(msg)
 
@@ -102,10 +105,20 @@ def anew(workers: Any) -> Iterator[Any]:
         yield pool
 
 
+def _require_open(workers: Any) -> None:
+    """Refuse a pool that was shut down; one that is broken is another matter."""
+    pool = getattr(workers, "__self__", workers)
+    shut = any(getattr(pool, name, False) is True for name in ("_shutdown", "_shutdown_thread"))
+    closed = getattr(pool, "_state", None) in ("CLOSE", "TERMINATE")
+    if (shut and not getattr(pool, "_broken", False)) or closed:
+        msg = f"workers is a {type(pool).__name__} that was shut down: give one that is open"
+        raise RuntimeError(msg)
+
+
 def _asked_by_itself(workers: Any) -> Any:
     """Return the pool whose map was given, if we know a better way to ask it, or else its map."""
     owner = getattr(workers, "__self__", None)
-    if getattr(workers, "__name__", None) == "map" and (
+    if getattr(workers, "__name__", None) in ("map", "imap", "imap_unordered") and (
         isinstance(owner, Executor) or _is_process_pool(owner) or _distributed(owner) is not None
     ):
         return owner
@@ -166,6 +179,10 @@ class _Futures:
         """Return how many tasks are out at a time, before and after the first result."""
         return (2 if known else 1) * self.number
 
+    def wait(self, finished: "SimpleQueue[Any]") -> Any:
+        """Return the next future that is done."""
+        return finished.get()
+
     def drop(self, futures: list[Any]) -> None:
         """Let go of futures, done or not."""
         for future in futures:
@@ -186,7 +203,7 @@ class _Futures:
                     ask(span, 0)
                 if not out:
                     return
-                future = finished.get()
+                future = self.wait(finished)
                 found, (span, tries) = self._result(future, *out[future]), out.pop(future)
                 self.drop([future])
                 if found is None:
@@ -310,35 +327,50 @@ class _Map:
         self._map, self._task = call, task
 
     def each(self, spans: Iterable[Span], store: Store) -> None:
-        for part in self._map(self._task, list(spans)):
+        parts = self._map(self._task, list(spans))
+        try:
+            waiting = iter(parts)
+        except TypeError:
+            raise self._wrong(parts) from None
+        for part in waiting:
+            if not (isinstance(part, tuple) and len(part) == 2):
+                raise self._wrong(part)
             store(*part)
 
+    def _wrong(self, found: Any) -> TypeError:
+        msg = (
+            f"workers returned {type(found).__name__}: called as workers(function, items), like "
+            f"map, they have to give what function(item) returns, of each item"
+        )
+        return TypeError(msg)
 
-class _Processes:
-    """A multiprocessing.Pool, which waits forever for what a process did that is lost."""
+
+class _Processes(_Futures):
+    """
+    A multiprocessing.Pool, which takes no task back, and forgets what a process did that is lost.
+    """
 
     def __init__(self, pool: Any, task: Callable[[Span], Part]) -> None:
-        self._pool, self._task = pool, task
-        self.number = len(pool._pool)
+        super().__init__(len(pool._pool), pool, task)
+        self._pool: Any = pool
+        self._before = self._ids()
 
-    def each(self, spans: Iterable[Span], store: Store) -> None:
-        parts = self._pool.imap_unordered(self._task, list(spans))
-        before = self._ids()
-        with suppress(StopIteration):
-            while True:
-                store(*self._next(parts, before))
+    def ask(self, span: Span, tries: int) -> Any:
+        future: Future[Part] = Future()
+        future.set_running_or_notify_cancel()  # the pool would trip over one that was cancelled
+        self._pool.apply_async(self._task, (span,), {}, future.set_result, future.set_exception)
+        return future
 
-    def _ids(self) -> set[int]:
-        return {process.pid for process in self._pool._pool}
-
-    def _next(self, parts: Any, before: set[int]) -> Part:
+    def wait(self, finished: "SimpleQueue[Any]") -> Any:
         while True:
             try:
-                found: Part = parts.next(timeout=_PATIENCE)
-            except multiprocessing.TimeoutError:
+                return finished.get(timeout=_PATIENCE)
+            except Empty:
                 ends_them_itself = self._pool._maxtasksperchild is not None
-                if self._ids() == before or ends_them_itself:
+                if self._ids() == self._before or ends_them_itself:
                     continue
                 msg = "a process of the pool ended, and what it did is lost"
                 raise BrokenExecutor(msg) from None
-            return found
+
+    def _ids(self) -> set[int]:
+        return {process.pid for process in self._pool._pool}

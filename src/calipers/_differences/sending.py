@@ -68,9 +68,32 @@ def do_message(message: Message, span: Span) -> Part:
     return do(message.work(), span)
 
 
+def _do_here(work: Work, span: Span) -> Part:
+    """Do a range of work for another process, which is told what f raises in any case."""
+    try:
+        return do(work, span)
+    except Exception as error:
+        if _survives(error):
+            raise
+        kind = type(error).__name__
+        told = RuntimeError(f"f raised {kind}, which cannot be sent between processes: {error}")
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        raise told from error
+
+
+def _survives(error: Exception) -> bool:
+    """Tell whether another process can make an error of what it is sent: or else pools break."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    return True
+
+
 def do_file(path: str, span: Span) -> Part:
     """Do a range of work that is in a file."""
-    return do(_read(path), span)
+    return _do_here(_read(path), span)
 
 
 @lru_cache(maxsize=1)
@@ -89,7 +112,7 @@ def do_known(key: str, span: Span, message: Message | None = None) -> Part | Non
         _kept.clear()
         _kept[key] = message
     known = _kept.get(key)
-    return None if known is None else do_message(known, span)
+    return None if known is None else _do_here(known.work(), span)
 
 
 def pickled(work: Work, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
