@@ -286,3 +286,66 @@ def test_so_it_is_along_directions_and_in_gradcheck():
         turned_back, x, jac=lambda x: (1 + 1e-3j) * np.eye(3), raise_exception=False
     )
     assert wrong.verdict == "FAIL"
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_product_in_a_corner_of_bounds_is_that_with_the_jacobian(method, seed):
+    random = np.random.default_rng(seed)
+    low, high = np.zeros(7), np.ones(7)
+    x = random.choice([0.0, 0.3, 1.0], 7)
+    x[:2] = 0.0, 1.0
+    v = random.uniform(0.5, 1, 7)  # one element can only go forth, and one only back
+    seen = []
+
+    def f(x):
+        seen.append(x)
+        return np.stack([np.sin(x).sum(), (x * x[::-1]).sum(), np.exp(x[0] - x[1])])
+
+    options = {"method": method, "bounds": (low, high)}
+    expected = calipers.jacobian(f, x, **options) @ v
+    bar = {"2-point": 1e-6, "3-point": 1e-8}.get(method, 1e-9)
+    assert np.abs(calipers.jvp(f, x, v, **options) - expected).max() <= bar
+    operator = calipers.linear_operator(f, x, **options)
+    assert np.abs(operator @ v - expected).max() <= bar
+    assert np.min(seen) >= 0
+    assert np.max(seen) <= 1
+    fixed = {"method": method, "bounds": (low, np.where(x == 0.0, 0.0, 1.0))}
+    assert np.isnan(calipers.jvp(f, x, v, **fixed)).all()
+    assert not np.isnan(calipers.jvp(f, x, np.where(x == 0.0, 0.0, v), **fixed)).any()
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1e300])
+def test_a_direction_may_be_of_any_length(method, size):
+    x, v = np.array([1.0, 2.0]), np.array([4.0, 8.0])
+    found = calipers.jvp(np.square, x, v * size, method=method)
+    assert np.all(np.abs(found / size - [8.0, 32.0]) <= 1e-6 * 32)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
+def test_products_that_are_not_numbers_warn_of_nothing(method):
+    f = lambda x: x + 1.0  # noqa: E731
+    x, one = np.array([np.nan, 1.0, np.inf]), np.ones(3)
+    assert np.isnan(calipers.jvp(f, x, one, method=method)[0])
+    assert np.isnan(calipers.vjp(f, x, one, method=method)[0])
+    step = np.array([1e-3, 0.0, 1e-3])
+    assert np.isnan(calipers.jvp(f, one, one, method=method, step=step)).all()
+    assert np.isnan(calipers.vjp(f, one, one, method=method, step=step)).tolist() == [0, 1, 0]
+
+
+def test_products_by_a_complex_step_are_of_the_dtype_of_f():
+    x = np.ones(3, np.float32)
+    assert calipers.jvp(np.square, x, x, method="cs").dtype == np.float32
+    operator = calipers.linear_operator(np.square, x, method="cs")
+    assert (operator @ x).dtype == operator.dtype == np.float32
+
+
+@pytest.mark.parametrize("block", [1.5, "1", None])
+def test_blocks_are_of_whole_columns(block):
+    if block is None:
+        assert len(list(calipers.jacobian_blocks(np.square, X, block=block))) == 1
+        return
+    with pytest.raises(TypeError, match="block must be an int, how many columns at a time, got"):
+        calipers.jacobian_blocks(np.square, X, block=block)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from ._arrays import is_integer
 from ._differences.directions import against, along, blocks
 from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_of, pose, steps_of
 from ._differences.problem import WIRTINGER, Problem
@@ -81,7 +82,7 @@ def jvp(
     problem = pose(f, x, others_of(args), argnums, chosen)
     value, _ = along(problem, _like_x(problem, v), steps_of(problem, chosen))
     if problem.imaginary:
-        return beside(x, value[1::2].reshape(problem.shape))
+        return beside(x, value[1::2].astype(problem.base.dtype).reshape(problem.shape))
     numbers = value.astype(problem.base.dtype).view(problem.dtype)
     return beside(x, numbers.reshape(problem.shape))
 
@@ -225,7 +226,7 @@ def linear_operator(
             return matvec(direction.real) + 1j * matvec(direction.imag)
         value, _ = along(problem, direction, steps)
         if problem.imaginary:
-            return value[1::2]
+            return value[1::2].astype(problem.base.dtype)
         return value.astype(problem.base.dtype).view(problem.dtype)
 
     def rmatvec(w: NDArray) -> NDArray:
@@ -283,6 +284,9 @@ def jacobian_blocks(
         raise ValueError(msg)
     if block is None:
         block = max(1, (1 << 25) // max(1, problem.base.nbytes))
+    if not is_integer(block):
+        msg = f"block must be an int, how many columns at a time, got {block!r}"
+        raise TypeError(msg)
     if block < 1:
         msg = f"block must be at least 1, got {block}"
         raise ValueError(msg)

@@ -19,6 +19,7 @@ from .steps import Steps
 _BLOCK_BYTES = 1 << 20
 # Powers of what a displacement loses at its own element of x: what others may lose, of the longest.
 _GRAIN, _COARSE_GRAIN = 0.75, 0.5
+_NARROW = 2.0**-10  # of a ladder's length: with less room on one side, it climbs on the other
 
 
 def along(
@@ -36,14 +37,19 @@ def along(
         return np.zeros(shape), np.zeros(shape)
     if not np.isfinite(direction).all():
         return np.full(shape, np.nan), np.full(shape, np.inf)
+    # Steps along a direction that is subnormal would be too long to be numbers.
+    size = np.ldexp(1.0, np.frexp(np.abs(direction).max())[1] - 1)
     value, error = np.zeros(shape), np.zeros(shape)
-    for part, far in _parts(problem, direction, steps):
-        if steps.method == ADAPTIVE:
+    for part, far in _parts(problem, direction / size, steps):
+        if far == 0:
+            own, off = np.full(shape, np.nan), np.full(shape, np.inf)
+        elif steps.method == ADAPTIVE:
             own, off = _ladder(problem, part, far, steps, joint)
         else:
             own, off = _difference(problem, part, far, steps), np.full(shape, np.inf)
         value, error = value + own, error + off
-    return value, error
+    with np.errstate(over="ignore"):
+        return value * size, error * size
 
 
 def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple[NDArray, Any]]:
@@ -67,8 +73,38 @@ def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple
         lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
         if lost[left != 0].all():
             lost[:] = False  # the step is the caller's
-        yield np.where(lost, 0.0, left), far
+        for part in _sides(problem, np.where(lost, 0.0, left), far, steps):
+            yield part, far
         left = np.where(lost, left, 0.0)
+
+
+def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iterator[NDArray]:
+    """
+    Split a direction, where bounds leave no room for a step along all of it, either way.
+
+    In a corner, some elements of x can only go forth, and others only back.
+    """
+    if not steps.lows.size:
+        yield direction
+        return
+    x = reals(problem.x).astype(float)
+    up, down = _room(x, direction, steps)
+    reach, one_sided = _NARROW * far, _NARROW * far
+    if steps.method != ADAPTIVE:
+        reach, one_sided = _reach(steps) * far, steps.sided[-1, 0] * far
+    if min(up, down) >= reach or max(up, down) >= one_sided:
+        yield direction
+        return
+    forth, back = steps.highs - x, x - steps.lows
+    ahead = np.where(direction > 0, forth >= back, back >= forth)
+    for part in (np.where(ahead, direction, 0.0), np.where(ahead, 0.0, direction)):
+        if part.any():
+            yield part
+
+
+def _reach(steps: Steps) -> float:
+    """Return how many steps central differences go to each side."""
+    return float(np.abs(steps.central).max(initial=0, where=[True, True, False]))
 
 
 def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) -> NDArray:
@@ -79,9 +115,9 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
         return far / t
     x = reals(problem.x).astype(float)
     value = np.zeros(shape)
-    stencil, reach = steps.central, np.abs(steps.central).max(initial=0, where=[True, True, False])
+    stencil = steps.central
     up, down = _room(x, direction, steps)
-    if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < reach * t:
+    if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < _reach(steps) * t:
         stencil = steps.sided
         side = 1.0 if up >= down else -1.0
         t = side * min(t, max(up, down) / stencil[-1, 0])
@@ -92,8 +128,9 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
         return problem.base if far == 0 else _at(problem, steps, x + far * direction)
 
     for first, last, weight in stencil:
-        difference = at(first * t).astype(float) - at(last * t)
-        value += weight * difference / ((first - last) * t)
+        top, bottom = at(first * t).astype(float), at(last * t)
+        with np.errstate(all="ignore"):
+            value += weight * (top - bottom) / ((first - last) * t)
     return value
 
 
@@ -152,7 +189,7 @@ def _ladder(
     with np.errstate(divide="ignore"):
         spacing = steps.eps * np.abs(x)[moved] / np.abs(direction)[moved]
     states["grain"] = spacing.min() / length
-    if min(up, down) < 2.0**-10:
+    if min(up, down) < _NARROW:
         states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
@@ -190,10 +227,11 @@ class Contracted:
             part = slice(first, min(first + step, len(products)))
             found = self.work.results(part.stop - part.start)
             self.work(start + first, found)
-            products[part] = found[0].astype(float, copy=False) @ self.weights
-            errors[part] = np.inf
-            if isinstance(self.work, Ladders):
-                errors[part] = found[1] @ np.abs(self.weights).max(axis=-1, initial=0)
+            with np.errstate(all="ignore"):
+                products[part] = found[0].astype(float, copy=False) @ self.weights
+                errors[part] = np.inf
+                if isinstance(self.work, Ladders):
+                    errors[part] = found[1] @ np.abs(self.weights).max(axis=-1, initial=0)
 
 
 def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, NDArray]:
