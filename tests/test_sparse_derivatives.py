@@ -1,6 +1,7 @@
 """Jacobians with a pattern: entries, colors, checks of the pattern, and how often f is called."""
 
 import sys
+import tracemalloc
 from itertools import pairwise
 
 import numba
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._differences import run as runs
 from calipers._differences import sparse as sparse_differences
+from calipers._differences.ladders import scratch_of
 from calipers._differences.plan import Options, pose
 from calipers._kernels.differences import COLORED
 
@@ -388,6 +391,99 @@ def test_workers_and_threads_change_nothing(f, method):
                 found = calipers.differentiate(f, X, sparsity=TRIDIAGONAL, **options)
             assert np.array_equal(found.value.data, expected.value.data)
             assert np.array_equal(found.error.data, expected.error.data)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("bounds", [None, (-1.5, 2)])
+@methods
+@either
+def test_what_is_recovered_in_parts_is_the_same(f, method, bounds, dtype, monkeypatch, tmp_path):
+    x = X.astype(dtype)
+    options = {"method": method, "sparsity": TRIDIAGONAL, "bounds": bounds}
+    gradient = {"gradient": lambda x: band_jacobian(x).sum(0), "sparsity": TRIDIAGONAL}
+    gradient |= {"method": method}
+    expected = calipers.differentiate(f, x, **options)
+    curved = calipers.hessian(None, x, **gradient)
+    for name in ("_AT_ONCE", "_LARGEST_TASK", "SCRATCH"):
+        module = runs if name == "_LARGEST_TASK" else sparse_differences
+        monkeypatch.setattr(module, name, 1)
+    for more in ({}, {"workers": 2}, {"checkpoint": tmp_path}, {"checkpoint": tmp_path}):
+        seen = []
+        found = calipers.differentiate(
+            f, x, progress=lambda *at, s=seen: s.append(at), **options, **more
+        )
+        assert same_entries(found, expected)
+        assert [done for done, _ in seen] == list(range(1, seen[-1][1] + 1))
+    assert same_entries(calipers.hessian(None, x, **gradient), curved)
+    ask = calipers.jacobian_function(f, **options)
+    for _ in range(2):
+        assert np.array_equal(ask(x).data, expected.value.data)
+
+
+def same_entries(found, expected):
+    same = np.array_equal(found.value.data, expected.value.data)
+    same &= found.value.dtype == expected.value.dtype
+    same &= np.array_equal(found.error.data, expected.error.data)
+    same &= np.array_equal(found.status, expected.status) and found.nfev == expected.nfev
+    return same and np.array_equal(found.step, expected.step)
+
+
+@pytest.mark.parametrize("method", ["3-point", "adaptive"])
+def test_many_colors_need_no_memory_for_all(method, monkeypatch):
+    n = 1200
+    for name in ("_AT_ONCE", "_LARGEST_TASK", "SCRATCH"):
+        module = runs if name == "_LARGEST_TASK" else sparse_differences
+        monkeypatch.setattr(module, name, 1 << 20)
+    arrow = sparse.lil_array((n, n))
+    arrow[0] = arrow[:, 0] = 1
+    arrow.setdiag(1)
+
+    def f(x):
+        y = x * x[0]
+        y[0] = x.sum()
+        return y
+
+    x = np.linspace(1, 2, n)
+    tracemalloc.start()
+    found = calipers.differentiate(f, x, method=method, sparsity=arrow, step=0.01)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.colors == n
+    assert peak < n * n * 8
+    assert np.abs(found.value.diagonal()[1:] - 1).max() < 1e-9
+
+
+def test_ladders_of_colors_climb_some_at_a_time(monkeypatch):
+    n, colors = 500, 40
+    pattern = sparse.kron(sparse.eye_array(n), np.ones((1, colors)))
+    monkeypatch.setattr(sparse_differences, "SCRATCH", 1)
+    x = np.ones(n * colors)
+    tracemalloc.start()
+    calipers.differentiate(lambda x: x.reshape(n, colors).sum(1), x, sparsity=pattern)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * colors * scratch_of(n) + 40 * x.nbytes
+
+
+@pytest.mark.parametrize("method", CALLS)
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_formats_without_a_kernel_have_a_pattern_too(method, dtype):
+    x = np.linspace(1, 2, 6).astype(dtype)
+    pattern = grid_pattern((2, 3))
+    weights = pattern.toarray().astype(dtype)
+    f = lambda x: (weights @ x) * x  # noqa: E731
+    for options in ({}, {"bounds": (1, 2)}, {"workers": 2}):
+        expected = calipers.jacobian(f, x, method=method, **options)
+        found = calipers.jacobian(f, x, method=method, sparsity=pattern, **options)
+        assert found.dtype == np.promote_types(dtype, np.float32)  # SciPy has no float16
+        entries = pattern.toarray() != 0
+        bar = {"2-point": 0.5}.get(method, 0.1) if dtype is np.float16 else 1e-8
+        assert np.abs(found.toarray() - expected)[entries].max() <= bar
+        ask = calipers.jacobian_function(f, method=method, sparsity=pattern, **options)
+        assert np.array_equal(ask(x).toarray(), found.toarray())
+    if dtype is np.longdouble:
+        bent = calipers.hessian(None, x, gradient=np.square, method=method, sparsity="detect")
+        assert np.abs(bent.value.toarray() - np.diag(2 * x)).max() <= 1e-8
 
 
 def test_threads_that_share_colors_change_nothing():

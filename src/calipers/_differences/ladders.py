@@ -15,7 +15,7 @@ from .problem import Problem, reals
 from .steps import Steps
 
 CALLS = 12.0  # of f by which most ladders end
-_SCRATCH_BYTES = 1 << 25
+SCRATCH = 1 << 25  # bytes for the ladders that are climbed in step
 _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 
 # Given numbers of directions and how far to go along each, in units of their lengths, returns the
@@ -47,6 +47,11 @@ def _reach(problem: Problem, steps: Steps) -> Reach:
 def _room(size: int) -> Room:
     """Return room for a ladder of so many outputs."""
     return Room(np.empty((ROWS, size)), np.empty((ROWS + TAILS, size)), np.empty((KEPT, size)))
+
+
+def scratch_of(size: int) -> int:
+    """Return the bytes that a ladder of so many outputs takes."""
+    return (2 * ROWS + TAILS + KEPT) * size * 8
 
 
 def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
@@ -121,8 +126,8 @@ class Ladders:
         states = outs[-1]
         states[:] = measured(problem, self.steps)[start : start + len(states)]
         evaluate = Evaluator(problem)
-        scratch = (2 * ROWS + TAILS + KEPT) * problem.base.size * 8
-        evaluate.block = max(1, min(evaluate.block, _SCRATCH_BYTES // max(1, scratch)))
+        scratch = scratch_of(problem.base.size)
+        evaluate.block = max(1, min(evaluate.block, SCRATCH // max(1, scratch)))
         for block in evaluate.blocks(len(states)):
             numbers = problem.stride * (start + np.arange(block.start, block.stop))
             displaced = self._displaced(evaluate, numbers, states["length"][block])

@@ -26,17 +26,18 @@ from .coloring import (
     star_coloring,
 )
 from .columns import Columns, Outs, require_steps
-from .ladders import CALLS, climb, lengths_of, measured
+from .ladders import CALLS, SCRATCH, climb, lengths_of, measured, scratch_of
 from .native import Native
 from .plan import Options, steps_of
 from .problem import REAL, Problem, reals
 from .progress import Progress
-from .run import run
+from .run import run, run_parts
 from .stencils import METHODS
 from .steps import Steps
 
 _DETECTED = 3  # points at which a pattern is looked for
 _BLOCK_BYTES = 1 << 24
+_AT_ONCE = 1 << 28  # bytes of differences; entries are recovered from more some colors at a time
 _SUSPECTS = 32  # rows, of those along which f changes by more than a pattern allows
 
 
@@ -236,6 +237,11 @@ class ColorLadders:
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill the values, errors and states of colors from `start`."""
+        step = max(1, SCRATCH // max(1, scratch_of(self.problem.base.size)))
+        for first in range(0, len(outs[0]), step):
+            self._climb(start + first, tuple(out[first : first + step] for out in outs))
+
+    def _climb(self, start: int, outs: Outs) -> None:
         states = outs[-1]
         states[:] = self.states[start : start + len(states)]
         x = reals(self.problem.x)
@@ -274,7 +280,13 @@ class Plan:
 
     def _fills_base(self, problem: Problem) -> bool:
         """Whether f(x), where it is needed, is one color more, whose work threads share, too."""
-        return self._lasting and problem.native is not None and not self.options.adaptive
+        fixed = not (self.options.adaptive or self._in_parts(problem))
+        return self._lasting and problem.native is not None and fixed
+
+    def _in_parts(self, problem: Problem) -> bool:
+        """Whether some colors at a time are recovered: of many, or of numbers without a kernel."""
+        base = problem.base
+        return self.pattern.coloring.count * base.nbytes > _AT_ONCE or base.dtype.char not in "fd"
 
     def _rows(self, problem: Problem) -> int:
         fills = self._fills_base(problem) and self.steps.one_sided
@@ -289,6 +301,8 @@ class Plan:
         try:
             if self.options.adaptive:
                 data, errors, points, status, calls = self._ladders(problem, report)
+            elif self._in_parts(problem):
+                data, errors, points, status, calls = self._parts(problem, report)
             else:
                 data, errors, points, status, calls = self._fixed(problem, detail, report)
         finally:
@@ -341,6 +355,37 @@ class Plan:
             self._spare.append(space)
         return data, unknown, points, status, calls
 
+    def _parts(
+        self, problem: Problem, report: Progress
+    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+        """Do as `_fixed`, and keep the differences of some colors at a time."""
+        coloring, one_sided = self.pattern.coloring, self.steps.one_sided
+        table, status = self.steps.tables(problem, 0, problem.coordinates)
+        require_steps(problem, 0, status)
+        data = np.zeros(self.pattern.indices.size, problem.base.dtype)
+        row, color, column = self.pattern.sources()
+        entries = Entries(color, coloring.count)
+        calls = 0
+        for p in range(table.shape[1]):
+            tops, bottoms, weights = table[:, p]
+            work = Differences(
+                problem, coloring.colors, tops, bottoms[:0] if one_sided else bottoms
+            )
+
+            def store(first: int, outs: Outs, weights: NDArray = weights) -> None:
+                chosen = entries.of(first, len(outs[0]))
+                i, j = row[chosen], column[chosen]
+                with np.errstate(all="ignore"):
+                    change = outs[0][color[chosen] - first, i]
+                    if one_sided:
+                        change = change - problem.base[i]
+                    data[chosen] = data[chosen] + change * weights[j]
+
+            kept = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
+            run_parts(work, coloring.count, store, self.options.workers, report, kept)
+            calls += coloring.count * (1 if one_sided else 2)
+        return data, np.broadcast_to(np.inf, data.shape), table[0, 0], status, calls
+
     def _ladders(
         self, problem: Problem, report: Progress
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
@@ -357,20 +402,39 @@ class Plan:
         np.maximum.at(states["grain"], coloring.colors[usable], by_column["grain"][usable])
         states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
-        work = ColorLadders(problem, coloring.colors, directions, states)
-        kept = Checkpoint.of(self.options.checkpoint)
-        values, errors, states = run(
-            work, coloring.count, self.options.workers, report, checkpoint=kept
-        )
+        work = ColorLadders(problem, coloring.colors, directions, states.copy())
         row, color, column = self.pattern.sources()
+        entries = Entries(color, coloring.count)
         x = reals(problem.x)
-        with np.errstate(all="ignore"):
-            data = (values[color, row] / directions[column]).astype(x.dtype)
-            error = errors[color, row] / lengths[column]
+        data, error = np.empty(row.size, x.dtype), np.empty(row.size)
+
+        def store(first: int, outs: Outs) -> None:
+            values, errors, final = outs
+            states[first : first + len(final)] = final
+            chosen = entries.of(first, len(final))
+            where, j = (color[chosen] - first, row[chosen]), column[chosen]
+            with np.errstate(all="ignore"):
+                data[chosen] = values[where] / directions[j]
+                error[chosen] = errors[where] / lengths[j]
+
+        kept = Checkpoint.of(self.options.checkpoint)
+        run_parts(work, coloring.count, store, self.options.workers, report, kept)
         status = by_column["status"].astype(np.int8)
         status[usable] = states["status"][coloring.colors[usable]]
         points = x + states["step"][coloring.colors] * lengths
         return data, error, points, status, int(states["calls"].sum())
+
+
+class Entries:
+    """The entries of a matrix by color."""
+
+    def __init__(self, color: NDArray, count: int) -> None:
+        self._order = np.argsort(color, kind="stable")
+        self._starts = np.searchsorted(color[self._order], np.arange(count + 1))
+
+    def of(self, first: int, count: int) -> NDArray:
+        """Return the places of those that are found from some colors."""
+        return self._order[self._starts[first] : self._starts[first + count]]
 
 
 def _detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray, NDArray, int]:
@@ -456,6 +520,8 @@ def verify(
     with np.errstate(all="ignore"):
         change, above, below, moved = odd(shift)
         half = odd(shift / 2)[0]
+        if data.dtype.char not in "fd":
+            data = data.astype(float)
         known = np.where(np.isfinite(data), data, 0)
         predicted, scale = product(pattern.indptr, pattern.indices, known, moved, m)
         base = problem.base.astype(float)

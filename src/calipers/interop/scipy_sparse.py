@@ -27,9 +27,11 @@ def pattern(sparsity: Any, shape: tuple[int, int]) -> tuple[NDArray, NDArray]:
     except (TypeError, ValueError):
         matrix = None
     if matrix is None or matrix.ndim != 2 or matrix.dtype.kind == "O":
+        got = repr(sparsity) if isinstance(sparsity, str) else type(sparsity).__name__
+        if isinstance(sparsity, np.ndarray):
+            got = f"an array of shape {sparsity.shape} and dtype {sparsity.dtype}"
         msg = (
-            f"sparsity must be a matrix, a pair of one and its groups, or 'detect', "
-            f"got {type(sparsity).__name__}"
+            f"sparsity must be a matrix, a tuple of one and its groups, or 'detect', got {got:.60}"
         )
         raise TypeError(msg)
     if matrix.shape != shape:
@@ -43,6 +45,8 @@ def pattern(sparsity: Any, shape: tuple[int, int]) -> tuple[NDArray, NDArray]:
 
 def by_columns(data: NDArray, indices: NDArray, indptr: NDArray, shape: tuple[int, int]) -> Any:
     """Return a csc_array around arrays that are known to fit together."""
+    if data.dtype.char == "e":  # of which SciPy has no matrices
+        data = data.astype(np.float32)
     matrix = _sparse("sparsity=").csc_array((data, indices, indptr), shape=shape)
     matrix.has_sorted_indices = matrix.has_canonical_format = True
     return matrix
