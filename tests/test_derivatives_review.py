@@ -247,7 +247,7 @@ def test_rows_that_f_spoils_are_its_own():
 
     found = calipers.jacobian(f, X, rowwise=True, out_like=X)
     assert np.allclose(found, np.diag(2 * X), atol=1e-6)
-    with pytest.raises(TypeError, match="must return a number, got None for i = 0"):
+    with pytest.raises(TypeError, match=r"must return a number that .* got None for i = 0"):
         calipers.jacobian(lambda i, x: None, X, rowwise=True, out_like=X)
 
 

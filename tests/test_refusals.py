@@ -57,6 +57,81 @@ def test_mistakes_are_named(call, error, message):
         call()
 
 
+MASKED = np.ma.array(X, mask=[0, 1, 0])
+UNLIKE = [[1.0, 2.0], [3.0]]
+rowwise = partial(calipers.jacobian, x=X, out_like=3, rowwise=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ({"x": UNLIKE}, TypeError, "x must be an array of numbers, got list of unlike parts"),
+        ({"x": MASKED}, ValueError, r"x has masked elements.*: give x.filled"),
+        ({"f": lambda x: MASKED}, ValueError, r"f returned masked elements.*y.filled"),
+        ({"kwargs": [("a", 1)]}, TypeError, "kwargs must be a dict of f's arguments by name, got"),
+        ({"kwargs": 3}, TypeError, "kwargs must be a dict of f's arguments by name, got 3"),
+        ({"kwargs": {1: 3}}, TypeError, "kwargs must be a dict of f's arguments by name, got {1"),
+        ({"x": (X, X), "argnums": [0, 1]}, TypeError, r"argnums must be .*: take tuple\(argnums"),
+        ({"memory_limit": "1GB"}, TypeError, "memory_limit must be a positive .*, got '1GB'"),
+        ({"memory_limit": -1}, ValueError, "memory_limit must be a positive number of bytes, got"),
+        ({"memory_limit": np.nan}, ValueError, "memory_limit must be a positive number of bytes"),
+        ({"bounds": (np.nan, 9)}, ValueError, "bounds must not be NaN: for no bound give"),
+        ({"bounds": (None, 9)}, TypeError, "got None; for no bound give numpy.inf"),
+        ({"bounds": (UNLIKE, 9)}, TypeError, "bounds must be a real number or an array of them"),
+        ({"bounds": np.zeros((3, 2))}, ValueError, r"bounds must be a pair \(lower, upper\), got"),
+        ({"out_like": -1}, ValueError, "out_like must be a shape, or an array like f's .*, got -1"),
+        (
+            {"out_like": "a"},
+            TypeError,
+            "out_like must be a shape, or an array like f's .*, got 'a'",
+        ),
+        ({"out_like": UNLIKE}, TypeError, "out_like must be a shape, or an array like f's results"),
+    ],
+)
+@pytest.mark.parametrize("ask", [calipers.jacobian, calipers.differentiate])
+def test_mistakes_about_a_derivative_are_named(ask, call, error, message):
+    with pytest.raises(error, match=message):
+        ask(**{"f": np.sin, "x": X, **call})
+
+
+def test_mistakes_about_a_product_are_named():
+    for ask, name in ((calipers.jvp, "v"), (calipers.vjp, "w")):
+        with pytest.raises(ValueError, match=f"{name} has masked elements"):
+            ask(np.sin, X, MASKED)
+        with pytest.raises(TypeError, match=f"{name} must be an array of .* of unlike parts"):
+            ask(np.sin, X, UNLIKE)
+
+
+def test_what_is_no_row_is_named():
+    for row, got in ((lambda i, x: x, r"float64 of shape \(3,\)"), (lambda i, x: 1j, "complex")):
+        with pytest.raises(TypeError, match=f"must return a number that float64 holds.*got {got}"):
+            rowwise(row)
+    assert np.array_equal(calipers.jacobian(np.sin, np.ma.array(X)), calipers.jacobian(np.sin, X))
+
+
+def test_bounds_may_be_an_array():
+    bounds = np.array([[0.0, 0.0, 0.0], [9.0, 9.0, 3.0]])
+    expected = calipers.jacobian(np.sin, X, bounds=tuple(bounds))
+    assert np.array_equal(calipers.jacobian(np.sin, X, bounds=bounds), expected)
+
+
+def test_sparse_arrays_are_dense_where_a_derivative_is_asked_for():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match=r"x is sparse, and has to be dense: give x\.toarray\(\)"):
+        calipers.jacobian(np.sin, sparse.eye_array(3))
+    with pytest.raises(TypeError, match=r"v is sparse, and has to be dense: give v\.toarray\(\)"):
+        calipers.jvp(np.sin, X, sparse.eye_array(3))
+    with pytest.raises(TypeError, match=r"f must return .*: let it return y\.toarray\(\)"):
+        calipers.jacobian(lambda x: sparse.diags_array(x), X)
+    for pattern, got in (
+        (X, r"an array of shape \(3,\)"),
+        ("Detect", "'Detect'"),
+        ([0, 1], "list"),
+    ):
+        with pytest.raises(TypeError, match=f"sparsity must be .*, got {got}"):
+            calipers.jacobian(np.sin, X, sparsity=pattern)
+
+
 def test_sparse_arrays_are_not_compared_by_elements():
     sparse = pytest.importorskip("scipy.sparse")
     with pytest.raises(TypeError, match=r"a is sparse.*pass a\.toarray\(\)"):

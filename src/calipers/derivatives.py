@@ -347,6 +347,9 @@ def _by_argument(
 ) -> Any:
     """Answer for one argument of f, or for each of several."""
     args = others_of(args)
+    if isinstance(argnums, list):
+        msg = f"argnums must be an int or a tuple of ints, got {argnums}: take tuple(argnums)"
+        raise TypeError(msg)
     if not isinstance(argnums, tuple):
         return answer(f, x, args, argnums, options)
     count = len(args) + len(argnums)

@@ -88,7 +88,7 @@ def jvp(
 
 
 def _like_x(problem: Problem, v: Any) -> NDArray:
-    direction = fetched(v)
+    direction = fetched(v, "v")
     if direction.shape != problem.x.shape:
         msg = f"v has shape {direction.shape}, and x has {problem.x.shape}: give one of x's shape"
         raise ValueError(msg)
@@ -166,7 +166,7 @@ def vjp(
 
 
 def _like_f(problem: Problem, w: Any) -> NDArray:
-    weights = fetched(w)
+    weights = fetched(w, "w")
     if weights.shape != problem.shape:
         msg = f"w has shape {weights.shape}, and f(x) has {problem.shape}: give one of f(x)'s shape"
         raise ValueError(msg)

@@ -16,6 +16,7 @@ from .._arrays import (
     device_module,
     is_device_function,
     is_integer,
+    is_real,
     library_of,
     on_device,
 )
@@ -64,7 +65,15 @@ class Options:
         if self.batched and (self.rowwise or self.out_like is not None):
             msg = "batched=True is for y = f(x): leave out rowwise and out_like"
             raise ValueError(msg)
-
+        if self.kwargs is not None and not (
+            isinstance(self.kwargs, Mapping) and all(isinstance(name, str) for name in self.kwargs)
+        ):
+            msg = f"kwargs must be a dict of f's arguments by name, got {self.kwargs!r:.60}"
+            raise TypeError(msg)
+        limit = self.memory_limit
+        if limit is not None and not (is_real(limit) and limit > 0):
+            msg = f"memory_limit must be a positive number of bytes, got {limit!r:.60}"
+            raise (ValueError if is_real(limit) else TypeError)(msg)
         require_folder(self.checkpoint)
 
     @property
@@ -116,18 +125,32 @@ def runs_on_device(f: Any, x: Any, target: str | None) -> bool:
     return on_device(x=x) or is_device_function(f)
 
 
-def fetched(x: Any) -> NDArray:
+def fetched(x: Any, name: str = "x") -> NDArray:
     """Return an array as one on the host, wherever it is."""
     if on_device(x=x):
-        copy: NDArray = device_module("operands").operand(x, "x").to_host()
+        copy: NDArray = device_module("operands").operand(x, name).to_host()
         return copy
-    library = library_of(x)
-    return np.asarray(x) if library is None else library.as_numpy(x)
+    return np.asarray(_given(x, name))
+
+
+def _given(x: Any, name: str) -> NDArray:
+    """Return an array that the caller gave, if all its elements are there."""
+    if hasattr(x, "nnz") and hasattr(x, "toarray"):
+        msg = f"{name} is sparse, and has to be dense: give {name}.toarray()"
+        raise TypeError(msg)
+    if np.ma.is_masked(x):
+        msg = f"{name} has masked elements, which have no value: give {name}.filled(...)"
+        raise ValueError(msg)
+    try:
+        return as_array(x, name)
+    except ValueError:  # lists of unlike lengths
+        msg = f"{name} must be an array of numbers, got {type(x).__name__} of unlike parts"
+        raise TypeError(msg) from None
 
 
 def as_point(x: Any) -> tuple[NDArray, bool]:
     """Return x as a new floating array in C order, and whether it is a number."""
-    array = as_array(x, "x")
+    array = _given(x, "x")
     if array.dtype.kind in "biu":
         array = array.astype(float)
     native = np.dtype(array.dtype.type)  # in the machine's byte order

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import is_integer
 from .._protocols import NDArray
 from .native import Native, kind_of, native_form
 
@@ -185,9 +186,19 @@ class Problem:
             for i in range(flat.size):
                 own = argument.copy() if isinstance(argument, np.ndarray) else argument
                 value = self.f(i, *self.before, own, *self.after, **self.kwargs)
-                if value is None:
-                    raise TypeError(f"f(i, x) must return a number, got None for i = {i}")
-                flat[i] = value
+                try:
+                    if value is None:  # which becomes NaN
+                        raise TypeError
+                    flat[i] = value
+                except (TypeError, ValueError):
+                    kind = "None" if value is None else type(value).__name__
+                    found = getattr(value, "dtype", kind)
+                    shape = f" of shape {np.shape(value)}" if np.ndim(value) else ""
+                    msg = (
+                        f"f(i, x) must return a number that {out.dtype} holds, the dtype of "
+                        f"out_like=, got {found}{shape} for i = {i}"
+                    )
+                    raise TypeError(msg) from None
             return out
         if self.out_like is not None:
             return self._filled(x, np.nan)
@@ -231,15 +242,26 @@ class Problem:
 
 def empty_like(out_like: Any) -> NDArray:
     """Return an array of the shape and dtype that the caller gave for f's values."""
-    if isinstance(out_like, (int, np.integer)) or (
-        isinstance(out_like, tuple) and all(isinstance(n, (int, np.integer)) for n in out_like)
-    ):
-        return np.empty(out_like)
-    like = np.asarray(out_like)
+    shape = out_like if isinstance(out_like, tuple) else (out_like,)
+    if all(is_integer(n) and not isinstance(n, bool) for n in shape):
+        if min(shape, default=0) < 0:
+            msg = f"out_like must be a shape, or an array like f's results, got {out_like!r}"
+            raise ValueError(msg)
+        return np.empty(shape)
+    try:
+        like = np.asarray(out_like)
+    except ValueError:  # lists of unlike lengths
+        like = np.empty(0, object)
+    if like.dtype.kind not in "biufc":
+        msg = f"out_like must be a shape, or an array like f's results, got {out_like!r:.60}"
+        raise TypeError(msg)
     return np.empty(like.shape, like.dtype if like.dtype.kind in "fc" else float)
 
 
 def _numbers(y: Any) -> NDArray:
+    if type(y) is not np.ndarray and np.ma.is_masked(y):
+        msg = "f returned masked elements, which have no value: let it return y.filled(...)"
+        raise ValueError(msg)
     try:
         array = np.asarray(y)
     except ValueError as error:
@@ -247,6 +269,8 @@ def _numbers(y: Any) -> NDArray:
         raise TypeError(msg) from error
     if array.dtype.kind not in "biufc":
         hint = "; give out_like= for a function f(x, out)" if y is None else ""
+        if hasattr(y, "toarray"):
+            hint = ": let it return y.toarray()"
         msg = f"f must return numbers, got {type(y).__name__} of dtype {array.dtype}{hint}"
         raise TypeError(msg)
     return array

@@ -150,9 +150,13 @@ def _shaped(problem: Problem, values: NDArray, name: str) -> NDArray:
 
 
 def _real_array(given: Any, name: str) -> NDArray:
-    values = np.asarray(given)
+    try:
+        values = np.asarray(given)
+    except ValueError:  # lists of unlike lengths
+        values = np.empty(0, object)
     if values.dtype.kind not in "biuf":
-        msg = f"{name} must be a real number or an array of them, got {given!r:.60}"
+        for_none = "; for no bound give numpy.inf or -numpy.inf" if name == "bounds" else ""
+        msg = f"{name} must be a real number or an array of them, got {given!r:.60}{for_none}"
         raise TypeError(msg)
     return values.astype(float)
 
@@ -164,7 +168,7 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         way = "method='cs' leaves the real axis" if problem.mode == IMAGINARY else "x is complex"
         msg = f"bounds are for real x, and {way}: leave them out"
         raise ValueError(msg)
-    if bounds and isinstance(bounds, list) and all(isinstance(pair, tuple) for pair in bounds):
+    if isinstance(bounds, list) and bounds and all(isinstance(pair, tuple) for pair in bounds):
         msg = (
             f"bounds is a list of tuples, {bounds!r:.60}, as for scipy.optimize.minimize: give "
             "(lower, upper), which is tuple(zip(*bounds)), or scipy.optimize.Bounds"
@@ -176,6 +180,9 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         msg = f"bounds must be a pair (lower, upper), got {bounds!r:.60}"
         raise ValueError(msg) from None
     shaped = [_shaped(problem, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
+    if np.isnan(shaped).any():
+        msg = "bounds must not be NaN: for no bound give numpy.inf or -numpy.inf"
+        raise ValueError(msg)
     kind = problem.x.dtype.type
     lows, highs = (
         _rounded(b, kind, inward) for b, inward in zip(shaped, (np.inf, -np.inf), strict=True)
