@@ -739,3 +739,35 @@ class TestWorkersThatDie:
 
 def give_up_at_once(dask_scheduler):
     dask_scheduler.allowed_failures = 0
+
+
+@pytest.mark.parametrize("way", ["differs", "raises", "reduced raises"])
+def test_no_thread_compares_any_more_when_the_answer_is_there(way):
+    together, inside = threading.Barrier(2), []
+
+    def test(x, y):
+        inside.append(x)
+        try:
+            if x[0] < 2:
+                together.wait(10)
+            if x[0] == 1:
+                if way != "differs":
+                    raise KeyError("a block")
+                return False
+            time.sleep(0.2)
+            return True
+        finally:
+            inside.pop()
+
+    x = da.from_array(np.arange(8.0), chunks=1)
+    spread = DaskBlocks(LIMIT, a=x, b=x)
+    with dask.config.set(scheduler="threads", num_workers=2):
+        if way == "differs":
+            assert not spread.every(test)
+        elif way == "raises":
+            with pytest.raises(KeyError):
+                spread.every(test)
+        else:
+            with pytest.raises(KeyError):
+                spread.reduced(lambda _, x, y: test(x, y), max)
+    assert not inside

@@ -8,6 +8,7 @@ from functools import partial, reduce
 from importlib import import_module
 from itertools import accumulate, pairwise, product
 from math import isnan, prod
+from threading import Condition
 from types import NoneType
 from typing import Any
 from uuid import uuid4
@@ -56,11 +57,12 @@ class DaskBlocks:
             return True
         get, client = self._scheduler()
         if client is None:
-            try:
-                _computed(get, self._each(whole, _pass, test))
-            except _DifferError:
-                return False
-            return True
+            with _Gate() as gate:
+                try:
+                    _computed(get, self._each(whole, _pass, gate.of(test)))
+                except _DifferError:
+                    return False
+                return True
         parts = self._gathered(client, whole, test) or [self._each(whole, _ask, test)]
         return all(_all_answer_yes(client, tasks) for tasks in parts)
 
@@ -71,12 +73,13 @@ class DaskBlocks:
         if 0 in whole:
             return None
         get, client = self._scheduler()
-        parts = self._each(whole, _take, part)
-        total = parts.merged(merge)
         result: Result
         if client is None:
-            (result,) = _computed(get, total)
-            return result
+            with _Gate() as gate:
+                (result,) = _computed(get, self._each(whole, _take, gate.of(part)).merged(merge))
+                return result
+        parts = self._each(whole, _take, part)
+        total = parts.merged(merge)
         with closing(_finished(client, parts, total)) as batches:
             last = next(f for batch in batches for f in batch if f.key in total.places)
             result = last.result()
@@ -254,6 +257,51 @@ class _Tasks:
 
 class _DifferError(Exception):
     """Stops a scheduler of this machine: two blocks differ."""
+
+
+class _Gate:
+    """
+    What keeps the caller until no task of this process compares any more.
+
+    A scheduler that is stopped leaves its threads running, and the caller may close, cut or change
+    what they read.
+    """
+
+    def __init__(self) -> None:
+        self._closed, self._inside, self._changed = False, 0, Condition()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Gate, ()  # tasks of another process keep nobody
+
+    def __enter__(self) -> "_Gate":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._inside)
+
+    def of(self, question: Callable[..., Result]) -> Callable[..., Result]:
+        """Return what asks the same until the gate is closed."""
+        return partial(_through, self, question)
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        with self._changed:
+            if self._closed:
+                raise _DifferError
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+
+def _through(gate: _Gate, question: Callable[..., Result], *given: Any) -> Result:
+    with gate.passed():
+        return question(*given)
 
 
 def _in_order(beneath: Sequence[Any], tasks: Sequence[Any], places: Sequence[str]) -> _Tasks:
