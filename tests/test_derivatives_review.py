@@ -349,3 +349,30 @@ def test_blocks_are_of_whole_columns(block):
         return
     with pytest.raises(TypeError, match="block must be an int, how many columns at a time, got"):
         calipers.jacobian_blocks(np.square, X, block=block)
+
+
+def test_errors_of_f_name_what_a_hessian_or_a_product_displaced():
+    def f(x):
+        if not np.array_equal(x, X):
+            raise ZeroDivisionError
+        return x.sum()
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        calipers.hessian(f, X)
+    assert raised.value.__notes__ == ["raised by f with x[0] displaced for its derivative"]
+    with pytest.raises(ZeroDivisionError) as raised:
+        calipers.hessian(lambda x: f(np.where(np.arange(6) == 1, X, x)) if x[1] != X[1] else 1.0, X)
+    assert raised.value.__notes__ == [
+        f"raised by f with x[{k}] displaced for its derivative" for k in (0, 1)
+    ]
+    for method in ("3-point", "adaptive"):
+        with pytest.raises(ZeroDivisionError) as raised:
+            calipers.jvp(f, X, X, method=method)
+        assert "along the direction" in raised.value.__notes__[0]
+    with pytest.raises(TypeError, match="gradient must be callable, got int"):
+        calipers.hessian(f, X, gradient=3)
+
+
+def test_one_color_is_told_in_the_singular():
+    found = calipers.differentiate(np.square, X, sparsity=sp.eye_array(6))
+    assert "in 1 color," in str(found)

@@ -526,9 +526,13 @@ def hessian(
            [2., 0.]])
     """
     chosen = options_of("hessian", {"method": method, **options})
-    function = f if gradient is None else gradient
+    function: Any = f if gradient is None else gradient
     if function is None:
         msg = "hessian needs f or gradient=, got neither"
+        raise TypeError(msg)
+    if not callable(function):
+        name = "f" if gradient is None else "gradient"
+        msg = f"{name} must be callable, got {type(function).__name__}"
         raise TypeError(msg)
     problem = pose(function, x, others_of(args), argnums, chosen)
     hessians.require_real(problem, chosen, gradient is not None)

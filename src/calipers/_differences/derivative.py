@@ -76,7 +76,7 @@ class Derivative(Shown):
             lines.append(f"error: at most {known.max():.2g}, median {np.median(known):.2g}")
         if known.size < errors.size:
             lines.append(f"error unknown: {errors.size - known.size} of {errors.size} entries")
-        groups = "" if self.colors is None else f" in {self.colors} colors"
+        groups = "" if self.colors is None else f" in {self.colors} color{'s' * (self.colors != 1)}"
         calls = "1 call" if self.nfev == 1 else f"{self.nfev} calls"
         lines.append(f"{calls} of f{groups}, {self.seconds:.3g} s")
         return "\n".join(lines)

@@ -111,8 +111,7 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     """Return the derivative along a direction by one step."""
     shape = problem.base.shape
     if problem.imaginary:
-        far = problem.at(reals(problem.x) + t * np.roll(direction, 1))
-        return far / t
+        return _at(problem, steps, reals(problem.x) + t * np.roll(direction, 1)) / t
     x = reals(problem.x).astype(float)
     value = np.zeros(shape)
     stencil = steps.central
@@ -138,7 +137,11 @@ def _at(problem: Problem, steps: Steps, point: NDArray) -> NDArray:
     """Return f's real values at a point, which rounding may have led beyond the bounds."""
     if steps.lows.size:
         point = np.clip(point, steps.lows, steps.highs)
-    return problem.at(point.astype(reals(problem.x).dtype))
+    try:
+        return problem.at(point.astype(reals(problem.x).dtype))
+    except Exception as error:
+        error.add_note("raised by f with x displaced along the direction of a product")
+        raise
 
 
 def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:

@@ -11,6 +11,7 @@ from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .checkpoint import Checkpoint
 from .columns import Outs
+from .evaluate import blame
 from .ladders import CALLS, climb, lengths_of, measured
 from .plan import Found, Options, find, steps_of
 from .problem import REAL, Problem, reals
@@ -198,6 +199,12 @@ def _end(
         point = x.copy()
         point[i] += a * far * lengths[i]
         point[j] += b * far * lengths[j]
-        total = total + problem.at(np.clip(point, *limits) if limits else point)
+        try:
+            total = total + problem.at(np.clip(point, *limits) if limits else point)
+        except Exception as error:
+            blame(error, problem, i)
+            if i != j:
+                blame(error, problem, j)
+            raise
     width = far * far if i == j else 4 * far * far
     return total, width if sign > 0 else 0.0
