@@ -125,3 +125,17 @@ def test_a_checkpoint_knows_the_function(tmp_path):
     assert torch.equal(first, calipers.jacobian(f, x, checkpoint=tmp_path))
     with pytest.raises(ValueError, match="another f"):
         calipers.jacobian(lambda t: 2 * f(t), x, checkpoint=tmp_path)
+
+
+def test_tensors_that_require_grad_may_stand_beside_x():
+    torch = pytest.importorskip("torch")
+    f = lambda t: t * t  # noqa: E731
+    x = torch.from_numpy(X.copy()).requires_grad_(True)
+    expected = calipers.jacobian(f, X, scale=X, bounds=(0 * X, 9.0))
+    options = {"scale": x, "bounds": (0 * x, 9.0)}
+    assert np.array_equal(calipers.jacobian(f, X, **options), expected)
+    assert np.array_equal(calipers.jacobian(f, x, **options).numpy(), expected)
+    filled = calipers.jacobian(lambda t, out: out.copy_(f(t.detach())), x, out_like=x, scale=X)
+    np.testing.assert_allclose(filled.numpy(), np.diag(2 * X), atol=1e-8)
+    of_tensors = calipers.jacobian(lambda a: f(torch.tensor(a, requires_grad=True)), X)
+    np.testing.assert_allclose(of_tensors, np.diag(2 * X), atol=1e-8)

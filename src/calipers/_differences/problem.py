@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import is_integer
+from .._arrays import as_array, is_integer, library_of
 from .._protocols import NDArray
 from .native import Native, kind_of, native_form
 
@@ -249,7 +249,7 @@ def empty_like(out_like: Any) -> NDArray:
             raise ValueError(msg)
         return np.empty(shape)
     try:
-        like = np.asarray(out_like)
+        like = np.asarray(as_array(out_like, "out_like"))
     except ValueError:  # lists of unlike lengths
         like = np.empty(0, object)
     if like.dtype.kind not in "biufc":
@@ -259,14 +259,8 @@ def empty_like(out_like: Any) -> NDArray:
 
 
 def _numbers(y: Any) -> NDArray:
-    if type(y) is not np.ndarray and np.ma.is_masked(y):
-        msg = "f returned masked elements, which have no value: let it return y.filled(...)"
-        raise ValueError(msg)
-    try:
-        array = np.asarray(y)
-    except ValueError as error:
-        msg = f"f must return one array, got {type(y).__name__} of unlike parts: {error}"
-        raise TypeError(msg) from error
+    plain = type(y) is np.ndarray or isinstance(y, (np.generic, float, int, complex))
+    array = np.asarray(y) if plain else _as_array(y)
     if array.dtype.kind not in "biufc":
         hint = "; give out_like= for a function f(x, out)" if y is None else ""
         if hasattr(y, "toarray"):
@@ -274,3 +268,15 @@ def _numbers(y: Any) -> NDArray:
         msg = f"f must return numbers, got {type(y).__name__} of dtype {array.dtype}{hint}"
         raise TypeError(msg)
     return array
+
+
+def _as_array(y: Any) -> NDArray:
+    if np.ma.is_masked(y):
+        msg = "f returned masked elements, which have no value: let it return y.filled(...)"
+        raise ValueError(msg)
+    library = library_of(y)
+    try:
+        return np.asarray(y if library is None else library.fetch(y))
+    except ValueError as error:
+        msg = f"f must return one array, got {type(y).__name__} of unlike parts: {error}"
+        raise TypeError(msg) from error

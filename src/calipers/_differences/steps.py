@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import as_array
 from .._kernels.differences import TABULATE, StepRule, tabulate
 from .._protocols import NDArray
 from .._threads import in_parts
@@ -151,7 +152,7 @@ def _shaped(problem: Problem, values: NDArray, name: str) -> NDArray:
 
 def _real_array(given: Any, name: str) -> NDArray:
     try:
-        values = np.asarray(given)
+        values = np.asarray(as_array(given, name))
     except ValueError:  # lists of unlike lengths
         values = np.empty(0, object)
     if values.dtype.kind not in "biuf":
