@@ -94,6 +94,17 @@ def test_mistakes_about_a_derivative_are_named(ask, call, error, message):
         ask(**{"f": np.sin, "x": X, **call})
 
 
+@pytest.mark.parametrize("x0", [None, X])
+def test_mistakes_about_a_point_are_named_by_a_function_that_is_planned(x0):
+    ask = calipers.jacobian_function(np.sin, x0)
+    ask(X)
+    for ask_x, name in ((ask, "x"), (lambda x: calipers.jacobian_function(np.sin, x), "x0")):
+        with pytest.raises(ValueError, match=f"{name} has masked elements"):
+            ask_x(MASKED)
+        with pytest.raises(TypeError, match=f"{name} must be an array of numbers, got list of"):
+            ask_x(UNLIKE)
+
+
 def test_mistakes_about_a_product_are_named():
     for ask, name in ((calipers.jvp, "v"), (calipers.vjp, "w")):
         with pytest.raises(ValueError, match=f"{name} has masked elements"):

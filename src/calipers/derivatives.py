@@ -439,7 +439,8 @@ def jacobian_function(
     Return a function that gives the Jacobian of f wherever it is asked, planned once.
 
     It is what SciPy's solvers take as ``jac=``. Compiling, coloring and the check of a sparsity
-    pattern are done at the first point, or at `x0`.
+    pattern are done at the first point, or at `x0`: the pattern, given or detected there, has to
+    hold at all points.
 
     Parameters
     ----------

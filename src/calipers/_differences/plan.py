@@ -130,10 +130,10 @@ def fetched(x: Any, name: str = "x") -> NDArray:
     if on_device(x=x):
         copy: NDArray = device_module("operands").operand(x, name).to_host()
         return copy
-    return np.asarray(_given(x, name))
+    return np.asarray(given_array(x, name))
 
 
-def _given(x: Any, name: str) -> NDArray:
+def given_array(x: Any, name: str) -> NDArray:
     """Return an array that the caller gave, if all its elements are there."""
     if hasattr(x, "nnz") and hasattr(x, "toarray"):
         msg = f"{name} is sparse, and has to be dense: give {name}.toarray()"
@@ -150,7 +150,7 @@ def _given(x: Any, name: str) -> NDArray:
 
 def as_point(x: Any) -> tuple[NDArray, bool]:
     """Return x as a new floating array in C order, and whether it is a number."""
-    array = _given(x, "x")
+    array = given_array(x, "x")
     if array.dtype.kind in "biu":
         array = array.astype(float)
     native = np.dtype(array.dtype.type)  # in the machine's byte order

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, is_integer, library_of
+from .._arrays import is_integer, library_of
 from .._protocols import ArrayLibrary, NDArray
 from . import sparse
 from .columns import Columns, Scratch
@@ -13,6 +13,7 @@ from .plan import (
     Options,
     arranged,
     beside,
+    given_array,
     options_of,
     others_of,
     pose,
@@ -45,7 +46,7 @@ class JacobianFunction:
         self._options = options_of("jacobian_function", options, ("checkpoint",))
         self._plan: _Plan | None = None
         if x0 is not None:
-            self._plan = self._planned(as_array(x0, "x0"), x0, self._args, {})
+            self._plan = self._planned(given_array(x0, "x0"), x0, self._args, {})
             self._plan.check()
 
     def _planned(
@@ -63,7 +64,7 @@ class JacobianFunction:
             msg = f"the derivative is by positional argument {k} of f, and {len(args)} were given"
             raise TypeError(msg)
         given = args[k]
-        x = given if type(given) is np.ndarray else as_array(given, "x")
+        x = given if type(given) is np.ndarray else given_array(given, "x")
         others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._args
         plan = self._plan
         if kwargs:  # they are part of a plan, and of this call only
