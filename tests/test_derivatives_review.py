@@ -376,3 +376,31 @@ def test_errors_of_f_name_what_a_hessian_or_a_product_displaced():
 def test_one_color_is_told_in_the_singular():
     found = calipers.differentiate(np.square, X, sparsity=sp.eye_array(6))
     assert "in 1 color," in str(found)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
+@pytest.mark.parametrize(
+    "x", [[1, np.inf, -np.inf], [1e308, -1.7e308, 1], [5e-324, 1e-310, 0], [np.nan, 1e300, 1e-300]]
+)
+def test_only_f_warns(x, method):
+    def f(x):
+        with np.errstate(all="ignore"):
+            return x**2
+
+    x, one, way = np.array(x), np.array([1, 1e-5, 3.0]), {"method": method}
+    calipers.differentiate(f, x, **way)
+    calipers.jvp(f, x, one, **way)
+    calipers.vjp(f, x, one, **way)
+    assert (calipers.linear_operator(f, x, **way) @ one).shape == (3,)
+    if method != "cs":
+        calipers.differentiate(f, x, sparsity=np.eye(3), **way)
+        calipers.hessian(None, x, gradient=f, **way)
+        calipers.hessian(None, x, gradient=f, sparsity=np.eye(3), **way)
+    if method == "adaptive":
+        calipers.hessian(lambda x: f(x).sum(), x)
+    if np.isnan(x).any():
+        return
+    for bounds in ((-np.inf, np.inf), (x, np.inf), (x, x)):
+        if method != "cs":
+            calipers.jvp(f, x, one, bounds=bounds, **way)

@@ -421,10 +421,12 @@ def _derivative(
 
 def _sparse_derivative(problem: Problem, options: Options, symmetric: bool = False) -> Derivative:
     found = sparse.find(problem, options, symmetric)
+    with np.errstate(invalid="ignore"):
+        step = np.abs(found.points.reshape(problem.x.shape) - problem.x)
     return Derivative(
         found.value,
         found.error,
-        np.abs(found.points.reshape(problem.x.shape) - problem.x),
+        step,
         STATUS[found.status].reshape(problem.x.shape),
         found.nfev,
         found.colors,

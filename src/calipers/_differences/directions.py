@@ -39,17 +39,17 @@ def along(
         return np.full(shape, np.nan), np.full(shape, np.inf)
     # Steps along a direction that is subnormal would be too long to be numbers.
     size = np.ldexp(1.0, np.frexp(np.abs(direction).max())[1] - 1)
-    value, error = np.zeros(shape), np.zeros(shape)
+    found = []
     for part, far in _parts(problem, direction / size, steps):
         if far == 0:
-            own, off = np.full(shape, np.nan), np.full(shape, np.inf)
+            found.append((np.full(shape, np.nan), np.full(shape, np.inf)))
         elif steps.method == ADAPTIVE:
-            own, off = _ladder(problem, part, far, steps, joint)
+            found.append(_ladder(problem, part, far, steps, joint))
         else:
-            own, off = _difference(problem, part, far, steps), np.full(shape, np.inf)
-        value, error = value + own, error + off
-    with np.errstate(over="ignore"):
-        return value * size, error * size
+            found.append((_difference(problem, part, far, steps), np.full(shape, np.inf)))
+    with np.errstate(all="ignore"):
+        value, error = (sum(each[1:], each[0]) * size for each in zip(*found, strict=True))
+    return value, error
 
 
 def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple[NDArray, Any]]:
@@ -70,7 +70,8 @@ def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple
         else:
             far = _length(problem, left, steps)
             grain = (steps.eps / min(steps.factor, 1.0)) ** _COARSE_GRAIN
-        lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
+        with np.errstate(all="ignore"):
+            lost = (left != 0) & ~(spacings <= grain * far * np.abs(left).max())
         if lost[left != 0].all():
             lost[:] = False  # the step is the caller's
         for part in _sides(problem, np.where(lost, 0.0, left), far, steps):
@@ -95,7 +96,8 @@ def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iter
     if min(up, down) >= reach or max(up, down) >= one_sided:
         yield direction
         return
-    forth, back = steps.highs - x, x - steps.lows
+    with np.errstate(all="ignore"):
+        forth, back = steps.highs - x, x - steps.lows
     ahead = np.where(direction > 0, forth >= back, back >= forth)
     for part in (np.where(ahead, direction, 0.0), np.where(ahead, 0.0, direction)):
         if part.any():
@@ -111,7 +113,9 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     """Return the derivative along a direction by one step."""
     shape = problem.base.shape
     if problem.imaginary:
-        return _at(problem, steps, reals(problem.x) + t * np.roll(direction, 1)) / t
+        there = _at(problem, steps, reals(problem.x), t, np.roll(direction, 1))
+        with np.errstate(all="ignore"):
+            return there / t
     x = reals(problem.x).astype(float)
     value = np.zeros(shape)
     stencil = steps.central
@@ -124,26 +128,30 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
         return np.full(shape, np.nan)
 
     def at(far: float) -> NDArray:
-        return problem.base if far == 0 else _at(problem, steps, x + far * direction)
+        return problem.base if far == 0 else _at(problem, steps, x, far, direction)
 
-    for first, last, weight in stencil:
+    for first, last, weight in stencil.tolist():  # numbers of Python warn of nothing
         top, bottom = at(first * t).astype(float), at(last * t)
         with np.errstate(all="ignore"):
             value += weight * (top - bottom) / ((first - last) * t)
     return value
 
 
-def _at(problem: Problem, steps: Steps, point: NDArray) -> NDArray:
-    """Return f's real values at a point, which rounding may have led beyond the bounds."""
-    if steps.lows.size:
-        point = np.clip(point, steps.lows, steps.highs)
+def _at(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
+    """Return f's real values so far from x."""
+    with np.errstate(all="ignore"):  # but let f warn
+        point = x + far * direction
+        if steps.lows.size:  # beyond which rounding may have led
+            point = np.clip(point, steps.lows, steps.highs)
+        point = point.astype(reals(problem.x).dtype)
     try:
-        return problem.at(point.astype(reals(problem.x).dtype))
+        return problem.at(point)
     except Exception as error:
         error.add_note("raised by f with x displaced along the direction of a product")
         raise
 
 
+@np.errstate(all="ignore")
 def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
     """Return t such that no coordinate goes farther along t*v than its own step."""
     lengths = steps.factor * steps.lengths
@@ -151,30 +159,30 @@ def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
         lengths = steps.factor * np.maximum(1.0, np.abs(reals(problem.x).astype(float)))
     lengths = np.broadcast_to(lengths, (problem.coordinates,))
     moved = np.abs(direction).reshape(problem.coordinates, -1).max(axis=1)
-    with np.errstate(divide="ignore"):
-        return float(2.0 ** np.floor(np.log2(np.min((lengths / moved)[moved > 0]))))
+    return float(2.0 ** np.floor(np.log2(np.min((lengths / moved)[moved > 0]))))
 
 
+@np.errstate(all="ignore")
 def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
     """Return how far the bounds let x go along the direction, and against it."""
     if not steps.lows.size:
         return np.inf, np.inf
-    with np.errstate(divide="ignore", invalid="ignore"):
-        to_high = np.where(direction != 0, (steps.highs - x) / direction, np.nan)
-        to_low = np.where(direction != 0, (steps.lows - x) / direction, np.nan)
-    up = np.nanmin(np.maximum(to_high, to_low))
-    down = np.nanmin(np.maximum(-to_high, -to_low))
+    to_high = np.where(direction != 0, (steps.highs - x) / direction, np.nan)
+    to_low = np.where(direction != 0, (steps.lows - x) / direction, np.nan)
+    up = np.fmin.reduce(np.maximum(to_high, to_low))
+    down = np.fmin.reduce(np.maximum(-to_high, -to_low))
     return float(up), float(down)
 
 
+@np.errstate(all="ignore")
 def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
     """Return how far along a direction the ladders of its coordinates let it go, where t is 1."""
     lengths = lengths_of(problem, steps).repeat(problem.stride)[: direction.size]
     moved = direction != 0
-    with np.errstate(divide="ignore"):
-        return np.min((lengths / np.abs(direction))[moved])
+    return np.min((lengths / np.abs(direction))[moved])
 
 
+@np.errstate(all="ignore")  # for f, too, as steps that are far too large are part of the search
 def _ladder(
     problem: Problem, direction: NDArray, length: Any, steps: Steps, joint: bool
 ) -> tuple[NDArray, NDArray]:
@@ -182,22 +190,20 @@ def _ladder(
     x = coords.astype(float)
     units = np.maximum(1.0, np.abs(x))
     moved = direction != 0
-    with np.errstate(divide="ignore"):
-        unit = np.min((units / np.abs(direction))[moved])
+    unit = np.min((units / np.abs(direction))[moved])
     up, down = (room / length for room in _room(x, direction, steps))
     states = np.zeros(1, STATE)
     states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
     states["limit"], states["power"], states["joint"] = min(up, down), 1, joint
     states["parts"] = problem.parts
-    with np.errstate(divide="ignore"):
-        spacing = steps.eps * np.abs(x)[moved] / np.abs(direction)[moved]
+    spacing = steps.eps * np.abs(x)[moved] / np.abs(direction)[moved]
     states["grain"] = spacing.min() / length
     if min(up, down) < _NARROW:
         states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
     def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-        return _at(problem, steps, x + float(t[0]) * length * direction)[None], t
+        return _at(problem, steps, x, float(t[0]) * length, direction)[None], t
 
     climb(problem.base, displaced, (values, errors, states))
     # The displacement of each coordinate is rounded to its format.

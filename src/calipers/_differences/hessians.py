@@ -158,7 +158,8 @@ class Pairs:
         problem, one, (_, _, states) = self.problem, self.one, outs
         i, j = self.coordinates(start, len(states))
         states["eps"], states["power"] = self.eps, 2
-        states["length"] = one["length"][i] * one["length"][j]
+        with np.errstate(all="ignore"):
+            states["length"] = one["length"][i] * one["length"][j]
         states["limit"] = np.minimum(one["limit"][i], one["limit"][j])
         states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
         states["unit"] = np.minimum(one["unit"][i], one["unit"][j])

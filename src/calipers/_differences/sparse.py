@@ -70,7 +70,8 @@ class Pattern:
         """Store the entries, or add to them, from differences by color; see `decompress`."""
         if isinstance(self.coloring, StarColoring):
             if below is not None:
-                differences -= below
+                with np.errstate(all="ignore"):
+                    differences -= below
             given = (self.indptr, self.indices, self.coloring, differences, weight, data)
             recover(*given, accumulate)
         else:
@@ -577,6 +578,7 @@ def _of_others(
     return np.array(found, dtype=np.intp)
 
 
+@np.errstate(all="ignore")
 def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
     """Return how far each coordinate goes for its derivative; the check goes a little farther."""
     lengths: NDArray
