@@ -1,12 +1,13 @@
 """jax functions, whose derivatives come from jax itself."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from .._containers import Apart
 from .._protocols import Differentiated, Leaves, NDArray
 from .batches import allows_batches
 from .jax import Jax
@@ -15,7 +16,7 @@ from .trees import contains, leaves_of
 _library = Jax()
 
 
-def _apart(x: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
+def _apart(x: Any) -> Apart:
     """Take any container apart that jax knows."""
     tree = sys.modules["jax"].tree_util
     found, structure = tree.tree_flatten_with_path(x)

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .._containers import apart
 from .._protocols import Differentiated, Leaves, NDArray
 from .batches import allows_batches
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
-from .trees import apart, contains, leaves_of
+from .trees import contains, leaves_of
 
 _library = Torch()
 

@@ -1,45 +1,19 @@
 """Functions of arrays in containers, as functions of the arrays."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
 from typing import Any
 
+from .._containers import Apart, Opened
 from .._protocols import Leaves
 
-# What a container holds, by the text that follows its name, and a function that makes another one.
-Apart = Callable[[Any], tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]]
 
-
-def apart(x: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
-    """Take lists, tuples and dicts apart; see `Apart`."""
-    keys: Sequence[Any]
-    made: Callable[[list[Any]], Any]
-    if isinstance(x, dict):
-        keys, values = list(x), list(x.values())
-        made = lambda new: type(x)(zip(x, new, strict=True))  # noqa: E731
-    elif isinstance(x, (list, tuple)):
-        keys, values = range(len(x)), list(x)
-        made = getattr(type(x), "_make", type(x))  # of a named tuple
-    else:
-        return [("", x)], lambda new: new[0]
-    inner = [apart(value) for value in values]
-    ends = list(accumulate((len(held) for held, _ in inner), initial=0))
-
-    def again(new: Sequence[Any]) -> Any:
-        parts = (new[first:last] for first, last in pairwise(ends))
-        return made([make(part) for (_, make), part in zip(inner, parts, strict=True)])
-
-    parts = zip(keys, inner, strict=True)
-    return [(f"[{k!r}]{name}", leaf) for k, (held, _) in parts for name, leaf in held], again
-
-
-def contains(apart: Apart, x: Any, owns: Callable[[Any], bool]) -> bool:
+def contains(apart: Callable[[Any], Apart], x: Any, owns: Callable[[Any], bool]) -> bool:
     """Tell whether x is an array of a library, or contains one."""
     return owns(x) or any(owns(leaf) for _, leaf in apart(x)[0])
 
 
 def leaves_of(
-    apart: Apart,
+    apart: Callable[[Any], Apart],
     f: Callable[..., Any],
     inputs: Sequence[Any],
     argnums: Sequence[int] | None,
@@ -52,50 +26,39 @@ def leaves_of(
     Of a container, and where no input is named, f is differentiated by what `is_active`; by an
     array that is named in any case. A container of nothing else stays whole.
     """
-
     for k in argnums or ():
         if not 0 <= k < len(inputs):
             msg = f"argnums names input {k}: there are {len(inputs)}, from 0"
             raise ValueError(msg)
-
-    def opened(x: Any) -> tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]:
-        held, again = apart(x)
-        if any(is_active(leaf) for _, leaf in held):
-            return held, again
-        return [("", x)], lambda new: new[0]
-
-    each = [opened(x) for x in inputs]
-    ends = list(accumulate((len(held) for held, _ in each), initial=0))
-    names: list[str] = []
-    leaves: list[Any] = []
-    active: list[int] = []
-    for k, (held, _) in enumerate(each):
-        named = argnums is not None and k in argnums
-        for name, leaf in held:
-            if (named and not name) or ((named or argnums is None) and is_active(leaf)):
-                active.append(len(leaves))
-            names.append(f"[{k}]{name}")
-            leaves.append(leaf)
+    opened = Opened(inputs, is_active, apart)
+    chosen = range(len(inputs)) if argnums is None else argnums
+    places = list(zip(opened.owners, opened.paths, strict=True))
     outputs: list[str] = []
 
+    def is_chosen(position: int) -> bool:
+        owner, path = places[position]
+        named = argnums is not None and not path
+        return owner in chosen and (named or is_active(opened.leaves[position]))
+
     def of_leaves(*given: Any, **kwargs: Any) -> Any:
-        parts = (given[first:last] for first, last in pairwise(ends))
-        y = f(*(again(part) for (_, again), part in zip(each, parts, strict=True)), **kwargs)
+        y = f(*opened.together(given), **kwargs)
         found, _ = apart(y)
-        if all(name == f"[{k}]" for k, (name, _) in enumerate(found)) or not found[0][0]:
+        if all(path in ("", f"[{k}]") for k, (path, _) in enumerate(found)):
             return y
-        outputs[:] = [name for name, _ in found]
+        outputs[:] = [path for path, _ in found]
         return tuple(leaf for _, leaf in found)
 
-    kept = _positions(apart, f(*inputs), left_out) if left_out else ()
-    return Leaves(of_leaves, tuple(leaves), tuple(active), tuple(kept), tuple(names), outputs)
+    return Leaves(
+        of_leaves,
+        opened.leaves,
+        tuple(filter(is_chosen, range(len(places)))),
+        tuple(_positions(apart, f(*inputs), left_out)) if left_out else (),
+        tuple(f"[{owner}]{path}" for owner, path in places),
+        outputs,
+    )
 
 
-def _is_leaf(held: list[tuple[str, Any]]) -> bool:
-    return len(held) == 1 and held[0][0] == ""
-
-
-def _positions(apart: Apart, y: Any, outputs: Sequence[int]) -> Sequence[int]:
+def _positions(apart: Callable[[Any], Apart], y: Any, outputs: Sequence[int]) -> Sequence[int]:
     """Return where what some outputs hold is in what all of them do."""
     several = y if isinstance(y, (tuple, list)) else (y,)
     if not set(outputs) <= set(range(len(several))):
