@@ -1,7 +1,11 @@
 """What a hostile look at derivatives has found: lost steps, roots, bounds, patterns, threads."""
 
 import contextvars
+import os
 import pickle
+import subprocess
+import sys
+import textwrap
 
 import numba
 import numpy as np
@@ -404,3 +408,37 @@ def test_only_f_warns(x, method):
     for bounds in ((-np.inf, np.inf), (x, np.inf), (x, x)):
         if method != "cs":
             calipers.jvp(f, x, one, bounds=bounds, **way)
+
+
+def test_threads_enter_a_parallel_function_one_at_a_time():
+    # A process of its own: Numba's smallest layer of threads ends one that two threads enter.
+    code = """
+        from concurrent.futures import ThreadPoolExecutor
+        import numba, numpy as np, calipers
+
+        @numba.njit(parallel=True)
+        def f(x):
+            y = np.empty_like(x)
+            for i in numba.prange(x.size):
+                y[i] = x[i]
+                for k in range(2000):
+                    y[i] += np.sin(x[i] * k) - np.sin(x[i] * k)
+            return y
+
+        x = np.ones(40)
+        for workers in (2, ThreadPoolExecutor(2)):
+            assert np.allclose(calipers.jacobian(f, x, workers=workers), np.eye(40))
+            found = calipers.jacobian(f, x, sparsity=(np.eye(40), np.arange(40)), workers=workers)
+            assert np.allclose(found.toarray(), np.eye(40))
+            report = calipers.gradcheck(f, x, jac=lambda x: np.eye(40), workers=workers)
+            assert report
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ from contextvars import copy_context
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,7 +59,7 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
             msg = f"workers must be at least 1, got {workers}"
             raise ValueError(msg)
         with ThreadPoolExecutor(int(workers)) as threads:
-            yield _Threads(int(workers), threads, task_of(work))
+            yield _Threads(int(workers), threads, _task_of_threads(work))
     elif (distributed := _distributed(workers)) is not None:
         cluster = _Cluster(work, workers, distributed)
         try:
@@ -71,7 +72,7 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
     elif isinstance(workers, Executor):
         number = _number(workers)
         if isinstance(workers, ThreadPoolExecutor):
-            yield _Threads(number, workers, task_of(work))
+            yield _Threads(number, workers, _task_of_threads(work))
         elif workers.submit(_place).result() == _place():
             yield _Futures(number, workers, task_of(work))
         else:
@@ -223,6 +224,20 @@ class _Futures:
                 return None
             raise
         return found
+
+
+def _task_of_threads(work: Work) -> Callable[[Span], Part]:
+    """Return what does a range of work: one at a time, if f has threads of its own."""
+    task = task_of(work)
+    if not work.problem.parallel:
+        return task
+    alone = Lock()
+
+    def one_at_a_time(span: Span) -> Part:
+        with alone:
+            return task(span)
+
+    return one_at_a_time
 
 
 class _Threads(_Futures):

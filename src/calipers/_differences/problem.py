@@ -7,6 +7,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array, is_integer, library_of
 from .._protocols import NDArray
@@ -108,6 +109,14 @@ class Problem:
         new = object.__new__(Problem)
         new.__dict__.update(self.__dict__, native=None)
         return new
+
+    @property
+    def parallel(self) -> bool:
+        """Whether f was compiled with parallel=True, which two threads may not enter at a time."""
+        f: Any = self.f
+        while (inner := getattr(f, "inner", None)) is not None:  # what we made of f
+            f = inner
+        return isinstance(f, Dispatcher) and bool(f.targetoptions.get("parallel"))
 
     @property
     def parts(self) -> int:
