@@ -401,3 +401,45 @@ def test_results_of_other_dtypes_are_told():
     assert "dtypes" not in calipers.diagnose(total, backwards, X).evidence
     many = calipers.diagnose(lambda x: (x,) * 9, lambda x: (x.astype(float),) * 9, X)
     assert all(len(line) <= 80 for line in str(many).splitlines())
+
+
+def held_as_integers(x, steps, axis, even=True):
+    if even:
+        step = np.abs(x).max(axis=axis, keepdims=True) / steps
+        return np.rint(x / step) * step
+    low, high = x.min(axis=axis, keepdims=True), x.max(axis=axis, keepdims=True)
+    step = (high - low) / (2 * steps + 1)
+    zero = np.rint(-low / step)
+    return (np.clip(np.rint(x / step) + zero, 0, 2 * steps + 1) - zero) * step
+
+
+@pytest.mark.parametrize(("form", "steps"), [("int8", 127), ("int4", 7)])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("even", [True, False])
+def test_weights_held_as_integers_are_named_so(form, steps, axis, even):
+    random = np.random.default_rng(0)
+    x = random.standard_normal((32, 128), dtype=np.float32)
+    w = random.standard_normal((64, 128), dtype=np.float32) / 11
+
+    def f(x, w):
+        return x @ w.T
+
+    def g(x, w):
+        return x @ held_as_integers(w, steps, axis, even).T.astype(x.dtype)
+
+    found = calipers.diagnose(f, g, (x, w))
+    assert (found.kind, found.format, found.arguments) == ("REDUCED", form, (1,)), str(found)
+    calipers.assert_close(g(x, w), f(x, w), tolerance=found.recommend_tolerance())
+    wrong = calipers.diagnose(f, lambda x, w: x.dtype.type(1.2) * g(x, w), (x, w))
+    assert wrong.format not in ("int8", "int4"), str(wrong)
+
+
+def test_noise_is_named_when_no_calls_are_left_to_explain_it():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((32, 128), dtype=np.float32)
+
+    def g(x, w):
+        return x @ held_as_integers(w, 127, 1).T.astype(x.dtype)
+
+    found = calipers.diagnose(lambda x, w: x @ w.T, g, (x, x), budget=125)
+    assert (found.kind, found.format) == ("REDUCED", "bfloat16"), str(found)

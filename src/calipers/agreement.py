@@ -209,7 +209,7 @@ class Diagnosis(Shown):
             msg = f"the verdict is {self.kind}: no tolerance tells that from right results"
             raise ValueError(msg)
         scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
-        form = self.dtype if self.format is None else self.format
+        form = self.format if self.format in ROUNDOFF else self.dtype
         own = recommend_tolerance(form, self.length)
         # What is measured here may be more than the rule of thumb allows; all there is to go by
         # where results are 0 or infinite.

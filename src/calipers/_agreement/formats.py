@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from contextlib import suppress
+from itertools import combinations, pairwise, product
+from typing import Any
 
 import numpy as np
 
+from .._protocols import NDArray
 from ..emulation import bit_rule, round_array
 from .inquiry import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, UNSTABLE, Inquiry, Verdict, movable
-from .sides import Answer
+from .sides import Answer, BudgetError
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
@@ -23,6 +26,62 @@ _LEAST, _MOST = 0.12, 1.0  # moves that change noise half way, in units of its s
 _CHANCE = 0.1  # by which cosines rise by chance
 
 
+# Of formats that hold numbers as even steps: how many to each side of 0.
+_STEPS = {"int8": 127, "int4": 7}
+_APART = 8.0  # times that what is done to inputs may be apart from what comes of it
+
+
+def quantised_inputs(q: Inquiry) -> Verdict | None:
+    """Errors that inputs held as integers times a scale explain, of an array or of each line."""
+    if q.standard is None:
+        return None
+    places = movable(q.inputs)
+    groups = [places, *([k] for k in places if len(places) > 1)]
+    axes = [None, *range(-1, -1 - max((q.inputs[k].ndim for k in places), default=0), -1)]
+    for name, answer in (("g", q.of_g), ("f", q.of_f)):
+        size = q.error(answer)
+        if size.least <= q.allowed or size.broken:
+            continue
+        for group, form, axis, even in product(groups, _STEPS, axes, (True, False)):
+            inputs = q.wider.copy()
+            for k in group:
+                inputs[k] = _stepped(q.wider[k], _STEPS[form], axis, even)
+            off = max(_relative(inputs[k], q.wider[k]) for k in group) / q.roundoff
+            if not size.rms / _APART < off < _APART * size.rms:  # it is felt otherwise
+                continue
+            share = explained(q, answer, inputs)
+            if share > EXPLAINED:
+                which = argument_names(group, q)
+                scale = "one scale" if axis is None else f"a scale for each line of axis {axis}"
+                return Verdict(
+                    REDUCED,
+                    f"{name} is {size.rms:.2g} units off, of which {which} held as {form} with "
+                    f"{scale} explain {100 * share:.3g} %",
+                    form,
+                    tuple(group),
+                )
+    return None
+
+
+def _relative(stepped: NDArray, x: NDArray) -> float:
+    size = rms_of(np.ravel(x).astype(np.float64))
+    return rms_of(np.ravel(stepped - x).astype(np.float64)) / size if size else 0.0
+
+
+def _stepped(x: NDArray, steps: int, axis: int | None, even: bool) -> NDArray:
+    """Round to multiples of the step that the largest number, or the range, is so many of."""
+    if x.dtype.kind == "c" or (axis is not None and x.ndim < -axis) or not x.size:
+        return x
+    if even:
+        step = np.abs(x).max(axis, keepdims=True) / steps
+    else:
+        span = np.maximum(x.max(axis, keepdims=True), 0) - np.minimum(x.min(axis, keepdims=True), 0)
+        step = span / (2 * steps + 1)
+    step = np.where(step > 0, step, 1)
+    stepped: NDArray = np.rint(x / step) * step
+    return stepped.astype(x.dtype)
+
+
 _MANY = 16  # different numbers that are no accident on a grid
 _STORED = ("float8_e5m2", "float8_e4m3", "bfloat16", "float16", "float32")
 
@@ -31,27 +90,14 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
     """Errors that inputs, or results, in a narrower format explain."""
     if q.standard is None:
         return None
-    side, r = q.standard
     for name, answer in (("g", q.of_g), ("f", q.of_f)):
         size = q.error(answer)
         if size.least <= q.allowed or size.broken:
             continue
-        d = difference(answer, r)
-        if not rms_of(d):
-            continue
         for form, truncate, places in _candidates(q):
-            inputs = q.narrowed(form, truncate, places)
-            if inputs is None:
-                continue
-            then = side(inputs)
-            if then.error is not None or then.forms != r.forms:
-                continue
-            left = size_of(difference(answer, then), q.unit.values)
-            # Of all results alike, and not only of some large ones.
-            kept = max(left.absolute / rms_of(d), left.rms / size.rms)
-            share = 1 - kept * kept
-            if left.broken == 0 and share > EXPLAINED:
-                which = _arguments(places, q)
+            share = explained(q, answer, q.narrowed(form, truncate, places))
+            if share > EXPLAINED:
+                which = argument_names(places, q)
                 way = ", truncated" if truncate else ""
                 return Verdict(
                     REDUCED,
@@ -63,7 +109,23 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
     return None
 
 
-def _arguments(places: Sequence[int], q: Inquiry) -> str:
+def explained(q: Inquiry, answer: Answer, inputs: list[Any] | None) -> float:
+    """Return the share of a side's error that the reference has at other inputs, too."""
+    assert q.standard is not None
+    side, r = q.standard
+    size, d = q.error(answer), rms_of(difference(answer, r))
+    if inputs is None or not d:
+        return 0.0
+    then = side(inputs)
+    if then.error is not None or then.forms != r.forms:
+        return 0.0
+    left = size_of(difference(answer, then), q.unit.values)
+    # Of all results alike, and not only of some large ones.
+    kept = max(left.absolute / d, left.rms / size.rms)
+    return 0.0 if left.broken else 1 - kept * kept
+
+
+def argument_names(places: Sequence[int], q: Inquiry) -> str:
     if len(places) == len(movable(q.inputs)) > 1:
         return "all arguments"
     return "argument " + " and ".join(map(q.title, places))
@@ -135,9 +197,14 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     if reach is None:
         return None
     size = q.eta_apart.rms * q.roundoff
-    if reach >= COARSE * q.roundoff and _LEAST < reach / size < _MOST:
+    if reach >= COARSE * q.roundoff and _LEAST < reach / size < _MOST and not _changes_steadily(q):
+        quantised = None
+        with suppress(BudgetError):  # that there is noise is known without
+            quantised = quantised_inputs(q)
+        if quantised is not None:
+            return quantised
         form = _in_between(q, size)
-        if form is not None and not _changes_steadily(q):
+        if form is not None:
             return Verdict(
                 REDUCED,
                 f"the sides are {q.eta_apart.rms:.2g} units apart, by an error that becomes "
