@@ -271,10 +271,13 @@ def _numbers(y: Any) -> NDArray:
     plain = type(y) is np.ndarray or isinstance(y, (np.generic, float, int, complex))
     array = np.asarray(y) if plain else _as_array(y)
     if array.dtype.kind not in "biufc":
-        hint = "; give out_like= for a function f(x, out)" if y is None else ""
-        if hasattr(y, "toarray"):
-            hint = ": let it return y.toarray()"
-        msg = f"f must return numbers, got {type(y).__name__} of dtype {array.dtype}{hint}"
+        hint = "return an array, of several numpy.concatenate((...))"
+        if y is None:
+            hint = "give out_like= for a function f(x, out)"
+        elif hasattr(y, "toarray"):
+            hint = "let it return y.toarray()"
+        kind = f"dtype {y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__
+        msg = f"f must return numbers, got {kind}: {hint}"
         raise TypeError(msg)
     return array
 
@@ -287,5 +290,8 @@ def _as_array(y: Any) -> NDArray:
     try:
         return np.asarray(y if library is None else library.fetch(y))
     except ValueError as error:
-        msg = f"f must return one array, got {type(y).__name__} of unlike parts: {error}"
+        msg = (
+            f"f must return one array, got {type(y).__name__} of unlike parts: return "
+            f"numpy.concatenate of them, raveled"
+        )
         raise TypeError(msg) from error
