@@ -212,10 +212,14 @@ def crashes(x):
 def fails(x):
     raise KeyError("no")
 
+def interrupted(x):
+    raise KeyboardInterrupt
+
 x = np.random.default_rng(0).standard_normal((8, 64), dtype=np.float32)
 total, turned = (lambda x: x.sum(axis=1)), (lambda x: x[:, ::-1].cumsum(axis=1)[:, -1])
 print(calipers.diagnose(np.sin, crashes, x, isolate=True).reason)
 print(calipers.diagnose(fails, np.sin, x, isolate=True).reason)
+print(calipers.diagnose(np.sin, interrupted, x, isolate=True).reason)
 whole = calipers.diagnose(total, turned, x, isolate=True)
 here = calipers.diagnose(total, turned, x)
 names = "evidence", "calls", "worst"
@@ -230,8 +234,10 @@ def test_a_side_that_crashes():
     assert done.stdout.splitlines() == [
         "g ended the process that called it: SIGSEGV",
         "f raises KeyError: 'no', and g returns",
+        "g ended the process that called it: exit code 130",
         "ROUNDING True",
     ], done.stderr
+    assert not done.stderr  # nor does an interrupt leave a traceback
 
 
 @pytest.mark.parametrize("library", ["torch", "jax"])

@@ -442,3 +442,15 @@ def test_threads_enter_a_parallel_function_one_at_a_time():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("f", [np.square, numba.njit(lambda x: x * x)], ids=["python", "compiled"])
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_what_is_not_finite_is_left_out_as_other_elements_are(f, method, number):
+    x = np.array([1.0, number, 3.0])
+    for options in ({}, {"sparsity": np.eye(3)}):
+        with np.errstate(all="ignore"):
+            found = calipers.differentiate(f, x, method=method, step=[1e-3, 0, 1e-3], **options)
+        assert found.status[1] == "EXCLUDED"
+        assert "EXCLUDED" not in found.status[::2]
