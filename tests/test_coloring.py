@@ -19,7 +19,7 @@ from calipers._differences.coloring import (
     recover,
     star_coloring,
 )
-from calipers._differences.sparse import Pattern
+from calipers._differences.patterns import Pattern
 from calipers._kernels.coloring import FIRST_FIT
 
 

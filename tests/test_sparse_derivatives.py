@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._differences import colored, patterns
 from calipers._differences import run as runs
 from calipers._differences import sparse as sparse_differences
 from calipers._differences.ladders import scratch_of
@@ -404,9 +405,7 @@ def test_what_is_recovered_in_parts_is_the_same(f, method, bounds, dtype, monkey
     gradient |= {"method": method}
     expected = calipers.differentiate(f, x, **options)
     curved = calipers.hessian(None, x, **gradient)
-    for name in ("_AT_ONCE", "_LARGEST_TASK", "SCRATCH"):
-        module = runs if name == "_LARGEST_TASK" else sparse_differences
-        monkeypatch.setattr(module, name, 1)
+    in_pieces(monkeypatch, 1)
     for more in ({}, {"workers": 2}, {"checkpoint": tmp_path}, {"checkpoint": tmp_path}):
         seen = []
         found = calipers.differentiate(
@@ -420,6 +419,13 @@ def test_what_is_recovered_in_parts_is_the_same(f, method, bounds, dtype, monkey
         assert np.array_equal(ask(x).data, expected.value.data)
 
 
+def in_pieces(monkeypatch, size):
+    """Let no more bytes than these be held at once."""
+    monkeypatch.setattr(sparse_differences, "_AT_ONCE", size)
+    monkeypatch.setattr(runs, "_LARGEST_TASK", size)
+    monkeypatch.setattr(colored, "SCRATCH", size)
+
+
 def same_entries(found, expected):
     same = np.array_equal(found.value.data, expected.value.data)
     same &= found.value.dtype == expected.value.dtype
@@ -431,9 +437,7 @@ def same_entries(found, expected):
 @pytest.mark.parametrize("method", ["3-point", "adaptive"])
 def test_many_colors_need_no_memory_for_all(method, monkeypatch):
     n = 1200
-    for name in ("_AT_ONCE", "_LARGEST_TASK", "SCRATCH"):
-        module = runs if name == "_LARGEST_TASK" else sparse_differences
-        monkeypatch.setattr(module, name, 1 << 20)
+    in_pieces(monkeypatch, 1 << 20)
     arrow = sparse.lil_array((n, n))
     arrow[0] = arrow[:, 0] = 1
     arrow.setdiag(1)
@@ -456,7 +460,7 @@ def test_many_colors_need_no_memory_for_all(method, monkeypatch):
 def test_ladders_of_colors_climb_some_at_a_time(monkeypatch):
     n, colors = 500, 40
     pattern = sparse.kron(sparse.eye_array(n), np.ones((1, colors)))
-    monkeypatch.setattr(sparse_differences, "SCRATCH", 1)
+    monkeypatch.setattr(colored, "SCRATCH", 1)
     x = np.ones(n * colors)
     tracemalloc.start()
     calipers.differentiate(lambda x: x.reshape(n, colors).sum(1), x, sparsity=pattern)
@@ -806,7 +810,7 @@ def test_the_pattern_of_a_band_is_found(form, method):
 
 
 def test_a_pattern_is_found_in_parts(monkeypatch):
-    monkeypatch.setattr(sparse_differences, "_BLOCK_BYTES", 7 * 8 * N)
+    monkeypatch.setattr(patterns, "_BLOCK_BYTES", 7 * 8 * N)
     for f in (band, compiled_band):
         found = calipers.jacobian(f, X, sparsity="detect")
         assert_sparse(found, band_jacobian(X), 1e-7, 3 * N - 2)

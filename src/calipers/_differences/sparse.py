@@ -1,33 +1,21 @@
 """Jacobians with few entries: columns that share no row are evaluated together."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._kernels.differences import COLORED, NONFINITE
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from ..interop import scipy_sparse
 from .checkpoint import Checkpoint
-from .coloring import (
-    Coloring,
-    StarColoring,
-    as_pattern,
-    color_columns,
-    color_groups,
-    decompress,
-    first_clash,
-    product,
-    recover,
-    star_coloring,
-)
-from .columns import Columns, Outs, require_steps
-from .ladders import CALLS, SCRATCH, climb, lengths_of, measured, scratch_of
-from .native import Native
+from .colored import ColorLadders, Differences, Space
+from .coloring import Coloring, as_pattern, color_columns, color_groups, first_clash, star_coloring
+from .columns import Outs, require_steps
+from .ladders import measured
+from .patterns import Entries, Pattern, detect, verify
 from .plan import Options, steps_of
 from .problem import REAL, Problem, reals
 from .progress import Progress
@@ -35,49 +23,7 @@ from .run import run, run_parts
 from .stencils import METHODS
 from .steps import Steps
 
-_DETECTED = 3  # points at which a pattern is looked for
-_BLOCK_BYTES = 1 << 24
 _AT_ONCE = 1 << 28  # bytes of differences; entries are recovered from more some colors at a time
-_SUSPECTS = 32  # rows, of those along which f changes by more than a pattern allows
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """Which entries may be other than zero, by columns, and what is evaluated together."""
-
-    indptr: NDArray
-    indices: NDArray
-    shape: tuple[int, int]
-    coloring: Coloring
-
-    def sources(self) -> tuple[NDArray, NDArray, NDArray]:
-        """Return where each entry is read: row, color, and column that was displaced."""
-        columns = np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
-        rows = self.indices
-        if isinstance(self.coloring, StarColoring):
-            mirrored = self.coloring.mirrored
-            rows, columns = np.where(mirrored, columns, rows), np.where(mirrored, rows, columns)
-        return rows, self.coloring.colors[columns].astype(np.intp), columns
-
-    def recover(
-        self,
-        differences: NDArray,
-        weight: NDArray,
-        data: NDArray,
-        accumulate: bool,
-        below: NDArray | None,
-    ) -> None:
-        """Store the entries, or add to them, from differences by color; see `decompress`."""
-        if isinstance(self.coloring, StarColoring):
-            if below is not None:
-                with np.errstate(all="ignore"):
-                    differences -= below
-            given = (self.indptr, self.indices, self.coloring, differences, weight, data)
-            recover(*given, accumulate)
-        else:
-            colors = self.coloring.colors
-            given = (self.indptr, self.indices, colors, differences, weight, data)  # type: ignore[assignment]
-            decompress(*given, accumulate, below)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -122,7 +68,7 @@ def plan(
         indptr, indices = as_pattern(*scipy_sparse.pattern(sparsity, shape), shape)
         indptr, indices = indptr.copy(), indices.copy()
     else:
-        indptr, indices, calls = _detect(problem, options, symmetric)
+        indptr, indices, calls = detect(problem, options, symmetric)
     if lasting:
         indptr.flags.writeable = indices.flags.writeable = False
     coloring: Coloring
@@ -145,117 +91,6 @@ def plan(
 def _cost(problem: Problem, steps: Steps) -> float:
     """Return the seconds that a color costs: the calls of f."""
     return 2 * steps.pairs * problem.seconds if steps.method in METHODS else 10 * problem.seconds
-
-
-@dataclass
-class Space:
-    """Memory that one call after the other may use: fresh memory costs more than what fills it."""
-
-    table: NDArray
-    status: NDArray
-    rows: NDArray
-    points: list[tuple[NDArray, NDArray]]  # an argument and a value of f, for each thread
-
-
-@dataclass
-class Differences:
-    """
-    Differences of f between two points of all coordinates of a color: a row for each color.
-
-    `bottoms` is empty if they are x itself; then nothing is subtracted.
-    """
-
-    problem: Problem
-    colors: NDArray
-    tops: NDArray
-    bottoms: NDArray
-    space: Space | None = field(default=None, compare=False)
-
-    @property
-    def calls(self) -> float:
-        return 2 if self.bottoms.size else 1
-
-    def results(self, count: int) -> Outs:
-        if self.space is not None and count == len(self.space.rows):
-            return (self.space.rows,)
-        return (np.empty((count, self.problem.base.size), self.problem.base.dtype),)
-
-    def __call__(self, start: int, outs: Outs) -> None:
-        """Fill the rows of colors from `start`."""
-        native = self.problem.native
-        if native is not None:
-            self._compiled(native, start, outs[0])
-            return
-        origin = reals(self.problem.x)
-        for color, row in enumerate(outs[0], start):
-            chosen = self.colors == color
-            with _blamed(color):
-                row[:] = self.problem.at(np.where(chosen, self.tops, origin))
-                if self.bottoms.size:
-                    with np.errstate(all="ignore"):
-                        row -= self.problem.at(np.where(chosen, self.bottoms, origin))
-
-    def _compiled(self, native: Native, start: int, rows: NDArray) -> None:
-        problem = self.problem
-        points = [] if self.space is None else self.space.points
-        try:
-            x, lower = points.pop()
-        except IndexError:  # none is left, or another thread took it
-            x = np.empty(problem.x.shape, problem.x.dtype)
-            lower = np.empty(problem.native_shape, problem.dtype)
-        where = native.form, x, reals(problem.x), start
-        given = self.colors, self.tops, self.bottoms, lower, rows
-        reached = np.empty(1, np.int64)
-        with _blamed(reached):
-            native.entry(COLORED, self.colors.dtype)(*where, *given, reached)
-        points.append((x, lower))
-
-
-@contextmanager
-def _blamed(color: Any) -> Iterator[None]:
-    """Add to what f raises which color is displaced: a number, or an array that holds it then."""
-    try:
-        yield
-    except Exception as error:
-        number = int(np.ravel(color)[0])
-        error.add_note(f"raised by f with the columns of color {number} displaced")
-        raise
-
-
-@dataclass
-class ColorLadders:
-    """Ladders on which all coordinates of a color climb together, each in steps of its own."""
-
-    problem: Problem
-    colors: NDArray
-    directions: NDArray  # how far each coordinate goes where t is 1
-    states: NDArray
-    calls = CALLS
-
-    def results(self, count: int) -> Outs:
-        shape = count, self.problem.base.size
-        return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
-
-    def __call__(self, start: int, outs: Outs) -> None:
-        """Fill the values, errors and states of colors from `start`."""
-        step = max(1, SCRATCH // max(1, scratch_of(self.problem.base.size)))
-        for first in range(0, len(outs[0]), step):
-            self._climb(start + first, tuple(out[first : first + step] for out in outs))
-
-    def _climb(self, start: int, outs: Outs) -> None:
-        states = outs[-1]
-        states[:] = self.states[start : start + len(states)]
-        x = reals(self.problem.x)
-
-        def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-            rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)
-            for row, color, far in zip(rows, start + active, t, strict=True):
-                shift = np.where(self.colors == color, far * self.directions, 0.0)
-                with _blamed(color):
-                    row[:] = self.problem.at((x + shift).astype(x.dtype))
-            return rows, t
-
-        climb(self.problem.base, displaced, outs)
 
 
 class Plan:
@@ -424,169 +259,3 @@ class Plan:
         status[usable] = states["status"][coloring.colors[usable]]
         points = x + states["step"][coloring.colors] * lengths
         return data, error, points, status, int(states["calls"].sum())
-
-
-class Entries:
-    """The entries of a matrix by color."""
-
-    def __init__(self, color: NDArray, count: int) -> None:
-        self._order = np.argsort(color, kind="stable")
-        self._starts = np.searchsorted(color[self._order], np.arange(count + 1))
-
-    def of(self, first: int, count: int) -> NDArray:
-        """Return the places of those that are found from some colors."""
-        return self._order[self._starts[first] : self._starts[first + count]]
-
-
-def _detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray, NDArray, int]:
-    """
-    Return the pattern of what changes when a coordinate does, at x and at points near it.
-
-    And how often f was called for it.
-    """
-    random = np.random.default_rng(0)
-    m, n = problem.base.size, problem.coordinates
-    bounds = options.bounds
-    wide = Options(method="2-point", bounds=bounds)
-    limits = steps_of(problem, wide)
-    found = [np.empty(0, np.int64)]
-    calls = 0
-    for k in range(_DETECTED):
-        x = problem.x
-        if k:
-            x = x * (1 + 2.0**-8 * random.uniform(-1, 1, x.shape)) + (x == 0) * random.uniform(
-                -(2.0**-8), 2.0**-8, x.shape
-            )
-            if limits.lows.size:
-                shape = x.shape
-                x = np.clip(x, limits.lows.reshape(shape), limits.highs.reshape(shape))
-        near = problem.moved(x.astype(problem.x.dtype), problem.before, problem.after, True)
-        steps = steps_of(near, wide)
-        work = Columns(near, steps)
-        calls += 1
-        step = max(1, _BLOCK_BYTES // max(1, m * problem.base.itemsize))
-        for start in range(0, n, step):
-            count = min(step, n - start)
-            outs = work.results(count)
-            work(start, outs)
-            calls += count
-            column, row = np.nonzero(outs[0])  # NaN is not zero
-            found.append((start + column) * m + row)
-            if symmetric:  # what one side has shown, the other has
-                found.append(row * m + start + column)
-    entries = np.unique(np.concatenate(found))
-    column, row = np.divmod(entries, max(m, 1))
-    index = np.int32 if max(m, entries.size) < 2**31 else np.int64
-    indptr = np.zeros(n + 1, index)
-    np.cumsum(np.bincount(column, minlength=n), out=indptr[1:])
-    return indptr, row.astype(index), calls
-
-
-def verify(
-    problem: Problem,
-    steps: Steps,
-    pattern: Pattern,
-    data: NDArray,
-    errors: NDArray,
-    points: NDArray,
-    status: NDArray,
-) -> int:
-    """
-    Raise ValueError if f changes along a random direction by more than its pattern allows.
-
-    What the derivatives predict is not exact. By how much it may be wrong is seen from their
-    estimated errors, if there are any, and from f itself: the even part of its change, and what
-    halving the displacement does to the odd part.
-    Return how often f was called.
-    """
-    m, n = pattern.shape
-    length = np.bincount(pattern.indices, minlength=m)
-    if np.all(length == n):
-        return 0
-    random = np.random.default_rng(0)
-    coords = reals(problem.x)
-    x = coords.astype(float)
-    shift = _displacements(problem, steps, points)
-    shift *= random.uniform(1, 1.5, n) * random.choice([-1.0, 1.0], n)
-    shift[status > NONFINITE] = 0.0
-
-    def odd(far: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        ends = [x + far, x - far]
-        if steps.lows.size:
-            ends = [np.clip(end, steps.lows, steps.highs) for end in ends]
-        top, bottom = (end.astype(coords.dtype) for end in ends)
-        above, below = (problem.at(end).astype(float) for end in (top, bottom))
-        return above - below, above, below, top.astype(float) - bottom.astype(float)
-
-    with np.errstate(all="ignore"):
-        change, above, below, moved = odd(shift)
-        half = odd(shift / 2)[0]
-        if data.dtype.char not in "fd":
-            data = data.astype(float)
-        known = np.where(np.isfinite(data), data, 0)
-        predicted, scale = product(pattern.indptr, pattern.indices, known, moved, m)
-        base = problem.base.astype(float)
-        bent = np.abs(above + below - 2 * base) + np.abs(change - 2 * half)
-        size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
-        noise = 64 * steps.eps * size * (2 + length)
-        unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
-        doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(moved), m)[0]
-        allowed = 1e-3 * scale + 4 * (bent + doubt) + noise
-        missing = np.abs(change - predicted) > allowed
-        missing &= np.abs(2 * half - predicted) > allowed
-    missing &= length < n
-    calls = 4
-    if missing.any():
-        rows = np.flatnonzero(missing)
-        with np.errstate(all="ignore"):
-            excess = np.fmax(np.abs(change - predicted)[rows] / allowed[rows], 0.0)
-        rows = rows[np.argsort(-excess, kind="stable")[:_SUSPECTS]]
-        calls += len(rows)
-        rows = np.sort(_of_others(problem, steps, pattern, shift, rows))
-        if not len(rows):
-            return calls
-        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-        msg = (
-            f"sparsity misses entries in row{'s' * (len(rows) > 1)} "
-            f"{', '.join(map(str, rows[:5]))}{more}: f changes there with columns that are not in "
-            f"the pattern; add them, or take sparsity='detect'"
-        )
-        raise ValueError(msg)
-    return calls
-
-
-def _of_others(
-    problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray, rows: NDArray
-) -> NDArray:
-    """
-    Return which of some rows change where only columns that they do not have are displaced.
-
-    A row that depends on none of those is the same to the last bit, however noisy f is.
-    """
-    x = reals(problem.x)
-    columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
-    found = []
-    for row in rows:
-        far = shift.copy()
-        far[columns[pattern.indices == row]] = 0.0
-        point = x.astype(float) + far
-        if steps.lows.size:
-            point = np.clip(point, steps.lows, steps.highs)
-        value, base = problem.at(point.astype(x.dtype))[row], problem.base[row]
-        if not (value == base or (np.isnan(value) and np.isnan(base))):
-            found.append(row)
-    return np.array(found, dtype=np.intp)
-
-
-@np.errstate(all="ignore")
-def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
-    """Return how far each coordinate goes for its derivative; the check goes a little farther."""
-    lengths: NDArray
-    if steps.method in METHODS:
-        table, _ = steps.tables(problem, 0, problem.coordinates)
-        lengths = np.abs(table[0] - reals(problem.x).astype(float)).max(axis=0)
-    else:
-        lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
-        # A ladder that went to smaller steps found that f varies there.
-        lengths = np.fmin(lengths, np.abs(points - reals(problem.x).astype(float)) / 16)
-    return lengths

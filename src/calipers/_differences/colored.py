@@ -1,0 +1,127 @@
+"""What f gives where all coordinates of a color are displaced: tasks for any worker."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .._kernels.differences import COLORED
+from .._kernels.rungs import STATE
+from .._protocols import NDArray
+from .columns import Outs
+from .ladders import CALLS, SCRATCH, climb, scratch_of
+from .native import Native
+from .problem import Problem, reals
+
+
+@dataclass
+class Space:
+    """Memory that one call after the other may use: fresh memory costs more than what fills it."""
+
+    table: NDArray
+    status: NDArray
+    rows: NDArray
+    points: list[tuple[NDArray, NDArray]]  # an argument and a value of f, for each thread
+
+
+@dataclass
+class Differences:
+    """
+    Differences of f between two points of all coordinates of a color: a row for each color.
+
+    `bottoms` is empty if they are x itself; then nothing is subtracted.
+    """
+
+    problem: Problem
+    colors: NDArray
+    tops: NDArray
+    bottoms: NDArray
+    space: Space | None = field(default=None, compare=False)
+
+    @property
+    def calls(self) -> float:
+        return 2 if self.bottoms.size else 1
+
+    def results(self, count: int) -> Outs:
+        if self.space is not None and count == len(self.space.rows):
+            return (self.space.rows,)
+        return (np.empty((count, self.problem.base.size), self.problem.base.dtype),)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill the rows of colors from `start`."""
+        native = self.problem.native
+        if native is not None:
+            self._compiled(native, start, outs[0])
+            return
+        origin = reals(self.problem.x)
+        for color, row in enumerate(outs[0], start):
+            chosen = self.colors == color
+            with _blamed(color):
+                row[:] = self.problem.at(np.where(chosen, self.tops, origin))
+                if self.bottoms.size:
+                    with np.errstate(all="ignore"):
+                        row -= self.problem.at(np.where(chosen, self.bottoms, origin))
+
+    def _compiled(self, native: Native, start: int, rows: NDArray) -> None:
+        problem = self.problem
+        points = [] if self.space is None else self.space.points
+        try:
+            x, lower = points.pop()
+        except IndexError:  # none is left, or another thread took it
+            x = np.empty(problem.x.shape, problem.x.dtype)
+            lower = np.empty(problem.native_shape, problem.dtype)
+        where = native.form, x, reals(problem.x), start
+        given = self.colors, self.tops, self.bottoms, lower, rows
+        reached = np.empty(1, np.int64)
+        with _blamed(reached):
+            native.entry(COLORED, self.colors.dtype)(*where, *given, reached)
+        points.append((x, lower))
+
+
+@contextmanager
+def _blamed(color: Any) -> Iterator[None]:
+    """Add to what f raises which color is displaced: a number, or an array that holds it then."""
+    try:
+        yield
+    except Exception as error:
+        number = int(np.ravel(color)[0])
+        error.add_note(f"raised by f with the columns of color {number} displaced")
+        raise
+
+
+@dataclass
+class ColorLadders:
+    """Ladders on which all coordinates of a color climb together, each in steps of its own."""
+
+    problem: Problem
+    colors: NDArray
+    directions: NDArray  # how far each coordinate goes where t is 1
+    states: NDArray
+    calls = CALLS
+
+    def results(self, count: int) -> Outs:
+        shape = count, self.problem.base.size
+        return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill the values, errors and states of colors from `start`."""
+        step = max(1, SCRATCH // max(1, scratch_of(self.problem.base.size)))
+        for first in range(0, len(outs[0]), step):
+            self._climb(start + first, tuple(out[first : first + step] for out in outs))
+
+    def _climb(self, start: int, outs: Outs) -> None:
+        states = outs[-1]
+        states[:] = self.states[start : start + len(states)]
+        x = reals(self.problem.x)
+
+        def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+            rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)
+            for row, color, far in zip(rows, start + active, t, strict=True):
+                shift = np.where(self.colors == color, far * self.directions, 0.0)
+                with _blamed(color):
+                    row[:] = self.problem.at((x + shift).astype(x.dtype))
+            return rows, t
+
+        climb(self.problem.base, displaced, outs)

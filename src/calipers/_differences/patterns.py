@@ -1,0 +1,224 @@
+"""Which entries of a Jacobian may be other than zero: as given, or found; and whether f agrees."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels.differences import NONFINITE
+from .._protocols import NDArray
+from .coloring import Coloring, StarColoring, decompress, product, recover
+from .columns import Columns
+from .ladders import lengths_of
+from .plan import Options, steps_of
+from .problem import Problem, reals
+from .stencils import METHODS
+from .steps import Steps
+
+_DETECTED = 3  # points at which a pattern is looked for
+_BLOCK_BYTES = 1 << 24
+_SUSPECTS = 32  # rows, of those along which f changes by more than a pattern allows
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which entries may be other than zero, by columns, and what is evaluated together."""
+
+    indptr: NDArray
+    indices: NDArray
+    shape: tuple[int, int]
+    coloring: Coloring
+
+    def sources(self) -> tuple[NDArray, NDArray, NDArray]:
+        """Return where each entry is read: row, color, and column that was displaced."""
+        columns = np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
+        rows = self.indices
+        if isinstance(self.coloring, StarColoring):
+            mirrored = self.coloring.mirrored
+            rows, columns = np.where(mirrored, columns, rows), np.where(mirrored, rows, columns)
+        return rows, self.coloring.colors[columns].astype(np.intp), columns
+
+    def recover(
+        self,
+        differences: NDArray,
+        weight: NDArray,
+        data: NDArray,
+        accumulate: bool,
+        below: NDArray | None,
+    ) -> None:
+        """Store the entries, or add to them, from differences by color; see `decompress`."""
+        if isinstance(self.coloring, StarColoring):
+            if below is not None:
+                with np.errstate(all="ignore"):
+                    differences -= below
+            given = (self.indptr, self.indices, self.coloring, differences, weight, data)
+            recover(*given, accumulate)
+        else:
+            colors = self.coloring.colors
+            given = (self.indptr, self.indices, colors, differences, weight, data)  # type: ignore[assignment]
+            decompress(*given, accumulate, below)  # type: ignore[arg-type]
+
+
+class Entries:
+    """The entries of a matrix by color."""
+
+    def __init__(self, color: NDArray, count: int) -> None:
+        self._order = np.argsort(color, kind="stable")
+        self._starts = np.searchsorted(color[self._order], np.arange(count + 1))
+
+    def of(self, first: int, count: int) -> NDArray:
+        """Return the places of those that are found from some colors."""
+        return self._order[self._starts[first] : self._starts[first + count]]
+
+
+def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray, NDArray, int]:
+    """
+    Return the pattern of what changes when a coordinate does, at x and at points near it.
+
+    And how often f was called for it.
+    """
+    random = np.random.default_rng(0)
+    m, n = problem.base.size, problem.coordinates
+    bounds = options.bounds
+    wide = Options(method="2-point", bounds=bounds)
+    limits = steps_of(problem, wide)
+    found = [np.empty(0, np.int64)]
+    calls = 0
+    for k in range(_DETECTED):
+        x = problem.x
+        if k:
+            x = x * (1 + 2.0**-8 * random.uniform(-1, 1, x.shape)) + (x == 0) * random.uniform(
+                -(2.0**-8), 2.0**-8, x.shape
+            )
+            if limits.lows.size:
+                shape = x.shape
+                x = np.clip(x, limits.lows.reshape(shape), limits.highs.reshape(shape))
+        near = problem.moved(x.astype(problem.x.dtype), problem.before, problem.after, True)
+        steps = steps_of(near, wide)
+        work = Columns(near, steps)
+        calls += 1
+        step = max(1, _BLOCK_BYTES // max(1, m * problem.base.itemsize))
+        for start in range(0, n, step):
+            count = min(step, n - start)
+            outs = work.results(count)
+            work(start, outs)
+            calls += count
+            column, row = np.nonzero(outs[0])  # NaN is not zero
+            found.append((start + column) * m + row)
+            if symmetric:  # what one side has shown, the other has
+                found.append(row * m + start + column)
+    entries = np.unique(np.concatenate(found))
+    column, row = np.divmod(entries, max(m, 1))
+    index = np.int32 if max(m, entries.size) < 2**31 else np.int64
+    indptr = np.zeros(n + 1, index)
+    np.cumsum(np.bincount(column, minlength=n), out=indptr[1:])
+    return indptr, row.astype(index), calls
+
+
+def verify(
+    problem: Problem,
+    steps: Steps,
+    pattern: Pattern,
+    data: NDArray,
+    errors: NDArray,
+    points: NDArray,
+    status: NDArray,
+) -> int:
+    """
+    Raise ValueError if f changes along a random direction by more than its pattern allows.
+
+    What the derivatives predict is not exact. By how much it may be wrong is seen from their
+    estimated errors, if there are any, and from f itself: the even part of its change, and what
+    halving the displacement does to the odd part.
+    Return how often f was called.
+    """
+    m, n = pattern.shape
+    length = np.bincount(pattern.indices, minlength=m)
+    if np.all(length == n):
+        return 0
+    random = np.random.default_rng(0)
+    coords = reals(problem.x)
+    x = coords.astype(float)
+    shift = _displacements(problem, steps, points)
+    shift *= random.uniform(1, 1.5, n) * random.choice([-1.0, 1.0], n)
+    shift[status > NONFINITE] = 0.0
+
+    def odd(far: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+        ends = [x + far, x - far]
+        if steps.lows.size:
+            ends = [np.clip(end, steps.lows, steps.highs) for end in ends]
+        top, bottom = (end.astype(coords.dtype) for end in ends)
+        above, below = (problem.at(end).astype(float) for end in (top, bottom))
+        return above - below, above, below, top.astype(float) - bottom.astype(float)
+
+    with np.errstate(all="ignore"):
+        change, above, below, moved = odd(shift)
+        half = odd(shift / 2)[0]
+        if data.dtype.char not in "fd":
+            data = data.astype(float)
+        known = np.where(np.isfinite(data), data, 0)
+        predicted, scale = product(pattern.indptr, pattern.indices, known, moved, m)
+        base = problem.base.astype(float)
+        bent = np.abs(above + below - 2 * base) + np.abs(change - 2 * half)
+        size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
+        noise = 64 * steps.eps * size * (2 + length)
+        unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
+        doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(moved), m)[0]
+        allowed = 1e-3 * scale + 4 * (bent + doubt) + noise
+        missing = np.abs(change - predicted) > allowed
+        missing &= np.abs(2 * half - predicted) > allowed
+    missing &= length < n
+    calls = 4
+    if missing.any():
+        rows = np.flatnonzero(missing)
+        with np.errstate(all="ignore"):
+            excess = np.fmax(np.abs(change - predicted)[rows] / allowed[rows], 0.0)
+        rows = rows[np.argsort(-excess, kind="stable")[:_SUSPECTS]]
+        calls += len(rows)
+        rows = np.sort(_of_others(problem, steps, pattern, shift, rows))
+        if not len(rows):
+            return calls
+        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        msg = (
+            f"sparsity misses entries in row{'s' * (len(rows) > 1)} "
+            f"{', '.join(map(str, rows[:5]))}{more}: f changes there with columns that are not in "
+            f"the pattern; add them, or take sparsity='detect'"
+        )
+        raise ValueError(msg)
+    return calls
+
+
+def _of_others(
+    problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray, rows: NDArray
+) -> NDArray:
+    """
+    Return which of some rows change where only columns that they do not have are displaced.
+
+    A row that depends on none of those is the same to the last bit, however noisy f is.
+    """
+    x = reals(problem.x)
+    columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
+    found = []
+    for row in rows:
+        far = shift.copy()
+        far[columns[pattern.indices == row]] = 0.0
+        point = x.astype(float) + far
+        if steps.lows.size:
+            point = np.clip(point, steps.lows, steps.highs)
+        value, base = problem.at(point.astype(x.dtype))[row], problem.base[row]
+        if not (value == base or (np.isnan(value) and np.isnan(base))):
+            found.append(row)
+    return np.array(found, dtype=np.intp)
+
+
+@np.errstate(all="ignore")
+def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
+    """Return how far each coordinate goes for its derivative; the check goes a little farther."""
+    lengths: NDArray
+    if steps.method in METHODS:
+        table, _ = steps.tables(problem, 0, problem.coordinates)
+        lengths = np.abs(table[0] - reals(problem.x).astype(float)).max(axis=0)
+    else:
+        lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)
+        # A ladder that went to smaller steps found that f varies there.
+        lengths = np.fmin(lengths, np.abs(points - reals(problem.x).astype(float)) / 16)
+    return lengths
