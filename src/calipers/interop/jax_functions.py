@@ -10,8 +10,8 @@ import numpy as np
 from .._containers import Apart
 from .._protocols import Differentiated, Leaves, NDArray
 from .batches import allows_batches
+from .containers import contains, leaves_of
 from .jax import Jax
-from .trees import contains, leaves_of
 
 _library = Jax()
 

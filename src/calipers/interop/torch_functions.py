@@ -10,9 +10,9 @@ import numpy as np
 from .._containers import apart
 from .._protocols import Differentiated, Leaves, NDArray
 from .batches import allows_batches
+from .containers import contains, leaves_of
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
-from .trees import contains, leaves_of
 
 _library = Torch()
 
