@@ -434,3 +434,31 @@ def test_noise_is_named_when_no_calls_are_left_to_explain_it():
 
     found = calipers.diagnose(lambda x, w: x @ w.T, g, (x, x), budget=125)
     assert (found.kind, found.format) == ("REDUCED", "bfloat16"), str(found)
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16", "tf32"])
+@pytest.mark.parametrize("rows", [16, 64])
+@pytest.mark.parametrize("length", [8, 256])
+def test_one_rounding_in_between_is_named_however_little_is_left_of_it(form, rows, length):
+    random = np.random.default_rng(length)
+    x = random.standard_normal((rows, length), dtype=np.float32)
+    w = (random.standard_normal((length, 32)) / np.sqrt(length)).astype(np.float32)
+    v = (random.standard_normal((32, 8)) / 5).astype(np.float32)
+    narrow = calipers.emulate(lambda y: y, form)
+
+    def layers(x, w, v, between=lambda y: y):
+        return np.tanh(between(x @ w)) @ v
+
+    found = calipers.diagnose(layers, lambda *inputs: layers(*inputs, narrow), (x, w, v))
+    assert found.kind == "REDUCED", str(found)
+    # Much of a finer format and little of a coarser one are of a size.
+    assert found.format in {"float16", form}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_next_in_order_is_no_rounding(seed):
+    """What sorting gives jumps from one number to another, but not as a format does."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(1, 2, (8, 10 * 4**seed)).astype(np.float32)
+    found = calipers.diagnose(lambda x: np.sort(x, 1)[:, 4], lambda x: np.sort(x, 1)[:, 5], x)
+    assert found.kind == "BUG", str(found)

@@ -23,6 +23,8 @@ _STEADY = 0.5  # one between changes in turn, which rounding draws anew
 _LINES = 4  # along which a difference is followed
 
 _LEAST, _MOST = 0.12, 1.0  # moves that change noise half way, in units of its size
+_UNEVEN = 8.0  # times that noise is larger in the units of single results than in those of all
+_LITTLE = 32.0  # times that one rounding may be more than what comes of it
 _CHANCE = 0.1  # by which cosines rise by chance
 
 
@@ -197,7 +199,10 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     if reach is None:
         return None
     size = q.eta_apart.rms * q.roundoff
-    if reach >= COARSE * q.roundoff and _LEAST < reach / size < _MOST and not _changes_steadily(q):
+    # What stays in the wider format is no noise of this one, however soon it changes.
+    coarse = reach >= COARSE * q.roundoff or q.differ_wide
+    coarse &= q.eta_apart.normwise > q.eta_apart.rms / _UNEVEN
+    if coarse and _LEAST < reach / size < _MOST and not _changes_steadily(q):
         quantised = None
         with suppress(BudgetError):  # that there is noise is known without
             quantised = quantised_inputs(q)
@@ -250,11 +255,13 @@ def _in_between(q: Inquiry, size: float) -> str | None:
     That many roundings of a finer format give the same size cannot be told from few of a coarser
     one: of those in which sums are held, the coarsest is named.
     """
-    for form in ("bfloat16", "float16", "float32"):
-        own = ROUNDOFF[form]
-        if own > q.roundoff and own / 6 < size < own * math.sqrt(q.length):
+    forms = [x for x in ("bfloat16", "float16", "float32") if ROUNDOFF[x] > q.roundoff]
+    for form in forms:
+        if ROUNDOFF[form] / 6 < size < ROUNDOFF[form] * math.sqrt(q.length):
             return form
-    return None
+    # Or one rounding, of which later sums, and the other arguments' units, leave little.
+    one = ROUNDOFF[forms[-1]] if forms else 0.0
+    return forms[-1] if one / _LITTLE < size < one else None
 
 
 def _reach(q: Inquiry) -> float | None:
