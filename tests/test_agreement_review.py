@@ -462,3 +462,13 @@ def test_the_next_in_order_is_no_rounding(seed):
     x = random.uniform(1, 2, (8, 10 * 4**seed)).astype(np.float32)
     found = calipers.diagnose(lambda x: np.sort(x, 1)[:, 4], lambda x: np.sort(x, 1)[:, 5], x)
     assert found.kind == "BUG", str(found)
+
+
+def test_a_bug_beside_long_sums_of_float64_is_no_lost_digits():
+    """Their roundings on the way, and not the inputs' last places, are the wider format's noise."""
+    x, w = np.random.default_rng(0).random((2, 20_000))
+
+    def mean(x, w, one=0):
+        return np.dot(x[::-1], w[::-1]) / (sum(w) - one)
+
+    assert calipers.diagnose(mean, lambda x, w: mean(x, w, 1), (x, w), batch=()).kind == "BUG"

@@ -295,9 +295,9 @@ class Inquiry:
         float32 compute in float32, whatever they are given: to its rounding theirs may fall.
         """
         far = self.eta_wide
-        if far is None:
+        if far is None or self._apart_wide is None:
             return False
-        gained = self.roundoff / self.fine
+        gained = self._gained(self._apart_wide[1])
         kept, here = gained**KEPT, self.eta_apart
         expected = kept * max(here.rms, 1e-3)
         more = far.rms > expected
@@ -306,10 +306,19 @@ class Inquiry:
         within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self.fine
         allowed = self.allowed * within / self.fine
         if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
-            allowed = max(allowed, SYSTEMATIC * gained)
-        assert self._apart_wide is not None
+            allowed = max(allowed, SYSTEMATIC * self.roundoff / self.fine)
         beyond = far.least > allowed or self._mostly_apart(*self._apart_wide)
         return far.broken > 0 or (beyond and more)
+
+    def _gained(self, wide: NDArray) -> float:
+        """Return how many times less the wider format's units are: not all that its bits gain.
+
+        Where sums are long, roundings on the way are more than what the inputs' last places do.
+        """
+        known = np.isfinite(self.unit.values) & np.isfinite(wide)
+        here, there = rms_of(self.unit.values[known]), rms_of(wide[known])
+        most = self.roundoff / self.fine
+        return min(most, max(1.0, here / there)) if there else most
 
     def _mostly_apart(self, d: NDArray, unit: NDArray) -> bool:
         """Tell whether most results differ grossly, beside which a few are of larger units still.
