@@ -217,6 +217,26 @@ def test_arrays_in_containers_are_moved(kind):
     assert seen == {kind}
 
 
+def test_lists_of_numbers_are_moved_at_once():
+    seen = set()
+
+    def mean(x, weights):
+        seen.add((type(weights), len(weights)))
+        return np.dot(x, weights) / sum(weights)
+
+    def turned(x, weights, one=0):
+        return np.dot(x[::-1], weights[::-1]) / (sum(weights) - one)
+
+    x = np.random.default_rng(0).random((2, 20_000))
+    for kind in (list, tuple):
+        given = kind(x[0].tolist()), kind(x[1].tolist())
+        found = calipers.diagnose(mean, turned, given)
+        assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
+        assert found.seconds < 30
+        assert calipers.diagnose(mean, lambda x, w: turned(x, w, 1), given).kind == "BUG"
+    assert seen == {(list, 20_000), (tuple, 20_000)}
+
+
 def test_containers_without_arrays_are_handed_on():
     def summed(x, shape):
         assert shape is size

@@ -5,6 +5,8 @@ from copy import copy
 from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
+
 _DEEP = 64  # what is nested deeper contains itself
 
 # What there is in a container, by the text that follows its name, and a function of as many others
@@ -13,12 +15,15 @@ Apart = tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]
 
 
 def apart(x: Any, depth: int = 0) -> Apart:
-    """Take lists, tuples and dicts apart."""
+    """Take lists, tuples and dicts apart; a list of plain floats is one array."""
     if not isinstance(x, (dict, list, tuple)):
         return [("", x)], lambda new: new[0]
     if depth > _DEEP:
         msg = f"a container is nested more than {_DEEP} deep: does it hold itself?"
         raise ValueError(msg)
+    kind = type(x)
+    if kind in (list, tuple) and {type(y) for y in x} == {float}:
+        return [("[:]", np.array(x))], lambda new: kind(new[0].tolist())
     items = list(x.items() if isinstance(x, dict) else enumerate(x))
     inner = [apart(value, depth + 1) for _, value in items]
     ends = list(accumulate((len(held) for held, _ in inner), initial=0))
@@ -30,7 +35,7 @@ def apart(x: Any, depth: int = 0) -> Apart:
             own = copy(x)  # of a class with more than its items
             own.update(zip(x, made, strict=True))
             return own
-        return getattr(type(x), "_make", type(x))(made)  # of a named tuple
+        return getattr(kind, "_make", kind)(made)  # of a named tuple
 
     pairs = zip(items, inner, strict=True)
     held = [(f"[{key!r}]{path}", leaf) for (key, _), (own, _) in pairs for path, leaf in own]

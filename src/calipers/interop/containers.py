@@ -43,7 +43,7 @@ def leaves_of(
     def of_leaves(*given: Any, **kwargs: Any) -> Any:
         y = f(*opened.together(given), **kwargs)
         found, _ = apart(y)
-        if all(path in ("", f"[{k}]") for k, (path, _) in enumerate(found)):
+        if all(path in ("", "[:]", f"[{k}]") for k, (path, _) in enumerate(found)):
             return y
         outputs[:] = [path for path, _ in found]
         return tuple(leaf for _, leaf in found)
