@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._agreement.environment import fingerprint
-from ._agreement.inquiry import (
-    BUG,
-    EQUAL,
-    KINDS,
-    RAISES,
-    RANGE,
-    ROUNDING,
-    SUSPECT,
-    Inquiry,
-    Verdict,
-    format_of,
-)
+from ._agreement.inquiry import Inquiry
 from ._agreement.isolation import in_a_process
 from ._agreement.nest import Nest
 from ._agreement.report import text_of
@@ -39,6 +28,8 @@ from ._agreement.sides import (
 )
 from ._agreement.trials import require_callable
 from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
+from ._agreement.verdicts import BUG, EQUAL, KINDS, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
+from ._agreement.working_format import format_of
 from ._arrangement import region
 from ._notebook import Shown
 from ._report import jsonable

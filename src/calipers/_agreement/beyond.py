@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from .inquiry import AMPLIFIED, BUG, COARSEST, FLIPS, STEADY, UNSTABLE, Inquiry, Verdict, plain
+from .inquiry import Inquiry
+from .layouts import plain
 from .units import difference, size_of
+from .verdicts import AMPLIFIED, BUG, COARSEST, FLIPS, STEADY, UNSTABLE, Verdict
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:

@@ -12,9 +12,9 @@ from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
 from ..closeness import first_nonfinite
-from .inquiry import format_of
 from .trials import Subject
 from .units import ROUNDOFF
+from .working_format import format_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

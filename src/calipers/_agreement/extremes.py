@@ -5,10 +5,12 @@ import math
 import numpy as np
 
 from ..emulation import FORMATS
-from .inquiry import RANGE, Inquiry, Verdict, movable
+from .inquiry import Inquiry
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, Side
 from .units import difference, size_of
+from .verdicts import RANGE, Verdict
+from .working_format import movable
 
 
 def overflow(q: Inquiry) -> Verdict | None:

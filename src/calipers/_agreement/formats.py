@@ -10,9 +10,11 @@ import numpy as np
 
 from .._protocols import NDArray
 from ..emulation import bit_rule, round_array
-from .inquiry import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, UNSTABLE, Inquiry, Verdict, movable
+from .inquiry import Inquiry
 from .sides import Answer, BudgetError
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
+from .verdicts import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, UNSTABLE, Verdict
+from .working_format import movable
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
 _CHANGED = 0.7  # one where it is half way to that
@@ -97,7 +99,7 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
         if size.least <= q.allowed or size.broken:
             continue
         for form, truncate, places in _candidates(q):
-            share = explained(q, answer, q.narrowed(form, truncate, places))
+            share = explained(q, answer, _narrowed(q, form, truncate, places))
             if share > EXPLAINED:
                 which = argument_names(places, q)
                 way = ", truncated" if truncate else ""
@@ -285,3 +287,19 @@ def _reach(q: Inquiry) -> float | None:
     (before, above), (after, below) = alike[k - 1 : k + 1]
     share = (above - _CHANGED) / (above - below)
     return float(before * (after / before) ** share)
+
+
+def _narrowed(q: Inquiry, form: str, truncate: bool, arguments: Sequence[int]) -> list[Any] | None:
+    """Return wide inputs of which some are rounded to a format, if the format holds them."""
+    result = list(q.wider)
+    limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
+    for k in arguments:
+        x = q.wider[k]
+        parts = np.ascontiguousarray(x).astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+        reals = parts.reshape(-1).view(np.float64)
+        rule = bit_rule(form, np.dtype(np.float64), truncate)
+        rounded = round_array(reals, rule)
+        if not np.linalg.norm(rounded - reals) <= limit * np.linalg.norm(reals):
+            return None
+        result[k] = rounded.view(parts.dtype).reshape(x.shape).astype(x.dtype)
+    return result

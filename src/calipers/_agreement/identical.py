@@ -6,20 +6,11 @@ import numpy as np
 
 from .._protocols import NDArray
 from .formats import grid_of
-from .inquiry import (
-    BUG,
-    COARSEST,
-    EQUAL,
-    FAR,
-    NONDETERMINISTIC,
-    RAISES,
-    SUSPECT,
-    Inquiry,
-    Verdict,
-    movable,
-)
+from .inquiry import Inquiry
 from .sides import Answer, in_a_line, listed
 from .units import ROUNDOFF, difference, own_roundings, size_of, spread_of
+from .verdicts import BUG, COARSEST, EQUAL, FAR, NONDETERMINISTIC, RAISES, SUSPECT, Verdict
+from .working_format import movable
 
 _REPEATS = 8
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise

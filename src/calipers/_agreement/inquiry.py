@@ -1,7 +1,7 @@
 """The questions put to two implementations, cheapest first, until the answers decide."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from ..emulation import FORMATS, bit_rule, round_array
-from ..tolerances import name_of
-from .sides import WIDER, Answer, BudgetError, Side, in_a_line, is_movable, listed, widened
+from ..emulation import FORMATS
+from .sides import Answer, BudgetError, Side, in_a_line, listed, widened
 from .units import (
     MOVES,
     ROUNDOFF,
@@ -26,44 +25,8 @@ from .units import (
     spread_of,
     unit_of,
 )
-
-# kinds
-EQUAL, ROUNDING, LAYOUT, AMPLIFIED = "EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED"
-RANGE, NONDETERMINISTIC, REDUCED = "RANGE", "NONDETERMINISTIC", "REDUCED"
-UNSTABLE, SUSPECT, BUG, RAISES = "UNSTABLE", "SUSPECT", "BUG", "RAISES"
-KINDS = (
-    *(EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE),
-    *(SUSPECT, BUG, RAISES),
-)
-
-ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
-# A difference that in the wider format is less by less than this power of what that gains is no
-# rounding.
-KEPT = 0.55
-ALONE = 8.0  # times what is allowed for all, one result may be off: it is seen among a million
-FAR = 16.0  # roundings to move by in the working format: those of the results count little then
-EXPLAINED = 0.9  # of an error's square
-FLIPS = 32  # moves to see which results jump
-REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
-FLAT = 0.1  # a kappa below which a function does not feel the inputs' last places
-SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inputs are
-REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
-COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
-GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
-STEADY = 0.9  # a cosine that no rounding has
-_STRIP = 32  # rows that are turned at a time: whole cache lines are written
-MANY = 16  # differences, of which a cosine near 1 is no chance
-COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
-
-
-@dataclass
-class Verdict:
-    """A kind, the sentence that says why, and the numbers."""
-
-    kind: str
-    reason: str
-    format: str | None = None
-    arguments: tuple[int, ...] | None = None
+from .verdicts import COARSEST, FAR, FLAT, GROSS, KEPT, MANY, REDRAW, SYSTEMATIC
+from .working_format import is_wide, movable
 
 
 @dataclass(frozen=True)
@@ -133,7 +96,7 @@ class Inquiry:
                 continue
             answer = side(self.wider)
             same = answer.error is None and answer.forms == self.of_f.forms
-            if same and _is_wide(answer, self.form):
+            if same and is_wide(answer, self.form):
                 found[name] = answer
         return found
 
@@ -396,26 +359,6 @@ class Inquiry:
         except BudgetError:
             return Measured({})
 
-    # Other layouts
-
-    def layouts(self) -> Iterator[tuple[str, list[Any]]]:
-        """Give the same numbers, laid out in other ways."""
-        yield "in column-major order", [_column_major(x) for x in self.inputs]
-        yield "from memory that is not aligned", [_misaligned(x) for x in self.inputs]
-
-    def slices(self) -> Iterator[tuple[str, Any, list[Any]]]:
-        """Give parts of a batch: what they are called, which rows, and the inputs."""
-        batched = [self.inputs[k] for k in self.batch if k < len(self.inputs)]
-        rows = {x.shape[0] for x in batched if isinstance(x, np.ndarray) and x.ndim}
-        if len(rows) != 1:
-            return
-        (n,) = rows
-        middle = slice(n // 2, n // 2 + 1)
-        for name, part in (("a batch of 1", middle), ("a batch of 3", slice(0, 3))):
-            if n > (part.stop - part.start):
-                chosen = [x[part] if k in self.batch else x for k, x in enumerate(self.inputs)]
-                yield name, part, chosen
-
     # Moves in the working format
 
     @cached_property
@@ -452,25 +395,6 @@ class Inquiry:
             return None
         return cosine(self.apart, difference(f, g), self.scale)
 
-    # Narrow formats
-
-    def narrowed(self, form: str, truncate: bool, arguments: Sequence[int]) -> list[Any] | None:
-        """Return wide inputs of which some are rounded to a format, if the format holds them."""
-        result = list(self.wider)
-        limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
-        for k in arguments:
-            x = self.wider[k]
-            parts = np.ascontiguousarray(x).astype(
-                np.complex128 if x.dtype.kind == "c" else np.float64
-            )
-            reals = parts.reshape(-1).view(np.float64)
-            rule = bit_rule(form, np.dtype(np.float64), truncate)
-            rounded = round_array(reals, rule)
-            if not np.linalg.norm(rounded - reals) <= limit * np.linalg.norm(reals):
-                return None
-            result[k] = rounded.view(parts.dtype).reshape(x.shape).astype(x.dtype)
-        return result
-
 
 def _numbers(size: Size) -> dict[str, float | int]:
     return {
@@ -478,73 +402,5 @@ def _numbers(size: Size) -> dict[str, float | int]:
     }
 
 
-def _is_wide(answer: Answer, form: str) -> bool:
-    """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
-    wider = "gG" if form == "float64" else "dDgG"
-    return all(x.dtype.kind not in "fc" or x.dtype.char in wider for x in answer.arrays)
-
-
 def _reals(x: NDArray) -> int:
     return x.size * (2 if x.dtype.kind == "c" else 1)
-
-
-def plain(inputs: Sequence[Any]) -> list[Any] | None:
-    """Return the same arrays in C order, without gaps; None if they are so."""
-    loose = [x for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous]
-    if not loose:
-        return None
-    return [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in inputs]
-
-
-def _column_major(x: Any) -> Any:
-    if not isinstance(x, np.ndarray) or x.ndim < 2:
-        return x
-    turned = np.empty_like(x, order="F")
-    for start in range(0, len(x), _STRIP):
-        turned[start : start + _STRIP] = x[start : start + _STRIP]
-    return turned
-
-
-def _misaligned(x: Any) -> Any:
-    if not isinstance(x, np.ndarray) or not x.size:
-        return x
-    memory = np.empty(x.nbytes + x.itemsize, np.uint8)
-    shifted = memory[x.itemsize :].view(x.dtype).reshape(x.shape)
-    shifted[...] = x
-    return shifted
-
-
-def movable(inputs: Sequence[Any]) -> list[int]:
-    """Return the places of inputs that can be moved, or rounded."""
-    return [k for k, x in enumerate(inputs) if is_movable(x)]
-
-
-_REALS = {"complex64": "float32", "complex128": "float64"}
-
-
-def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> str:
-    """Return the working format: what the caller says, or the widest of the inputs."""
-    if dtype is not None:
-        name = name_of(dtype, ROUNDOFF)
-        held = [x.dtype.name for x in inputs if is_movable(x) and x.dtype.name in WIDER]
-        if name not in ROUNDOFF:
-            msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r:.60}"
-            raise ValueError(msg)
-        if held and all(ROUNDOFF[_REALS.get(own, own)] > ROUNDOFF[name] for own in held):
-            msg = (
-                f"dtype is {name}, but the inputs are {held[0]}: pass arrays that hold its numbers"
-            )
-            raise ValueError(msg)
-        return name
-    for k, x in enumerate(inputs):
-        if is_movable(x) and x.dtype.name not in WIDER:
-            own = titles[k] if titles else k
-            msg = f"input {own} has dtype {x.dtype}, and there is no wider format to compare with: "
-            msg += "pass float64 or narrower"
-            raise TypeError(msg)
-    # A number by itself is a Python float, as often as not.
-    arrays = [x for x in inputs if is_movable(x) and x.ndim] or list(filter(is_movable, inputs))
-    kinds = [x.dtype.name for x in arrays]
-    reals = [_REALS.get(name, name) for name in kinds]
-    known = [name for name in reals if name in ROUNDOFF and name in WIDER]
-    return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"

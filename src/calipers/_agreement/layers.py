@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from .._arrays import library_of
 from .._notebook import Shown
 from .._report import jsonable
-from .inquiry import Inquiry, format_of
+from .inquiry import Inquiry
 from .sides import Answer, longest_axis
 from .trials import Trial, inputs_of, require_callable, several, side_of, trial
+from .working_format import format_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,8 @@ from .beyond import (
 from .extremes import better_when_rescaled, overflow
 from .formats import narrowed_inputs, noise_in_between, on_a_grid
 from .identical import exact_integers, integers_at_ties, one_raises, other_shapes, same_bits
-from .inquiry import Inquiry, Verdict
+from .inquiry import Inquiry
+from .verdicts import Verdict
 from .within import within_rounding
 
 Rule = Callable[[Inquiry], Verdict | None]

@@ -12,7 +12,7 @@ import numpy as np
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
-from .inquiry import ALONE, FAR, Inquiry, format_of
+from .inquiry import Inquiry
 from .sides import (
     WIDER,
     Answer,
@@ -26,6 +26,8 @@ from .sides import (
     widened,
 )
 from .units import difference, size_of
+from .verdicts import ALONE, FAR
+from .working_format import format_of
 
 _LINES = 20
 

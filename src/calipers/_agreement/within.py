@@ -5,7 +5,11 @@ from itertools import combinations
 
 import numpy as np
 
-from .inquiry import (
+from .inquiry import Inquiry
+from .layouts import layouts, slices
+from .sides import Answer
+from .units import cosine, difference, size_of
+from .verdicts import (
     ALONE,
     AMPLIFIED,
     BUG,
@@ -18,11 +22,8 @@ from .inquiry import (
     STEADY,
     SUSPECT,
     SYSTEMATIC,
-    Inquiry,
     Verdict,
 )
-from .sides import Answer
-from .units import cosine, difference, size_of
 
 _STRAYS = 2.0**5  # times that a difference grows by, if moves make it
 _CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
@@ -123,7 +124,7 @@ def _kept(q: Inquiry) -> tuple[float, float] | None:
 def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
     """Look for a side whose rows mix, and for a layout in which the sides agree."""
     agree = None
-    for name, part, inputs in q.slices():
+    for name, part, inputs in slices(q.inputs, q.batch):
         f, g = q.f(inputs), q.g(inputs)
         if f.error is not None or g.error is not None:
             continue
@@ -134,7 +135,7 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
             return Verdict(BUG, told), None
         if agree is None and f.bits() == g.bits() and not _by_chance(q, f):
             agree = f"in {name}"
-    for name, inputs in q.layouts() if agree is None else ():
+    for name, inputs in layouts(q.inputs) if agree is None else ():
         f, g = q.f(inputs), q.g(inputs)
         if f.error is None and g.error is None and f.bits() == g.bits() and not _by_chance(q, f):
             return None, name

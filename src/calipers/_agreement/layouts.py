@@ -1,0 +1,54 @@
+"""The same inputs laid out in other ways, and parts of a batch of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+_STRIP = 32  # rows that are turned at a time: whole cache lines are written
+
+
+def layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Give the same numbers, laid out in other ways."""
+    yield "in column-major order", [_column_major(x) for x in inputs]
+    yield "from memory that is not aligned", [_misaligned(x) for x in inputs]
+
+
+def slices(inputs: Sequence[Any], batch: Sequence[int]) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Give parts of a batch: what they are called, which rows, and the inputs."""
+    batched = [inputs[k] for k in batch if k < len(inputs)]
+    rows = {x.shape[0] for x in batched if isinstance(x, np.ndarray) and x.ndim}
+    if len(rows) != 1:
+        return
+    (n,) = rows
+    middle = slice(n // 2, n // 2 + 1)
+    for name, part in (("a batch of 1", middle), ("a batch of 3", slice(0, 3))):
+        if n > (part.stop - part.start):
+            chosen = [x[part] if k in batch else x for k, x in enumerate(inputs)]
+            yield name, part, chosen
+
+
+def plain(inputs: Sequence[Any]) -> list[Any] | None:
+    """Return the same arrays in C order, without gaps; None if they are so."""
+    loose = [x for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous]
+    if not loose:
+        return None
+    return [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in inputs]
+
+
+def _column_major(x: Any) -> Any:
+    if not isinstance(x, np.ndarray) or x.ndim < 2:
+        return x
+    turned = np.empty_like(x, order="F")
+    for start in range(0, len(x), _STRIP):
+        turned[start : start + _STRIP] = x[start : start + _STRIP]
+    return turned
+
+
+def _misaligned(x: Any) -> Any:
+    if not isinstance(x, np.ndarray) or not x.size:
+        return x
+    memory = np.empty(x.nbytes + x.itemsize, np.uint8)
+    shifted = memory[x.itemsize :].view(x.dtype).reshape(x.shape)
+    shifted[...] = x
+    return shifted

@@ -1,0 +1,40 @@
+"""What is said of two implementations, and the thresholds that rules share."""
+
+from dataclasses import dataclass
+
+# kinds
+EQUAL, ROUNDING, LAYOUT, AMPLIFIED = "EQUAL", "ROUNDING", "LAYOUT", "AMPLIFIED"
+RANGE, NONDETERMINISTIC, REDUCED = "RANGE", "NONDETERMINISTIC", "REDUCED"
+UNSTABLE, SUSPECT, BUG, RAISES = "UNSTABLE", "SUSPECT", "BUG", "RAISES"
+KINDS = (
+    *(EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE),
+    *(SUSPECT, BUG, RAISES),
+)
+
+ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
+# A difference that in the wider format is less by less than this power of what that gains is no
+# rounding.
+KEPT = 0.55
+ALONE = 8.0  # times what is allowed for all, one result may be off: it is seen among a million
+FAR = 16.0  # roundings to move by in the working format: those of the results count little then
+EXPLAINED = 0.9  # of an error's square
+FLIPS = 32  # moves to see which results jump
+REDRAWN = 6  # differences at moved inputs, of which rounding makes unlike ones
+FLAT = 0.1  # a kappa below which a function does not feel the inputs' last places
+SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inputs are
+REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
+COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
+GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
+STEADY = 0.9  # a cosine that no rounding has
+MANY = 16  # differences, of which a cosine near 1 is no chance
+COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
+
+
+@dataclass
+class Verdict:
+    """A kind, the sentence that says why, and the numbers."""
+
+    kind: str
+    reason: str
+    format: str | None = None
+    arguments: tuple[int, ...] | None = None

@@ -1,0 +1,49 @@
+"""The format in which two implementations work, and what of their inputs is in it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..tolerances import name_of
+from .sides import WIDER, Answer, is_movable
+from .units import ROUNDOFF
+
+_REALS = {"complex64": "float32", "complex128": "float64"}
+
+
+def movable(inputs: Sequence[Any]) -> list[int]:
+    """Return the places of inputs that can be moved, or rounded."""
+    return [k for k, x in enumerate(inputs) if is_movable(x)]
+
+
+def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> str:
+    """Return the working format: what the caller says, or the widest of the inputs."""
+    if dtype is not None:
+        name = name_of(dtype, ROUNDOFF)
+        held = [x.dtype.name for x in inputs if is_movable(x) and x.dtype.name in WIDER]
+        if name not in ROUNDOFF:
+            msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r:.60}"
+            raise ValueError(msg)
+        if held and all(ROUNDOFF[_REALS.get(own, own)] > ROUNDOFF[name] for own in held):
+            msg = (
+                f"dtype is {name}, but the inputs are {held[0]}: pass arrays that hold its numbers"
+            )
+            raise ValueError(msg)
+        return name
+    for k, x in enumerate(inputs):
+        if is_movable(x) and x.dtype.name not in WIDER:
+            own = titles[k] if titles else k
+            msg = f"input {own} has dtype {x.dtype}, and there is no wider format to compare with: "
+            msg += "pass float64 or narrower"
+            raise TypeError(msg)
+    # A number by itself is a Python float, as often as not.
+    arrays = [x for x in inputs if is_movable(x) and x.ndim] or list(filter(is_movable, inputs))
+    kinds = [x.dtype.name for x in arrays]
+    reals = [_REALS.get(name, name) for name in kinds]
+    known = [name for name in reals if name in ROUNDOFF and name in WIDER]
+    return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"
+
+
+def is_wide(answer: Answer, form: str) -> bool:
+    """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
+    wider = "gG" if form == "float64" else "dDgG"
+    return all(x.dtype.kind not in "fc" or x.dtype.char in wider for x in answer.arrays)
