@@ -975,3 +975,39 @@ def test_modules_are_public_names():
     assert calipers.probes is probes
     assert "probes" in dir(calipers)
     assert set(probes.__all__) >= {"batch", "layout", "repeat", "range", "condition", "exact"}
+
+
+def test_arrays_in_containers_are_asked_about():
+    random = np.random.default_rng(0)
+    p = {"w": random.standard_normal((8, 4), dtype=np.float32), "b": [np.float32(1), "name"]}
+    x = random.standard_normal((16, 8), dtype=np.float32)
+
+    def layer(p, x):
+        assert p["b"][1] == "name"
+        return x @ p["w"] + p["b"][0]
+
+    assert probes.batch(layer, (p, x), batch=(1,))
+    assert probes.layout(layer, (p, x))
+    assert probes.repeat(layer, (p, x)).equal
+    assert not probes.layout(lambda p: p["w"].ravel("K"), p)
+    assert not probes.layout(lambda p, x: p["w"].ravel("K"), (p, x))
+    kappa = probes.condition(lambda p: p["w"].sum() - p["w"][1:].sum(), p).kappa
+    assert kappa == pytest.approx(probes.condition(lambda w: w.sum() - w[1:].sum(), p["w"]).kappa)
+    with pytest.raises(TypeError, match=r"inputs\[0\]\['w'\] has dtype float128"):
+        probes.layout(layer, ({"w": p["w"].astype(np.longdouble)}, x))
+    with pytest.raises(ValueError, match=r"inputs\[0\] must be an array of rows"):
+        probes.batch(layer, (p, x))
+
+
+def test_a_range_of_what_is_in_a_container_is_named():
+    p = {"a": np.ones(3, np.float32), "b": np.full(4, 1e25, np.float32)}
+
+    def norm(x, p):
+        return x * np.sqrt((p["b"] * p["b"]).sum())
+
+    with np.errstate(all="ignore"):
+        found = probes.range(norm, (np.float32(2), p))
+    assert found.kind == "OVERFLOW"
+    assert "with input 1['b'] times 2**" in found.reason
+    assert found.argument == 1
+    assert set(found.homogeneous) == {0, 1, -1}

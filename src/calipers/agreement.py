@@ -419,7 +419,7 @@ def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
             told = f"there are {count}, from 0" if count else "there are none: give batch=()"
             msg = f"batch names input {k}: {told}"
             raise ValueError(msg)
-    return tuple(i for i, k in enumerate(nest.owners) if k in places and nest.whole[i])
+    return tuple(nest.places(places))
 
 
 def _diagnosis(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:

@@ -15,6 +15,7 @@ import numpy as np
 from ._agreement.conditions import Condition, of_function, of_matrix
 from ._agreement.exactness import Exact, of_exact
 from ._agreement.layers import Layer, Layers, of_layers
+from ._agreement.nest import Nest
 from ._agreement.ranges import Range, of_range
 from ._agreement.sides import as_inputs
 from ._agreement.summation import SummationOrder, of_summation
@@ -138,7 +139,8 @@ def layout(f: Callable[..., Any], inputs: Any) -> Trials:
     >>> bool(probes.layout(lambda x: x.ravel("K"), x))
     False
     """
-    if not any(isinstance(x, np.ndarray) for x in as_inputs(inputs)):
+    own = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    if not any(isinstance(x, np.ndarray) for x in as_inputs(Nest(own).leaves)):
         msg = f"inputs must hold an array, got {inputs!r:.60}"
         raise ValueError(msg)
     return of_layout(f, inputs)

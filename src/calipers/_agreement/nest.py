@@ -1,6 +1,6 @@
 """Inputs in lists, tuples and dicts: what in them can be moved, and the functions of that."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,11 @@ class Nest(Opened):
                 raise TypeError(msg)
         self.titles = tuple(f"{k}{path}" for k, path in zip(self.owners, self.paths, strict=True))
         self.whole = tuple(not path for path in self.paths)
+
+    def places(self, inputs: Iterable[int]) -> list[int]:
+        """Return where inputs are among the leaves: those that are arrays themselves."""
+        chosen = set(inputs)
+        return [k for k, owner in enumerate(self.owners) if owner in chosen and self.whole[k]]
 
     def called(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function of the leaves that calls f as the caller would."""

@@ -37,9 +37,10 @@ class Range(Shown):
     first : tuple of int or None
         The index of the first of these, after the number of the output if there are several.
     homogeneous : tuple of int
-        The inputs that f is homogeneous in; -1 stands for all at once.
+        The inputs that f is homogeneous in, or in a part of; -1 stands for all at once.
     argument : int or None
-        The input that was multiplied by a power of two for the smallest error; -1 for all at once.
+        The input that, or a part of which, was multiplied by a power of two for the smallest error;
+        -1 for all at once.
     exponent : int or None
         Of that power of two.
     error, rescaled_error : float
@@ -117,15 +118,19 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     least = error / _FALLS if error < math.inf else ask.allowed
     helped = best is not None and best[0] <= least
     rescaled, argument, exponent = best if best and helped else (error, None, None)
+    what = "all inputs" if argument in (-1, None) else f"input {subject.nest.titles[argument]}"
     kind, reason = _judged(
-        *(ask.form, nonfinite, numbers.size, first, error, rescaled, argument, exponent)
+        *(ask.form, nonfinite, numbers.size, first, error, rescaled, what, exponent)
     )
     beyond = int(np.sum(np.isfinite(reference) & ~fits))
     if beyond:
         reason += f"; {beyond} of {numbers.size} results are themselves too large for it"
+    owners = (*subject.nest.owners, -1)  # of -1, which is all
     return Range(
-        *(kind, reason, ask.form, nonfinite, first, tuple(homogeneous)),
-        *(argument, exponent, error, rescaled, ask.allowed),
+        *(kind, reason, ask.form, nonfinite, first),
+        tuple(dict.fromkeys(owners[which] for which in homogeneous)),
+        None if argument is None else owners[argument],
+        *(exponent, error, rescaled, ask.allowed),
     )
 
 
@@ -136,7 +141,7 @@ def _judged(
     first: tuple[int, ...] | None,
     error: float,
     rescaled: float,
-    argument: int | None,
+    what: str,
     exponent: int | None,
 ) -> tuple[str, str]:
     if not nonfinite and exponent is None:
@@ -149,7 +154,6 @@ def _judged(
             f"the first at {first}"
         )
     if exponent is not None:
-        what = "all inputs" if argument == -1 else f"input {argument}"
         found.append(
             f"with {what} times 2**{exponent} the error falls from {error:.3g} to {rescaled:.3g} "
             "units of rounding"

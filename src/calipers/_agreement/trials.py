@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
 from .inquiry import Inquiry
+from .nest import Nest
 from .sides import (
     WIDER,
     Answer,
@@ -156,12 +157,13 @@ def require_callable(**functions: Any) -> None:
             raise TypeError(msg)
 
 
-def inputs_of(inputs: Any) -> tuple[Any, ...]:
+def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return inputs as arrays, of formats that have a next wider one."""
-    arrays = as_inputs(inputs)
+    arrays = as_inputs(inputs, names)
     for k, x in enumerate(arrays):
         if is_movable(x) and x.dtype.name not in WIDER:
-            msg = f"inputs[{k}] has dtype {x.dtype}, beside which there is no wider format; "
+            name = names[k] if names else f"inputs[{k}]"
+            msg = f"{name} has dtype {x.dtype}, beside which there is no wider format; "
             raise TypeError(msg + "pass float64 or complex128")
     return arrays
 
@@ -184,12 +186,18 @@ def is_wider_than(noise: NDArray, unit: NDArray, factor: float) -> bool:
 
 
 class Subject:
-    """A function at some inputs, and the unit that its results are compared in."""
+    """
+    A function at some inputs, and the unit that its results are compared in.
+
+    `inputs` are the arrays, those that are in containers, too; see `Nest`.
+    """
 
     def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
         require_callable(f=f)
-        self.inputs = inputs_of(inputs)
-        self.side = side_of("f", f, inputs)
+        self.nest = nest = Nest(several(inputs))
+        names = [f"inputs[{k}]{path}" for k, path in zip(nest.owners, nest.paths, strict=True)]
+        self.inputs = inputs_of(nest.leaves, names)
+        self.side = side_of("f", nest.called(f), nest.leaves)
         form, length = format_of(self.inputs, None), longest_axis(self.inputs)
         sides = self.side, self.side
         self.ask = Inquiry(*sides, self.inputs, form, wide="f", length=length, seed=seed)

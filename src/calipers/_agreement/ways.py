@@ -14,7 +14,8 @@ from .trials import Subject, Trials, side_of
 def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
     """Ask for rows, some rows and rows in another order."""
     subject = Subject(f, inputs, seed)
-    n = subject.inputs[batch[0]].shape[0]
+    batched = subject.nest.places(batch)
+    n = subject.inputs[batched[0]].shape[0]
     if not any(x.shape[:1] == (n,) for x in subject.plain.arrays):
         msg = f"f must return a row for each of the {n} of inputs[{batch[0]}], got shapes "
         raise ValueError(msg + listed(subject.plain.shapes))
@@ -27,7 +28,7 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
     parts["rows in another order"] = order
     trials = []
     for name, rows in parts.items():
-        some = [x[rows] if k in batch else x for k, x in enumerate(subject.inputs)]
+        some = [x[rows] if k in batched else x for k, x in enumerate(subject.inputs)]
         trials.append(subject.part(name, subject.side(some), rows, n))
     return Trials("f of rows against rows of f", tuple(trials))
 
@@ -46,7 +47,7 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
         library = library_of(own)
         return own if library is None or library.device(own) != "cpu" else library.from_numpy(x)
 
-    direct = side_of("f", f, inputs)
+    direct = side_of("f", subject.side.call, subject.nest.leaves)
     # What it is given are copies already, and to copy one again would align it.
     direct.sent, direct.writes = shared, False
     ways: dict[str, Callable[[NDArray], NDArray]] = {
