@@ -147,6 +147,28 @@ def test_outputs_left_out_are_those_that_f_returns(of):
         calipers.gradcheck(f, (p, x), nondifferentiable_outputs=(9,))
 
 
+def test_containers_of_arrays_alone(of):
+    x = of.array([1.0, 2.0, 3.0])
+    report = calipers.gradcheck(lambda x: {"a": x**2, "b": [x.sum(), x]}, x)
+    assert report.shape == (7, 3)
+    assert report.input_names == ()
+    assert len(report.output_names) == 3
+    assert calipers.gradgradcheck(lambda x: {"a": x**2}, x)
+
+
+def test_what_f_writes_into_is_not_the_callers(of):
+    table = np.zeros(3)
+
+    def f(p, x):
+        p["table"][:] = 7
+        return {"a": x * 2}, x
+
+    given = {"table": table, "x": of.array([1.0])}, of.array([1.0])
+    report = checked(calipers.gradcheck, f, given, nondifferentiable_outputs=(1,))
+    assert "changes its arguments" in report.reason
+    assert not table.any()
+
+
 def test_second_derivatives(of):
     report = calipers.gradgradcheck(network(of), inputs(of))
     assert report.order == 2

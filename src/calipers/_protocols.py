@@ -6,6 +6,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from ._containers import Apart
+
 NDArray = np.ndarray[Any, np.dtype[Any]]
 Result = TypeVar("Result")
 
@@ -146,7 +148,7 @@ class Leaves:
     argnums: tuple[int, ...]
     nondifferentiable_outputs: tuple[int, ...]
     names: tuple[str, ...]
-    """Of the inputs, by their places in the containers."""
+    """Of the inputs, by their places in the containers; none where there are no containers."""
     outputs: list[str]
     """And of the outputs, once f was called, where they are in containers."""
 
@@ -158,14 +160,16 @@ class FunctionLibrary(Protocol):
         """Tell whether x is, or contains, an array of the library, without importing that."""
         ...
 
-    def leaves(
-        self,
-        f: Callable[..., Any],
-        inputs: tuple[Any, ...],
-        argnums: tuple[int, ...] | None,
-        left_out: tuple[int, ...],
-    ) -> Leaves | None:
-        """Return a function of arrays, where f takes or returns containers of them."""
+    def apart(self, x: Any) -> Apart:
+        """Take a container apart, of whatever kinds the library knows; see `Apart`."""
+        ...
+
+    def is_active(self, x: Any) -> bool:
+        """Tell whether f is differentiated by this, unless the caller says by what."""
+        ...
+
+    def copied(self, x: Any) -> Any:
+        """Return what f may write into in the place of x."""
         ...
 
     def differentiated(

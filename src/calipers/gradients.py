@@ -442,7 +442,7 @@ def gradgradcheck(
             plain_gradient, _ = library.gradient(f, whole, chosen, kept, w, kwargs or {}, False)
         sizes = first.columns, plain_gradient
         report = _of_gradient(gradient, point, *sizes, forms, plain)
-        if given.leaves is not None:
+        if given.leaves is not None and given.leaves.names:
             held = given.leaves.names
             report = replace(
                 report,

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._arrays import as_array, is_device_function, on_device
 from .._protocols import Differentiated, Leaves
+from ..interop.containers import leaves_of
 from ..interop.functions import function_library
 from .blocks import WrongFormError
 from .derivative import Derivative
@@ -60,9 +61,7 @@ class Given:
         whole, chosen = (*self.several, *self.args), _several(self.argnums)
         if chosen is None and self.args:
             chosen = tuple(range(len(self.several)))
-        found = library.leaves(f, whole, chosen, self.nondifferentiable_outputs)
-        if found is None:
-            return self
+        found = leaves_of(library, f, whole, chosen, self.nondifferentiable_outputs)
         return replace(
             self,
             f=found.f,

@@ -2,42 +2,35 @@
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._containers import Apart
-from .._protocols import Differentiated, Leaves, NDArray
+from .._protocols import Differentiated, NDArray
 from .batches import allows_batches
-from .containers import contains, leaves_of
+from .containers import contains
 from .jax import Jax
 
 _library = Jax()
-
-
-def _apart(x: Any) -> Apart:
-    """Take any container apart that jax knows."""
-    tree = sys.modules["jax"].tree_util
-    found, structure = tree.tree_flatten_with_path(x)
-    return [(tree.keystr(path), leaf) for path, leaf in found], structure.unflatten
 
 
 class JaxFunctions:
     """See `FunctionLibrary`."""
 
     def owns(self, x: Any) -> bool:
-        return "jax" in sys.modules and contains(_apart, x, _library.owns)
+        return "jax" in sys.modules and contains(x, self.apart, _library.owns)
 
-    def leaves(
-        self,
-        f: Callable[..., Any],
-        inputs: tuple[Any, ...],
-        argnums: tuple[int, ...] | None,
-        left_out: tuple[int, ...],
-    ) -> Leaves | None:
-        jax: Any = sys.modules["jax"]
-        return leaves_of(_apart, f, inputs, argnums, left_out, partial(_is_differentiable, jax))
+    def apart(self, x: Any) -> Apart:
+        tree = sys.modules["jax"].tree_util
+        found, structure = tree.tree_flatten_with_path(x)
+        return [(tree.keystr(path), leaf) for path, leaf in found], structure.unflatten
+
+    def is_active(self, x: Any) -> bool:
+        return _is_differentiable(sys.modules["jax"], x)
+
+    def copied(self, x: Any) -> Any:
+        return x  # which nobody can write into
 
     def differentiated(
         self,

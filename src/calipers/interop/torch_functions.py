@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import apart
-from .._protocols import Differentiated, Leaves, NDArray
+from .._containers import Apart, apart
+from .._protocols import Differentiated, NDArray
 from .batches import allows_batches
-from .containers import contains, leaves_of
+from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
 
@@ -21,18 +21,16 @@ class TorchFunctions:
     """See `FunctionLibrary`."""
 
     def owns(self, x: Any) -> bool:
-        return "torch" in sys.modules and contains(apart, x, _library.owns)
+        return "torch" in sys.modules and contains(x, apart, _library.owns)
 
-    def leaves(
-        self,
-        f: Callable[..., Any],
-        inputs: tuple[Any, ...],
-        argnums: tuple[int, ...] | None,
-        left_out: tuple[int, ...],
-    ) -> Leaves | None:
-        if not any(isinstance(x, (list, tuple, dict)) for x in inputs):
-            return None
-        return leaves_of(apart, f, inputs, argnums, left_out, _requires_grad)
+    def apart(self, x: Any) -> Apart:
+        return apart(x)
+
+    def is_active(self, x: Any) -> bool:
+        return _library.owns(x) and bool(x.requires_grad)
+
+    def copied(self, x: Any) -> Any:
+        return x.detach().clone().requires_grad_(x.requires_grad) if _library.owns(x) else x
 
     def differentiated(
         self,
@@ -75,7 +73,8 @@ class TorchFunctions:
             else x
             for k, x in enumerate(inputs)
         )
-        outputs = function.outputs(function.tensors(arrays))
+        own = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
+        outputs = function.outputs(function.tensors(own))
         without = {
             k
             for k, y in enumerate(outputs)
@@ -129,10 +128,6 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         ]
         return gradient, (*fixed, *weights)
-
-
-def _requires_grad(x: Any) -> bool:
-    return _library.owns(x) and bool(x.requires_grad)
 
 
 def _to_numpy(x: Any) -> NDArray:
