@@ -3,10 +3,15 @@
 import signal
 from importlib.util import find_spec
 
+import pytest
+
 # Modules of the CUDA target import only where numba-cuda is installed.
 collect_ignore_glob = (
     [] if find_spec("numba_cuda") else ["src/calipers/_device/*", "src/calipers/_kernels/cuda/*"]
 )
+
+# What tests import from there asserts, and says as much as a test does.
+pytest.register_assert_rewrite("tests.derivative_functions")
 
 # Who is started in the background of a shell ignores Ctrl-C, and so do all that it starts; some
 # tests interrupt them.

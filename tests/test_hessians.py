@@ -1,0 +1,118 @@
+"""Hessians of values and of gradients."""
+
+import numba
+import numpy as np
+import pytest
+
+import calipers
+
+from .derivative_functions import M, X, Z, assert_near, counted, waves
+
+
+def cubic(x):
+    return np.sum(x**3) + x.ravel()[0] * x.ravel()[-1] ** 2
+
+
+def cubic_gradient(x):
+    g = 3 * x**2
+    g.ravel()[0] += x.ravel()[-1] ** 2
+    g.ravel()[-1] += 2 * x.ravel()[0] * x.ravel()[-1]
+    return g
+
+
+def cubic_hessian(x):
+    flat = x.ravel()
+    h = np.diag(6 * flat)
+    h[0, -1] = h[-1, 0] = 2 * flat[-1]
+    h[-1, -1] += 2 * flat[0]
+    return h.reshape(x.shape + x.shape)
+
+
+@pytest.mark.parametrize("x", [X, M, X.reshape(1, 4, 1)], ids=["vector", "matrix", "three axes"])
+def test_hessians_of_values_and_of_gradients(x):
+    exact = cubic_hessian(x)
+    for h, bar in (
+        (calipers.hessian(cubic, x), 1e-5),
+        (calipers.hessian(None, x, gradient=cubic_gradient), 1e-9),
+        (calipers.hessian(cubic, x, gradient=cubic_gradient, method="3-point"), 1e-7),
+        (calipers.hessian(cubic, x, gradient=cubic_gradient, method="5-point"), 1e-9),
+    ):
+        assert_near(h.value, exact, bar)
+        flat = h.value.reshape(x.size, x.size)
+        assert np.array_equal(flat, flat.T)
+        assert h.error.shape == x.shape + x.shape
+        assert np.all(np.abs(h.value - exact) <= h.error)
+        assert h.step.shape == h.status.shape == x.shape
+        assert np.array_equal(np.asarray(h), h.value)
+
+
+def test_what_a_pair_met_is_the_status_of_both_elements():
+    def f(x):
+        return np.nan if np.all(x[:2] != X[:2]) else np.sum(x**2)
+
+    h = calipers.hessian(f, X)
+    assert h.status.tolist() == ["NONFINITE", "NONFINITE", "CONVERGED", "CONVERGED"]
+
+
+@pytest.mark.parametrize("low", [-9.0, np.where(np.arange(14) == 3, 0.5, -9.0)])
+def test_progress_of_a_hessian_rises_to_the_end(low):
+    seen = []
+    report = lambda *at: seen.append(at)  # noqa: E731
+    calipers.hessian(cubic, np.full(14, 0.5), bounds=(low, 9.0), progress=report)
+    assert seen == sorted(seen)
+    assert seen[-1] == (105, 105)
+
+
+def test_a_hessian_says_how_often_it_called():
+    f, seen = counted(cubic)
+    assert calipers.hessian(f, X).nfev == len(seen)
+    f, seen = counted(cubic_gradient)
+    assert calipers.hessian(None, X, gradient=f).nfev == len(seen)
+
+
+def test_f_is_not_called_where_there_is_a_gradient():
+    def never(x):
+        raise AssertionError
+
+    assert_near(calipers.hessian(never, X, gradient=cubic_gradient).value, cubic_hessian(X))
+
+
+def test_compiled_hessians():
+    @numba.njit
+    def gradient(x):
+        g = 3 * x**2
+        g[0] += x[-1] ** 2
+        g[-1] += 2 * x[0] * x[-1]
+        return g
+
+    @numba.njit
+    def value(x):
+        return np.sum(x**3) + x[0] * x[-1] ** 2
+
+    assert_near(calipers.hessian(None, X, gradient=gradient).value, cubic_hessian(X), 1e-9)
+    assert_near(calipers.hessian(value, X).value, cubic_hessian(X), 1e-5)
+
+
+def test_what_is_not_symmetric_in_a_hessian_is_its_error():
+    h = calipers.hessian(None, X[:2], gradient=lambda x: np.array([x[1], 3 * x[0]]))
+    assert_near(h.value, [[0.0, 2], [2, 0]], 1e-9)
+    assert h.error[0, 1] >= 1 - 1e-9
+    assert h.error[1, 0] >= 1 - 1e-9
+    assert h.error[0, 0] <= 1e-9
+
+
+def test_hessians_of_what_has_none_are_refused():
+    with pytest.raises(ValueError, match=r"one value, got \(6,\)"):
+        calipers.hessian(waves, X)
+    with pytest.raises(ValueError, match="gradient must return x's shape"):
+        calipers.hessian(None, X, gradient=waves)
+    with pytest.raises(TypeError, match="neither"):
+        calipers.hessian(None, X)
+    with pytest.raises(ValueError, match="real"):
+        calipers.hessian(lambda z: np.sum(np.abs(z)), Z)
+    with pytest.raises(ValueError, match="real"):
+        calipers.hessian(lambda x: np.sum(1j * x), X)
+    with pytest.raises(ValueError, match="adaptive"):
+        calipers.hessian(cubic, X, method="3-point")
+    with pytest.raises(ValueError, match="sparsity"):
+        calipers.hessian(cubic, X, sparsity="detect")
