@@ -98,6 +98,7 @@ def chain_jacobian(x):
 
 
 X = np.array([0.5, 1.25, -0.75, 2.0])
+SIX = np.linspace(0.5, 1.5, 6)
 M = np.array([[0.5, 1.25, -0.75], [2.0, 0.1, 0.3]])
 K = np.array([1.0, 2.0, 3.0, 4.0])
 CHAIN, CHAINS = chain_jacobian(X), chain_jacobian(M)

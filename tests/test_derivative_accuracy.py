@@ -1,5 +1,6 @@
 """Derivatives against the exact ones of tests/derivative_cases.py."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -123,6 +124,32 @@ def test_holomorphic_functions(case, method):
         assert np.all(np.abs(by_conjugate) <= bar * np.abs(case.jac(x)).max())
 
 
+def turned_back(x):
+    """Return x, as complex numbers whose imaginary parts are rounding of their real ones."""
+    return x + 1j * (np.exp(x * 3.3) / np.exp(x * 1.1) / np.exp(x * 2.2) - 1)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_part_of_a_complex_number_is_rounded_as_all_of_it_is(compiled):
+    x = np.array([0.3, 1.1, 2.7])
+    d = calipers.differentiate(numba.njit(turned_back) if compiled else turned_back, x)
+    assert d.nfev < 50
+    assert np.all(d.status == "CONVERGED")
+    assert np.all(np.abs(d.value - np.eye(3)) <= d.error)
+    assert np.all(d.error < 1e-12)
+
+
+def test_so_it_is_along_directions_and_in_gradcheck():
+    x = np.array([0.3, 1.1, 2.7])
+    along = calipers.jvp(turned_back, x, np.ones(3), method="adaptive")
+    np.testing.assert_allclose(along, np.ones(3), atol=1e-12)
+    assert calipers.gradcheck(turned_back, x, jac=lambda x: np.eye(3) + 0j)
+    wrong = calipers.gradcheck(
+        turned_back, x, jac=lambda x: (1 + 1e-3j) * np.eye(3), raise_exception=False
+    )
+    assert wrong.verdict == "FAIL"
+
+
 def one(f, x, **options):
     """Differentiate a function of one number."""
     d = calipers.differentiate(f, np.array([x]), **options)
@@ -234,6 +261,34 @@ def test_large_and_small_length_scales():
     assert abs(value - 1e-9) <= error <= 1e-15
     value, error, _ = one(np.log, 1e-290)
     assert abs(value - 1e290) <= error <= 1e281
+
+
+@pytest.mark.parametrize("x", [1e-308, 5e-324, -1e-310])
+def test_subnormal_numbers_have_steps(x):
+    d = calipers.differentiate(np.sin, x)
+    assert abs(float(d.value) - 1) <= d.error
+    assert d.error < 1e-6
+
+
+@pytest.mark.parametrize("f", [lambda x: 1e-200 * x**3, lambda x: 1e200 * np.sin(x)])
+def test_functions_of_extreme_scale_are_smooth(f):
+    d = calipers.differentiate(f, np.array([1.0]))
+    assert d.status.tolist() == ["CONVERGED"]
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "expected"),
+    [
+        (lambda x: x.sum(keepdims=True) - 1, np.array([1e-18, 1.0]), [[1.0, 1.0]]),
+        (lambda x: np.exp(x) - 1, np.array([1e-17]), [[1.0]]),
+        (lambda x: x.sum(keepdims=True) - np.float32(1), np.float32([1e-9, 1]), [[1.0, 1.0]]),
+        (lambda x: np.array([x[1], 0 * x[0]]), np.array([1e-18, 1.0]), [[0.0, 1.0], [0.0, 0.0]]),
+    ],
+)
+def test_where_f_stands_still_around_a_tiny_x(f, x, expected):
+    d = calipers.differentiate(f, x)
+    assert np.all(np.abs(d.value - expected) <= d.error + 1e-12)
+    assert np.all(d.error < 1e-3)
 
 
 def test_an_infinite_neighbour_does_not_spoil_the_estimate():

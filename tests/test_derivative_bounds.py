@@ -159,6 +159,25 @@ def test_no_rounding_leads_outside_bounds(method, dtype):
     assert np.all(called <= high)
 
 
+def test_bounds_are_not_exceeded_by_rounding():
+    random = np.random.default_rng(0)
+    outside = []
+    for number in range(1500):
+        x = random.standard_normal(2) * 10.0 ** random.integers(-6, 6)
+        low, high = x - np.abs(x) * random.random(2), x + np.abs(x) * random.random(2)
+
+        def f(x, low=low, high=high):
+            outside.append(bool(np.any((x < low) | (x > high))))
+            return np.sum(np.sin(x) * x)
+
+        bounds, v = (low, high), random.standard_normal(2)
+        calipers.jvp(f, x, v, bounds=bounds, method="5-point")
+        if number < 100:
+            calipers.hessian(f, x, bounds=bounds)
+            calipers.jvp(f, x, v, bounds=bounds, method="adaptive")
+    assert not any(outside)
+
+
 @pytest.mark.parametrize("room", [1e-6, 1e-9, 1e-12])
 @boundable
 def test_tiny_room_is_used(method, room):

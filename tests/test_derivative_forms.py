@@ -13,6 +13,7 @@ from .derivative_functions import (
     CHAIN,
     CHAINS,
     MANY,
+    SIX,
     K,
     M,
     X,
@@ -306,6 +307,25 @@ def test_what_is_known_of_a_compiled_function_is_remembered(number):
     assert first._entries is second._entries
 
 
+_factor = 2.0
+
+
+def test_functions_that_were_compiled_anew():
+    global _factor
+
+    @numba.njit
+    def f(x):
+        return _factor * x
+
+    assert calipers.jacobian(f, SIX)[0, 0] == pytest.approx(2)
+    try:
+        _factor = 5.0
+        f.recompile()
+        assert calipers.jacobian(f, SIX)[0, 0] == pytest.approx(5)
+    finally:
+        _factor = 2.0
+
+
 def test_a_compiled_function_of_a_number():
     @numba.njit
     def cube(x):
@@ -341,6 +361,44 @@ def test_a_function_that_fills_is_told_of_out_like(compiled):
     with pytest.raises(TypeError, match="argument") as caught:
         calipers.jacobian(numba.njit(f) if compiled else f, X)
     assert any("give out_like=" in note for note in caught.value.__notes__)
+
+
+def test_a_function_that_fills_is_called_once_for_its_value():
+    calls = []
+
+    def f(x, out):
+        calls.append(x.copy())
+        out[:] = x * x
+
+    calipers.jacobian(f, SIX, out_like=SIX)
+    assert sum(np.array_equal(x, SIX) for x in calls) == 1
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("way", ["ignores", "adds", "one"])
+def test_results_that_f_does_not_fill_in(compiled, way):
+    def ignores(x, out):
+        pass
+
+    def adds(x, out):
+        out += x
+
+    def one(x, out):
+        out[0] = x[0]
+
+    f = {"ignores": ignores, "adds": adds, "one": one}[way]
+    with pytest.raises(ValueError, match="must store every element of out"):
+        calipers.jacobian(numba.njit(f) if compiled else f, SIX, out_like=SIX)
+
+
+def test_results_that_are_nan_are_filled_in():
+    def f(x, out):
+        out[:] = np.nan
+        out[0] = x[0]
+
+    found = calipers.jacobian(f, SIX, out_like=SIX)
+    assert found[0, 0] == pytest.approx(1)
+    assert np.isnan(found[1:]).all()
 
 
 # Batches.
@@ -460,3 +518,13 @@ def test_batches_have_no_other_form(options):
 def test_a_function_that_mixes_a_batch_is_refused(method):
     with pytest.raises(ValueError, match="mixes the arguments of a batch"):
         calipers.jacobian(lambda x: np.exp(-x) * x.sum(), X, method=method, batched=True)
+
+
+def test_batches_at_a_root():
+    random = np.random.default_rng(0)
+    a, x = random.standard_normal((60, 60)), random.standard_normal(60)
+    b = (x[None] @ a)[0]
+    found = calipers.jacobian(lambda x: x @ a - b, x, batched=True)
+    assert np.allclose(found, a.T, atol=1e-6)
+    with pytest.raises(ValueError, match="mixes the arguments"):
+        calipers.jacobian(lambda x: x - x.mean(0), x, batched=True)

@@ -8,6 +8,7 @@ import calipers
 
 from .derivative_functions import (
     BARS,
+    SIX,
     M,
     X,
     assert_near,
@@ -134,6 +135,18 @@ def test_f_may_keep_its_arguments():
     calipers.jacobian(f, X)
     assert all(np.count_nonzero(x != X) <= 1 for x in kept)
     assert len({x.ctypes.data for x in kept}) == len(kept)
+
+
+def test_rows_that_f_spoils_are_its_own():
+    def f(i, x):
+        value = x[i] ** 2
+        x[:] = 7.0
+        return value
+
+    found = calipers.jacobian(f, SIX, rowwise=True, out_like=SIX)
+    assert np.allclose(found, np.diag(2 * SIX), atol=1e-6)
+    with pytest.raises(TypeError, match=r"must return a number that .* got None for i = 0"):
+        calipers.jacobian(lambda i, x: None, SIX, rowwise=True, out_like=SIX)
 
 
 # Results that do not fit.

@@ -47,6 +47,12 @@ def test_the_complex_step_is_for_real_x():
         calipers.jacobian(np.exp, Z, method="cs")
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_dtypes_without_a_ladder_are_told_of_another_method(dtype):
+    with pytest.raises(ValueError, match="takes x of float32 or float64"):
+        calipers.differentiate(np.sin, np.ones(2, dtype))
+
+
 @pytest.mark.parametrize("function", [compiled_chain, square], ids=["compiled", "python"])
 @pytest.mark.parametrize("method", METHODS[:3] + ["cs"])
 def test_the_step_is_what_was_asked_for(function, method):
@@ -100,6 +106,19 @@ def test_a_step_of_0_leaves_an_element_out(function, method):
     assert np.array_equal(found, d.value, equal_nan=True)
     jac = calipers.jacobian_function(function, method=method, step=step)
     assert np.array_equal(jac(X), d.value, equal_nan=True)
+
+
+@pytest.mark.parametrize("f", [np.square, numba.njit(lambda x: x * x)], ids=["python", "compiled"])
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_what_is_not_finite_is_left_out_as_other_elements_are(f, method, number):
+    pytest.importorskip("scipy.sparse")
+    x = np.array([1.0, number, 3.0])
+    for options in ({}, {"sparsity": np.eye(3)}):
+        with np.errstate(all="ignore"):
+            found = calipers.differentiate(f, x, method=method, step=[1e-3, 0, 1e-3], **options)
+        assert found.status[1] == "EXCLUDED"
+        assert "EXCLUDED" not in found.status[::2]
 
 
 @pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])

@@ -1,7 +1,9 @@
 """Who calls f: threads, workers and processes, what they raise, and the progress they tell of."""
 
+import contextvars
 import json
 import multiprocessing.pool
+import os
 import pickle
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from calipers._differences.sending import _read
 
 from .derivative_functions import (
     MANY,
+    SIX,
     Refused,
     X,
     assert_near,
@@ -117,6 +120,51 @@ def test_a_pool_of_threads_is_sent_nothing():
 def test_workers_that_are_none_are_refused(workers):
     with pytest.raises((TypeError, ValueError), match="workers must be"):
         calipers.jacobian(waves, MANY, workers=workers)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_workers_see_what_is_set_for_the_caller(workers):
+    factor = contextvars.ContextVar("factor", default=1.0)
+    factor.set(5.0)
+    found = calipers.jacobian(lambda x: factor.get() * x, SIX, workers=workers)
+    assert found[0, 0] == pytest.approx(5)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        calipers.jacobian(lambda x: x / (x * 0), SIX, workers=workers)
+
+
+def test_threads_enter_a_parallel_function_one_at_a_time():
+    pytest.importorskip("scipy.sparse")
+    # A process of its own: Numba's smallest layer of threads ends one that two threads enter.
+    code = """
+        from concurrent.futures import ThreadPoolExecutor
+        import numba, numpy as np, calipers
+
+        @numba.njit(parallel=True)
+        def f(x):
+            y = np.empty_like(x)
+            for i in numba.prange(x.size):
+                y[i] = x[i]
+                for k in range(2000):
+                    y[i] += np.sin(x[i] * k) - np.sin(x[i] * k)
+            return y
+
+        x = np.ones(40)
+        for workers in (2, ThreadPoolExecutor(2)):
+            assert np.allclose(calipers.jacobian(f, x, workers=workers), np.eye(40))
+            found = calipers.jacobian(f, x, sparsity=(np.eye(40), np.arange(40)), workers=workers)
+            assert np.allclose(found.toarray(), np.eye(40))
+            report = calipers.gradcheck(f, x, jac=lambda x: np.eye(40), workers=workers)
+            assert report
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 class Parcel:

@@ -12,6 +12,7 @@ from .derivative_functions import (
     CALLS,
     MANY,
     METHODS,
+    SIX,
     Refused,
     X,
     Z,
@@ -164,6 +165,12 @@ def test_argnums_out_of_range_is_refused(argnums):
         calipers.jacobian(three, A, args=(B,), argnums=argnums)
 
 
+@pytest.mark.parametrize("argnums", [(1, 1), (0, 5), (0, -1)])
+def test_places_of_arguments_are_different_and_there(argnums):
+    with pytest.raises(ValueError, match="must be different, and from 0 to 2"):
+        calipers.jacobian(lambda a, x, b: a * x + b, (SIX, SIX), args=(3.0,), argnums=argnums)
+
+
 @pytest.mark.parametrize("x", [A, (A,), (A, B, 1.0)])
 def test_a_wrong_number_of_inputs_is_refused(x):
     with pytest.raises(ValueError, match="x must be a tuple of 2 arrays"):
@@ -281,6 +288,30 @@ def test_exceptions_at_x_itself_arrive(f):
         calipers.jacobian(f, np.zeros((2, 3)))
 
 
+def test_errors_of_f_name_what_a_hessian_or_a_product_displaced():
+    def f(x):
+        if not np.array_equal(x, SIX):
+            raise ZeroDivisionError
+        return x.sum()
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        calipers.hessian(f, SIX)
+    assert raised.value.__notes__ == ["raised by f with x[0] displaced for its derivative"]
+    with pytest.raises(ZeroDivisionError) as raised:
+        calipers.hessian(
+            lambda x: f(np.where(np.arange(6) == 1, SIX, x)) if x[1] != SIX[1] else 1.0, SIX
+        )
+    assert raised.value.__notes__ == [
+        f"raised by f with x[{k}] displaced for its derivative" for k in (0, 1)
+    ]
+    for method in ("3-point", "adaptive"):
+        with pytest.raises(ZeroDivisionError) as raised:
+            calipers.jvp(f, SIX, SIX, method=method)
+        assert "along the direction" in raised.value.__notes__[0]
+    with pytest.raises(TypeError, match="gradient must be callable, got int"):
+        calipers.hessian(f, SIX, gradient=3)
+
+
 # Results of f that are no results.
 
 
@@ -349,6 +380,13 @@ def test_results_of_another_kind_than_the_first_are_right_or_refused():
     except (TypeError, ValueError, np.exceptions.ComplexWarning):
         return
     assert_near(found, np.diag(2 * X))
+
+
+def test_functions_that_are_not_real_at_real_x():
+    with pytest.raises(ValueError, match="f\\(x\\) is complex there"):
+        calipers.jacobian(lambda x: np.exp(1j * x), SIX, method="cs")
+    with pytest.raises(ValueError, match="float64 at x and complex128 beside it"):
+        calipers.jacobian(lambda x: np.emath.sqrt(x - 1.0), np.array([1.0]))
 
 
 def test_integers_first_and_numbers_later():
@@ -463,6 +501,36 @@ def test_results_that_are_not_finite_do_not_spread(method):
     with np.errstate(all="ignore"):
         found = calipers.jacobian(f, np.array([1.0, 2.0, 3.0]), method=method)
     assert_near(found[0], [2.0, 1.0, 0.0], BARS[method] * 2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
+@pytest.mark.parametrize(
+    "x", [[1, np.inf, -np.inf], [1e308, -1.7e308, 1], [5e-324, 1e-310, 0], [np.nan, 1e300, 1e-300]]
+)
+def test_only_f_warns(x, method):
+    pytest.importorskip("scipy.sparse")
+
+    def f(x):
+        with np.errstate(all="ignore"):
+            return x**2
+
+    x, one, way = np.array(x), np.array([1, 1e-5, 3.0]), {"method": method}
+    calipers.differentiate(f, x, **way)
+    calipers.jvp(f, x, one, **way)
+    calipers.vjp(f, x, one, **way)
+    assert (calipers.linear_operator(f, x, **way) @ one).shape == (3,)
+    if method != "cs":
+        calipers.differentiate(f, x, sparsity=np.eye(3), **way)
+        calipers.hessian(None, x, gradient=f, **way)
+        calipers.hessian(None, x, gradient=f, sparsity=np.eye(3), **way)
+    if method == "adaptive":
+        calipers.hessian(lambda x: f(x).sum(), x)
+    if np.isnan(x).any():
+        return
+    for bounds in ((-np.inf, np.inf), (x, np.inf), (x, x)):
+        if method != "cs":
+            calipers.jvp(f, x, one, bounds=bounds, **way)
 
 
 # Options.

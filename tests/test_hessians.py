@@ -101,6 +101,29 @@ def test_what_is_not_symmetric_in_a_hessian_is_its_error():
     assert h.error[0, 0] <= 1e-9
 
 
+@pytest.mark.parametrize(
+    ("x", "width"), [(np.array([300.0, 1.0]), 0.1), (np.array([1e6, 2.0]), 400.0)]
+)
+def test_hessians_within_narrow_bounds(x, width):
+    bounds = x - [width, 1.0], x + [width, 1.0]
+    h = calipers.hessian(lambda x: np.sin(x[0]) * x[1] ** 2, x, bounds=bounds)
+    s, c = np.sin(x[0]), np.cos(x[0])
+    exact = np.array([[-s * x[1] ** 2, 2 * c * x[1]], [2 * c * x[1], 2 * s]])
+    assert np.all(np.abs(h.value - exact) <= h.error)
+    assert np.all(h.error < 1e-3)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_hessians_by_a_step_of_the_caller(offset):
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        x = offset + random.uniform(-1, 1, 3)
+        h = calipers.hessian(lambda x: np.sum(np.sin(x - offset)) ** 2, x, step=0.3)
+        s, c = np.sin(x - offset), np.cos(x - offset)
+        exact = 2 * np.outer(c, c) - 2 * s.sum() * np.diag(s)
+        assert np.all(np.abs(h.value - exact) <= h.error + 1e-12)
+
+
 def test_hessians_of_what_has_none_are_refused():
     with pytest.raises(ValueError, match=r"one value, got \(6,\)"):
         calipers.hessian(waves, X)

@@ -1,5 +1,6 @@
 """jacobian_function: plans that are asked again and again, and SciPy's solvers that ask them."""
 
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,7 @@ from .derivative_functions import (
     BARS,
     CHAIN,
     MANY,
+    SIX,
     K,
     X,
     Z,
@@ -207,6 +209,17 @@ def test_numbers_that_change_do_not_change_the_plan(kind):
         assert_near(jac(kind(t), np.ones(3)), t * np.eye(3), 1e-9)
         plans.add(id(jac._plan))
     assert len(plans) == 1
+
+
+@numba.njit
+def _compiled(x):
+    return x * x
+
+
+def test_a_planned_jacobian_is_sent_after_its_first_call():
+    planned = calipers.jacobian_function(_compiled, SIX)
+    expected = planned(SIX)
+    assert np.array_equal(pickle.loads(pickle.dumps(planned))(SIX), expected)
 
 
 # SciPy's solvers.

@@ -12,6 +12,7 @@ from .derivative_functions import (
     CHAINS,
     FIXED,
     MANY,
+    SIX,
     K,
     M,
     X,
@@ -84,6 +85,18 @@ def test_a_product_takes_two_calls_and_no_more(method):
     assert len(seen) == 1 + CALLS[method]
 
 
+def test_products_take_two_calls_where_no_step_is_lost():
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        return np.sin(x)
+
+    random = np.random.default_rng(0)
+    calipers.jvp(f, random.standard_normal(1000), random.standard_normal(1000))
+    assert len(calls) <= 3
+
+
 def test_nothing_along_no_direction():
     assert_near(calipers.jvp(waves, X, np.zeros(4)), np.zeros(6), 0)
     assert_near(calipers.jvp(np.exp, Z, np.zeros(3), holomorphic=True), np.zeros(3), 0)
@@ -101,6 +114,69 @@ def test_a_product_moves_no_element_farther_than_its_step(method):
         moved = np.abs(points(seen, x.shape) - x).max(axis=0)
         assert np.all(moved <= 1.001 * reach * step)
         assert moved[3] == 0
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize(
+    ("offset", "dtype"), [(1.7e9, np.float64), (1e12, np.float64), (1e5, "f4")]
+)
+def test_products_lose_no_step_beside_large_elements(method, offset, dtype):
+    pytest.importorskip("scipy.sparse")
+    x, v = np.array([offset, 1, 1e-3 * offset], dtype), np.array([1, 1, 1], dtype)
+    f = lambda x: (x[:1] - x.dtype.type(offset)) + x[1:2] + 0 * x[2:]  # noqa: E731
+    product = calipers.jvp(f, x, v, method=method)
+    assert abs(product[0] - 2) <= {"2-point": 1e-3, "3-point": 2e-4}.get(method, 1e-4)
+    if dtype is np.float64:
+        operator = calipers.linear_operator(f, x, method=method)
+        assert abs((operator @ v)[0] - 2) <= 1e-3
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_product_in_a_corner_of_bounds_is_that_with_the_jacobian(method, seed):
+    pytest.importorskip("scipy.sparse")
+    random = np.random.default_rng(seed)
+    low, high = np.zeros(7), np.ones(7)
+    x = random.choice([0.0, 0.3, 1.0], 7)
+    x[:2] = 0.0, 1.0
+    v = random.uniform(0.5, 1, 7)  # one element can only go forth, and one only back
+    seen = []
+
+    def f(x):
+        seen.append(x)
+        return np.stack([np.sin(x).sum(), (x * x[::-1]).sum(), np.exp(x[0] - x[1])])
+
+    options = {"method": method, "bounds": (low, high)}
+    expected = calipers.jacobian(f, x, **options) @ v
+    bar = {"2-point": 1e-6, "3-point": 1e-8}.get(method, 1e-9)
+    assert np.abs(calipers.jvp(f, x, v, **options) - expected).max() <= bar
+    operator = calipers.linear_operator(f, x, **options)
+    assert np.abs(operator @ v - expected).max() <= bar
+    assert np.min(seen) >= 0
+    assert np.max(seen) <= 1
+    fixed = {"method": method, "bounds": (low, np.where(x == 0.0, 0.0, 1.0))}
+    assert np.isnan(calipers.jvp(f, x, v, **fixed)).all()
+    assert not np.isnan(calipers.jvp(f, x, np.where(x == 0.0, 0.0, v), **fixed)).any()
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 1e-300, 1e300])
+def test_a_direction_may_be_of_any_length(method, size):
+    x, v = np.array([1.0, 2.0]), np.array([4.0, 8.0])
+    found = calipers.jvp(np.square, x, v * size, method=method)
+    assert np.all(np.abs(found / size - [8.0, 32.0]) <= 1e-6 * 32)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
+def test_products_that_are_not_numbers_warn_of_nothing(method):
+    f = lambda x: x + 1.0  # noqa: E731
+    x, one = np.array([np.nan, 1.0, np.inf]), np.ones(3)
+    assert np.isnan(calipers.jvp(f, x, one, method=method)[0])
+    assert np.isnan(calipers.vjp(f, x, one, method=method)[0])
+    step = np.array([1e-3, 0.0, 1e-3])
+    assert np.isnan(calipers.jvp(f, one, one, method=method, step=step)).all()
+    assert np.isnan(calipers.vjp(f, one, one, method=method, step=step)).tolist() == [0, 1, 0]
 
 
 @methods
@@ -168,6 +244,14 @@ def test_a_linear_operator_of_complex_functions(method):
         calipers.linear_operator(f, Z, method=method)
 
 
+def test_products_by_a_complex_step_are_of_the_dtype_of_f():
+    pytest.importorskip("scipy.sparse")
+    x = np.ones(3, np.float32)
+    assert calipers.jvp(np.square, x, x, method="cs").dtype == np.float32
+    operator = calipers.linear_operator(np.square, x, method="cs")
+    assert (operator @ x).dtype == operator.dtype == np.float32
+
+
 def test_what_is_done_to_x_is_not_done_to_what_was_asked_before():
     pytest.importorskip("scipy.sparse.linalg")
     for f in (compiled_chain, compiled_chain.py_func):
@@ -220,3 +304,12 @@ def test_blocks_of_arrays_are_matrices():
         next(calipers.jacobian_blocks(np.exp, X, block=0))
     with pytest.raises(ValueError, match="holomorphic=True"):
         next(calipers.jacobian_blocks(np.exp, Z))
+
+
+@pytest.mark.parametrize("block", [1.5, "1", None])
+def test_blocks_are_of_whole_columns(block):
+    if block is None:
+        assert len(list(calipers.jacobian_blocks(np.square, SIX, block=block))) == 1
+        return
+    with pytest.raises(TypeError, match="block must be an int, how many columns at a time, got"):
+        calipers.jacobian_blocks(np.square, SIX, block=block)

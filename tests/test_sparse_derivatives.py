@@ -16,6 +16,8 @@ from calipers._differences.ladders import scratch_of
 from calipers._differences.plan import Options, pose
 from calipers._kernels.differences import COLORED
 
+from .derivative_functions import SIX
+
 sparse = pytest.importorskip("scipy.sparse")
 
 BARS = {"2-point": 1e-6, "3-point": 1e-8, "5-point": 1e-10, "adaptive": 1e-9}
@@ -376,6 +378,11 @@ def test_a_sparse_derivative_is_summarised_in_a_few_lines(method):
     assert "3 colors" in text
     assert f"({N}, {N})" in text
     assert ("error: at most" in text) == (method == "adaptive")
+
+
+def test_one_color_is_told_in_the_singular():
+    found = calipers.differentiate(np.square, SIX, sparsity=sparse.eye_array(6))
+    assert "in 1 color," in str(found)
 
 
 # Who calls f.
@@ -786,6 +793,33 @@ def test_a_full_row_misses_nothing(method):
 
 
 @pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.exp(x.astype(np.float32)).astype(float),
+        lambda x: np.exp(x) + 1e-8 * np.sin(1e14 * x),
+        lambda x: np.floor(1e6 * np.sin(x)) / 1e6,
+    ],
+)
+@pytest.mark.parametrize("method", ["2-point", "3-point", "adaptive"])
+def test_noise_makes_no_pattern_wrong(f, method):
+    n = 300
+    calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sparse.eye_array(n), method=method)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8])
+def test_a_missing_entry_is_found_beside_noise(noise):
+    n = 300
+
+    def f(x):
+        y = np.exp(x) + noise * np.sin(1e14 * x)
+        y[7] += x[8]
+        return y
+
+    with pytest.raises(ValueError, match=r"misses entries in row 7: f changes there"):
+        calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sparse.eye_array(n))
+
+
+@pytest.mark.parametrize(
     "options", [{"holomorphic": True}, {}, {"method": "cs"}, {"method": "adaptive"}]
 )
 def test_complex_numbers_have_no_pattern(options):
@@ -848,6 +882,13 @@ def test_a_found_pattern_stays_within_bounds():
     assert_near(found.toarray(), band_jacobian(X), 1e-7)
     called = np.array(seen)
     assert np.all((X <= called) & (called <= X + 1e-3))
+
+
+def test_patterns_are_looked_for_at_several_points_within_bounds():
+    f = lambda x: np.array([x[0] * x[1], x[1]])  # noqa: E731
+    for bounds in ((-np.inf, np.inf), ([0, 0], [1, 1])):
+        found = calipers.jacobian(f, np.zeros(2), sparsity="detect", bounds=bounds)
+        assert found.nnz == 3
 
 
 # Bounds.
