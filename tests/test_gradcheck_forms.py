@@ -2,13 +2,22 @@
 
 import subprocess
 import sys
+import threading
 
 import numba
 import numpy as np
 import pytest
 
 import calipers
+from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
+from calipers._gradcheck.derivative import Derivative
+from calipers._gradcheck.exhaustive import Entries, examine
+from calipers._gradcheck.numerical import Way, looks
+from calipers._gradcheck.rule import Rule
+from calipers._gradcheck.subject import pose
 from calipers._gradcheck.units import Units
+
+from .gradcheck_functions import MATRIX, THREE, checked
 
 N = 100
 
@@ -49,10 +58,6 @@ def point(n=N, dtype=float):
     return np.random.default_rng(1).uniform(0.6, 2, n).astype(dtype)
 
 
-def checked(f, x, **options):
-    return calipers.gradcheck(f, x, raise_exception=False, **options)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 @pytest.mark.parametrize("form", ["vjp", "jvp"])
 def test_a_compiled_derivative_is_checked_like_its_python_code(form, dtype):
@@ -76,6 +81,13 @@ def test_a_compiled_derivative_is_checked_like_its_python_code(form, dtype):
     assert [r.verdict for r in wrong] == ["FAIL", "FAIL"]
     assert wrong[0].counts == wrong[1].counts
     assert wrong[0].worst.row == wrong[1].worst.row
+
+
+def test_a_compiled_vjp_without_conjugates_is_right_where_its_first_row_is_real():
+    z = np.linspace(1, 2, 70) + 1j * np.linspace(0, 1, 70)
+    vjp = numba.njit(lambda z, w: w * 2 * z)
+    report = checked(numba.njit(lambda z: z * z), z, vjp=vjp, convention="jax")
+    assert report.verdict == "PASS"
 
 
 @pytest.mark.parametrize("form", ["vjp", "jvp"])
@@ -115,6 +127,38 @@ def test_the_sizes_of_all_forms_count():
     for f in (weighted, weighted.py_func):
         found.append(checked(f, point(), jac=jac, jvp=weighted_jvp).counts)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "both"])
+def test_sizes_that_threads_share_out_are_those_of_the_whole(form):
+    sparse = pytest.importorskip("scipy.sparse")
+    one, other = np.random.default_rng(0).standard_normal((2, 1100, 1000))
+    one[5, 7] = np.inf
+    given = {"dense": Dense(one), "sparse": Sparse(sparse.csc_array(other))}
+    arrays = {"dense": [one], "sparse": [other], "both": [one, other]}[form]
+    chosen = given if form == "both" else {form: given[form]}
+    with calipers.num_threads(3):
+        sizes = Sizes.of(chosen, 1100, 1000)
+    whole = np.max([np.where(np.isfinite(a), np.abs(a), 0) for a in arrays], axis=0)
+    assert np.array_equal(sizes.rows, whole.max(axis=1))
+    assert np.array_equal(sizes.columns, whole.max(axis=0))
+
+
+def test_the_largest_terms_are_those_of_any_form_and_finite():
+    one = np.array([[1.0, -4.0], [np.inf, np.nan]])
+    other = np.array([[2.0, 1.0], [0.5, 0.0]])
+    found = largest_terms([Dense(one), Dense(other)], np.array([10.0, -1.0]))
+    assert found.tolist() == [20.0, 5.0]
+
+
+def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():
+    subject = pose(numba.njit(lambda a, b: 1e3 * a + b), (THREE, THREE), (), {}, None, ())
+    jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(THREE.size), np.eye(THREE.size)]))}
+    rule = Rule(0.0, 1e-6, 0.1, 1e-2, False, 0.0)
+    look = looks(subject, subject.active[1], "adaptive", None, None, None, Way())
+    sizes = examine([look], jacobians, rule, Entries())
+    assert look.compiled
+    assert np.all(sizes.rows == 1e3)
 
 
 def test_a_small_row_is_judged_by_its_own_size():
@@ -252,6 +296,19 @@ def test_an_error_of_a_compiled_derivative_arrives():
     assert not getattr(caught.value, "__notes__", [])  # none of f
 
 
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+def test_an_error_of_a_compiled_loop_is_that_of_the_call(form):
+    @numba.njit
+    def failing(x, v):
+        if v[69] == 1 and v[0] == 0:
+            raise ValueError("no such direction")
+        return v * (3 * x * x - 1)
+
+    with pytest.raises(ValueError, match="no such direction") as caught:
+        checked(cubic, np.linspace(1, 2, 70), **{form: failing})
+    assert not getattr(caught.value, "__notes__", [])
+
+
 def test_a_compiled_derivative_that_remembers_is_not_trusted_with_a_loop():
     """One that gives something else without the interpreter around it is asked from Python."""
     buffer = np.zeros(N)
@@ -275,6 +332,34 @@ def test_a_parallel_derivative_is_called_from_one_thread():
     assert checked(cubic, point(), jvp=jvp).verdict == "PASS"
 
 
+@numba.njit(parallel=True)
+def parallel_slope(x, v):
+    t = np.empty_like(v)
+    for i in numba.prange(len(v)):
+        t[i] = v[i] * (3 * x[i] * x[i] - 1)
+    return t
+
+
+@pytest.mark.parametrize(("jvp", "concurrent"), [(slope, True), (parallel_slope, False)])
+def test_a_parallel_derivative_is_not_called_from_several_threads(jvp, concurrent):
+    subject = pose(cubic, np.linspace(1, 2, 70), (), {}, None, ())
+    units = Units(Derivative("jvp", jvp, subject, False))
+    assert units.compiled
+    assert units.concurrent == concurrent
+
+
+def test_a_derivative_in_python_is_called_from_one_thread():
+    callers = set()
+
+    def jvp(x, v):
+        callers.add(threading.get_ident())
+        return slope(x, v)
+
+    with calipers.num_threads(2):
+        assert calipers.gradcheck(cubic, np.linspace(1, 2, 1500), jvp=jvp)
+    assert callers == {threading.get_ident()}
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of forward mode
 def test_batches_of_tangents_are_taken_where_they_are_the_same():
     torch = pytest.importorskip("torch")
@@ -283,6 +368,16 @@ def test_batches_of_tangents_are_taken_where_they_are_the_same():
         lambda x: torch.sin(x) * x, (x,), check_forward_ad=True, check_backward_ad=False
     )
     assert report.calls["jvp"] < 20
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_unit_vectors_are_asked_for_from_any_number(batches):
+    subject = pose(lambda x: MATRIX @ x, THREE, (), {}, None, ())
+    d = Derivative("jvp", lambda x, v: v @ MATRIX.T, subject, False, batches=batches)
+    found = np.empty((2, 3))
+    Units(d).rows(1, found)
+    assert np.array_equal(found, MATRIX.T[1:])
+    assert d.calls == (3 if batches else 2)
 
 
 MEMORY = """
@@ -338,6 +433,16 @@ def test_sparse_blocks_of_several_outputs_and_inputs():
     report = checked(stacked, (x, x), jac=wrong)
     assert (report.worst.output, report.worst.input) == (1, 1)
     assert report.counts["FAIL"] == 6
+
+
+def test_a_tuple_of_rows_is_a_jacobian():
+    def f(x):
+        return np.array([x[0] * x[1], x.sum()])
+
+    x = np.array([2.0, 3.0])
+    assert calipers.gradcheck(f, x, jac=lambda x: (x[::-1], np.ones(2)))
+    report = checked(np.sin, THREE, jac=lambda x: (np.diag(np.cos(x)), 7 * np.eye(3)))
+    assert "wrong shape" in report.reason
 
 
 def test_stored_elements_that_repeat_add_up():

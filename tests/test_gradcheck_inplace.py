@@ -6,6 +6,8 @@ import pytest
 
 import calipers
 
+from .gradcheck_functions import LONG, THREE, checked, sine_vjp
+
 X = np.linspace(0.5, 1.5, 70)
 modes = pytest.mark.parametrize("fast_mode", [False, True])
 
@@ -26,10 +28,6 @@ def cube_vjp(x, w, g):
 def cube_vjp_added(x, w, g):
     for i in range(x.size):
         g[i] += 3 * x[i] ** 2 * w[i]
-
-
-def checked(f, inputs, **options):
-    return calipers.gradcheck(f, inputs, raise_exception=False, **options)
 
 
 @modes
@@ -87,6 +85,17 @@ def test_what_is_not_written_is_no_zero():
     assert any(np.isnan(e.analytic) for e in report.failures)
 
 
+def test_what_is_skipped_for_a_zero_is_not_written():
+    def vjp(x, w, out):
+        for i in range(w.size):
+            if w[i] != 0:
+                out[i] = w[i] * np.cos(x[i])
+
+    for fast_mode in (False, True):
+        report = checked(np.sin, LONG, vjp=vjp, inplace="write", fast_mode=fast_mode)
+        assert "vjp does not overwrite what its arrays hold (inplace='write')" in report.findings
+
+
 def two(x, b):
     return np.outer(x, b), 1j * x
 
@@ -134,6 +143,41 @@ def test_several_outputs_and_inputs(way, given, fast_mode):
     assert all(np.array_equal(a, k) for a, k in zip((x, b), kept, strict=True))
 
 
+def test_a_jacobian_of_one_output_by_two_inputs_is_stored():
+    def jac(x, y, by_x, by_y):
+        by_x[:], by_y[:] = np.diag(y), np.diag(x)
+
+    assert calipers.gradcheck(np.multiply, (THREE, THREE + 1), jac=jac, inplace="write")
+
+
+def test_the_gradient_of_a_real_number_by_a_complex_one_is_stored_in_a_complex_array():
+    def jac(z, out):
+        out[:] = np.diag(2 * z)
+
+    z = np.array([1 + 2j, 0.5 - 1j])
+    assert calipers.gradcheck(lambda z: (z * z.conj()).real, z, jac=jac, inplace="write")
+
+
+def test_calls_that_store_are_all_counted():
+    calls = []
+
+    def vjp(x, w, g):
+        calls.append(1)
+        g[:] = w * np.cos(x)
+
+    report = checked(np.sin, THREE, vjp=vjp, inplace="write")
+    assert report.verdict == "PASS"
+    assert report.calls["vjp"] == len(calls)
+
+
+def test_rounding_in_sums_of_what_is_added_is_allowed():
+    def vjp(x, w, g):
+        for k in range(1, 10):
+            g += k * w * np.cos(x) / 45
+
+    assert calipers.gradcheck(np.sin, THREE, vjp=vjp, inplace="add")
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -146,6 +190,19 @@ def test_several_outputs_and_inputs(way, given, fast_mode):
 def test_what_is_refused(options, text):
     with pytest.raises(ValueError, match=text):
         calipers.gradcheck(lambda x: x**3, X, **{"vjp": cube_vjp_added, **options})
+
+
+def test_a_value_and_a_jacobian_are_not_stored():
+    with pytest.raises(ValueError, match="inplace= is about jac=, vjp= and jvp="):
+        calipers.gradcheck(np.sin, THREE, value_and_jac=np.sin, inplace="write")
+
+
+def test_gradients_by_sparse_matrices_are_not_stored():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(ValueError, match="inplace= is for dense inputs"):
+        calipers.gradcheck(
+            lambda a: a @ THREE, sparse.eye_array(3, format="csr"), vjp=np.multiply, inplace="write"
+        )
 
 
 @modes
@@ -219,6 +276,31 @@ def test_case_16_the_jacobian_beside_a_value_is_checked():
         calipers.gradcheck(np.sin, X, value_and_jac=3)
 
 
+def test_more_than_a_value_and_a_jacobian_is_refused():
+    report = checked(np.sin, THREE, value_and_jac=lambda x: (np.sin(x), np.diag(np.cos(x)), None))
+    assert "value_and_jac returned tuple of 3, expected (value, jac)" in report.reason
+
+
+def test_a_value_that_is_nan_like_fs_is_no_other():
+    factors = np.array([np.nan, 2.0, 3.0])
+
+    def value_and_jac(x):
+        return factors * x, np.where(np.isnan(factors)[:, None], np.nan, np.diag(factors))
+
+    options = {"value_and_jac": value_and_jac, "equal_nan": True}
+    assert checked(lambda x: factors * x, THREE, **options).verdict == "PASS"
+
+
+def test_values_that_are_none_of_f():
+    def both(value):
+        return {"value_and_jac": lambda x: (value, np.diag(np.cos(x)))}
+
+    assert "NoneType" in checked(np.sin, THREE, **both(None)).reason
+    assert "complex" in checked(np.sin, THREE, **both(1j * THREE)).reason
+    forward = {"check_backward_ad": False, "jvp": sine_vjp, "check_forward_ad": True}
+    assert calipers.gradcheck(np.sin, THREE, **both(THREE), **forward)
+
+
 # Steps for several inputs (69).
 
 
@@ -283,6 +365,19 @@ def test_case_46_a_tangent_of_none_is_one_of_zeros(fast_mode):
         return x * y if v[0] is None else push(x, y, v)
 
     report = checked(np.multiply, (X, X), jvp=wrong, **options)
+    assert "jvp gives something else for a tangent of None" in report.reason
+
+
+@pytest.mark.parametrize("absent", [0, 1])
+def test_a_tangent_of_none_for_either_input_is_one_of_zeros(absent):
+    def push(x, y, v):
+        a, b = (np.zeros(3) if t is None else t for t in v)
+        alone = v[absent] is None and v[1 - absent] is not None
+        return (a * y + x * b) * (2 if alone else 1)
+
+    options = {"jvp": push, "vjp": lambda x, y, w: (0 * x, 0 * y) if w is None else (w * y, w * x)}
+    assert checked(np.multiply, (THREE, THREE), **options).verdict == "PASS"
+    report = checked(np.multiply, (THREE, THREE), check_undefined_grad=True, **options)
     assert "jvp gives something else for a tangent of None" in report.reason
 
 

@@ -6,9 +6,7 @@ import pytest
 
 import calipers
 
-
-def checked(f, x, **options):
-    return calipers.gradcheck(f, x, raise_exception=False, **options)
+from .gradcheck_functions import checked, sine_vjp
 
 
 def softmax(x):
@@ -58,6 +56,11 @@ def test_a_step_that_is_narrow(rate):
     assert checked(f, np.array([1.0]), vjp=vjp).verdict == "PASS"
 
 
+def test_a_steep_slope_that_is_right_is_no_pole():
+    report = checked(lambda x: np.tanh(1e6 * x), np.zeros(1), jac=lambda x: np.full((1, 1), 1e6))
+    assert report.verdict == "PASS"
+
+
 @pytest.mark.parametrize(
     ("offset", "dtype"), [(1e4, "f4"), (1e5, "f4"), (1e12, "f8"), (1e13, "f8"), (1e14, "f8")]
 )
@@ -75,6 +78,30 @@ def test_an_offset_that_hides_the_function(offset, dtype):
 def test_what_is_lost_inside_f_is_no_evidence():
     report = checked(lambda x: (x + 1e8) - 1e8, np.array([1e-9]), vjp=lambda x, w: w)
     assert report.verdict != "FAIL"
+
+
+def test_errors_beyond_the_rounding_of_a_large_result_are_seen():
+    x = np.array([1.0, 2.0])
+    for factor, verdict in ((1.0, "PASS"), (1.01, "FAIL")):
+        report = calipers.gradcheck(
+            lambda x: 1e6 + 1e-7 * x,
+            x,
+            jac=lambda x, factor=factor: factor * 1e-7 * np.eye(2),
+            raise_exception=False,
+        )
+        assert report.verdict == verdict
+
+
+# Rounding in a derivative is no error of it.
+def test_a_derivative_that_rounds_to_float32_within_the_callers_tolerance():
+    def vjp(x, w):
+        return sine_vjp(x, w).astype(np.float32)
+
+    x = np.linspace(0.1, 1, 50)
+    assert checked(np.sin, x, vjp=vjp, rtol=1e-3, atol=1e-3).verdict == "PASS"
+    assert checked(np.sin, x, vjp=vjp).verdict == "PASS"
+    jac = {"jac": lambda x: np.diag(np.cos(x)).astype(np.float32)}
+    assert checked(np.sin, x, vjp=sine_vjp, rtol=1e-3, **jac).verdict == "PASS"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +146,14 @@ def test_fast_mode_sees_small_outputs_beside_large_ones():
     for seed in range(5):
         options = {"jvp": wrong, "fast_mode": True, "seed": seed, "raise_exception": False}
         assert calipers.gradcheck(lambda x: scale * np.sin(x), x, **options).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("tiny", [1e-12, 1e-7, 0.0])
+def test_products_see_an_error_by_an_element_that_is_nearly_zero(tiny):
+    x = np.array([tiny, 1.0, 2.0, 3.0])
+    report = checked(np.sin, x, vjp=lambda x, w: sine_vjp(x, w) * [1.5, 1, 1, 1], fast_mode=True)
+    assert report.verdict == "FAIL"
+    assert report.worst.input_index == (0,)
 
 
 def test_fast_mode_climbs_again_where_rounding_hides_all_products():

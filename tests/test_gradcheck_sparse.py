@@ -1,9 +1,13 @@
 """gradcheck by sparse inputs, and of Jacobians that are sparse: cases 53 to 56."""
 
+from itertools import cycle
+
 import numpy as np
 import pytest
 
 import calipers
+
+from .gradcheck_functions import THREE, checked
 
 sparse = pytest.importorskip("scipy.sparse")
 
@@ -113,6 +117,39 @@ def test_case_56_a_sparse_jacobian():
     assert report.verdict == "FAIL"
     assert report.counts["FAIL"] == 6
     assert all(e.output_index[0] == e.input_index[0] + 1 for e in report.failures)
+
+
+@pytest.mark.parametrize("first", ["dense", "sparse"])
+def test_a_jacobian_that_is_sparse_at_times_is_not_reentrant(first):
+    forms = [np.diag, sparse.diags_array]
+    turns = cycle(forms if first == "dense" else forms[::-1])
+    report = checked(lambda x: x * x, THREE, jac=lambda x: next(turns)(2 * x))
+    assert "jac is not reentrant" in report.reason
+
+
+def test_the_same_elements_in_other_rows_are_another_sparse_jacobian():
+    turns = cycle([np.eye(3), np.eye(3)[::-1]])
+    report = checked(lambda x: 1 * x, THREE, jac=lambda x: sparse.csc_array(next(turns)))
+    assert "jac is not reentrant" in report.reason
+
+
+def test_the_callers_sparse_jacobian_keeps_its_duplicates():
+    rows = np.repeat(np.arange(3), 2)
+    own = sparse.csc_array((np.repeat(THREE, 2), rows, [0, 2, 4, 6]), shape=(3, 3))
+    assert calipers.gradcheck(lambda x: x * x, THREE, jac=lambda x: own)
+    assert own.nnz == 6
+    assert np.array_equal(own.indices, rows)
+
+
+def test_a_sparse_jacobian_of_the_wrong_shape_is_refused():
+    report = checked(lambda x: x * x, THREE, jac=lambda x: sparse.csc_array((3, 4)))
+    assert report.verdict == "FAIL"
+    assert "has a wrong shape: expected (3, 3), got (3, 4)" in report.reason
+
+
+def test_a_complex_sparse_jacobian_of_real_numbers_is_refused():
+    report = checked(lambda x: x * x, THREE, jac=lambda x: sparse.diags_array(2 * x + 1j))
+    assert "is complex, and both are real" in report.reason
 
 
 LAYOUTS = ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]

@@ -5,6 +5,8 @@ import pytest
 
 import calipers
 
+from .gradcheck_functions import THREE
+
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
 pytestmark = [
@@ -217,6 +219,24 @@ def test_inputs_that_are_not_checked():
         calipers.gradcheck(torch.sin, (x.detach().bfloat16().requires_grad_(),))
     with torch.inference_mode(), pytest.raises(ValueError, match="outside of it"):
         calipers.gradcheck(torch.sin, (x,))
+
+
+def test_inputs_of_torch_functions_that_there_are_not():
+    x = torch.tensor(THREE, requires_grad=True)
+    with pytest.raises(ValueError, match="argnums names input 3"):
+        calipers.gradcheck(torch.sin, (x,), argnums=(0, 3))
+
+
+def test_other_arguments_of_torch_functions():
+    x = torch.tensor(THREE, requires_grad=True)
+    assert calipers.gradcheck(lambda x, power: x**power, (x,), args=(3,))
+
+
+def test_torch_parameters_that_are_captured_are_told_of():
+    w = torch.tensor(THREE, requires_grad=True)
+    with pytest.warns(calipers.CalipersWarning, match="does not depend on the inputs"):
+        report = calipers.gradcheck(lambda *given: w * w, (w,))
+    assert report.vacuous
 
 
 def test_functions_are_not_called_outside_bounds():

@@ -5,6 +5,8 @@ import pytest
 
 import calipers
 
+from .gradcheck_functions import sine_vjp
+
 MATRIX = np.array([[2.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 4.0]])
 SKEWED = MATRIX + np.array([[0, 0.25, 0], [0, 0, 0], [0, 0, 0]])
 X = np.array([0.5, 1.0, 2.0])
@@ -73,6 +75,34 @@ def test_products_with_the_hessian_tell_skewness(hessian):
     assert ("not symmetric" in report.reason) == (hessian is SKEWED)
 
 
+def test_a_sparse_hessian_that_is_not_symmetric_is_called_that():
+    sparse = pytest.importorskip("scipy.sparse")
+
+    def check(skew):
+        hessian = np.diag(6 * X)
+        hessian[0, 1] += skew
+        return checked(lambda x: (x**3).sum(), X, hess=lambda x: sparse.csc_array(hessian))
+
+    assert check(0.0).verdict == "PASS"
+    reason = check(0.5).reason
+    assert reason.endswith("the Hessian is not symmetric: entry (0, 1) is 0.5 and (1, 0) is 0")
+
+
+@pytest.mark.parametrize("form", ["vjp_vjp", "vjp_jvp"])
+def test_second_derivatives_that_jitter_as_the_caller_says_are_symmetric(form):
+    random = np.random.default_rng(0)
+
+    def jitter(direction):
+        return 1e-7 * random.uniform(-1, 1, 3) * np.any(direction)
+
+    given = {
+        "vjp_vjp": lambda x, w, u: (jitter(u) - u * w * np.sin(x), u * np.cos(x)),
+        "vjp_jvp": lambda x, w, v: jitter(v[0]) - v[0] * w * np.sin(x) + v[1] * np.cos(x),
+    }
+    options = {"vjp": lambda x, w: w * np.cos(x), form: given[form]}
+    assert checked(np.sin, X, **options, nondet_tol=1e-6).verdict == "PASS"
+
+
 def test_complex_second_derivatives_are_symmetric_in_real_numbers():
     z = np.array([1 + 2j, 0.5 - 1j, 1j])
 
@@ -85,6 +115,21 @@ def test_complex_second_derivatives_are_symmetric_in_real_numbers():
     assert checked(lambda z: z * z, z, vjp=vjp, vjp_vjp=second).verdict == "PASS"
 
 
+def test_complex_second_derivatives_without_conjugates_are_not_tested_for_symmetry():
+    z = np.array([1 + 2j, 0.5 - 1j, 1j])
+    options = {"vjp": lambda z, w: w * 2 * z, "vjp_vjp": lambda z, w, u: (2 * u * w, 2 * u * z)}
+    assert checked(lambda z: z * z, z, **options, convention="jax").verdict == "PASS"
+
+
+def test_cotangents_of_complex_outputs_have_imaginary_parts():
+    def second(z, w, u):
+        return 2 * np.conj(u) * np.conj(w), u * 2 * z
+
+    z = np.array([1 + 2j, 0.5 - 1j, 1j])
+    report = checked(lambda z: z * z, z, vjp=lambda z, w: w * np.conj(2 * z), vjp_vjp=second)
+    assert report.verdict == "FAIL"
+
+
 def test_inputs_by_position_of_a_function_with_other_arguments():
     def vjp(k, x, y, w):
         return None, w * k * y, w * k * x
@@ -95,6 +140,72 @@ def test_inputs_by_position_of_a_function_with_other_arguments():
     inputs = 3, X, X + 1
     report = checked(lambda k, x, y: k * x * y, inputs, vjp=vjp, vjp_vjp=second)
     assert report.verdict == "PASS"
+
+
+def test_arguments_beside_a_hessian():
+    report = calipers.gradgradcheck(
+        lambda x, k: k * np.sum(x**3),
+        X,
+        args=(2.0,),
+        hess=lambda x, k: np.diag(6 * k * x),
+        vjp=lambda x, k, w: w * k * 3 * x**2,
+    )
+    assert report
+
+
+def cube_sum(x, *, factor):
+    return factor * (x**3).sum()
+
+
+@pytest.mark.parametrize("form", ["hess", "hvp"])
+def test_second_derivatives_of_a_number_get_the_keyword_arguments(form):
+    given = {
+        "hess": lambda x, *, factor: np.diag(6 * factor * x),
+        "hvp": lambda x, v, *, factor: 6 * factor * x * v,
+    }
+    options = {form: given[form], "kwargs": {"factor": 2.0}}
+    assert checked(cube_sum, X, **options).verdict == "PASS"
+
+
+def test_cotangents_of_other_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"grad_outputs have shapes \[\(2,\)\], and the outputs"):
+        calipers.gradgradcheck(
+            np.sin,
+            X,
+            np.ones(2),
+            vjp=lambda x, w: w * np.cos(x),
+            vjp_vjp=lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+        )
+
+
+@pytest.mark.parametrize(
+    ("option", "left_out"), [("check_fwd_over_rev", "vjp_jvp"), ("check_rev_over_rev", "vjp_vjp")]
+)
+def test_a_second_derivative_that_is_not_to_be_checked_is_not(option, left_out):
+    given = {
+        "vjp_vjp": lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+        "vjp_jvp": lambda x, w, v: v[1] * np.cos(x) - v[0] * w * np.sin(x),
+    }
+    right = given[left_out]
+    given[left_out] = lambda *args: tuple(2 * np.asarray(right(*args)))
+    options = {"vjp": lambda x, w: w * np.cos(x), **given}
+    assert checked(np.sin, X, **options).verdict == "FAIL"
+    assert checked(np.sin, X, **options, **{option: False}).verdict == "PASS"
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 3.0), None])
+def test_bounds_and_steps_of_a_second_derivative(bounds):
+    def f(x):
+        assert np.all(x <= 3)
+        return np.sin(x)
+
+    def pull(x, w, u):
+        return -u * w * np.sin(x), u * np.cos(x)
+
+    x = np.array([0.5, 3.0])
+    options = {"bounds": bounds} if bounds else {"step": np.array([1e-3, 1e-4])}
+    x = x if bounds else x - 1
+    assert calipers.gradgradcheck(f, x, vjp=sine_vjp, vjp_vjp=pull, **options)
 
 
 @pytest.mark.parametrize("wrong", [False, True])
@@ -122,6 +233,12 @@ def test_torch_outputs_that_are_declared_not_to_be_differentiable(wrong):
     left_out = () if wrong else (0,)
     report = checked(f, (x,), nondifferentiable_outputs=left_out)
     assert bool(report) != wrong
+
+
+def test_torch_inputs_that_f_does_not_use():
+    torch = pytest.importorskip("torch")
+    a, b = (torch.tensor(X, requires_grad=True) for _ in range(2))
+    assert calipers.gradgradcheck(lambda a, b: a**3, (a, b))
 
 
 @pytest.mark.parametrize("library", ["torch", "jax"])

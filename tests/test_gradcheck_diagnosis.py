@@ -1,0 +1,185 @@
+"""What gradcheck says a wrong derivative looks like: a factor, a transpose, a term left out."""
+
+import numpy as np
+import pytest
+
+import calipers
+
+from .gradcheck_functions import MATRIX, THREE, checked, sine_vjp
+
+BLOCKS = {
+    "opposite sign": lambda j: -j,
+    "half": lambda j: j / 2,
+    "zero": lambda j: 0 * j,
+    "transpose": lambda j: j.T,
+    "1.1 times": lambda j: 1.1 * j,
+}
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_what_a_wrong_block_looks_like(text):
+    a = np.array([[1.0, 2.0, 0.5], [0.0, 3.0, -1.0], [4.0, 1.0, 2.0]])
+    report = calipers.gradcheck(
+        lambda x: a @ x, np.ones(3), jac=lambda x: BLOCKS[text](a), raise_exception=False
+    )
+    assert text in " ".join(report.blocks)
+
+
+def test_a_factor_is_told_by_what_it_differs_from_1():
+    x = np.array([1.0, 3.0])
+    for factor in (1.0005, 1.00002, 0.9995, 1.25):
+        report = calipers.gradcheck(
+            np.square,
+            x,
+            jac=lambda x, factor=factor: np.diag(2 * x * factor),
+            method="3-point",
+            raise_exception=False,
+        )
+        assert f" {factor} times" in report.reason
+
+
+def test_one_number_is_no_multiple_of_what_it_should_be():
+    report = checked(lambda x: x * x, 3.0, vjp=lambda x, w: 2.2 * x * w)
+    assert report.verdict == "FAIL"
+    assert not report.blocks
+    assert "times what it should be" not in report.reason
+
+
+def test_one_small_error_is_given_no_form():
+    for wrong in ([1.0001, 1, 1], [1, 1 + 1e-5, 1]):
+        report = checked(np.sin, THREE, vjp=lambda x, w, wrong=wrong: sine_vjp(x, w) * wrong)
+        assert report.counts["FAIL"] == 1
+        assert not report.blocks, report.blocks
+    report = checked(np.sin, THREE, vjp=lambda x, w: 1.0001 * sine_vjp(x, w))
+    assert "the whole block is 1.0001 times what it should be" in report.reason
+    third = checked(np.sin, THREE, vjp=lambda x, w: sine_vjp(x, w) / 3)
+    assert "mean" not in third.reason
+
+
+def test_swapped_outputs_are_named():
+    report = calipers.gradcheck(
+        lambda x: (np.sin(x), np.exp(x)),
+        THREE,
+        vjp=lambda x, w: w[1] * np.cos(x) + w[0] * np.exp(x),
+        raise_exception=False,
+    )
+    assert any("output 1: they are swapped" in text for text in report.blocks)
+
+
+def test_an_output_is_not_swapped_with_itself():
+    right, wrong = (
+        MATRIX * (MATRIX != 0.25) + np.outer([0, size, 0], [1, 0, 0]) for size in (0, 1e-3)
+    )
+    report = checked(
+        lambda x: (right @ x, np.sin(x)), THREE, jac=lambda x: (wrong, np.diag(np.cos(x)))
+    )
+    assert report.counts["FAIL"] == 1
+    assert not report.blocks
+
+
+def test_the_conjugate_is_named():
+    z = np.array([1 + 2j, 0.5 - 1j])
+    a = np.array([[1 + 1j, 2.0], [0.5j, 1 - 3j]])
+    report = calipers.gradcheck(lambda z: a @ z, z, vjp=lambda z, w: a.T @ w, raise_exception=False)
+    assert report.verdict == "FAIL"
+    assert "other convention=" in " ".join(report.blocks)
+
+
+# What is missing.
+
+TERMS = np.array([[1.0, 2.0, 0.5, 1.0], [0.1, 3.0, -1.0, 2.0], [4.0, 1.0, 2.0, 0.3], [1, 1, 2, 3]])
+
+MISSING = {
+    # A softmax without the sum over its elements.
+    "what is missing is of rank 1, and not 4": TERMS
+    - np.outer([1.0, 2.0, 0.5, 3.0], [0.2, 1.0, 2.0, 0.7]),
+    "0.25 is missing in every entry": TERMS - 0.25,
+    "a term on the diagonal": TERMS - np.diag([1.0, 2.0, 0.25, 3.0]),
+    "what is not zero is right, and 6 of 16 entries are missing": np.tril(TERMS),
+}
+
+
+@pytest.mark.parametrize("text", MISSING)
+def test_a_missing_term_is_named(text):
+    report = calipers.gradcheck(
+        lambda x: TERMS @ x, np.ones(4), jac=lambda x: MISSING[text], raise_exception=False
+    )
+    assert text in " ".join(report.blocks)
+    assert text in report.reason
+
+
+def test_a_term_that_is_missing_in_each_row_of_a_batch_is_named():
+    def softmax(x):
+        e = np.exp(x)
+        return e / e.sum(axis=1, keepdims=True)
+
+    x = np.linspace(-1, 1, 15).reshape(3, 5) ** 3
+    report = calipers.gradcheck(softmax, x, vjp=lambda x, w: softmax(x) * w, raise_exception=False)
+    assert "what is missing is of rank 3, and not 15: a term such as a mean" in report.reason
+
+
+def test_errors_of_no_form_are_given_no_name():
+    random = np.random.default_rng(0).standard_normal((4, 4))
+    report = calipers.gradcheck(
+        lambda x: TERMS @ x, np.ones(4), jac=lambda x: TERMS + random, raise_exception=False
+    )
+    assert not report.blocks
+    assert report.counts["FAIL"] == 16
+
+
+@pytest.mark.parametrize("where", [(1, 1), (1, slice(None)), (slice(None), 1)])
+def test_one_wrong_row_or_column_is_no_missing_term(where):
+    wrong = MATRIX.copy()
+    wrong[where] += 0.5
+    report = checked(lambda x: MATRIX @ x, THREE, jac=lambda x: wrong)
+    assert report.verdict == "FAIL"
+    assert not report.blocks
+
+
+# Sums and means.
+
+REDUCTIONS = {
+    "not summed over all of the axes that were broadcast": lambda w: w[-1],
+    "a mean over an axis of length 5 where a sum belongs": lambda w: w.mean(axis=0),
+    "sum it over the axes that were broadcast": lambda w: w,
+}
+
+
+@pytest.mark.parametrize("text", REDUCTIONS)
+def test_a_wrong_reduction_of_a_broadcast_input_is_named(text):
+    x, b = np.linspace(0, 1, 15).reshape(5, 3), np.array([0.5, 1.0, 2.0])
+
+    def check(reduction):
+        vjp = lambda x, b, w: (w, reduction(w))  # noqa: E731
+        return calipers.gradcheck(np.add, (x, b), vjp=vjp, raise_exception=False)
+
+    report = check(REDUCTIONS[text])
+    assert report.verdict == "FAIL"
+    assert text in report.reason
+    assert check(lambda w: w.sum(axis=0))
+
+
+def test_a_mean_over_several_axes_is_named():
+    x, b = np.linspace(0, 1, 60).reshape(5, 4, 3), np.array([0.5, 1.0, 2.0])
+    report = checked(np.add, (x, b), vjp=lambda x, b, w: (w, w.mean(axis=(0, 1))))
+    assert "a mean over an axis of length 20 where a sum belongs" in report.reason
+
+
+def test_entries_that_are_missing_unevenly_are_no_broadcast():
+    x, b = np.linspace(0, 1, 15).reshape(5, 3), np.array([0.5, 1.0, 2.0])
+
+    def vjp(x, b, w):
+        g = w.sum(axis=0)
+        g[0] = w[0, 0]
+        return w, g
+
+    reason = checked(np.add, (x, b), vjp=vjp).reason
+    assert "what is not zero is right, and 4 of 15 entries are missing" in reason
+    assert "broadcast" not in reason
+
+
+def test_a_sum_where_a_mean_belongs_is_named():
+    report = calipers.gradcheck(
+        np.mean, np.linspace(0, 1, 6), vjp=lambda x, w: w * np.ones(6), raise_exception=False
+    )
+    assert "a sum over an axis of length 6 where a mean belongs" in " ".join(report.blocks)
