@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._differences.problem import REAL, Problem
 from calipers._kernels.differences import COLUMNS
 
 from .derivative_functions import (
@@ -372,6 +373,12 @@ def test_a_function_that_fills_is_called_once_for_its_value():
 
     calipers.jacobian(f, SIX, out_like=SIX)
     assert sum(np.array_equal(x, SIX) for x in calls) == 1
+
+
+def test_a_known_value_is_kept_once():
+    problem = Problem(np.sin, (), SIX, (), {}, REAL, False, known=np.sin(SIX))
+    assert not [name for name, value in vars(problem).items() if name == "known"]
+    assert np.array_equal(problem.base, np.sin(SIX))
 
 
 @pytest.mark.parametrize("compiled", [True, False])

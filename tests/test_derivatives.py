@@ -177,6 +177,31 @@ def test_a_wrong_number_of_inputs_is_refused(x):
         calipers.jacobian(three, x, argnums=(0, 1))
 
 
+def test_positions_may_be_integers_of_numpy():
+    one = np.int64(1)
+    expected = calipers.jacobian(lambda a, x: a * x, SIX, args=(2.0,), argnums=1)
+    found = calipers.jacobian(lambda a, x: a * x, SIX, args=(2.0,), argnums=one)
+    assert np.array_equal(found, expected)
+    planned = calipers.jacobian_function(lambda a, x: a * x, argnums=one)
+    assert np.array_equal(planned(2.0, SIX), expected)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda args: calipers.jacobian(np.multiply, SIX, args=args),
+        lambda args: calipers.jvp(np.multiply, SIX, SIX, args=args),
+        lambda args: calipers.vjp(np.multiply, SIX, SIX, args=args),
+        lambda args: calipers.hessian(np.multiply, SIX, args=args),
+        lambda args: calipers.jacobian_function(np.multiply, SIX, args=args),
+    ],
+)
+@pytest.mark.parametrize("args", [5, np.array([2.0, 3.0])])
+def test_other_arguments_come_in_a_tuple(call, args):
+    with pytest.raises(TypeError, match="args must be a tuple"):
+        call(args)
+
+
 def test_argnums_work_with_every_relative():
     assert_near(calipers.jvp(three, B, np.ones_like(B), args=(A,), argnums=1), 3 * np.ones((2, 1)))
     assert_near(calipers.vjp(three, B, np.ones_like(B), args=(A,), argnums=1), 3 * np.ones((2, 1)))

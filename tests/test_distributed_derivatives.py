@@ -28,6 +28,7 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numba
@@ -36,6 +37,7 @@ import pytest
 
 import calipers
 from calipers._differences import checkpoint as checkpoints
+from calipers._differences import pools
 from calipers._differences import problem as problems
 from calipers._differences import progress as progresses
 from calipers._differences import run as runs
@@ -43,6 +45,8 @@ from calipers._differences.fingerprint import digest
 from calipers._differences.run import task_rows
 from calipers._gradcheck import exhaustive
 from calipers._gradcheck import subject as subjects
+
+from .derivative_functions import SIX
 
 ROOT = Path(__file__).parents[1]
 X = np.linspace(-1.5, 2.5, 23)
@@ -815,6 +819,12 @@ def test_what_a_broken_pool_left_is_done_by_another(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_pool_that_is_made_anew_renews_its_processes_as_often():
+    given = {"mp_context": get_context("spawn"), "max_tasks_per_child": 3}
+    with ProcessPoolExecutor(1, **given) as broken, pools.anew(broken) as pool:
+        assert pool._max_tasks_per_child == 3
+
+
 @pytest.mark.parametrize("checkpoint", [""])
 def test_no_name_is_no_folder(checkpoint):
     with pytest.raises(ValueError, match="checkpoint must be the path of a folder, got ''"):
@@ -1360,6 +1370,15 @@ def test_a_damaged_manifest_is_told(tmp_path):
         calipers.jacobian(waves, X, checkpoint=tmp_path / "kept")
 
 
+def test_a_manifest_that_is_no_object_is_damaged(tmp_path):
+    folder = tmp_path / "kept"
+    calipers.jacobian(np.sin, SIX, checkpoint=folder)
+    (manifest,) = folder.glob("*.json")
+    manifest.write_text(json.dumps([]))
+    with pytest.raises(ValueError, match="is damaged: delete the folder"):
+        calipers.jacobian(np.sin, SIX, checkpoint=folder)
+
+
 def test_what_a_killed_run_had_begun_to_write_is_ignored(tmp_path):
     folder = tmp_path / "kept"
     folder.mkdir()
@@ -1464,6 +1483,14 @@ def test_objects_are_known_by_what_they_hold():
     around.append(around)
     assert digest(around) == digest(around)
     assert digest(threading.Lock()) == digest(threading.Lock())
+
+
+def test_options_of_compiled_functions_have_values():
+    def f(x):
+        return x
+
+    fast, exact = (numba.njit(fastmath=choice)(f) for choice in (True, False))
+    assert digest(fast) != digest(exact)
 
 
 def test_functions_are_known_in_every_process():

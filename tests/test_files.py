@@ -12,6 +12,7 @@ import tracemalloc
 import warnings
 import zipfile
 from contextlib import contextmanager
+from multiprocessing.context import SpawnProcess
 
 import numpy as np
 import pytest
@@ -1344,6 +1345,19 @@ def test_only_foreign_readers_have_a_process(tmp_path, monkeypatch):
     assert not outcome_of(tmp_path / "a.npz", tmp_path / "a.npz").troubles
     assert outcome_of(tmp_path / "a.npz", tmp_path / "a.h5").troubles
     assert outcome_of(tmp_path / "a.h5", tmp_path / "a.npz").troubles
+
+
+def test_a_process_that_does_not_start_leaves_signals_as_they_were(monkeypatch):
+    def start(self):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(SpawnProcess, "start", start)
+    before = signal.getsignal(signal.SIGINT)
+    with worker.Worker() as process:
+        for _ in range(2):
+            with pytest.raises(OSError, match="no more processes"):
+                process.compare_files("a.npy", "b.npy", "", None, print)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_arrays_are_let_go(tmp_path):

@@ -196,6 +196,12 @@ def test_vectors_that_do_not_fit_are_named():
         calipers.vjp(np.exp, Z, Z)
 
 
+@pytest.mark.parametrize("option", [{"workers": 2}, {"progress": True}])
+def test_a_product_takes_no_workers(option):
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        calipers.jvp(np.sin, SIX, SIX, **option)
+
+
 @methods
 def test_a_linear_operator_is_the_jacobian(method):
     linalg = pytest.importorskip("scipy.sparse.linalg")
@@ -304,6 +310,13 @@ def test_blocks_of_arrays_are_matrices():
         next(calipers.jacobian_blocks(np.exp, X, block=0))
     with pytest.raises(ValueError, match="holomorphic=True"):
         next(calipers.jacobian_blocks(np.exp, Z))
+
+
+def test_columns_in_blocks_are_refused_at_once():
+    with pytest.raises(TypeError, match="nonsense"):
+        calipers.jacobian_blocks(np.sin, SIX, nonsense=1)
+    with pytest.raises(ValueError, match="block must be at least 1"):
+        calipers.jacobian_blocks(np.sin, SIX, block=0)
 
 
 @pytest.mark.parametrize("block", [1.5, "1", None])

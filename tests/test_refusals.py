@@ -1,11 +1,15 @@
-"""What users get wrong, and what they are told."""
+"""What users get wrong, what they are told, and what is no refusal of theirs."""
 
+import warnings
 from functools import partial
 
 import numpy as np
 import pytest
 
 import calipers
+from calipers._refusals import listening
+
+from .derivative_functions import SIX
 
 X = np.array([1.0, 2.0, 3.0])
 check = partial(calipers.gradcheck, np.sin, X)
@@ -150,6 +154,35 @@ def test_sparse_arrays_are_not_compared_by_elements():
     for check in (calipers.compare, calipers.assert_close):
         with pytest.raises(TypeError, match=r"expected is sparse.*pass expected\.toarray\(\)"):
             check(np.eye(3), sparse.eye_array(3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: calipers.allclose(SIX, SIX, rtol=np.inf),
+        lambda: calipers.isclose(SIX, SIX, rtol=np.inf),
+        lambda: calipers.gradcheck(np.sin, np.zeros(0), jac=lambda x: np.zeros((0, 0))),
+    ],
+)
+def test_warnings_name_the_line_that_called(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_what_is_compared_inside_is_no_refusal_of_the_caller():
+    told = []
+    state = iter(range(100))
+    with listening(lambda *call: told.append(call)):
+        calipers.gradcheck(
+            lambda x: np.sin(x) + 1e-16 * next(state),
+            SIX,
+            jac=lambda x: np.diag(np.cos(x)),
+            nondet_tol=1e-9,
+        )
+        calipers.diagnose(lambda x: np.add(x, 1.0, out=x), lambda x: x + 1.0, SIX)
+    assert not told
 
 
 @pytest.mark.parametrize("dtype", ["f4", "single", np.float32, np.dtype(">f4")])

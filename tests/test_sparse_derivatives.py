@@ -370,6 +370,12 @@ def test_errors_belong_to_entries(method):
             assert set(d.status) == {"FIXED"}
 
 
+def test_a_sparse_derivative_goes_nowhere_as_an_array():
+    d = calipers.differentiate(np.sin, SIX, sparsity=sparse.eye_array(6))
+    with pytest.raises(TypeError, match=r"take \.value"):
+        np.asarray(d)
+
+
 @methods
 def test_a_sparse_derivative_is_summarised_in_a_few_lines(method):
     d = calipers.differentiate(band, X, method=method, sparsity=TRIDIAGONAL)
@@ -547,6 +553,22 @@ def test_exceptions_of_f_arrive(f, method):
     g = refuses if f is compiled_band else refuses.py_func
     with pytest.raises(KeyError, match="three"):
         calipers.jacobian(g, np.ones(8), method=method, sparsity=np.eye(8))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("method", ["3-point", "adaptive"])
+def test_what_f_raises_in_a_sparse_jacobian_names_the_color(compiled, method):
+    def f(x):
+        if x[1] != 0.7:
+            raise ValueError("moved")
+        return x * x
+
+    if compiled:
+        f = numba.njit(f)
+    options = {"sparsity": (sparse.eye_array(6), np.arange(6)), "method": method}
+    with pytest.raises(ValueError, match="moved") as caught:
+        calipers.jacobian(f, SIX, **options)
+    assert any("color 1 displaced" in note for note in caught.value.__notes__)
 
 
 @methods

@@ -581,6 +581,16 @@ def test_a_file_that_was_cut_is_named(tmp_path, limit):
         calipers.allclose(a, np.zeros(10_000), memory_limit=limit)
 
 
+def test_files_that_cannot_be_read_are_not_unequal(tmp_path):
+    path = tmp_path / "x.bin"
+    np.ones(5000).tofile(path)
+    cut = np.memmap(path, dtype=float)
+    with open(path, "r+b") as file:
+        file.truncate(800)
+    with pytest.raises(OSError, match="was cut"):
+        calipers.array_equal(cut, np.ones(5000))
+
+
 @pytest.mark.parametrize("view", [lambda a: a.T, lambda a: a[:, ::2], lambda a: a[::-1, ::-1]])
 def test_a_file_of_another_order_that_was_cut_is_named(tmp_path, view):
     path = tmp_path / "x"

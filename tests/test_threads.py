@@ -172,6 +172,37 @@ def test_an_error_stops_the_others_and_arrives(in_helper):
     assert calipers.allclose(*pair())
 
 
+def test_no_helper_outlives_a_call_whose_own_share_fails():
+    begun, ended = threading.Event(), []
+
+    def work(task):
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(5)
+            raise RuntimeError("of this thread")
+        begun.set()
+        threading.Event().wait(0.2)
+        ended.append(task)
+        return -1
+
+    with pytest.raises(RuntimeError, match="of this thread"):
+        first_found(work, 2, 2)
+    assert ended
+
+
+def test_what_a_helper_raises_is_raised():
+    begun = threading.Event()
+
+    def work(task):
+        if threading.current_thread() is not threading.main_thread():
+            begun.set()
+            raise RuntimeError("of a helper")
+        begun.wait(5)
+        return -1
+
+    with pytest.raises(RuntimeError, match="of a helper"):
+        first_found(work, 2, 2)
+
+
 def test_eight_threads_call_at_once():
     equal, different = pair(), pair(LARGE - 5)
     with ThreadPoolExecutor(8) as callers:
@@ -190,6 +221,26 @@ def test_the_number_may_change_under_a_call():
                 calipers.set_num_threads(n)
                 time.sleep(0.001)
     assert [answer.result() for answer in answers] == [True] * 40 + [False] * 40
+
+
+def test_threads_are_resized_while_others_ask():
+    failures, stop = [], threading.Event()
+
+    def ask():
+        while not stop.is_set():
+            try:
+                calipers.allclose_async([1.0], [1.0]).result()
+            except RuntimeError as error:
+                failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for size in 200 * [2, 3]:
+        with calipers.num_threads(size):
+            pass
+    stop.set()
+    asking.join()
+    assert not failures
 
 
 def test_a_task_may_hand_out_tasks():
