@@ -312,14 +312,13 @@ def _planned(
 
     What is not finite would stay as it is, and has none if f is finite all the same.
     """
-    steps = replace(plan_steps(problem, method, step, scale, bounds), eps=subject.eps)
+    steps = plan_steps(problem, method, step, scale, bounds)
+    factor, lengths = steps.factor, steps.lengths
     if step is None and method in METHODS:
-        steps = replace(steps, factor=subject.eps ** METHODS[method].power)
-    x = reals(problem.x)[:: problem.stride].astype(float)
+        factor = subject.eps ** METHODS[method].power
+    x = reals(problem.x)[:: problem.stride]
     finite = np.isfinite(x)
-    if finite.all() or not np.isfinite(subject.base).all():
-        return steps
-    own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
-    return replace(
-        steps, lengths=np.where(finite, steps.lengths if steps.lengths.size else own, 0.0)
-    )
+    if not finite.all() and np.isfinite(subject.base).all():
+        own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
+        lengths = np.where(finite, lengths if lengths.size else own.astype(float), 0.0)
+    return replace(steps, factor=factor, lengths=lengths, eps=subject.eps)

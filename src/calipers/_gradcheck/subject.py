@@ -241,7 +241,7 @@ class Subject:
         """What entries are by: a result's size over that is the natural size of an entry."""
         return np.fmax(1.0, moduli([p.example for p in self.active]))
 
-    @property
+    @cached_property
     def eps(self) -> float:
         """The coarsest spacing among what f takes and gives."""
         dtypes = [p.example.dtype for p in (*self.active, *self.kept)]
