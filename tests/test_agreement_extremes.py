@@ -1,9 +1,14 @@
-"""Results that are not finite, or beyond a format: which of two functions they are told of."""
+"""Results that are zero, not finite or beyond a format, and numbers at the ends of the range."""
+
+import io
+import json
 
 import numpy as np
 import pytest
 
 import calipers
+
+X = np.random.default_rng(0).standard_normal((8, 16), dtype=np.float32)
 
 
 @pytest.mark.parametrize(
@@ -25,3 +30,42 @@ def test_arrays_alone_name_the_side_whose_results_are_not_finite():
     actual[0], expected[:3] = np.inf, np.inf
     found = calipers.compare_to_reference(actual, expected, np.ones(5))
     assert "expected has 3 results" in found.reason
+
+
+def totals_and_signs(x):
+    return x.sum(axis=1), x > 0
+
+
+@pytest.mark.parametrize("scale", [0, 1e-320, 1e-200, 1e307])
+@pytest.mark.parametrize("f", [np.exp, np.cbrt, totals_and_signs])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda y: y * (1 + 1e-9),
+        lambda y: np.nextafter(y, 0),
+        lambda y: y + 1e-4,
+        lambda y: y / 0,
+        lambda y: y.astype(np.float16).astype(y.dtype),
+    ],
+)
+def test_the_ends_of_the_range_raise_nothing_and_warn_of_nothing(scale, f, wrong):
+    x = np.random.default_rng(0).uniform(-1, 1, (4, 6)) * scale
+
+    def g(x):
+        y = f(x)
+        return (wrong(y[0]), y[1]) if isinstance(y, tuple) else wrong(y)
+
+    found = calipers.diagnose(f, g, x)
+    assert str(found)
+    assert json.dumps(found.to_dict(), allow_nan=False)
+    if found.kind not in ("BUG", "SUSPECT", "RANGE"):
+        assert np.isfinite(found.recommend_tolerance()).all()
+    if f is totals_and_signs and pytest.importorskip("matplotlib"):
+        found.plot().savefig(io.BytesIO(), dpi=20)
+
+
+def test_zeros_have_a_tolerance():
+    found = calipers.diagnose(np.sin, np.tan, np.zeros(3, np.float32))
+    assert found.recommend_tolerance() == (8 * 2.0**-24, 0.0)
+    moved = calipers.diagnose(lambda x: x - x, lambda x: 0 * x, X)
+    assert moved.recommend_tolerance().atol == 0

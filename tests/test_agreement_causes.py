@@ -1,0 +1,193 @@
+"""What else than rounding sides differ by, and what is: waves, ties, chaos, narrow formats."""
+
+import numpy as np
+import pytest
+
+import calipers
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [300, 1000])
+def test_waves_of_another_frequency_are_no_rounding(size, seed):
+    """Their difference becomes another one when inputs are moved, but along lines steadily."""
+    x = size * np.random.default_rng(seed).standard_normal(2000, dtype=np.float32)
+    found = calipers.diagnose(np.sin, lambda x: np.sin(x * x.dtype.type(1.0001)), x, batch=())
+    assert found.kind == "BUG", str(found)
+    if "steadiness" in found.evidence:
+        assert found.evidence["steadiness"] > 0.9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_rounded_in_between_is_no_wave(seed):
+    """Weights, inputs and a product in between that are held in few bits, in any format."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((32, 128), dtype=np.float32)
+    w = random.standard_normal((64, 128), dtype=np.float32) / 11
+
+    def stepped(x):
+        step = np.abs(x).max(axis=1, keepdims=True) / 127
+        return np.round(x / step) * step
+
+    def quantised(x, w):
+        return stepped(x) @ stepped(w).T
+
+    found = calipers.diagnose(lambda x, w: x @ w.T, quantised, (x, w))
+    assert found.kind == "REDUCED", str(found)
+    assert abs(found.evidence["steadiness"]) < 0.3
+
+
+def last_of_largest(x):
+    return x.shape[1] - 1 - x[:, ::-1].argmax(axis=1)
+
+
+def test_ties_of_zeros_are_ties():
+    """Moves are in proportion, so that zeros stay zeros, and equal ones equal."""
+    x = np.maximum(np.random.default_rng(0).standard_normal((32, 6), dtype=np.float32) - 1, 0)
+    found = calipers.diagnose(lambda x: x.argmax(axis=1), last_of_largest, x)
+    assert found.kind == "SUSPECT"
+    assert "none where inputs are moved, zeros too: ties" in found.reason
+    whole = np.random.default_rng(0).integers(0, 20, (4, 100)).astype(np.float32)
+    order = lambda x: np.argsort(x, axis=1, kind="stable")  # noqa: E731
+    other = lambda x: x.shape[1] - 1 - order(x[:, ::-1])  # noqa: E731
+    assert calipers.diagnose(order, other, whole).kind == "SUSPECT"
+    assert calipers.diagnose(order, lambda x: order(x)[:, ::-1], whole).kind == "BUG"
+
+
+def test_ties_are_told_beside_other_results():
+    x = np.maximum(np.random.default_rng(0).standard_normal((32, 6), dtype=np.float32) - 1, 0)
+
+    def largest(x):
+        return x.max(axis=1), x.argmax(axis=1)
+
+    found = calipers.diagnose(largest, lambda x: (x.max(axis=1), last_of_largest(x)), x)
+    assert found.kind == "SUSPECT"
+    assert "integers differ, but none where inputs are moved, zeros too: ties" in found.reason
+    wrong = calipers.diagnose(largest, lambda x: (x.min(axis=1), last_of_largest(x)), x)
+    assert wrong.kind == "BUG"
+    smallest = calipers.diagnose(largest, lambda x: (x.max(axis=1), x.argmin(axis=1)), x)
+    assert smallest.kind == "BUG"
+
+
+def test_a_property_that_inputs_have_to_rounding_is_told_from_another_function():
+    """Rows sum to 1, but not exactly: what comes of that grows as inputs are moved."""
+    x = np.exp(np.random.default_rng(0).standard_normal((16, 32), dtype=np.float32))
+    x /= x.sum(axis=1, keepdims=True)
+
+    def entropy(p):
+        return -(p * np.log(p)).sum(axis=1)
+
+    def of_any(p):
+        whole = p.sum(axis=1)
+        return np.log(whole) + entropy(p) / whole
+
+    found = calipers.diagnose(entropy, of_any, x)
+    assert found.kind == "SUSPECT"
+    assert "equal for inputs of sum 1, orthogonal, or the like" in found.reason
+    made = lambda f: lambda p: f(p / p.sum(axis=1, keepdims=True))  # noqa: E731
+    assert calipers.diagnose(made(entropy), made(of_any), x).ok({"ROUNDING", "LAYOUT"})
+
+
+@pytest.mark.parametrize(("pi", "told"), [(np.float32(np.pi), True), (3.14159, False)])
+def test_constants_of_the_working_format_are_named_as_a_cause(pi, told):
+    x = np.random.default_rng(0).uniform(0, 1, (20, 900)).astype(np.float32)
+    f = lambda x: (x * x.dtype.type(np.pi))[:, ::-1].cumsum(axis=1)[:, -1]  # noqa: E731
+    found = calipers.diagnose(f, lambda x: (x * x.dtype.type(pi)).sum(axis=1), x)
+    assert found.kind in ("SUSPECT", "BUG"), str(found)
+    assert ("constants are of float32" in found.reason) == told
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chaos_of_another_parameter_is_another_function(seed):
+    """All digits of float32 are lost to the map, but not those of float64 in most results."""
+    x = np.random.default_rng(seed).uniform(0.1, 0.9, 1000).astype(np.float32)
+
+    def logistic(x, rate, other=False):
+        for _ in range(60):
+            x = x.dtype.type(rate) * (x - x * x) if other else x.dtype.type(rate) * x * (1 - x)
+        return x
+
+    f = lambda x: logistic(x, 3.9)  # noqa: E731
+    found = calipers.diagnose(f, lambda x: logistic(x, 3.9001), x, batch=())
+    assert found.kind in ("SUSPECT", "BUG")
+    assert "symmetric" not in found.reason
+    assert calipers.diagnose(f, lambda x: logistic(x, 3.9, True), x, batch=()).kind == "AMPLIFIED"
+
+
+def held_as_integers(x, steps, axis, even=True):
+    if even:
+        step = np.abs(x).max(axis=axis, keepdims=True) / steps
+        return np.rint(x / step) * step
+    low, high = x.min(axis=axis, keepdims=True), x.max(axis=axis, keepdims=True)
+    step = (high - low) / (2 * steps + 1)
+    zero = np.rint(-low / step)
+    return (np.clip(np.rint(x / step) + zero, 0, 2 * steps + 1) - zero) * step
+
+
+@pytest.mark.parametrize(("form", "steps"), [("int8", 127), ("int4", 7)])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("even", [True, False])
+def test_weights_held_as_integers_are_named_so(form, steps, axis, even):
+    random = np.random.default_rng(0)
+    x = random.standard_normal((32, 128), dtype=np.float32)
+    w = random.standard_normal((64, 128), dtype=np.float32) / 11
+
+    def f(x, w):
+        return x @ w.T
+
+    def g(x, w):
+        return x @ held_as_integers(w, steps, axis, even).T.astype(x.dtype)
+
+    found = calipers.diagnose(f, g, (x, w))
+    assert (found.kind, found.format, found.arguments) == ("REDUCED", form, (1,)), str(found)
+    calipers.assert_close(g(x, w), f(x, w), tolerance=found.recommend_tolerance())
+    wrong = calipers.diagnose(f, lambda x, w: x.dtype.type(1.2) * g(x, w), (x, w))
+    assert wrong.format not in ("int8", "int4"), str(wrong)
+
+
+def test_noise_is_named_when_no_calls_are_left_to_explain_it():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((32, 128), dtype=np.float32)
+
+    def g(x, w):
+        return x @ held_as_integers(w, 127, 1).T.astype(x.dtype)
+
+    found = calipers.diagnose(lambda x, w: x @ w.T, g, (x, x), budget=125)
+    assert (found.kind, found.format) == ("REDUCED", "bfloat16"), str(found)
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16", "tf32"])
+@pytest.mark.parametrize("rows", [16, 64])
+@pytest.mark.parametrize("length", [8, 256])
+def test_one_rounding_in_between_is_named_however_little_is_left_of_it(form, rows, length):
+    random = np.random.default_rng(length)
+    x = random.standard_normal((rows, length), dtype=np.float32)
+    w = (random.standard_normal((length, 32)) / np.sqrt(length)).astype(np.float32)
+    v = (random.standard_normal((32, 8)) / 5).astype(np.float32)
+    narrow = calipers.emulate(lambda y: y, form)
+
+    def layers(x, w, v, between=lambda y: y):
+        return np.tanh(between(x @ w)) @ v
+
+    found = calipers.diagnose(layers, lambda *inputs: layers(*inputs, narrow), (x, w, v))
+    assert found.kind == "REDUCED", str(found)
+    # Much of a finer format and little of a coarser one are of a size.
+    assert found.format in {"float16", form}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_next_in_order_is_no_rounding(seed):
+    """What sorting gives jumps from one number to another, but not as a format does."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(1, 2, (8, 10 * 4**seed)).astype(np.float32)
+    found = calipers.diagnose(lambda x: np.sort(x, 1)[:, 4], lambda x: np.sort(x, 1)[:, 5], x)
+    assert found.kind == "BUG", str(found)
+
+
+def test_a_bug_beside_long_sums_of_float64_is_no_lost_digits():
+    """Their roundings on the way, and not the inputs' last places, are the wider format's noise."""
+    x, w = np.random.default_rng(0).random((2, 20_000))
+
+    def mean(x, w, one=0):
+        return np.dot(x[::-1], w[::-1]) / (sum(w) - one)
+
+    assert calipers.diagnose(mean, lambda x, w: mean(x, w, 1), (x, w), batch=()).kind == "BUG"
