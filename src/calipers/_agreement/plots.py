@@ -10,7 +10,7 @@ from .units import ROUNDOFF, difference
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..agreement import Diagnosis
+    from .diagnosis import Diagnosis
 
 _F, _G, _BOUND = "#3b6ea5", "#c1272d", "0.4"
 _SHOWN = 1e-3, 1e15  # units; errors may be none, or infinite

@@ -4,7 +4,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..agreement import Diagnosis
+    from .diagnosis import Diagnosis
 
 _WIDTH = 80
 

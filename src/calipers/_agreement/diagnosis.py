@@ -1,0 +1,297 @@
+"""What a diagnosis holds, and how it is made of an inquiry."""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._arrangement import region
+from .._notebook import Shown
+from .._report import jsonable
+from .._tally import Tally
+from ..comparison import compare
+from ..tolerances import Tolerance, recommend_tolerance
+from .environment import fingerprint
+from .inquiry import Inquiry
+from .report import text_of
+from .sides import Answer
+from .units import ROUNDOFF, rms_of
+from .verdicts import BUG, EQUAL, KINDS, RANGE, SUSPECT, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ALLOWED = ("ROUNDING", "LAYOUT", "AMPLIFIED")
+_WORST = 5
+
+
+@dataclass(frozen=True)
+class Worst:
+    """
+    One of the results that are farthest apart.
+
+    Attributes
+    ----------
+    output : int
+        Which of the functions' results.
+    index : tuple of int
+        Where in it.
+    f, g : float
+        The two values; of a complex one the part that is farther apart.
+    reference : float or None
+        What it is in the wider format.
+    units : float
+        ``|f - g|`` in units of rounding.
+    """
+
+    output: int
+    index: tuple[int, ...]
+    f: float
+    g: float
+    reference: float | None
+    units: float
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis(Shown):
+    """
+    Why two implementations differ; true if rounding explains it, and ``str()`` is the report.
+
+    Attributes
+    ----------
+    kind : str
+        EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE, SUSPECT, BUG
+        or RAISES; see `diagnose`.
+    reason : str
+        One sentence, with numbers.
+    format : str or None
+        Of REDUCED, the narrower format.
+    arguments : tuple of int or None
+        Of REDUCED, the arguments that are narrowed; None where it is something in between.
+    evidence : dict
+        Every number that was measured: errors of both sides and of their difference ("f", "g",
+        "apart", "wide"), "kappa", "spread", "likeness" and so on, as far as they were needed; and
+        the "dtypes" of both sides' results, if they are not the same.
+    dtype : str
+        The working format.
+    allowed : float
+        How many units of rounding an error may take: ``4 + sqrt(n)``.
+    length : int
+        n, the length of the reductions.
+    shapes : tuple of tuple of int
+        Of the results.
+    worst : tuple of Worst
+        The results that are farthest apart.
+    where : str or None
+        In which rows, columns or parts results are farther apart than is allowed.
+    calls : dict
+        How often each side was called.
+    seconds : float
+        What all took.
+    environment : dict
+        Versions, threads and settings that decide how numbers are rounded.
+    seed : int
+        Of all random moves.
+    names : tuple of str
+        Of f and g.
+    """
+
+    kind: str
+    reason: str
+    format: str | None
+    arguments: tuple[int, ...] | None
+    evidence: dict[str, Any]
+    dtype: str
+    allowed: float
+    length: int
+    shapes: tuple[tuple[int, ...], ...]
+    worst: tuple[Worst, ...]
+    where: str | None
+    calls: dict[str, int]
+    seconds: float
+    environment: dict[str, Any]
+    seed: int
+    names: tuple[str, str]
+    inputs: tuple[Any, ...] = field(default=(), repr=False, compare=False)
+    answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
+
+    def __bool__(self) -> bool:
+        """Tell whether rounding explains the difference, however it comes about."""
+        return self.ok()
+
+    def __str__(self) -> str:
+        """Write the report."""
+        return text_of(self)
+
+    @property
+    def reproducer(self) -> str:
+        """Code that asks the same again, and by what the inputs are known."""
+        digest = hashlib.sha256()
+        kinds = []
+        for x in self.inputs:
+            if isinstance(x, np.ndarray):
+                digest.update(np.ascontiguousarray(x).tobytes())
+                kinds.append(f"{x.dtype} {x.shape}")
+            else:
+                kinds.append(type(x).__name__)
+        f, g = self.names
+        return (
+            f"calipers.diagnose({f}, {g}, inputs, seed={self.seed})\n"
+            f"# inputs: {', '.join(kinds)}; sha256 {digest.hexdigest()[:16]}"
+        )
+
+    def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
+        """
+        Tell whether the kind is one of some; EQUAL always is.
+
+        Parameters
+        ----------
+        allow : iterable of str
+            Kinds to accept.
+
+        Raises
+        ------
+        ValueError
+            If one is not a kind.
+        """
+        kinds = {allow} if isinstance(allow, str) else set(allow)
+        unknown = kinds - set(KINDS)
+        if unknown:
+            msg = f"allow must be some of {', '.join(KINDS)}, got {', '.join(sorted(unknown))}"
+            raise ValueError(msg)
+        return self.kind == EQUAL or self.kind in kinds
+
+    def recommend_tolerance(self) -> Tolerance:
+        """
+        Return the tolerances that this pair needs on inputs like these.
+
+        They are those of `calipers.recommend_tolerance` for the format and the reductions' length,
+        with the results' size for scale, times what the function magnifies last places by.
+
+        Raises
+        ------
+        ValueError
+            If the difference is no rounding: a tolerance that accepts it would hide an error.
+        """
+        if self.kind in (BUG, SUSPECT, RANGE) or not self.shapes:
+            msg = f"the verdict is {self.kind}: no tolerance tells that from right results"
+            raise ValueError(msg)
+        scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
+        form = self.format if self.format in ROUNDOFF else self.dtype
+        own = recommend_tolerance(form, self.length)
+        # What is measured here may be more than the rule of thumb allows; all there is to go by
+        # where results are 0 or infinite.
+        needed = 2 * self.evidence["apart"]["absolute_largest"] if "apart" in self.evidence else 0.0
+        ruled = own.atol * scale
+        return Tolerance(own.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all findings as built-in types, which JSON can write."""
+        names = [n for n in self.__dataclass_fields__ if n not in ("answers", "inputs")]
+        found = {"ok": self.ok(), "reproducer": self.reproducer}
+        return found | {name: jsonable(getattr(self, name)) for name in names}
+
+    def plot(self) -> "Figure":
+        """
+        Draw errors in units, differences by size, and how alike they stay when inputs are moved.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .plots import diagnosis_figure
+
+        return diagnosis_figure(self)
+
+
+def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
+    known = q.of_f.error is None and q.of_g.error is None and q.of_f.forms == q.of_g.forms
+    worst: tuple[Worst, ...] = ()
+    where = None
+    evidence = dict(q.evidence)
+    if known and verdict.kind != EQUAL:
+        measured = q.measured()
+        evidence.update(measured.evidence)
+        if measured.units is not None:
+            worst = _farthest(q, measured.units, measured.reference)
+            where = _where(q, measured.units)
+    elif known:
+        numbers = q.of_f.numbers(np.float64)
+        evidence["scale"] = rms_of(numbers)
+    kinds = {
+        side.name: [str(x.dtype) for x in y.arrays] for side, y in ((q.f, q.of_f), (q.g, q.of_g))
+    }
+    if known and kinds["f"] != kinds["g"]:
+        evidence["dtypes"] = kinds
+    calls = {side.name: side.calls for side in (q.f, q.g)}
+    return Diagnosis(
+        verdict.kind,
+        verdict.reason,
+        verdict.format,
+        verdict.arguments and tuple(dict.fromkeys(q.owners[k] for k in verdict.arguments)),
+        evidence,
+        q.form,
+        q.allowed,
+        q.length,
+        q.of_f.shapes if known else (),
+        worst,
+        where,
+        calls,
+        seconds,
+        fingerprint(),
+        q.seed,
+        (_name(q.f.call), _name(q.g.call)),
+        q.inputs,
+        (q.of_f, q.of_g) if known else (),
+    )
+
+
+def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
+    far = np.nan_to_num(units, nan=np.inf)
+    first = max(0, far.size - _WORST)
+    worst = np.argpartition(far, first)[first:] if first else np.arange(far.size)
+    order = worst[np.lexsort((worst, -far[worst]))]
+    f, g = q.of_f.numbers(np.float64), q.of_g.numbers(np.float64)
+    found = []
+    for k in order.tolist():
+        if units[k] == 0:
+            break
+        output, place = _place(q.of_f, k)
+        r = None if reference is None else float(reference[k])
+        found.append(Worst(output, place, float(f[k]), float(g[k]), r, float(units[k])))
+    return tuple(found)
+
+
+def _place(answer: Answer, k: int) -> tuple[int, tuple[int, ...]]:
+    """Return which result a real number is of, and where."""
+    for output, x in enumerate(answer.arrays):
+        reals = 2 if x.dtype.kind == "c" else 1
+        if k < x.size * reals:
+            return output, tuple(int(i) for i in np.unravel_index(k // reals, x.shape))
+        k -= x.size * reals
+    raise AssertionError
+
+
+def _where(q: Inquiry, units: Any) -> str | None:
+    """Describe where results are farther apart than rounding may take, if there are such."""
+    if len(q.of_f.arrays) != 1 or q.of_f.arrays[0].dtype.kind == "c":
+        return None
+    bad = (~(units <= q.allowed)).reshape(q.of_f.shapes[0])
+    if not bad.any():
+        return None
+    tally: Tally = compare(bad, np.zeros_like(bad)).tally
+    count = int(np.count_nonzero(bad))
+    return f"{region(tally)}: {count} of {bad.size} beyond what rounding may take"
+
+
+def _name(call: Any) -> str:
+    name: str = getattr(call, "__name__", type(call).__name__)
+    return name
