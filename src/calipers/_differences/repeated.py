@@ -18,10 +18,10 @@ from .steps import Steps
 # Lengths without a common measure are rounded each in its own way.
 _LONGER = (1.0, 3.0**0.5, 3.0)
 _SPREAD = 30.0  # times what three samples differ by: by chance they are alike
-_ROUNDING = 4.0
+_ROUNDING = 4.0  # times eps of f, or of a complex step's value: what computing it may lose
 _TELLING = 1.5  # times as long as the shortest step, the longest one tells something
 _SHORTER = 0.25  # power of eps that the shortest step is multiplied by
-_ALIASED = 8.0
+_ALIASED = 8.0  # times a value and all rounding: what a far shorter step finds beyond is no noise
 
 
 @dataclass(frozen=True)
