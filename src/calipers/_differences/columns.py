@@ -142,7 +142,9 @@ class Columns:
             numbers = self.problem.stride * (start + np.arange(block.start, block.stop))
             for p, (tops, bottoms, weights) in enumerate(table[:, :, block].swapaxes(0, 1)):
                 change = evaluate(numbers, tops)
-                below = evaluate(numbers, bottoms)
+                below = self.problem.base
+                if not self.steps.one_sided:
+                    below = evaluate(numbers, bottoms)
                 rows = result[block]
                 with np.errstate(all="ignore"):
                     change -= below

@@ -28,6 +28,8 @@ class Evaluator:
         bytes_per_call = problem.x.nbytes + problem.base.nbytes
         rows = max(1, problem.batch_bytes // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
+        size = self._origin.itemsize
+        self._bits = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype(np.uint8)
         if problem.batched:
             self._buffer = np.repeat(problem.x[None], self.block + 1, axis=0)
         else:
@@ -78,7 +80,7 @@ class Evaluator:
             raise ValueError(msg)
         values = np.array(y, dtype=problem.dtype, order="C")  # it may be x, which is used again
         flat[rows, numbers] = self._origin[numbers]
-        if (flat.view(np.uint8) != self._origin.view(np.uint8)).any():
+        if (flat.view(self._bits) != self._origin.view(self._bits)).any():
             msg = "f changes its argument; let it work on a copy"
             raise ValueError(msg)
         result = reals(values).reshape(count + extra, -1)

@@ -286,7 +286,9 @@ def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
         return lengths, 1 + problem.batched + int(np.count_nonzero(lengths))
     table, _ = steps.tables(problem, 0, count)
     x = reals(problem.x)[:: problem.stride][:count]
-    calls = np.count_nonzero(table[0] != x) + np.count_nonzero(table[1] != x)
+    calls = np.count_nonzero(table[0] != x)
+    if not steps.one_sided:
+        calls += np.count_nonzero(table[1] != x)
     return np.abs(table[0, 0] - x), 1 + problem.batched + int(calls)
 
 
