@@ -1,6 +1,7 @@
 """gradcheck of jax's and torch's functions that take and return containers of arrays."""
 
 from collections import namedtuple
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -15,11 +16,10 @@ def checked(check, *args, **options):
 
 
 class OfJax:
-    """Functions of jax, in float64."""
+    """Functions of jax, whose arrays are of float64 while it is enabled."""
 
     def __init__(self):
         jax = pytest.importorskip("jax")
-        jax.config.update("jax_enable_x64", True)
         self.jax, self.array = jax, lambda x: jax.numpy.asarray(x, float)
         self.tanh = jax.numpy.tanh
 
@@ -61,7 +61,9 @@ class OfTorch:
 
 @pytest.fixture(params=[OfJax, OfTorch])
 def of(request):
-    return request.param()
+    library = request.param()
+    with library.jax.enable_x64(True) if request.param is OfJax else nullcontext():
+        yield library
 
 
 def inputs(of):
