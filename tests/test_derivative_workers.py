@@ -436,3 +436,16 @@ def test_progress_is_shown_on_stderr(capsys, monkeypatch, workers, installed):
     shown = capsys.readouterr()
     assert "131" in shown.err
     assert shown.out == ""
+
+
+def test_what_a_callable_of_the_users_holds_is_not_asked_about():
+    class Holds:
+        def __call__(self, x):
+            return x**2
+
+        @property
+        def inner(self):
+            return self
+
+    found = calipers.jacobian(Holds(), np.ones(3), workers=2)
+    assert np.allclose(found, 2 * np.eye(3))

@@ -195,7 +195,6 @@ class FunctionLibrary(Protocol):
         argnums: tuple[int, ...],
         outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
-        kwargs: dict[str, Any],
         spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """

@@ -423,14 +423,11 @@ def gradgradcheck(
     library = function_library(several) if vjp is None else None
     if library is not None:
         given = given.of_leaves()
-        if given.leaves is not None:
-            f, whole, kwargs = given.f, given.several, None
+        f, whole = given.f, given.several
         first = given.translated(False).subject()
         w = cotangents(first, grad_outputs, seed)
         chosen, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
-        gradient, point = library.gradient(
-            f, whole, chosen, kept, w, kwargs or {}, gen_non_contig_grad_outputs
-        )
+        gradient, point = library.gradient(f, whole, chosen, kept, w, gen_non_contig_grad_outputs)
         plain = _with_cotangents(plain, len(chosen), len(w))
         forms = {
             "check_forward_ad": bool(check_fwd_over_rev),
@@ -439,7 +436,7 @@ def gradgradcheck(
         }
         plain_gradient = None
         if gen_non_contig_grad_outputs:
-            plain_gradient, _ = library.gradient(f, whole, chosen, kept, w, kwargs or {}, False)
+            plain_gradient, _ = library.gradient(f, whole, chosen, kept, w, False)
         sizes = first.columns, plain_gradient
         report = _of_gradient(gradient, point, *sizes, forms, plain)
         if given.leaves is not None and given.leaves.names:

@@ -6,7 +6,8 @@ import numpy as np
 
 from .._arrays import as_array
 from .._protocols import NDArray
-from .subject import Part, Subject
+from .parts import Part
+from .subject import Subject
 
 
 class WrongFormError(Exception):

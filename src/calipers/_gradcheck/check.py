@@ -16,10 +16,11 @@ from .derivative import Derivative
 from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
 from .numerical import Looks, Way, looks
+from .parts import Part
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed
-from .subject import Part, Subject
+from .subject import Subject
 from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to

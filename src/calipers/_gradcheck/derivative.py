@@ -14,7 +14,8 @@ import numpy as np
 from .._arrays import as_array
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix
-from .subject import Part, Subject, private, real_vector
+from .parts import Part, real_vector
+from .subject import Subject, private
 
 CONVENTIONS = ("torch", "jax")
 

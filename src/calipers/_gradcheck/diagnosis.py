@@ -8,9 +8,10 @@ import numpy as np
 
 from .._protocols import NDArray
 from .analytic import Jacobian, taken
+from .parts import Part
 from .report import Entry
 from .rule import FAIL
-from .subject import Part, Subject
+from .subject import Subject
 
 _CLOSE = 1e-3
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}

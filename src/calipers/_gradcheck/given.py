@@ -74,18 +74,20 @@ class Given:
         )
 
     def translated(self, masked: bool) -> "Given":
-        """Return the same for arrays alone: of a library's function, or of sparse matrices."""
+        """
+        Return the same for NumPy's arrays: of a library's function, or of sparse matrices.
+
+        A library's is one of arrays alone; see `of_leaves`.
+        """
         if any(call is not None for call in self.derivatives.values()):
             return self._of_dense(masked)
         library = function_library(self.several)
         if library is None:
             return self
-        f = partial(self.f, **self.kwargs) if self.kwargs else self.f
-        inputs = (*self.several, *self.args)
         return self._of_library(
             library.differentiated(
-                f,
-                inputs,
+                self.f,
+                self.several,
                 masked,
                 _several(self.argnums),
                 self.nondifferentiable_outputs,

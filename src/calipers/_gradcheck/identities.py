@@ -10,8 +10,10 @@ from .._question import equal_arrays
 from .blocks import WrongFormError
 from .derivative import Derivative
 from .inplace import InPlace
+from .outputs import as_outputs
+from .parts import real_vector
 from .rule import least_normal
-from .subject import Subject, as_outputs, private, real_vector
+from .subject import Subject, private
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
 ROUNDING = 256.0

@@ -26,8 +26,9 @@ from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
 from .._threads import get_num_threads
 from .analytic import runs
+from .parts import Part
 from .rule import POSITIONS
-from .subject import Part, Subject
+from .subject import Subject
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from .._kernels.gradcheck import (
 from .._protocols import NDArray
 from .analytic import Jacobian, Pushed, Sizes, runs, together
 from .numerical import Looks, Slopes
+from .parts import real_vector
 from .rule import Rule, rounding_of
-from .subject import real_vector
 from .units import Units
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,66 +16,11 @@ from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import modes_of
 from .._protocols import NDArray
 from .inplace import InPlace
+from .outputs import ComplexOutputs, RealOutputs, as_outputs
+from .parts import Part, moduli, parts_of, real_vector
 
 _KERNEL_DTYPES = "fdFD"
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
-
-
-def real_vector(arrays: Sequence[NDArray]) -> NDArray:
-    """Return the real numbers of arrays, one after the other; a complex element is two."""
-    parts = []
-    for array in arrays:
-        flat = np.ascontiguousarray(array).reshape(-1)
-        parts.append(flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat)
-    if len(parts) == 1:
-        return parts[0]
-    return np.concatenate([np.empty(0), *parts])
-
-
-def reals_in(array: NDArray) -> int:
-    """Count the real numbers of an array."""
-    return array.size * (2 if array.dtype.kind == "c" else 1)
-
-
-def moduli(arrays: Sequence[NDArray]) -> NDArray:
-    """Return the sizes of real numbers; both parts of a complex one are as large as it is."""
-    sizes = [np.abs(array).reshape(-1).astype(float) for array in arrays]
-    counts = (1 + (array.dtype.kind == "c") for array in arrays)
-    return np.concatenate([np.empty(0), *map(np.repeat, sizes, counts)])
-
-
-@dataclass(frozen=True)
-class Part:
-    """Where one input or output stands among the real numbers of all."""
-
-    position: int  # in the caller's order
-    example: NDArray
-    start: int
-    stop: int
-
-    def index(self, number: int) -> tuple[tuple[int, ...], str]:
-        """Return the element a real number belongs to, and "" or which part of it that is."""
-        k = number - self.start
-        part = ""
-        if self.example.dtype.kind == "c":
-            k, imaginary = divmod(k, 2)
-            part = "imaginary" if imaginary else "real"
-        return tuple(int(i) for i in np.unravel_index(k, self.example.shape)), part
-
-    def shaped(self, numbers: NDArray) -> NDArray:
-        """Return real numbers of this part, or rows of them, as arrays of its shape and dtype."""
-        like = self.example
-        real = np.ascontiguousarray(numbers[..., self.start : self.stop], dtype=like.real.dtype)
-        return real.view(like.dtype).reshape((*numbers.shape[:-1], *like.shape))
-
-
-def parts_of(arrays: Sequence[NDArray], positions: Sequence[int]) -> tuple[Part, ...]:
-    """Lay arrays out one after the other."""
-    parts, start = [], 0
-    for position, array in zip(positions, arrays, strict=True):
-        parts.append(Part(position, array, start, start + reals_in(array)))
-        start += reals_in(array)
-    return tuple(parts)
 
 
 def _is_differentiable(value: Any) -> bool:
@@ -85,30 +30,6 @@ def _is_differentiable(value: Any) -> bool:
         return as_array(value).dtype.kind in "fc"
     except (TypeError, ValueError, RuntimeError):
         return False
-
-
-def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
-    """Return what f returned as arrays, and whether they were several."""
-    # A tuple is several outputs; so is a list, unless it is of numbers.
-    numbers = isinstance(y, list) and y and all(np.ndim(item) == 0 for item in y)
-    several = isinstance(y, (tuple, list)) and not numbers
-    outputs = y if several else (y,)
-    return tuple(_numbers(o, f"output {k} of f") for k, o in enumerate(outputs)), several
-
-
-def _numbers(x: Any, name: str) -> NDArray:
-    try:
-        array = np.asarray(as_array(x, name))
-    except (RuntimeError, ValueError) as error:  # as torch's, of a list of tensors
-        raise TypeError(_no_numbers(name, type(x).__name__)) from error
-    if array.dtype.kind not in "biufc":
-        kind = str(array.dtype) if isinstance(x, np.ndarray) else type(x).__name__
-        raise TypeError(_no_numbers(name, kind))
-    return array
-
-
-def _no_numbers(name: str, kind: str) -> str:
-    return f"{name} must be an array of numbers, got {kind}: one or a tuple of arrays is taken"
 
 
 def private(value: Any) -> Any:
@@ -131,48 +52,6 @@ def _same(new: Any, old: Any) -> bool:
     if type(old) is dict:
         return new.keys() == old.keys() and all(_same(new[key], old[key]) for key in old)
     return True
-
-
-@dataclass(frozen=True)
-class RealOutputs:
-    """A function of which the real numbers of some outputs are wanted."""
-
-    inner: Callable[..., Any]
-    kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # of all outputs
-    kept: tuple[int, ...]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them, in new memory."""
-        return self.of(self.inner(*args, **kwargs)).copy()
-
-    def of(self, y: Any) -> NDArray:
-        """Return the real numbers of what the function returned."""
-        arrays, _ = as_outputs(y)
-        for k, what in enumerate(("shape", "dtype")):
-            first, now = [kind[k] for kind in self.kinds], [getattr(a, what) for a in arrays]
-            if first != now:
-                then, since = (", ".join(map(str, found)) for found in (first, now))
-                msg = (
-                    f"f returned outputs of {what} {then} and then {since}: "
-                    f"their {what} must not depend on the values of the inputs"
-                )
-                raise ValueError(msg)
-        return real_vector([arrays[k] for k in self.kept])
-
-
-@dataclass(frozen=True)
-class ComplexOutputs:
-    """A function of complex numbers of which some outputs are wanted."""
-
-    inner: Callable[..., Any]
-    kept: tuple[int, ...]
-    lenient: bool  # whether real outputs may mean that f depends on other inputs
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them, one after the other, as complex numbers if one of them is."""
-        arrays, _ = as_outputs(self.inner(*args, **kwargs))
-        kept = np.concatenate([arrays[k].reshape(-1) for k in self.kept])
-        return kept.astype(np.result_type(kept, np.complex64)) if self.lenient else kept
 
 
 @dataclass

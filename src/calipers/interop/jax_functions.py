@@ -127,7 +127,6 @@ class JaxFunctions:
         argnums: tuple[int, ...],
         outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
-        kwargs: dict[str, Any],
         spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         jax: Any = sys.modules["jax"]
@@ -139,7 +138,7 @@ class JaxFunctions:
                 whole = list(point)
                 for k, x in zip(argnums, chosen, strict=True):
                     whole[k] = x
-                y = f(*whole, **kwargs)
+                y = f(*whole)
                 several = tuple(y) if isinstance(y, (tuple, list)) else (y,)
                 return tuple(several[k] for k in outputs)
 

@@ -103,7 +103,6 @@ class TorchFunctions:
         argnums: tuple[int, ...],
         outputs: tuple[int, ...],
         cotangents: tuple[NDArray, ...],
-        kwargs: dict[str, Any],
         spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         torch = sys.modules["torch"]
@@ -112,7 +111,7 @@ class TorchFunctions:
             point, w = given[: len(inputs)], given[len(inputs) :]
             if spread:
                 w = tuple(torch.stack((x, x), -1)[..., 0] for x in w)
-            y = f(*point, **kwargs)
+            y = f(*point)
             several = y if isinstance(y, (tuple, list)) else (y,)
             kept, active = [several[k] for k in outputs], [point[k] for k in argnums]
             found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)

@@ -1,0 +1,77 @@
+"""What a function returns: one array or several, and which numbers of them are wanted."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array
+from .._protocols import NDArray
+from .parts import real_vector
+
+
+def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
+    """Return what f returned as arrays, and whether they were several."""
+    # A tuple is several outputs; so is a list, unless it is of numbers.
+    numbers = isinstance(y, list) and y and all(np.ndim(item) == 0 for item in y)
+    several = isinstance(y, (tuple, list)) and not numbers
+    outputs = y if several else (y,)
+    return tuple(_numbers(o, f"output {k} of f") for k, o in enumerate(outputs)), several
+
+
+def _numbers(x: Any, name: str) -> NDArray:
+    try:
+        array = np.asarray(as_array(x, name))
+    except (RuntimeError, ValueError) as error:  # as torch's, of a list of tensors
+        raise TypeError(_no_numbers(name, type(x).__name__)) from error
+    if array.dtype.kind not in "biufc":
+        kind = str(array.dtype) if isinstance(x, np.ndarray) else type(x).__name__
+        raise TypeError(_no_numbers(name, kind))
+    return array
+
+
+def _no_numbers(name: str, kind: str) -> str:
+    return f"{name} must be an array of numbers, got {kind}: one or a tuple of arrays is taken"
+
+
+@dataclass(frozen=True)
+class RealOutputs:
+    """A function of which the real numbers of some outputs are wanted."""
+
+    inner: Callable[..., Any]
+    kinds: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]  # of all outputs
+    kept: tuple[int, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+        """Return them, in new memory."""
+        return self.of(self.inner(*args, **kwargs)).copy()
+
+    def of(self, y: Any) -> NDArray:
+        """Return the real numbers of what the function returned."""
+        arrays, _ = as_outputs(y)
+        for k, what in enumerate(("shape", "dtype")):
+            first, now = [kind[k] for kind in self.kinds], [getattr(a, what) for a in arrays]
+            if first != now:
+                then, since = (", ".join(map(str, found)) for found in (first, now))
+                msg = (
+                    f"f returned outputs of {what} {then} and then {since}: "
+                    f"their {what} must not depend on the values of the inputs"
+                )
+                raise ValueError(msg)
+        return real_vector([arrays[k] for k in self.kept])
+
+
+@dataclass(frozen=True)
+class ComplexOutputs:
+    """A function of complex numbers of which some outputs are wanted."""
+
+    inner: Callable[..., Any]
+    kept: tuple[int, ...]
+    lenient: bool  # whether real outputs may mean that f depends on other inputs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+        """Return them, one after the other, as complex numbers if one of them is."""
+        arrays, _ = as_outputs(self.inner(*args, **kwargs))
+        kept = np.concatenate([arrays[k].reshape(-1) for k in self.kept])
+        return kept.astype(np.result_type(kept, np.complex64)) if self.lenient else kept

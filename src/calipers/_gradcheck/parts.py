@@ -1,0 +1,65 @@
+"""Arrays as parts of one vector of real numbers; a complex element is two of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._protocols import NDArray
+
+
+def real_vector(arrays: Sequence[NDArray]) -> NDArray:
+    """Return the real numbers of arrays, one after the other; a complex element is two."""
+    parts = []
+    for array in arrays:
+        flat = np.ascontiguousarray(array).reshape(-1)
+        parts.append(flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat)
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def reals_in(array: NDArray) -> int:
+    """Count the real numbers of an array."""
+    return array.size * (2 if array.dtype.kind == "c" else 1)
+
+
+def moduli(arrays: Sequence[NDArray]) -> NDArray:
+    """Return the sizes of real numbers; both parts of a complex one are as large as it is."""
+    sizes = [np.abs(array).reshape(-1).astype(float) for array in arrays]
+    counts = (1 + (array.dtype.kind == "c") for array in arrays)
+    return np.concatenate([np.empty(0), *map(np.repeat, sizes, counts)])
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where one input or output stands among the real numbers of all."""
+
+    position: int  # in the caller's order
+    example: NDArray
+    start: int
+    stop: int
+
+    def index(self, number: int) -> tuple[tuple[int, ...], str]:
+        """Return the element a real number belongs to, and "" or which part of it that is."""
+        k = number - self.start
+        part = ""
+        if self.example.dtype.kind == "c":
+            k, imaginary = divmod(k, 2)
+            part = "imaginary" if imaginary else "real"
+        return tuple(int(i) for i in np.unravel_index(k, self.example.shape)), part
+
+    def shaped(self, numbers: NDArray) -> NDArray:
+        """Return real numbers of this part, or rows of them, as arrays of its shape and dtype."""
+        like = self.example
+        real = np.ascontiguousarray(numbers[..., self.start : self.stop], dtype=like.real.dtype)
+        return real.view(like.dtype).reshape((*numbers.shape[:-1], *like.shape))
+
+
+def parts_of(arrays: Sequence[NDArray], positions: Sequence[int]) -> tuple[Part, ...]:
+    """Lay arrays out one after the other."""
+    parts, start = [], 0
+    for position, array in zip(positions, arrays, strict=True):
+        parts.append(Part(position, array, start, start + reals_in(array)))
+        start += reals_in(array)
+    return tuple(parts)
