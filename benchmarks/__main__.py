@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 
 import calipers
 
-from . import bench_coloring, bench_derivatives, bench_gradcheck, common, peers
+from . import (
+    bench_coloring,
+    bench_derivatives,
+    bench_diagnosis,
+    bench_gradcheck,
+    common,
+    peers,
+)
 from .bench_startup import FIRST_CALL, NO_CACHE, NUMBA_LOADED
 from .peers import NUMPY
 
@@ -247,6 +254,13 @@ def gradchecks() -> Iterator[Bar]:
     yield Bar(label, calls, 30, "calls of f", at_least=False)
 
 
+def diagnoses() -> Iterator[Bar]:
+    case = bench_diagnosis.Linear()
+    case.setup()
+    name = "diagnose, linear layer of 32 x 2048 x 512, overhead"
+    yield Bar(name, case.track_overhead(), 0.2, "of the calls", False)
+
+
 def startup() -> Iterator[Bar]:
     calipers.allclose(common.values("float64", 10), common.values("float64", 10))  # fills the cache
     codes = [
@@ -298,6 +312,7 @@ GROUPS: Sequence[Group] = (
     derivatives,
     sparse_derivatives,
     gradchecks,
+    diagnoses,
     threads,
 )
 

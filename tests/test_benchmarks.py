@@ -12,6 +12,8 @@ from benchmarks import (
     bench_coloring,
     bench_comparison,
     bench_derivatives,
+    bench_diagnosis,
+    bench_gradcheck,
     bench_startup,
     beyond_memory,
     common,
@@ -31,7 +33,14 @@ def _classes(module):
 
 
 def _cases():
-    modules = (bench_closeness, bench_coloring, bench_comparison, bench_derivatives)
+    modules = (
+        bench_closeness,
+        bench_coloring,
+        bench_comparison,
+        bench_derivatives,
+        bench_diagnosis,
+        bench_gradcheck,
+    )
     for cls in itertools.chain.from_iterable(map(_classes, modules)):
         for params in itertools.product(*getattr(cls, "params", ())):
             yield pytest.param(cls, params, id="-".join([cls.__name__, *map(str, params)]))
