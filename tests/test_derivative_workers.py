@@ -148,13 +148,33 @@ def test_threads_enter_a_parallel_function_one_at_a_time():
                     y[i] += np.sin(x[i] * k) - np.sin(x[i] * k)
             return y
 
+        @numba.njit(parallel=True)
+        def twice(x):
+            y = np.empty_like(x)
+            for i in numba.prange(x.size):
+                y[i] = x[i]
+                for k in range(2000):
+                    y[i] += np.sin(x[i] * k) - np.sin(x[i] * k)
+            return y, y
+
+        @numba.njit(parallel=True)
+        def held(x):
+            y = np.empty_like(x[0])
+            for i in numba.prange(y.size):
+                y[i] = x[0][i]
+                for k in range(2000):
+                    y[i] += np.sin(x[0][i] * k) - np.sin(x[0][i] * k)
+            return y
+
         x = np.ones(40)
         for workers in (2, ThreadPoolExecutor(2)):
             assert np.allclose(calipers.jacobian(f, x, workers=workers), np.eye(40))
             found = calipers.jacobian(f, x, sparsity=(np.eye(40), np.arange(40)), workers=workers)
             assert np.allclose(found.toarray(), np.eye(40))
-            report = calipers.gradcheck(f, x, jac=lambda x: np.eye(40), workers=workers)
-            assert report
+            eye = np.eye(40)
+            assert calipers.gradcheck(f, x, jac=lambda x: eye, workers=workers)
+            assert calipers.gradcheck(twice, x, jac=lambda x: (eye, eye), workers=workers)
+            assert calipers.gradcheck(held, ((x,),), jac=lambda x: (eye,), workers=workers)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],

@@ -433,10 +433,10 @@ def test_a_step_of_0_leaves_a_column_of_a_compiled_function_out():
     assert report.calls["f"] < 2 * 299 + 30
 
 
-def test_columns_that_are_left_out_are_counted():
-    report = checked(
-        np.sin, X[0], vjp=lambda x, w: sine_vjp(x, w) * [1, 5, 1], step=[1e-3, 0, 1e-3]
-    )
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_columns_that_are_left_out_are_counted(fast_mode):
+    wrong = {"vjp": lambda x, w: sine_vjp(x, w) * [1, 5, 1], "step": [1e-3, 0, 1e-3]}
+    report = checked(np.sin, X[0], **wrong, fast_mode=fast_mode)
     assert report.verdict == "PASS"
     assert "but for 1 column that has no step" in report.reason
 

@@ -250,3 +250,10 @@ def test_functions_are_not_called_outside_bounds():
     assert calipers.gradcheck(f, (x,), bounds=(1.0, 2.0), raise_exception=False)
     for point in seen:
         assert bool(((point >= 1) & (point <= 2)).all())
+
+
+def test_a_tensor_that_is_named_is_differentiated_in_any_case():
+    x, y = random(3).requires_grad_(), random(3)
+    assert checked(torch.mul, x, y).shape == (3, 3)
+    assert checked(torch.mul, x, y, argnums=(0, 1)).shape == (3, 6)
+    assert checked(torch.mul, x, y, argnums=1).shape == (3, 3)

@@ -8,24 +8,33 @@ from typing import Any
 import numpy as np
 
 _DEEP = 64  # what is nested deeper contains itself
+_NUMBERS = {bool, int, float, complex}
 
 # What there is in a container, by the text that follows its name, and a function of as many others
 # that makes a container of them.
 Apart = tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]
 
 
-def apart(x: Any, depth: int = 0) -> Apart:
-    """Take lists, tuples and dicts apart; a list of plain floats is one array."""
-    if not isinstance(x, (dict, list, tuple)):
-        return [("", x)], lambda new: new[0]
+def is_container(x: Any) -> bool:
+    """Tell whether x is a list, tuple or dict, and of more than plain numbers."""
+    if type(x) in (list, tuple):
+        return not {type(y) for y in x} <= _NUMBERS
+    return isinstance(x, (dict, list, tuple))
+
+
+def apart(x: Any, depth: int = 0, *, of_floats: bool = False) -> Apart:
+    """Take containers apart; `of_floats` makes arrays of lists of plain floats."""
+    if not is_container(x):
+        if of_floats and isinstance(x, (list, tuple)) and {type(y) for y in x} == {float}:
+            kind = type(x)
+            return [("[:]", np.array(x))], lambda new: kind(new[0].tolist())
+        return [("", x)], lambda new: copy(new[0]) if type(x) is list else new[0]
     if depth > _DEEP:
         msg = f"a container is nested more than {_DEEP} deep: does it hold itself?"
         raise ValueError(msg)
     kind = type(x)
-    if kind in (list, tuple) and {type(y) for y in x} == {float}:
-        return [("[:]", np.array(x))], lambda new: kind(new[0].tolist())
     items = list(x.items() if isinstance(x, dict) else enumerate(x))
-    inner = [apart(value, depth + 1) for _, value in items]
+    inner = [apart(value, depth + 1, of_floats=of_floats) for _, value in items]
     ends = list(accumulate((len(held) for held, _ in inner), initial=0))
 
     def together(new: Sequence[Any]) -> Any:
@@ -69,14 +78,22 @@ class Opened:
             each.append(([("", x)], _one) if whole else (held, again))
         self._again = [again for _, again in each]
         self._ends = list(accumulate((len(held) for held, _ in each), initial=0))
-        self.leaves = tuple(leaf for held, _ in each for _, leaf in held)
-        self.paths = tuple(path for held, _ in each for path, _ in held)
-        self.owners = tuple(k for k, (held, _) in enumerate(each) for _ in held)
+        self.leaves: tuple[Any, ...] = tuple(leaf for held, _ in each for _, leaf in held)
+        self.paths: tuple[str, ...] = tuple(path for held, _ in each for path, _ in held)
+        self.owners: tuple[int, ...] = tuple(k for k, (held, _) in enumerate(each) for _ in held)
+
+    def of_owner(self, owner: int) -> range:
+        """Return which leaves are an argument, or in it."""
+        return range(*self._ends[owner : owner + 2])
 
     def together(self, leaves: Sequence[Any]) -> list[Any]:
         """Return arguments of others in the place of the leaves."""
         parts = (leaves[first:last] for first, last in pairwise(self._ends))
         return [again(part) for again, part in zip(self._again, parts, strict=True)]
+
+    def one(self, owner: int, leaves: Sequence[Any]) -> Any:
+        """Return one of the arguments, of others in the place of its leaves."""
+        return self._again[owner](leaves)
 
 
 def _one(new: Sequence[Any]) -> Any:

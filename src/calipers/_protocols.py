@@ -139,26 +139,8 @@ class Differentiated:
     """What the derivatives, once asked, took for the values of the differentiable outputs."""
 
 
-@dataclass(frozen=True)
-class Leaves:
-    """A function of containers as a function of the arrays in them."""
-
-    f: Callable[..., Any]
-    inputs: tuple[Any, ...]
-    argnums: tuple[int, ...]
-    nondifferentiable_outputs: tuple[int, ...]
-    names: tuple[str, ...]
-    """Of the inputs, by their places in the containers; none where there are no containers."""
-    outputs: list[str]
-    """And of the outputs, once f was called, where they are in containers."""
-
-
-class FunctionLibrary(Protocol):
-    """A library that differentiates functions of its arrays by itself."""
-
-    def owns(self, x: Any) -> bool:
-        """Tell whether x is, or contains, an array of the library, without importing that."""
-        ...
+class ContainerLibrary(Protocol):
+    """What knows the containers of arrays that functions of a library take and return."""
 
     def apart(self, x: Any) -> Apart:
         """Take a container apart, of whatever kinds the library knows; see `Apart`."""
@@ -170,6 +152,14 @@ class FunctionLibrary(Protocol):
 
     def copied(self, x: Any) -> Any:
         """Return what f may write into in the place of x."""
+        ...
+
+
+class FunctionLibrary(ContainerLibrary, Protocol):
+    """A library that differentiates functions of its arrays by itself."""
+
+    def owns(self, x: Any) -> bool:
+        """Tell whether x is, or contains, an array of the library, without importing that."""
         ...
 
     def differentiated(

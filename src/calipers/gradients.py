@@ -14,6 +14,7 @@ from ._differences.stencils import IMAGINARY as COMPLEX_STEP
 from ._gradcheck.check import Check
 from ._gradcheck.derivative import Derivative
 from ._gradcheck.given import FORMS, Given, ValueAndJac, require_way
+from ._gradcheck.nested import holds_arrays
 from ._gradcheck.numerical import Way
 from ._gradcheck.options import (
     for_each,
@@ -106,14 +107,16 @@ def gradcheck(
         ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of them.
     inputs : array or number, or a tuple or list of them
         Where to check. Real and complex floating-point inputs are differentiated, all others are
-        handed on as they are. Functions of torch and jax may also take, and return, containers of
-        arrays: `input_names` and `output_names` of the report tell the places in them.
+        handed on as they are. So are arrays in lists, tuples and dicts (and in what else torch and
+        jax know), which f may also return: `input_names` and `output_names` of the report tell the
+        places in them. Numbers beside arrays in a container are settings, and held constant.
     jac : callable, optional
         ``jac(*inputs)`` returns ``jac[output][input]``, unnested where there is one output or one
         input, of shape ``output.shape + input.shape``.
     vjp : callable, optional
         ``vjp(*inputs, w)`` returns a gradient for each differentiable input; w is the cotangent, a
-        tuple where f returns one.
+        tuple where f returns one. What belongs to a container is one of the same form, here and
+        below: with None for settings in those that are taken, for zeros in those that are returned.
     jvp : callable, optional
         ``jvp(*inputs, v)`` returns a tangent for each differentiable output; v is the tangent, a
         tuple where there are several differentiable inputs.
@@ -241,7 +244,9 @@ def gradcheck(
         given = replace(given, derivatives={**given.derivatives, "jac": source})
     if out_like is not None:
         given = given.filling(out_like)
-    given = given.of_leaves().translated(bool(masked))
+    if inplace is None:
+        given = given.of_leaves()
+    given = given.translated(bool(masked))
     if method == COMPLEX_STEP and given.of_library:
         msg = (
             f"method={method!r} is for functions of NumPy's arrays, and f is one of another "
@@ -392,6 +397,14 @@ def gradgradcheck(
     if options.get("checkpoint") is not None:
         msg = "gradgradcheck takes no checkpoint=: it is several checks; give it to gradcheck"
         raise ValueError(msg)
+    several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    library = function_library(several) if vjp is None else None
+    if library is None and any(map(holds_arrays, several)):
+        msg = (
+            "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
+            "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
+        )
+        raise TypeError(msg)
     common: dict[str, Any] = {**options, "raise_exception": raise_exception, "seed": seed}
     here: dict[str, Any] = {
         "args": args,
@@ -404,7 +417,6 @@ def gradgradcheck(
         if not report:
             return report
     plain: dict[str, Any] = {**common, "raise_exception": False}
-    several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     whole = (*several, *args)
     given = Given(
         f,
@@ -420,7 +432,6 @@ def gradgradcheck(
         return _of_number(given.subject(), f, whole, vjp, hess, hvp, first_order, common, here)
     forms: dict[str, Any]
     forward, backward = check_fwd_over_rev is not False, check_rev_over_rev is not False
-    library = function_library(several) if vjp is None else None
     if library is not None:
         given = given.of_leaves()
         f, whole = given.f, given.several

@@ -1,12 +1,13 @@
 """Inputs in lists, tuples and dicts: what in them can be moved, and the functions of that."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._arrays import library_of
-from .._containers import Opened
+from .._containers import Opened, apart
 
 
 class Nest(Opened):
@@ -22,7 +23,7 @@ class Nest(Opened):
     """
 
     def __init__(self, inputs: Sequence[Any]) -> None:
-        super().__init__(inputs, _is_array)
+        super().__init__(inputs, _is_array, partial(apart, of_floats=True))
         for x in self.leaves:
             if isinstance(x, Iterator):
                 kind = type(x).__name__

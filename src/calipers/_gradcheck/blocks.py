@@ -51,7 +51,7 @@ class _Block:
 
     def __init__(self, out: Part, part: Part, given: Any, strict: bool) -> None:
         self._out, self._part, self.given = out, part, given
-        self._name = f"the Jacobian of output {out.position} with respect to input {part.position}"
+        self._name = f"the Jacobian of output {out.name} with respect to input {part.name}"
         self._complex_in = part.example.dtype.kind == "c"
         self._complex_out = out.example.dtype.kind == "c"
         expected = np.result_type(out.example, part.example)

@@ -16,7 +16,7 @@ from .derivative import Derivative
 from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
 from .numerical import Looks, Way, looks
-from .parts import Part
+from .parts import Part, part_at
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed
@@ -195,7 +195,7 @@ class Check:
                         return True
                     self._undecided = (
                         f"differences do not resolve products of {d.name} by input "
-                        f"{look.part.position}: f is noisy, or not smooth, somewhere"
+                        f"{look.part.name}: f is noisy, or not smooth, somewhere"
                     )
                     break
                 column = probe.suspect()
@@ -205,7 +205,7 @@ class Check:
                 probe.settle(column)
             else:
                 self._undecided = (
-                    f"products of {d.name} by input {look.part.position} are off by more than "
+                    f"products of {d.name} by input {look.part.name} are off by more than "
                     f"rounding, and the {_SUSPECTS} columns that were looked at are within the "
                     f"tolerance: check without fast_mode"
                 )
@@ -253,10 +253,7 @@ class Check:
             (*findings, *late),
             failures,
             dict(found.count),
-            tuple(
-                f"{form}, output {out}, input {position}: {text}"
-                for (form, out, position), text in blocks.items()
-            ),
+            tuple(self._block(key, text) for key, text in blocks.items()),
             found.largest_error,
             self.resolution,
             self.rule.atol,
@@ -269,6 +266,18 @@ class Check:
             self.fast_mode,
             self.allow,
         )
+
+    def _block(self, key: tuple[str, int, int], text: str) -> str:
+        form, output, position = key
+        out, part = self._parts(output, position)
+        return f"{form}, output {out.name}, input {part.name}: {text}"
+
+    def _place(self, entry: Entry, what: str) -> str:
+        out, part = self._parts(entry.output, entry.input)
+        return place(entry, out.name, part.name, what)
+
+    def _parts(self, output: int, position: int) -> tuple[Part, Part]:
+        return part_at(self.subject.kept, output), part_at(self.subject.active, position)
 
     def _failures(self) -> list[Entry]:
         found = self._entries
@@ -326,14 +335,14 @@ class Check:
             return self._undecided
         worst = failures[0]
         if verdict == NONSMOOTH:
-            return place(worst).format("not to be had: f has a kink or a jump within a step of x")
+            return self._place(worst, "not to be had: f has a kink or a jump within a step of x")
         if verdict == INCONCLUSIVE:
-            text = place(worst).format("not to be confirmed")
+            text = self._place(worst, "not to be confirmed")
             return f"{text}{values(worst)}; f is noisy or varies too fast there"
         if np.isnan(worst.analytic) and np.isnan(worst.numerical):
-            text = place(worst).format("NaN") + values(worst).partition(":")[0]
+            text = self._place(worst, "NaN") + values(worst).partition(":")[0]
             return f"{text}, claimed and found alike: equal_nan=True lets that pass"
-        text = place(worst).format("wrong") + values(worst)
+        text = self._place(worst, "wrong") + values(worst)
         if worst.analytic == 0:
             silent = any(d.silent for d in self.derivatives if d.name == worst.form)
             text += f"; {worst.form} returned None" if silent else "; it is claimed to be zero"

@@ -162,26 +162,26 @@ class Derivative:
             return np.zeros_like(like)
         if hasattr(value, "toarray"):
             msg = (
-                f"the {what} that {self.name} returned for {whose} {part.position} is of a sparse "
+                f"the {what} that {self.name} returned for {whose} {part.name} is of a sparse "
                 f"layout, and the {whose} is dense: return an array of shape {like.shape}"
             )
             raise WrongFormError(msg)
         array = value if type(value) is np.ndarray else np.asarray(as_array(value, self.name))
         if array.shape != like.shape:
             msg = (
-                f"the {what} that {self.name} returned for {whose} {part.position} has a wrong "
+                f"the {what} that {self.name} returned for {whose} {part.name} has a wrong "
                 f"shape: expected {like.shape}, got {array.shape}{_advice(like, array)}"
             )
             raise WrongFormError(msg)
         if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and like.dtype.kind != "c"):
             msg = (
-                f"the {what} that {self.name} returned for {whose} {part.position} is of dtype "
+                f"the {what} that {self.name} returned for {whose} {part.name} is of dtype "
                 f"{array.dtype}, and the {whose} of {like.dtype}"
             )
             raise WrongFormError(msg)
         if self.strict and array.dtype != like.dtype:
             msg = (
-                f"the {what} that {self.name} returned for {whose} {part.position} has dtype "
+                f"the {what} that {self.name} returned for {whose} {part.name} has dtype "
                 f"{array.dtype}, expected {like.dtype} (check_grad_dtypes)"
             )
             raise WrongFormError(msg)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .analytic import Jacobian, taken
-from .parts import Part
+from .parts import Part, part_at
 from .report import Entry
 from .rule import FAIL
 from .subject import Subject
@@ -32,7 +32,7 @@ class Diagnosis:
         right = self.numerical.get(entry.column)
         if right is None or entry.form not in self.jacobians:
             return None
-        rows = _range(_of(self.subject.kept, entry.output))
+        rows = _range(part_at(self.subject.kept, entry.output))
         (own,) = taken(self.jacobians[entry.form], np.array([entry.column]))
         text = _factor(own[rows], right[rows])
         return None if text is None else f"the whole column is {text}"
@@ -44,7 +44,7 @@ class Diagnosis:
         return {key: text for key, text in texts.items() if text is not None}
 
     def _block(self, form: str, output: int, position: int) -> str | None:
-        out, part = _of(self.subject.kept, output), _of(self.subject.active, position)
+        out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
         if (part.stop - part.start) * self.subject.rows > _MOST:
             return None
         # A row for each input number; a column that was never in doubt is right.
@@ -65,12 +65,8 @@ class Diagnosis:
         for other in self.subject.kept:
             theirs = every[:, _range(other)]
             if other is not out and theirs.shape == right.shape and _alike(theirs, right):
-                return f"it is the derivative of output {other.position}: they are swapped"
+                return f"it is the derivative of output {other.name}: they are swapped"
         return None
-
-
-def _of(parts: tuple[Part, ...], position: int) -> Part:
-    return next(p for p in parts if p.position == position)
 
 
 def _range(part: Part) -> slice:

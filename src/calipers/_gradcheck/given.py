@@ -3,19 +3,22 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array, is_device_function, on_device
-from .._protocols import Differentiated, Leaves
-from ..interop.containers import leaves_of
+from .._protocols import Differentiated
+from ..interop.containers import Leaves, leaves_of
 from ..interop.functions import function_library
 from .blocks import WrongFormError
 from .derivative import Derivative
 from .inplace import ADD, WAYS, InPlace
+from .nested import Nested, NumpyContainers, holds_arrays, is_array
 from .sparse import DenseView
-from .subject import Subject, no_batches, pose
+from .subject import Subject, is_differentiable, no_batches, pose, positions_of
 
 FORMS = ("jac", "vjp", "jvp")
 
@@ -51,27 +54,56 @@ class Given:
         return any(map(is_device_function, (self.f, *calls))) or any(on_device(x=x) for x in whole)
 
     def of_leaves(self) -> "Given":
-        """Return the same for arrays alone, where a library's function is of containers of them."""
+        """Return the same for arrays alone, where the function is of containers of them."""
         if any(call is not None for call in self.derivatives.values()):
-            return self
+            return self._of_containers()
         library = function_library(self.several)
         if library is None:
             return self
         f = partial(self.f, **self.kwargs) if self.kwargs else self.f
-        whole, chosen = (*self.several, *self.args), _several(self.argnums)
+        chosen = self._named
         if chosen is None and self.args:
             chosen = tuple(range(len(self.several)))
-        found = leaves_of(library, f, whole, chosen, self.nondifferentiable_outputs)
+        left_out = self.nondifferentiable_outputs
+        found = leaves_of(library, f, self._whole, chosen, left_out, {})
+        return replace(self._with(found), kwargs=None)
+
+    @property
+    def _whole(self) -> tuple[Any, ...]:
+        return (*self.several, *self.args)
+
+    @property
+    def _named(self) -> tuple[int, ...] | None:
+        return None if self.argnums is None else tuple(positions_of(self.argnums, len(self._whole)))
+
+    def _with(self, leaves: Leaves) -> "Given":
         return replace(
             self,
-            f=found.f,
-            inputs=found.inputs,
+            f=leaves.f,
+            inputs=leaves.inputs,
             args=(),
-            kwargs=None,
-            argnums=found.argnums,
-            nondifferentiable_outputs=found.nondifferentiable_outputs,
-            leaves=found,
+            argnums=leaves.argnums,
+            nondifferentiable_outputs=leaves.nondifferentiable_outputs,
+            leaves=leaves,
         )
+
+    def _of_containers(self) -> "Given":
+        """Return the same for arrays alone, with the derivatives that the caller gave."""
+        nested = any(map(holds_arrays, self.several))
+        if not callable(self.f) or (isinstance(self.f, (Dispatcher, InPlace)) and not nested):
+            return self  # which take and return arrays
+        chosen = self._named
+        if chosen is None:
+            able = (holds_arrays(x) or is_differentiable(x) or is_array(x) for x in self.several)
+            chosen = tuple(compress(range(len(self.several)), able))
+        left_out, kwargs = self.nondifferentiable_outputs, self.kwargs or {}
+        found = leaves_of(NumpyContainers(), self.f, self._whole, chosen, left_out, kwargs)
+        own = Nested(found, self._whole)
+        calls = {
+            name: None if call is None else getattr(own, name)(call)
+            for name, call in self.derivatives.items()
+        }
+        return replace(self._with(found), derivatives=calls)
 
     def translated(self, masked: bool) -> "Given":
         """
@@ -89,7 +121,7 @@ class Given:
                 self.f,
                 self.several,
                 masked,
-                _several(self.argnums),
+                self.argnums,
                 self.nondifferentiable_outputs,
             )
         )
@@ -138,6 +170,7 @@ class Given:
             self.argnums,
             self.nondifferentiable_outputs,
             self.batched,
+            self.leaves,
         )
 
     def zeros(self) -> tuple["Given", Subject]:
@@ -162,12 +195,6 @@ class Given:
             conjugate = self.convention == "jax"
             found.append(Derivative(name, call, subject, conjugate, strict, self.of_library))
         return found
-
-
-def _several(argnums: Any) -> tuple[int, ...] | None:
-    if argnums is None:
-        return None
-    return (int(argnums),) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
 
 
 def _returning(
@@ -201,6 +228,9 @@ def require_way(inplace: Any, given: Given, value_and_jac: Any) -> None:
         raise ValueError(msg)
     if any(hasattr(x, "toarray") for x in given.several):
         msg = "inplace= is for dense inputs, and one is a sparse matrix: give functions that return"
+        raise ValueError(msg)
+    if any(map(holds_arrays, given.several)):
+        msg = "inplace= is for arrays, and an input contains some: give functions that return"
         raise ValueError(msg)
 
 

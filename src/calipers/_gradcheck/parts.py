@@ -39,6 +39,7 @@ class Part:
     example: NDArray
     start: int
     stop: int
+    name: str  # its position, or where it is in the caller's containers
 
     def index(self, number: int) -> tuple[tuple[int, ...], str]:
         """Return the element a real number belongs to, and "" or which part of it that is."""
@@ -56,10 +57,18 @@ class Part:
         return real.view(like.dtype).reshape((*numbers.shape[:-1], *like.shape))
 
 
-def parts_of(arrays: Sequence[NDArray], positions: Sequence[int]) -> tuple[Part, ...]:
-    """Lay arrays out one after the other."""
+def part_at(parts: Sequence[Part], position: int) -> Part:
+    """Return the part of an input or output."""
+    return next(p for p in parts if p.position == position)
+
+
+def parts_of(
+    arrays: Sequence[NDArray], positions: Sequence[int], names: Sequence[str]
+) -> tuple[Part, ...]:
+    """Lay arrays out one after the other; names are those of all positions, if they have some."""
     parts, start = [], 0
     for position, array in zip(positions, arrays, strict=True):
-        parts.append(Part(position, array, start, start + reals_in(array)))
+        name = names[position] if names else str(position)
+        parts.append(Part(position, array, start, start + reals_in(array), name))
         start += reals_in(array)
     return tuple(parts)

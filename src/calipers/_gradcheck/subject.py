@@ -15,6 +15,7 @@ from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import modes_of
 from .._protocols import NDArray
+from ..interop.containers import Leaves
 from .inplace import InPlace
 from .outputs import ComplexOutputs, RealOutputs, as_outputs
 from .parts import Part, moduli, parts_of, real_vector
@@ -23,7 +24,8 @@ _KERNEL_DTYPES = "fdFD"
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
 
 
-def _is_differentiable(value: Any) -> bool:
+def is_differentiable(value: Any) -> bool:
+    """Tell whether an input is of floating-point numbers."""
     if isinstance(value, (bool, int, str, bytes)) or value is None or callable(value):
         return False
     try:
@@ -69,6 +71,7 @@ class Subject:
     active: tuple[Part, ...]
     nondifferentiable: frozenset[int]
     batched: Callable[[int], Callable[..., Any] | None]
+    leaves: Leaves | None = None  # what f's arguments were taken out of
     kept: tuple[Part, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
@@ -99,7 +102,8 @@ class Subject:
                 )
                 raise TypeError(msg)
         self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
-        self.kept = parts_of([self.outputs[k] for k in positions], positions)
+        names = self.leaves.outputs if self.leaves else ()
+        self.kept = parts_of([self.outputs[k] for k in positions], positions, names)
         self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
 
     @property
@@ -148,7 +152,8 @@ class Subject:
 
     def changed(self, given: list[Any], named: dict[str, Any]) -> list[str]:
         """Name the arguments that are not bitwise what they were."""
-        places = [f"input {k}" for k in range(len(given))]
+        names = (self.leaves and self.leaves.names) or range(len(given))
+        places = [f"input {name}" for name in names]
         pairs = zip(places, given, self.values, strict=True)
         return [
             *(name for name, new, old in pairs if not _same(new, old)),
@@ -227,6 +232,20 @@ class Subject:
         return self.f.inner if isinstance(self.f, InPlace) else self.f
 
 
+def positions_of(argnums: Any, count: int) -> list[int]:
+    """Return the inputs that the caller named, one or several, of so many."""
+    alone = isinstance(argnums, (int, np.integer))
+    chosen: list[Any] = [argnums] if alone else list(argnums)
+    for k in chosen:
+        if chosen.count(k) > 1:
+            msg = f"argnums names input {k} more than once"
+            raise ValueError(msg)
+        if not isinstance(k, (int, np.integer)) or not 0 <= k < count:
+            msg = f"argnums names input {k!r}: there are {count}, from 0"
+            raise ValueError(msg)
+    return chosen
+
+
 def no_batches(position: int) -> None:
     """Return no function of a batch: what is not known to be one is called point by point."""
 
@@ -239,6 +258,7 @@ def pose(
     argnums: Any,
     nondifferentiable_outputs: Any,
     batched: Callable[[int], Callable[..., Any] | None] = no_batches,
+    leaves: Leaves | None = None,
 ) -> Subject:
     """Check what the caller gave, and copy it; `batched` may give f of a batch of an input."""
     if not callable(f):
@@ -247,17 +267,9 @@ def pose(
     given = [*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)), *args]
     if argnums is None:
         count = len(given) - len(args)
-        chosen = [k for k in range(count) if _is_differentiable(given[k])]
+        chosen = [k for k in range(count) if is_differentiable(given[k])]
     else:
-        alone = isinstance(argnums, (int, np.integer))
-        chosen = [argnums] if alone else list(argnums)
-        for k in chosen:
-            if chosen.count(k) > 1:
-                msg = f"argnums names input {k} more than once"
-                raise ValueError(msg)
-            if not isinstance(k, (int, np.integer)) or not 0 <= k < len(given):
-                msg = f"argnums names input {k!r}: there are {len(given)}, from 0"
-                raise ValueError(msg)
+        chosen = positions_of(argnums, len(given))
     if not chosen:
         msg = (
             "gradcheck needs an input of real or complex floating-point numbers: there is none "
@@ -266,12 +278,13 @@ def pose(
         if any(isinstance(x, (list, tuple, dict)) for x in given):
             msg += "; pass arrays inside a list or a dict as inputs of their own"
         raise ValueError(msg)
+    names = leaves.names if leaves and leaves.names else [str(k) for k in range(len(given))]
     values: list[Any] = []
     scalars = set()
     for k, value in enumerate(given):
         copied: Any = value
         if k in chosen or isinstance(value, np.ndarray):
-            array = np.asarray(as_array(value, f"input {k}"))
+            array = np.asarray(as_array(value, f"input {names[k]}"))
             if array.ndim == 0 and not isinstance(value, np.ndarray):
                 scalars.add(k)
             # As differences will hand it over, so that f sees one layout.
@@ -282,10 +295,11 @@ def pose(
             advice = (
                 "leave it out of argnums" if kind.kind not in "fc" else "pass it in float32 or 64"
             )
-            msg = f"input {k} has dtype {kind}, which is not differentiated numerically: {advice}"
+            told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
+            msg = f"{told}: {advice}"
             raise TypeError(msg)
         values.append(copied)
-    active = parts_of([values[k] for k in chosen], chosen)
+    active = parts_of([values[k] for k in chosen], chosen, names)
     return Subject(
         f,
         values,
@@ -294,4 +308,5 @@ def pose(
         active,
         frozenset(nondifferentiable_outputs),
         batched,
+        leaves,
     )

@@ -9,11 +9,11 @@ _WIDTH = 100
 _SHOWN = 5
 
 
-def place(entry: "Entry") -> str:
-    """Name an output and input, and the column in it."""
+def place(entry: "Entry", output: str, by: str, what: str) -> str:
+    """Say what the derivative of an output by an input is in a column."""
+    where = _index(entry.input_index, entry.input_part)
     return (
-        f"the derivative of output {entry.output} with respect to input {entry.input} is "
-        f"{{}} in column {_index(entry.input_index, entry.input_part)}"
+        f"the derivative of output {output} with respect to input {by} is {what} in column {where}"
     )
 
 
@@ -82,7 +82,7 @@ def report_text(report: "GradcheckReport") -> str:
 
 def _places(what: str, names: tuple[str, ...], shown: set[int]) -> list[str]:
     """Tell where in containers some inputs or outputs are."""
-    told = [f"{k} is {names[k]}" for k in sorted(shown) if names and names[k] != f"[{k}]"]
+    told = [f"{k} is {names[k]}" for k in sorted(shown) if names and names[k] != str(k)]
     return [f"  {what:<11} {', '.join(told)}"] if told else []
 
 

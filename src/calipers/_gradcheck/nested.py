@@ -1,0 +1,207 @@
+"""The caller's derivatives of functions of containers, as derivatives by the arrays in them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array, library_of
+from .._containers import Apart, apart, is_container
+from ..interop.containers import Leaves
+from .blocks import WrongFormError
+from .outputs import as_outputs
+
+_MISSING = object()
+_NOUNS = {"jac": "derivative", "vjp": "gradient", "jvp": "tangent"}
+
+
+class NumpyContainers:
+    """
+    Lists, tuples and dicts of arrays, as functions of NumPy take and return them.
+
+    Numbers in them are settings, and held constant. See `ContainerLibrary`.
+    """
+
+    def apart(self, x: Any) -> Apart:
+        return apart(x)
+
+    def is_active(self, x: Any) -> bool:
+        return is_array(x)
+
+    def copied(self, x: Any) -> Any:
+        return x
+
+
+def is_array(x: Any) -> bool:
+    """Tell whether x is an array of floating-point numbers, or a sparse matrix of them."""
+    if isinstance(x, np.ndarray) or hasattr(x, "toarray"):
+        return x.dtype.kind in "fc"
+    return library_of(x) is not None and np.asarray(as_array(x, "inputs")).dtype.kind in "fc"
+
+
+def holds_arrays(x: Any) -> bool:
+    """Tell whether x is a container of arrays by which a function can be differentiated."""
+    return is_container(x) and any(is_array(leaf) for _, leaf in apart(x)[0])
+
+
+class Nested:
+    """
+    Translates what derivatives take and return between containers and the arrays in them.
+
+    What belongs to a container is a container of the same form. In those that the caller's
+    functions take, None stands for what is held constant; in those that they return, for zeros.
+    """
+
+    def __init__(self, leaves: Leaves, inputs: Sequence[Any]) -> None:
+        self._leaves, self._inputs = leaves, inputs
+        opened = leaves.f.opened
+        # In the order in which they are differentiated.
+        self._owners = list(dict.fromkeys(opened.owners[k] for k in leaves.argnums))
+
+    def jac(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return jac of arrays, with a block for each of them."""
+
+        def of_arrays(*given: Any, **kwargs: Any) -> Any:
+            found = call(*self._leaves.f.opened.together(given), **kwargs)
+            lines = self._by_output("jac", found)
+            if lines is not None:
+                return [None if line is None else self._by_array("jac", line) for line in lines]
+            return self._by_array("jac", found)
+
+        return of_arrays
+
+    def vjp(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return vjp of arrays, with a gradient for each of them."""
+
+        def of_arrays(*given: Any, **kwargs: Any) -> Any:
+            *point, w = given
+            point = self._leaves.f.opened.together(point)
+            return self._by_array("vjp", call(*point, self._cotangent(w), **kwargs))
+
+        return of_arrays
+
+    def jvp(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return jvp of arrays, of a tangent for each of them."""
+
+        def of_arrays(*given: Any, **kwargs: Any) -> Any:
+            *point, v = given
+            point = self._leaves.f.opened.together(point)
+            found = call(*point, self._tangent(v), **kwargs)
+            lines = self._by_output("jvp", found) if self._leaves.outputs else None
+            return found if lines is None else tuple(lines)
+
+        return of_arrays
+
+    def _cotangent(self, w: Any) -> Any:
+        """Return cotangents of the differentiable outputs as f returns these."""
+        if not self._leaves.outputs or w is None:
+            return w
+        held, again = apart(self._leaves.f.returned)
+        given = iter(w)
+        return again(
+            [next(given) if self._is_kept(k, y) else None for k, (_, y) in enumerate(held)]
+        )
+
+    def _is_kept(self, position: int, y: Any) -> bool:
+        left_out = position in self._leaves.nondifferentiable_outputs
+        return not left_out and np.asarray(as_array(y, "f")).dtype.kind in "fc"
+
+    def _tangent(self, v: Any) -> Any:
+        """Return tangents of arrays as f takes these."""
+        opened, argnums = self._leaves.f.opened, self._leaves.argnums
+        tangents = dict(zip(argnums, v if len(argnums) > 1 else (v,), strict=True))
+        built = tuple(
+            opened.one(owner, [tangents.get(k) for k in opened.of_owner(owner)])
+            for owner in self._owners
+        )
+        return built if len(built) > 1 else built[0]
+
+    def _by_output(self, name: str, found: Any) -> list[Any] | None:
+        """Return what was given for each output; None where there is one, and no container."""
+        returned = self._leaves.f.returned
+        if not self._leaves.outputs:
+            several = returned is not None and as_outputs(returned)[1]
+            return list(found) if several and isinstance(found, (tuple, list)) else None
+        lines = _beside(returned, found, name, "output ")
+        pairs = enumerate(zip(apart(returned)[0], lines, strict=True))
+        return [
+            _given(line, name, f"output {path}") if self._is_kept(k, y) else None
+            for k, ((path, y), line) in pairs
+        ]
+
+    def _by_array(self, name: str, found: Any) -> Any:
+        """Return what was given for each array by which f is differentiated, in a tuple."""
+        opened, argnums = self._leaves.f.opened, set(self._leaves.argnums)
+        if not any(opened.paths):
+            return found
+        result = []
+        for owner, piece in zip(self._owners, self._by_input(name, found), strict=True):
+            x, place = self._inputs[owner], f"input {owner}"
+            positions = opened.of_owner(owner)
+            whole = not opened.paths[positions[0]]
+            lines = [piece] if whole else _beside(x, piece, name, place)
+            for k, line in zip(positions, lines, strict=True):
+                here = f"{place}{opened.paths[k]}"
+                if k in argnums:
+                    result.append(_given(line, name, here))
+                elif line is not _MISSING and line is not None and np.any(line):
+                    msg = (
+                        f"{name} returned a {_NOUNS[name]} for {here}, which is held constant as "
+                        f"all numbers in containers: pass it as an array of floats"
+                    )
+                    raise WrongFormError(msg)
+        return tuple(result) if name == "vjp" or len(result) > 1 else result[0]
+
+    def _by_input(self, name: str, found: Any) -> Sequence[Any]:
+        """Return what was given for each differentiable input of the caller's."""
+        wanted, every = len(self._owners), len(self._inputs)
+        several = isinstance(found, (tuple, list))
+        if wanted == 1:
+            x = self._inputs[self._owners[0]]
+            own = isinstance(x, (tuple, list)) and several and len(found) == len(x)
+            if name == "jac" or not several or own:
+                return [found]
+        if not several or len(found) not in (wanted, every):
+            count = len(found) if several else 1
+            msg = (
+                f"{name} returned {count} {_NOUNS[name]}{'s' * (count != 1)}, expected {wanted}: "
+                f"one for each differentiable input"
+            )
+            raise WrongFormError(msg)
+        return found if len(found) == wanted else [found[k] for k in self._owners]
+
+
+def _given(line: Any, name: str, place: str) -> Any:
+    if line is _MISSING:
+        msg = f"{name} returned no {_NOUNS[name]} for {place}: return it, or None for zeros"
+        raise WrongFormError(msg)
+    return line
+
+
+def _beside(x: Any, other: Any, name: str, place: str) -> list[Any]:
+    """Return what is held by a container like x, of the same form, in the place of each leaf."""
+    if not is_container(x):
+        return [other]
+    if other is None or other is _MISSING:
+        return [other] * len(apart(x)[0])
+    told = f"the {_NOUNS[name]} that {name} returned for {place.strip()}"
+    if isinstance(x, dict):
+        if not isinstance(other, dict):
+            msg = f"{told} must be a dict as that is, got {type(other).__name__}"
+            raise WrongFormError(msg)
+        for key in other:
+            if key not in x:
+                keys = ", ".join(map(repr, x))
+                raise WrongFormError(f"{told} has {key!r}, and the keys of that are {keys}")
+        items = [(key, value, other.get(key, _MISSING)) for key, value in x.items()]
+    else:
+        if not isinstance(other, (list, tuple)) or len(other) != len(x):
+            got = f"{len(other)}" if isinstance(other, (list, tuple)) else type(other).__name__
+            msg = f"{told} must be a {type(x).__name__} of {len(x)} as that is, got {got}"
+            raise WrongFormError(msg)
+        items = list(zip(range(len(x)), x, other, strict=True))
+    return [
+        found
+        for key, value, own in items
+        for found in _beside(value, own, name, f"{place}[{key!r}]")
+    ]
