@@ -5,6 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from multiprocessing import get_context
 
+import numba
 import numpy as np
 import pytest
 
@@ -308,7 +309,10 @@ def of_layer(change):
         (of_layer(lambda g: g.update(b=np.ones(4))), "input 0['layers'][0]['b'] has a wrong shape"),
         (gradients(layers={}), "input 0['layers'] must be a list of 1 as that is, got dict"),
         (gradients(layers=[]), "input 0['layers'] must be a list of 1 as that is, got 0"),
-        (gradients(scale=1.0), "a gradient for input 0['scale'], which is held constant"),
+        (
+            gradients(scale=1.0),
+            "a derivative by input 0['scale'], which is no array of floats",
+        ),
         (lambda p, x, w: layer_vjp(p, x, w)[1], "vjp returned 1 gradient, expected 2"),
         (lambda p, x, w: (np.ones(4), np.ones((5, 4))), "input 0 must be a dict as that is"),
     ],
@@ -357,6 +361,8 @@ def test_a_list_of_arrays_alone_has_a_list_of_gradients():
             return tuple(each[k] for k in np.atleast_1d(argnums))
 
         assert calipers.gradcheck(weighted, (given, x), vjp=vjp, argnums=argnums).shape == shape
+    both = {"argnums": 1, "vjp": lambda w, x, v: (None, v * w[0])}  # one for each of all
+    assert calipers.gradcheck(weighted, (given, x), **both).shape == (2, 2)
     swapped = checked(
         calipers.gradcheck, weighted, (given,), args=(x,), vjp=lambda *a: right(*a)[::-1]
     )
@@ -410,6 +416,21 @@ def test_cotangents_and_tangents_are_containers_like_the_outputs(form):
     report = calipers.gradcheck(moments, x, **form)
     assert report.shape == (4, 8)
     assert report.output_names == ("['mean']", "['count']", "['more']['var']")
+
+
+def test_outputs_that_are_left_out_have_no_cotangent():
+    x = np.random.default_rng(0).standard_normal((4, 2))
+
+    def f(x):
+        return {"rest": np.floor(x), "mean": x.mean(axis=0)}, x**2
+
+    def vjp(x, w):
+        assert w[0]["rest"] is None
+        assert w[0]["mean"] is None
+        return 2 * x * w[1]
+
+    report = calipers.gradcheck(f, x, vjp=vjp, nondifferentiable_outputs=[0])
+    assert report.shape == (8, 8)
 
 
 def test_wrong_outputs_in_containers_are_named():
@@ -510,3 +531,42 @@ def test_containers_stay_of_their_class():
     vjp = {"vjp": lambda p, x, w: ({"w": w * x}, w * p["w"])}
     assert calipers.gradcheck(f, (given, np.array([1.0, 2.0, 3.0])), **vjp)
     assert "bias" not in given
+
+
+class Settings:
+    """What calipers does not know to hold arrays."""
+
+    def __init__(self, w):
+        self.w = w
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_by_what_is_held_constant_are_refused(compiled):
+    x, n = np.array([1.0, 2.0, 3.0]), np.array([1, 2, 3])
+
+    def product(x, n):
+        return x * n
+
+    f = numba.njit(product) if compiled else product
+    assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, None))
+    assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, 0 * w))
+    assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, w * x), argnums=0)
+    report = checked(calipers.gradcheck, f, (x, n), vjp=lambda x, n, w: (w * n, w * x))
+    assert report.verdict == "FAIL"
+    assert "vjp returned a derivative by input 1, which is no array of floats" in report.reason
+
+
+@pytest.mark.parametrize("others", [(), ([np.ones(3)],)], ids=["arrays", "containers"])
+def test_gradients_by_objects_are_refused(others):
+    x = np.array([1.0, 2.0, 3.0])
+
+    def f(p, x, *others):
+        return p.w * x
+
+    def vjp(p, x, *rest):
+        w = rest[-1]
+        return (Settings(w * x), w * p.w, *[None for _ in others])
+
+    report = checked(calipers.gradcheck, f, (Settings(np.ones(3)), x, *others), vjp=vjp)
+    assert report.verdict == "FAIL"
+    assert "vjp returned a derivative by input 0, which is no array of floats" in report.reason

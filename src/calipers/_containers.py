@@ -88,6 +88,8 @@ class Opened:
 
     def together(self, leaves: Sequence[Any]) -> list[Any]:
         """Return arguments of others in the place of the leaves."""
+        if not any(self.paths):
+            return list(leaves)
         parts = (leaves[first:last] for first, last in pairwise(self._ends))
         return [again(part) for again, part in zip(self._again, parts, strict=True)]
 

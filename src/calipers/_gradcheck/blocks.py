@@ -6,7 +6,7 @@ import numpy as np
 
 from .._arrays import as_array
 from .._protocols import NDArray
-from .parts import Part
+from .parts import Part, picked
 from .subject import Subject
 
 
@@ -39,11 +39,27 @@ def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> l
     """Return what is for the parts, from one item for each of them, or for each of all."""
     if not several:
         return [given]
-    if not isinstance(given, (tuple, list)) or len(given) not in (len(parts), every):
-        found = len(given) if isinstance(given, (tuple, list)) else type(given).__name__
-        msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {found}"
+    are_several = isinstance(given, (tuple, list))
+    found = picked(given, [p.position for p in parts], every) if are_several else None
+    if found is None:
+        got = len(given) if are_several else type(given).__name__
+        msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {got}"
         raise WrongFormError(msg)
-    return list(given) if len(given) == len(parts) else [given[p.position] for p in parts]
+    return found
+
+
+def require_nothing(gradient: Any, name: str, place: str) -> None:
+    """Refuse what is said of the derivative by something that is held constant."""
+    try:
+        something = gradient is not None and bool(np.any(np.asarray(as_array(gradient, name))))
+    except (TypeError, ValueError):
+        something = True
+    if something:
+        msg = (
+            f"{name} returned a derivative by {place}, which is no array of floats and is held "
+            f"constant: pass it as one, or return None for it"
+        )
+        raise WrongFormError(msg)
 
 
 class _Block:

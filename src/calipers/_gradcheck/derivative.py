@@ -13,8 +13,8 @@ import numpy as np
 
 from .._arrays import as_array
 from .._protocols import NDArray
-from .blocks import WrongFormError, as_matrix
-from .parts import Part, real_vector
+from .blocks import WrongFormError, as_matrix, require_nothing
+from .parts import Part, picked, real_vector
 from .subject import Subject, private
 
 CONVENTIONS = ("torch", "jax")
@@ -52,7 +52,16 @@ class Derivative:
         pairs = zip(before, flat, strict=True)
         if any(old.tobytes() != np.asarray(new).tobytes() for old, new in pairs):
             self.touched.append(f"its {what}")
+        if self.name == "vjp":
+            self._require_constants(result)
         return result
+
+    def _require_constants(self, gradients: Any) -> None:
+        """Refuse gradients by inputs that are of no floating-point numbers, and not checked."""
+        subject = self.subject
+        every = isinstance(gradients, (tuple, list)) and len(gradients) == len(subject.values)
+        for k in subject.held if every and len(subject.active) < len(gradients) else ():
+            require_nothing(gradients[k], self.name, f"input {subject.names[k]}")
 
     def matrix(self) -> Any:
         """Return the real Jacobian that jac gives: an array, or a csc_array."""
@@ -82,13 +91,12 @@ class Derivative:
         found = self(self.shaped(v))
         results = found if isinstance(found, (tuple, list)) else (found,)
         every = len(subject.values) if back else len(subject.outputs)
-        if len(results) == every != len(taken):
-            results = [results[p.position] for p in taken]
-        if len(results) != len(taken):
+        chosen = picked(results, [p.position for p in taken], every)
+        if chosen is None:
             msg = f"{self.name} of a batch returned {len(results)} results, expected {len(taken)}"
             raise WrongFormError(msg)
         lines = []
-        for result, part in zip(results, taken, strict=True):
+        for result, part in zip(chosen, taken, strict=True):
             like = part.example
             wide = np.complex128 if like.dtype.kind == "c" else np.float64
             expected = (count, *like.shape)
@@ -143,12 +151,11 @@ class Derivative:
     ) -> list[NDArray]:
         """Return one array for each part; None stands for zeros."""
         several = isinstance(result, (tuple, list))
-        given = list(result) if several else [result]
-        if several and len(given) == every and every != len(parts):
-            given = [given[p.position] for p in parts]
-        if len(given) != len(parts):
+        items = result if several else [result]
+        given = picked(items, [p.position for p in parts], every if several else len(parts))
+        if given is None:
             wanted = f"{len(parts)}" if every == len(parts) else f"{len(parts)} (or {every})"
-            count = len(given)
+            count = len(items)
             msg = (
                 f"{self.name} returned {count} {what}{'s' * (count != 1)}, expected {wanted}: "
                 f"one for each differentiable {whose}"

@@ -40,6 +40,7 @@ class Given:
     constant: bool = False  # as the library says
     primals: dict[str, Any] = field(default_factory=dict)  # what came for f's value, by its source
     leaves: Leaves | None = None  # what was taken out of containers
+    held: tuple[int, ...] = ()  # inputs that cannot be differentiated
 
     @property
     def several(self) -> tuple[Any, ...]:
@@ -98,12 +99,17 @@ class Given:
             chosen = tuple(compress(range(len(self.several)), able))
         left_out, kwargs = self.nondifferentiable_outputs, self.kwargs or {}
         found = leaves_of(NumpyContainers(), self.f, self._whole, chosen, left_out, kwargs)
-        own = Nested(found, self._whole)
+        held: tuple[int, ...] = ()
+        if self.argnums is None:
+            opened, count = found.f.opened, len(self.several)
+            every = (k for owner in range(count) for k in opened.of_owner(owner))
+            held = tuple(k for k in every if k not in found.argnums)
+        own = Nested(found, self._whole, held)
         calls = {
             name: None if call is None else getattr(own, name)(call)
             for name, call in self.derivatives.items()
         }
-        return replace(self._with(found), derivatives=calls)
+        return replace(self._with(found), derivatives=calls, held=held)
 
     def translated(self, masked: bool) -> "Given":
         """
@@ -171,6 +177,7 @@ class Given:
             self.nondifferentiable_outputs,
             self.batched,
             self.leaves,
+            self.held,
         )
 
     def zeros(self) -> tuple["Given", Subject]:

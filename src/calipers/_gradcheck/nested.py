@@ -8,8 +8,9 @@ import numpy as np
 from .._arrays import as_array, library_of
 from .._containers import Apart, apart, is_container
 from ..interop.containers import Leaves
-from .blocks import WrongFormError
+from .blocks import WrongFormError, require_nothing
 from .outputs import as_outputs
+from .parts import picked
 
 _MISSING = object()
 _NOUNS = {"jac": "derivative", "vjp": "gradient", "jvp": "tangent"}
@@ -52,8 +53,8 @@ class Nested:
     functions take, None stands for what is held constant; in those that they return, for zeros.
     """
 
-    def __init__(self, leaves: Leaves, inputs: Sequence[Any]) -> None:
-        self._leaves, self._inputs = leaves, inputs
+    def __init__(self, leaves: Leaves, inputs: Sequence[Any], held: Sequence[int]) -> None:
+        self._leaves, self._inputs, self._held = leaves, inputs, held
         opened = leaves.f.opened
         # In the order in which they are differentiated.
         self._owners = list(dict.fromkeys(opened.owners[k] for k in leaves.argnums))
@@ -144,12 +145,8 @@ class Nested:
                 here = f"{place}{opened.paths[k]}"
                 if k in argnums:
                     result.append(_given(line, name, here))
-                elif line is not _MISSING and line is not None and np.any(line):
-                    msg = (
-                        f"{name} returned a {_NOUNS[name]} for {here}, which is held constant as "
-                        f"all numbers in containers: pass it as an array of floats"
-                    )
-                    raise WrongFormError(msg)
+                elif line is not _MISSING:
+                    require_nothing(line, name, here)
         return tuple(result) if name == "vjp" or len(result) > 1 else result[0]
 
     def _by_input(self, name: str, found: Any) -> Sequence[Any]:
@@ -161,14 +158,19 @@ class Nested:
             own = isinstance(x, (tuple, list)) and several and len(found) == len(x)
             if name == "jac" or not several or own:
                 return [found]
-        if not several or len(found) not in (wanted, every):
+        chosen = picked(found, self._owners, every) if several else None
+        if chosen is None:
             count = len(found) if several else 1
             msg = (
                 f"{name} returned {count} {_NOUNS[name]}{'s' * (count != 1)}, expected {wanted}: "
                 f"one for each differentiable input"
             )
             raise WrongFormError(msg)
-        return found if len(found) == wanted else [found[k] for k in self._owners]
+        for k in self._held if len(found) == every else ():
+            owner = self._leaves.f.opened.owners[k]
+            if owner not in self._owners:
+                require_nothing(found[owner], name, f"input {owner}")
+        return chosen
 
 
 def _given(line: Any, name: str, place: str) -> Any:

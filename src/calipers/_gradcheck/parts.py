@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -55,6 +56,13 @@ class Part:
         like = self.example
         real = np.ascontiguousarray(numbers[..., self.start : self.stop], dtype=like.real.dtype)
         return real.view(like.dtype).reshape((*numbers.shape[:-1], *like.shape))
+
+
+def picked(items: Sequence[Any], positions: Sequence[int], every: int) -> list[Any] | None:
+    """Return the items of some positions, of one for each of these or one for each of all."""
+    if len(items) == len(positions):
+        return list(items)
+    return [items[k] for k in positions] if len(items) == every else None
 
 
 def part_at(parts: Sequence[Part], position: int) -> Part:

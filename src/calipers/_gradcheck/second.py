@@ -10,6 +10,7 @@ from .._arrays import as_array
 from .._protocols import NDArray
 from .derivative import Derivative
 from .identities import ROUNDING, cancelled
+from .parts import picked
 from .subject import Subject
 
 
@@ -58,10 +59,9 @@ class Gradient:
         found = self.vjp(*inputs, w, **kwargs)
         if not isinstance(found, (tuple, list)):
             return found
-        active = [p.position for p in self.subject.active]
-        if len(found) == len(inputs) != len(active):
-            found = [found[k] for k in active]
-        parts = zip(found, self.subject.active, strict=True)
+        active = self.subject.active
+        chosen = picked(found, [p.position for p in active], len(inputs)) or ()
+        parts = zip(chosen, active, strict=True)
         return tuple(np.zeros_like(p.example) if g is None else g for g, p in parts)
 
     def pull(self, *given: Any, **kwargs: Any) -> Any:

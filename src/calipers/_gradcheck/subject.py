@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -72,6 +72,7 @@ class Subject:
     nondifferentiable: frozenset[int]
     batched: Callable[[int], Callable[..., Any] | None]
     leaves: Leaves | None = None  # what f's arguments were taken out of
+    held: tuple[int, ...] = ()  # inputs that cannot be differentiated
     kept: tuple[Part, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
@@ -105,6 +106,11 @@ class Subject:
         names = self.leaves.outputs if self.leaves else ()
         self.kept = parts_of([self.outputs[k] for k in positions], positions, names)
         self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """How the caller reaches the inputs."""
+        return names_of(self.values, self.leaves)
 
     @property
     def columns(self) -> int:
@@ -152,8 +158,7 @@ class Subject:
 
     def changed(self, given: list[Any], named: dict[str, Any]) -> list[str]:
         """Name the arguments that are not bitwise what they were."""
-        names = (self.leaves and self.leaves.names) or range(len(given))
-        places = [f"input {name}" for name in names]
+        places = [f"input {name}" for name in self.names]
         pairs = zip(places, given, self.values, strict=True)
         return [
             *(name for name, new, old in pairs if not _same(new, old)),
@@ -246,6 +251,11 @@ def positions_of(argnums: Any, count: int) -> list[int]:
     return chosen
 
 
+def names_of(inputs: Sequence[Any], leaves: Leaves | None) -> tuple[str, ...]:
+    """Return how the caller reaches inputs: by position, or where they are in containers."""
+    return (leaves and leaves.names) or tuple(map(str, range(len(inputs))))
+
+
 def no_batches(position: int) -> None:
     """Return no function of a batch: what is not known to be one is called point by point."""
 
@@ -259,6 +269,7 @@ def pose(
     nondifferentiable_outputs: Any,
     batched: Callable[[int], Callable[..., Any] | None] = no_batches,
     leaves: Leaves | None = None,
+    held: tuple[int, ...] = (),
 ) -> Subject:
     """Check what the caller gave, and copy it; `batched` may give f of a batch of an input."""
     if not callable(f):
@@ -268,6 +279,7 @@ def pose(
     if argnums is None:
         count = len(given) - len(args)
         chosen = [k for k in range(count) if is_differentiable(given[k])]
+        held = tuple(k for k in range(count) if k not in chosen)
     else:
         chosen = positions_of(argnums, len(given))
     if not chosen:
@@ -278,7 +290,7 @@ def pose(
         if any(isinstance(x, (list, tuple, dict)) for x in given):
             msg += "; pass arrays inside a list or a dict as inputs of their own"
         raise ValueError(msg)
-    names = leaves.names if leaves and leaves.names else [str(k) for k in range(len(given))]
+    names = names_of(given, leaves)
     values: list[Any] = []
     scalars = set()
     for k, value in enumerate(given):
@@ -309,4 +321,5 @@ def pose(
         frozenset(nondifferentiable_outputs),
         batched,
         leaves,
+        held,
     )
