@@ -305,16 +305,16 @@ def of_layer(change):
     ("vjp", "told"),
     [
         (of_layer(lambda g: g.pop("b")), "no gradient for input 0['layers'][0]['b']"),
-        (of_layer(lambda g: g.update(c=1.0)), "has 'c', and the keys of that are 'w', 'b'"),
+        (of_layer(lambda g: g.update(c=1.0)), "has the key 'c', and there are 'w', 'b'"),
         (of_layer(lambda g: g.update(b=np.ones(4))), "input 0['layers'][0]['b'] has a wrong shape"),
-        (gradients(layers={}), "input 0['layers'] must be a list of 1 as that is, got dict"),
-        (gradients(layers=[]), "input 0['layers'] must be a list of 1 as that is, got 0"),
+        (gradients(layers={}), "input 0['layers'] must be a list of 1 as the input is, got dict"),
+        (gradients(layers=[]), "input 0['layers'] must be a list of 1 as the input is, got 0"),
         (
             gradients(scale=1.0),
             "a derivative by input 0['scale'], which is no array of floats",
         ),
         (lambda p, x, w: layer_vjp(p, x, w)[1], "vjp returned 1 gradient, expected 2"),
-        (lambda p, x, w: (np.ones(4), np.ones((5, 4))), "input 0 must be a dict as that is"),
+        (lambda p, x, w: (np.ones(4), np.ones((5, 4))), "input 0 must be a dict as the input is"),
     ],
 )
 def test_gradients_of_another_form_are_told(vjp, told):
@@ -446,8 +446,11 @@ def test_wrong_outputs_in_containers_are_named():
     assert "twice too large" in report.reason
     for tangent, told in (
         ({"mean": np.ones(2), "count": None}, "no tangent for output ['more']['var']"),
-        ({"mean": np.ones(2), "more": 1}, "output ['more'] must be a dict as that is, got int"),
-        (np.ones(2), "the tangent that jvp returned for output must be a dict"),
+        (
+            {"mean": np.ones(2), "more": 1},
+            "output ['more'] must be a dict as f's result is, got int",
+        ),
+        (np.ones(2), "the tangent that jvp returned must be a dict as f's result is, got ndarray"),
     ):
         report = checked(calipers.gradcheck, moments, x, jvp=lambda x, v, t=tangent: t)
         assert told in str(report)
@@ -570,3 +573,5 @@ def test_gradients_by_objects_are_refused(others):
     report = checked(calipers.gradcheck, f, (Settings(np.ones(3)), x, *others), vjp=vjp)
     assert report.verdict == "FAIL"
     assert "vjp returned a derivative by input 0, which is no array of floats" in report.reason
+    with pytest.raises(ValueError, match="arrays in lists, tuples and dicts, and got Settings"):
+        calipers.gradcheck(lambda p: p.w, (Settings(x),), vjp=lambda p, w: Settings(w))

@@ -13,6 +13,7 @@ from .outputs import as_outputs
 from .parts import picked
 
 _MISSING = object()
+_OUTPUT = "output "  # all that f returned
 _NOUNS = {"jac": "derivative", "vjp": "gradient", "jvp": "tangent"}
 
 
@@ -123,7 +124,7 @@ class Nested:
         if not self._leaves.outputs:
             several = returned is not None and as_outputs(returned)[1]
             return list(found) if several and isinstance(found, (tuple, list)) else None
-        lines = _beside(returned, found, name, "output ")
+        lines = _beside(returned, found, name, _OUTPUT)
         pairs = enumerate(zip(apart(returned)[0], lines, strict=True))
         return [
             _given(line, name, f"output {path}") if self._is_kept(k, y) else None
@@ -186,20 +187,23 @@ def _beside(x: Any, other: Any, name: str, place: str) -> list[Any]:
         return [other]
     if other is None or other is _MISSING:
         return [other] * len(apart(x)[0])
-    told = f"the {_NOUNS[name]} that {name} returned for {place.strip()}"
+    told = f"the {_NOUNS[name]} that {name} returned"
+    if place != _OUTPUT:
+        told += f" for {place}"
+    like = "as f's result is" if place.startswith(_OUTPUT) else "as the input is"
     if isinstance(x, dict):
         if not isinstance(other, dict):
-            msg = f"{told} must be a dict as that is, got {type(other).__name__}"
+            msg = f"{told} must be a dict {like}, got {type(other).__name__}"
             raise WrongFormError(msg)
         for key in other:
             if key not in x:
                 keys = ", ".join(map(repr, x))
-                raise WrongFormError(f"{told} has {key!r}, and the keys of that are {keys}")
+                raise WrongFormError(f"{told} has the key {key!r}, and there are {keys}")
         items = [(key, value, other.get(key, _MISSING)) for key, value in x.items()]
     else:
         if not isinstance(other, (list, tuple)) or len(other) != len(x):
             got = f"{len(other)}" if isinstance(other, (list, tuple)) else type(other).__name__
-            msg = f"{told} must be a {type(x).__name__} of {len(x)} as that is, got {got}"
+            msg = f"{told} must be a {type(x).__name__} of {len(x)} {like}, got {got}"
             raise WrongFormError(msg)
         items = list(zip(range(len(x)), x, other, strict=True))
     return [

@@ -283,12 +283,11 @@ def pose(
     else:
         chosen = positions_of(argnums, len(given))
     if not chosen:
+        kinds = ", ".join(dict.fromkeys(type(x).__name__ for x in given)) or "nothing"
         msg = (
-            "gradcheck needs an input of real or complex floating-point numbers: there is none "
-            "among the inputs, so nothing can be differentiated"
+            f"gradcheck needs an input of real or complex floating-point numbers, an array or "
+            f"arrays in lists, tuples and dicts, and got {kinds}: nothing can be differentiated"
         )
-        if any(isinstance(x, (list, tuple, dict)) for x in given):
-            msg += "; pass arrays inside a list or a dict as inputs of their own"
         raise ValueError(msg)
     names = names_of(given, leaves)
     values: list[Any] = []
