@@ -52,6 +52,8 @@ def cosine(x, w):
             ValueError,
             r"list of tuples.*give \(lower, upper\)",
         ),
+        (lambda: calipers.jacobian(np.sin, {"x": X}), TypeError, "got dict: ravel what is in it"),
+        (lambda: calipers.jacobian(np.sin, "abc"), TypeError, "real or complex numbers, got str"),
         (lambda: calipers.allclose(X, X, axis="x"), TypeError, "axis must be an int or a tuple"),
         (lambda: calipers.allclose(X, X, axis=0.5), TypeError, "axis must be an int .* got 0.5"),
     ],

@@ -155,7 +155,10 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
         array = array.astype(float)
     native = np.dtype(array.dtype.type)  # in the machine's byte order
     if native.kind not in "fc" or native.isbuiltin != 1:
-        msg = f"x must be real or complex numbers, got dtype {array.dtype}"
+        got = f"dtype {array.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        msg = f"x must be an array of real or complex numbers, got {got}"
+        if isinstance(x, dict):
+            msg += ": ravel what is in it into one array, and take that apart in f"
         raise TypeError(msg)
     return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
 
