@@ -23,7 +23,7 @@ from . import (
     common,
     peers,
 )
-from .bench_startup import FIRST_CALL, NO_CACHE, NUMBA_LOADED
+from .bench_startup import FIRST_CALL, NO_CACHE, NO_SCIPY, NUMBA_LOADED
 from .peers import NUMPY
 
 LARGE, MEDIUM = 50_000_000, 10_000_000
@@ -266,13 +266,16 @@ def startup() -> Iterator[Bar]:
     codes = [
         (NUMBA_LOADED, FIRST_CALL),
         (NO_CACHE, FIRST_CALL),
+        (NO_SCIPY + NO_CACHE, FIRST_CALL),
         ("", "import calipers"),
         ("", "import numpy"),
     ]
     samples = [[_seconds_in_fresh_process(*code) for code in codes] for _ in range(7)]
-    warm, cold, own_import, numpy_import = map(median, zip(*samples, strict=True))
+    warm, cold, alone, own_import, numpy_import = map(median, zip(*samples, strict=True))
     yield Bar("first call after import numba, disk cache", warm, 0.1, "s", False)
-    yield Bar("first call after import numba, no cache", cold, 0.8, "s", False)
+    name = "first call after import numba, no cache"
+    yield Bar(name, cold, 0.8, "s", False)
+    yield Bar(f"{name}, no SciPy", alone, 0.8, "s", False)
     yield Bar("import calipers", own_import / numpy_import, 1.3, "of import numpy", False)
 
 

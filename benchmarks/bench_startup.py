@@ -7,6 +7,8 @@ import calipers
 FIRST_CALL = "import calipers; calipers.allclose(a, a)"
 # Numba is imported ahead of the clock: its half second is not calipers' to save.
 NUMBA_LOADED = "import numba, numpy; a = numpy.ones(10)"
+# At its first compilation Numba imports scipy.linalg, where there is one.
+NO_SCIPY = "import sys; sys.modules['scipy'] = None; "
 NO_CACHE = "import os; os.environ['CALIPERS_CACHE'] = '0'; " + NUMBA_LOADED
 
 
@@ -25,3 +27,6 @@ class Startup:
 
     def timeraw_first_call_without_cache(self):
         return FIRST_CALL, NO_CACHE
+
+    def timeraw_first_call_without_cache_and_scipy(self):
+        return FIRST_CALL, NO_SCIPY + NO_CACHE
