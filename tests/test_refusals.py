@@ -33,7 +33,18 @@ def cosine(x, w):
         (lambda: check(vjp=lambda x, w: None), AssertionError, "vjp returned None"),
         (lambda: check(jac=lambda x: None), AssertionError, "jac returned None"),
         (lambda: calipers.gradgradcheck(np.sin, X), ValueError, "gradgradcheck hess= or hvp="),
+        (lambda: calipers.allclose(np.sin, X), TypeError, "a must be an array .*, got ufunc"),
+        (lambda: calipers.isclose(X, cosine), TypeError, "b must be an array .*, got function"),
+        (lambda: calipers.allfinite([1.0, None]), TypeError, "a has dtype object, of which NumPy"),
+        (lambda: calipers.compare(X, X, rtol="1", atol=0), TypeError, "rtol must be a number, got"),
+        (lambda: calipers.allclose(iter([1.0]), X), ValueError, "or all numbers as one array"),
+        (lambda: calipers.set_num_threads("2"), ValueError, "n must be a positive .*, got '2'"),
+        (lambda: calipers.assert_close(None, X), AssertionError, "actual is None, expected is of"),
+        (lambda: calipers.assert_close([X, X], [X, None]), AssertionError, "expected is None"),
         (lambda: calipers.default_tolerance(), TypeError, "needs at least one dtype"),
+        (lambda: calipers.default_tolerance(X), TypeError, r"got array\(.*of an array pass its"),
+        (lambda: calipers.default_tolerance("float33"), TypeError, "takes dtypes, got 'float33'"),
+        (lambda: calipers.default_tolerance(None), TypeError, "takes dtypes, got None"),
         (lambda: calipers.recommend_tolerance("float32", "9"), ValueError, "reduction must be"),
         (lambda: calipers.recommend_tolerance("floaty"), ValueError, "dtype must be one of"),
         (
@@ -61,6 +72,38 @@ def cosine(x, w):
 def test_mistakes_are_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_objects_that_numpy_compares_are_named():
+    for call in (calipers.allclose, calipers.isclose, partial(calipers.allclose, axis=0)):
+        with pytest.raises(TypeError) as caught:
+            call([None, 1.0], [None, 1.0])
+        own, reference = caught.value.__notes__
+        assert own.startswith("a has dtype object")
+        assert reference.startswith("b has dtype object")
+    with pytest.raises(ValueError, match="inhomogeneous") as caught:
+        calipers.allclose(X[:2], [[1.0, 2.0], [3.0]])
+    assert caught.value.__notes__ == ["b is a list that is no array"]
+
+
+def test_one_side_that_is_none_is_named_once():
+    assert not calipers.compare(None, X)
+    assert calipers.compare(None, None)
+    assert calipers.compare(None, np.array(None))
+    report = str(calipers.compare({"w": X, "b": None}, {"w": X, "b": X}))
+    assert "actual is None, expected is of type ndarray" in report
+
+
+def test_sparse_arrays_have_no_verdict_of_equality():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match=r"a2 is sparse, .*: pass a2\.toarray\(\)"):
+        calipers.array_equal(np.eye(3), sparse.eye_array(3))
+
+
+def test_what_has_every_attribute_is_not_taken_for_sparse():
+    delayed = pytest.importorskip("dask").delayed(1.0)
+    with pytest.raises(TypeError, match="Delayed"):
+        calipers.allclose(delayed, 1.0)
 
 
 MASKED = np.ma.array(X, mask=[0, 1, 0])

@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
 from numbers import Real
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -157,7 +158,7 @@ def require_host(**arrays: Any) -> None:
     raise TypeError(msg)
 
 
-def _view(x: Any) -> NDArray:
+def _view(x: Any, name: str) -> NDArray:
     if type(x) is np.ndarray:
         return x
     library = library_of(x)
@@ -167,7 +168,12 @@ def _view(x: Any) -> NDArray:
         # An ndarray in all but the file behind it.
         require_whole(x)
         return x.view(np.ndarray)
-    return np.asanyarray(x)
+    try:
+        return np.asanyarray(x)
+    except ValueError as error:
+        if isinstance(x, (list, tuple)):  # of unlike lengths
+            error.add_note(f"{name} is a {type(x).__name__} that is no array")
+        raise
 
 
 def require_whole(x: Any) -> None:
@@ -191,15 +197,19 @@ def require_whole(x: Any) -> None:
 def as_array(x: Any, name: str = "a") -> NDArray:
     """Return x as an array on the host, a view wherever it has memory to view."""
     require_host(**{name: x})
-    return _view(x)
+    return _view(x, name)
 
 
 def require_dense(**arrays: Any) -> None:
     """Refuse sparse arrays, whose elements are not all there; the names are for the error."""
     for name, x in arrays.items():
-        if hasattr(x, "nnz") and hasattr(x, "toarray"):
+        # dask's Delayed has every attribute, and none is a number.
+        if is_integer(getattr(x, "nnz", None)) and hasattr(x, "toarray"):
             msg = f"{name} is sparse, and elements are compared one by one: pass {name}.toarray()"
             raise TypeError(msg)
+
+
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
 
 
 def require_numbers(**arrays: Any) -> None:
@@ -209,7 +219,7 @@ def require_numbers(**arrays: Any) -> None:
         item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
         if (
             x is None
-            or isinstance(x, (str, bytes, set, frozenset, dict))
+            or isinstance(x, (str, bytes, set, frozenset, dict, *_FUNCTIONS))
             or (isinstance(item, np.ndarray) and item.dtype.kind in "SUV")
         ):
             msg = f"{name} must be an array of numbers, got {_told(x)}"
@@ -270,11 +280,11 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     if is_weak(a) and is_weak(b):
         x, y = _as_number(a), _as_number(b)
     elif is_weak(a):
-        y = _view(b)
+        y = _view(b, names[1])
         x = strengthen(a, y.dtype)
     else:
-        x = _view(a)
-        y = strengthen(b, x.dtype) if is_weak(b) else _view(b)
+        x = _view(a, names[0])
+        y = strengthen(b, x.dtype) if is_weak(b) else _view(b, names[1])
     # Masks, units and the like have an arithmetic of their own.
     plain = type(x) is np.ndarray and type(y) is np.ndarray
     dtypes = working_dtypes(x.dtype, y.dtype) if plain else None

@@ -45,7 +45,7 @@ def _unwrapped(x: Any) -> Any:
 def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
     actual, expected = _unwrapped(actual), _unwrapped(expected)
     if not (is_container(actual) or is_container(expected)):
-        yield Leaf(path, actual, expected)
+        yield Leaf(path, actual, expected, _nothing(actual, expected))
         return
     kinds = _kind(actual), _kind(expected)
     if kinds[0] != kinds[1]:
@@ -67,6 +67,18 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
         for key, (place, value) in reference.items():
             if key not in own:
                 yield Leaf(path + place, None, value, "only in expected")
+
+
+def _nothing(actual: Any, expected: Any) -> str | None:
+    """Tell of the one side that is None, as what a function gives that returns nothing."""
+    if (actual is None) == (expected is None):
+        return None
+    name, other, x = "actual", "expected", expected
+    if expected is None:
+        name, other, x = other, name, actual
+    if str(getattr(x, "dtype", "")) == "object":  # which may hold None
+        return None
+    return f"{name} is None, {other} is of type {type(x).__name__}"
 
 
 def _items(x: Any) -> dict[Any, tuple[str, Any]]:

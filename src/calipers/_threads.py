@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 __all__ = ["get_num_threads", "num_threads", "set_num_threads"]
 
+_VARIABLE = "CALIPERS_NUM_THREADS"
+
 
 def available_cores() -> int:
     """Count the cores that this process may run on."""
@@ -26,13 +28,17 @@ def available_cores() -> int:
 
 def _checked(n: Any, name: str) -> int:
     try:
-        number = int(n) if isinstance(n, str) else index(n)
+        number = index(n)
     except (TypeError, ValueError):
         number = 0
     if number < 1:
         msg = f"{name} must be a positive integer, got {n!r}; 1 runs on the calling thread alone"
         raise ValueError(msg)
     return number
+
+
+def _of_environment(setting: str) -> int:
+    return _checked(int(setting) if setting.strip().isdecimal() else setting, _VARIABLE)
 
 
 class _Pool:
@@ -100,8 +106,8 @@ def get_num_threads() -> int:
     1
     """
     if _pool.size is None:
-        setting = os.environ.get("CALIPERS_NUM_THREADS")
-        _pool.size = _checked(setting, "CALIPERS_NUM_THREADS") if setting else available_cores()
+        setting = os.environ.get(_VARIABLE)
+        _pool.size = _of_environment(setting) if setting else available_cores()
     return _pool.size
 
 

@@ -18,6 +18,7 @@ from ._arrays import (
     kernel_dtype,
     library_of,
     on_device,
+    require_dense,
     require_host,
     require_numbers,
 )
@@ -173,8 +174,8 @@ def _close(
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
         if axis is None:
-            return bool(_numpy_allclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan))
-        return np.all(_numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan), axis=axis)
+            return bool(_by_numpy(_numpy_allclose, a, b, pair, rtol, atol, equal_nan))
+        return np.all(_by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan), axis=axis)
     question = Question(pair, rtol, atol, equal_nan)
     if axis is None:
         return question.all_close()
@@ -331,7 +332,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
             raise TypeError(msg)
     pair = _comparable(as_pair(a, b))
     if pair.dtypes is None:
-        return _numpy_isclose(*_numpy_pair(a, b, pair), rtol, atol, equal_nan)
+        return _by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan)
     return _in_library(Question(pair, rtol, atol, equal_nan).each_close(), pair)
 
 
@@ -358,7 +359,7 @@ def array_equal(
     Raises
     ------
     TypeError
-        If one array is on a device and the other is not.
+        If one array is on a device and the other is not, or one is sparse.
     OSError
         If a file or store cannot be read, or is cut while it is read.
 
@@ -387,6 +388,7 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: int = MEMORY_LIMIT) 
     if on_device(a1=a1, a2=a2):
         return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)
+    require_dense(a1=a1, a2=a2)
     spread = spread_of(memory_limit, a1=a1, a2=a2)
     if spread is not None:
         return _spread_equal(spread, equal_nan)
@@ -489,7 +491,12 @@ def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, .
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
         require_numbers(a=a)
-        bad = np.flatnonzero(np.ma.filled(~np.isfinite(x), False))
+        try:
+            finite = np.isfinite(x)
+        except TypeError:
+            msg = f"a has dtype {x.dtype}, of which NumPy does not know what is finite"
+            raise TypeError(msg) from None
+        bad = np.flatnonzero(np.ma.filled(~finite, False))
         position = int(bad[0]) if bad.size else -1
     elif dtype.kind in "biu":
         position = -1
@@ -528,10 +535,16 @@ def _in_library(verdicts: NDArray, pair: Pair) -> Any:
     return pair.library.from_numpy(verdicts) if pair.library else verdicts[()]
 
 
-def _numpy_pair(a: Any, b: Any, pair: Pair) -> tuple[Any, Any]:
-    """Return what NumPy is asked about: the caller's own objects, unless it cannot know them."""
+def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any) -> Any:
+    """Ask NumPy about the caller's own objects, unless it cannot know them."""
     require_numbers(a=a, b=b)
-    return (pair.a, pair.b) if pair.library else (a, b)
+    try:
+        return answer(pair.a, pair.b, *rest) if pair.library else answer(a, b, *rest)
+    except TypeError as error:
+        for name, x in (("a", pair.a), ("b", pair.b)):
+            if x.dtype.kind == "O":
+                error.add_note(f"{name} has dtype object: its elements' own arithmetic was asked")
+        raise
 
 
 # What Numba's CPU target loads by its entry point, its CUDA target does not.

@@ -99,6 +99,8 @@ def checked_options(
 
 def _number(value: Any, name: str) -> float:
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         msg = f"{name} must be a number, got {type(value).__name__}: {value!r:.60}"

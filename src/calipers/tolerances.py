@@ -57,6 +57,11 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
         That of torch.testing.assert_close: about the square root of the format's precision. 0 for
         integers, bool, the float8 kinds, and what is not a number.
 
+    Raises
+    ------
+    TypeError
+        If there is no dtype, or one of them is none: of an array pass its ``.dtype``.
+
     Examples
     --------
     >>> import calipers
@@ -69,8 +74,25 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
         msg = "default_tolerance needs at least one dtype"
         raise TypeError(msg)
     names = [name_of(x, _BY_NAME) for x in dtypes]
+    for name, x in zip(names, dtypes, strict=True):
+        if name not in _BY_NAME and not _is_dtype(x):
+            msg = f"default_tolerance takes dtypes, got {x!r:.60}: of an array pass its .dtype"
+            raise TypeError(msg)
     own = [_BY_NAME.get(name, _EXACT) for name in names]
     return Tolerance(max(x.rtol for x in own), max(x.atol for x in own))
+
+
+def _is_dtype(x: Any) -> bool:
+    """Tell whether x is a dtype, or the name of one, that NumPy may not know."""
+    if isinstance(x, np.dtype) or str(x).startswith(("torch.", "float8_")):
+        return True
+    if x is None or isinstance(x, (list, tuple)):
+        return False
+    try:
+        np.dtype(x)
+    except TypeError:
+        return False
+    return True
 
 
 class _Precision(NamedTuple):

@@ -216,7 +216,10 @@ class _Chunks:
     def _checked(self, chunk: NDArray) -> NDArray:
         what = f"chunk {self._number} of {self._name} has"
         if chunk.ndim == 0:
-            msg = f"{what} no axis: give arrays that follow each other along axis 0"
+            msg = (
+                f"{what} no axis: give arrays that follow each other along axis 0, or all numbers "
+                f"as one array"
+            )
             raise ValueError(msg)
         row = chunk.shape[1:], chunk.dtype
         if self._row not in (None, row):
