@@ -124,6 +124,20 @@ class TestApprox:
         assert approx([1.0, 5.0]) == np.ma.array([1.0, 2.0], mask=[False, True])
         assert approx([1.0, 5.0]) != np.ma.array([1.0, 2.0])
 
+    def test_frames_leave_the_question(self):
+        assert approx(1.0).__pandas_priority__ > 4000  # a DataFrame's: what has more is asked
+        pandas = pytest.importorskip("pandas")
+        x = np.ones((2, 2))
+        for values in (pandas.DataFrame(x), pandas.Series(x[0]), pandas.Index(x[0])):
+            assert (values == approx(values + 1e-12)) is True
+            assert (values == approx(values + 1e-3)) is False
+
+    def test_options_that_there_are_not_are_named_at_once(self):
+        with pytest.raises(TypeError, match="keyword argument 'rel': take rtol=; it takes rtol, "):
+            approx(1.0, rel=1e-3)
+        with pytest.raises(TypeError, match="keyword argument 'tol'; it takes rtol, atol, "):
+            approx(1.0, tol=1e-3)
+
     def test_within_another_it_is_refused(self):
         with pytest.raises(TypeError, match="no approx within it"):
             assert approx(1.0) == approx(1.0)

@@ -11,6 +11,7 @@ from .reports import Comparison, NestedComparison
 __all__ = ["Approx", "approx"]
 
 _WIDTH = 40
+_PYTEST = {"rel": "rtol", "abs": "atol", "nan_ok": "equal_nan"}  # what pytest.approx calls them
 
 
 def shortened(x: Any) -> str:
@@ -32,8 +33,10 @@ class Approx:
         The reference.
     """
 
-    # So that NumPy's arrays leave `==` to this class, and do not ask element by element.
+    # So that arrays leave `==` to this class, and do not ask element by element: NumPy's, and
+    # pandas' (a DataFrame's own priority is 4000).
     __array_ufunc__: ClassVar[None] = None
+    __pandas_priority__: ClassVar[int] = 5000
     __hash__: ClassVar[None]  # type: ignore[assignment]  # Python sets it beside __eq__
 
     def __init__(self, expected: Any, options: CompareOptions) -> None:
@@ -42,7 +45,10 @@ class Approx:
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         """Refuse: an approx is no array, in a container either."""
-        msg = "approx(...) is no array: write actual == approx(expected), and no approx within it"
+        msg = (
+            "approx(...) is no array: write actual == approx(expected), and no approx within it; "
+            "where actual answers == itself, as xarray's do, write approx(expected) == actual"
+        )
         raise TypeError(msg)
 
     def __eq__(self, actual: object) -> bool:
@@ -106,6 +112,8 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
 
     Raises
     ------
+    TypeError
+        If an option is none of those of `compare`.
     TypeError, ValueError
         As `compare`, when it is compared.
 
@@ -115,7 +123,8 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
 
     Notes
     -----
-    Masked arrays of NumPy answer ``==`` themselves: write ``approx(expected) == masked``.
+    Masked arrays of NumPy, SciPy's sparse arrays and xarray's objects answer ``==`` themselves:
+    write ``approx(expected) == masked``.
 
     Examples
     --------
@@ -126,6 +135,12 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
     >>> {"loss": 0.25, "weights": np.ones(3)} == approx({"loss": 0.25, "weights": [1, 1, 1.1]})
     False
     """
+    for name in options:
+        if name not in CompareOptions.__annotations__:
+            known = ", ".join(CompareOptions.__annotations__)
+            advice = f": take {_PYTEST[name]}=" if name in _PYTEST else ""
+            msg = f"approx() got an unexpected keyword argument {name!r}{advice}; it takes {known}"
+            raise TypeError(msg)
     given: CompareOptions = {"check_dtype": False}
     given.update(options)
     if is_weak(expected):
