@@ -1,5 +1,6 @@
 """What users get wrong, what they are told, and what is no refusal of theirs."""
 
+import re
 import warnings
 from functools import partial
 
@@ -13,6 +14,7 @@ from .derivative_functions import SIX
 
 X = np.array([1.0, 2.0, 3.0])
 check = partial(calipers.gradcheck, np.sin, X)
+rowwise = partial(calipers.jacobian, x=X, out_like=3, rowwise=True)
 
 
 def cosine(x, w):
@@ -32,7 +34,35 @@ def cosine(x, w):
         (lambda: check(vjp=cosine, allow="NONSMOOTH"), ValueError, "allow must be a sequence of"),
         (lambda: check(vjp=lambda x, w: None), AssertionError, "vjp returned None"),
         (lambda: check(jac=lambda x: None), AssertionError, "jac returned None"),
-        (lambda: calipers.gradgradcheck(np.sin, X), ValueError, "gradgradcheck hess= or hvp="),
+        (lambda: check(vjp=cosine, eps="1e-6"), ValueError, "eps must be positive, got '1e-6'"),
+        (lambda: check(vjp=cosine, seed="a"), ValueError, "seed must be an integer, .*, got 'a'"),
+        (lambda: check(vjp=cosine, seed=None), ValueError, "seed must be an integer, .*, got None"),
+        (lambda: check(vjp=cosine, args=2.0), TypeError, "args must be a tuple of the other"),
+        (lambda: check(), ValueError, "give at least one of jac=, vjp= and jvp=; only"),
+        (
+            lambda: check(vjp=cosine, check_backward_ad=False),
+            ValueError,
+            "nothing is left to check of vjp: at least one of check_forward_ad",
+        ),
+        (
+            lambda: check(vjp=cosine, nondifferentiable_outputs=2),
+            TypeError,
+            "nondifferentiable_outputs must be a sequence of positions, got 2",
+        ),
+        (lambda: check(vjp=lambda x, w: "a"), AssertionError, "is of type str: return an array of"),
+        (lambda: check(vjp=lambda x, w: {"x": w}), AssertionError, "is of type dict: return an"),
+        (
+            lambda: check(vjp=lambda x, w: list(cosine(x, w))),
+            AssertionError,
+            "returned 3 gradients, expected 1: .*; a list holds one for each: return an array",
+        ),
+        (lambda: calipers.gradgradcheck(np.sin, X), ValueError, "gradgradcheck needs vjp= with"),
+        (
+            lambda: calipers.gradgradcheck(np.sin, X, vjp=cosine, vjp_vjp=lambda x, w, u: u),
+            AssertionError,
+            "second order: vjp_vjp returned 1 gradient, expected 2: one for each",
+        ),
+        (lambda: calipers.jacobian(np.sin, X, argnums=1), ValueError, "which are x and those of"),
         (lambda: calipers.allclose(np.sin, X), TypeError, "a must be an array .*, got ufunc"),
         (lambda: calipers.isclose(X, cosine), TypeError, "b must be an array .*, got function"),
         (lambda: calipers.allfinite([1.0, None]), TypeError, "a has dtype object, of which NumPy"),
@@ -86,6 +116,68 @@ def test_objects_that_numpy_compares_are_named():
     assert caught.value.__notes__ == ["b is a list that is no array"]
 
 
+@pytest.mark.parametrize(
+    ("call", "note"),
+    [
+        (
+            lambda: calipers.jacobian(lambda x, t: x, X),
+            r"f is called as f\(x, \*args, \*\*kwargs\)",
+        ),
+        (lambda: calipers.jacobian(lambda x: x, X, out_like=X), r"f is called as f\(x, .*, out\)"),
+        (lambda: rowwise(lambda x: x), r"rowwise=True f is called as f\(i, x, \*args\)"),
+        (
+            lambda: calipers.gradcheck(np.sin, [0.5, 1.0], vjp=cosine),
+            "f is called with 2 arguments",
+        ),
+        (lambda: check(vjp=lambda x: x), r"vjp is called as vjp\(\*inputs, \*args, w\)"),
+        (lambda: check(jvp=lambda x: x), r"jvp is called as jvp\(\*inputs, \*args, v\)"),
+        (lambda: check(jac=lambda x, w: x), r"jac is called as jac\(\*inputs, \*args\)"),
+        (
+            lambda: check(vjp=cosine, inplace="add"),
+            r"vjp is called as vjp\(\*inputs, \*args, w, \*outs\)",
+        ),
+        (
+            lambda: calipers.gradgradcheck(np.sin, X, vjp=cosine, vjp_vjp=cosine),
+            r"vjp_vjp is called as vjp_vjp\(\*inputs, \*args, w, u\)",
+        ),
+        (
+            lambda: calipers.gradgradcheck(np.sin, X, vjp=cosine, vjp_jvp=cosine),
+            r"vjp_jvp is called as vjp_jvp\(\*inputs, \*args, w, v\)",
+        ),
+    ],
+)
+def test_calls_with_other_arguments_tell_the_form(call, note):
+    with pytest.raises(TypeError) as caught:
+        call()
+    (told,) = caught.value.__notes__
+    assert re.search(note, told)
+
+
+def test_other_arguments_come_before_the_cotangent():
+    report = calipers.gradcheck(
+        lambda x, t: t * x**2, X, vjp=lambda x, t, w: 2 * t * x * w, args=(3.0,)
+    )
+    assert report
+
+
+def test_a_torch_function_with_a_derivative_of_its_own_gets_arrays():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([0.5], dtype=torch.float64, requires_grad=True)
+    with pytest.raises(TypeError) as caught:
+        calipers.gradcheck(torch.sin, x, vjp=cosine)
+    assert "are called with NumPy's arrays" in caught.value.__notes__[0]
+
+
+def test_a_torch_function_is_no_class():
+    torch = pytest.importorskip("torch")
+
+    class Own(torch.autograd.Function):
+        pass
+
+    with pytest.raises(TypeError, match=r"f is the class Own: give Own\.apply"):
+        calipers.gradcheck(Own, torch.ones(1, dtype=torch.float64, requires_grad=True))
+
+
 def test_one_side_that_is_none_is_named_once():
     assert not calipers.compare(None, X)
     assert calipers.compare(None, None)
@@ -108,7 +200,6 @@ def test_what_has_every_attribute_is_not_taken_for_sparse():
 
 MASKED = np.ma.array(X, mask=[0, 1, 0])
 UNLIKE = [[1.0, 2.0], [3.0]]
-rowwise = partial(calipers.jacobian, x=X, out_like=3, rowwise=True)
 
 
 @pytest.mark.parametrize(

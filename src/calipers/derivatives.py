@@ -283,7 +283,7 @@ def differentiate(
     The adaptive method extrapolates central differences at steps h, h/4, h/16, ... to zero, keeps
     the best estimate of each entry, and measures the noise of f by differences at two tiny steps.
     The first step is near a quarter of ``|x|``; where the estimate says so, it moves to larger and
-    smaller scales. It takes 10 to 15 calls of f per element of x, up to 40 where f is difficult.
+    smaller scales. It takes 10 to 15 calls of f per element of x, some 70 where f is difficult.
 
     Parameters
     ----------

@@ -7,8 +7,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ._arrays import device_module
+from ._arrays import device_module, is_real
 from ._differences.checkpoint import require_folder
+from ._differences.plan import others_of
 from ._differences.progress import Progress
 from ._differences.stencils import IMAGINARY as COMPLEX_STEP
 from ._gradcheck.check import Check
@@ -18,9 +19,11 @@ from ._gradcheck.nested import holds_arrays
 from ._gradcheck.numerical import Way
 from ._gradcheck.options import (
     for_each,
+    positions_of,
     require_callables,
     require_choices,
     require_forms,
+    require_seed,
     rule_of,
 )
 from ._gradcheck.report import (
@@ -212,13 +215,14 @@ def gradcheck(
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
     require_choices(convention, nondet_tol, allow, method)
+    require_seed(seed)
     require_folder(checkpoint)
     if eps is not None:
         if step is not None:
             msg = "eps and step were both given: they are the same, so give one of them"
             raise ValueError(msg)
-        if not eps > 0:
-            msg = f"eps must be positive, got {eps!r}"
+        if not is_real(eps) or not eps > 0:
+            msg = f"eps must be positive, got {eps!r:.60}"
             raise ValueError(msg)
         step = eps
     if check_sparse_nnz is not None:
@@ -232,9 +236,8 @@ def gradcheck(
         raise ValueError(msg)
     wanted = {"jac": jac if value_and_jac is None else value_and_jac, "vjp": vjp, "jvp": jvp}
     require_callables({**wanted, "jac": jac, "value_and_jac": value_and_jac})
-    given = Given(
-        f, inputs, wanted, argnums, tuple(nondifferentiable_outputs), convention, args, kwargs
-    )
+    left_out = positions_of(nondifferentiable_outputs)
+    given = Given(f, inputs, wanted, argnums, left_out, convention, others_of(args), kwargs)
     require_way(inplace, given, value_and_jac)
     if given.on_device():
         given, out_like = device_module("gradients").carried(given, out_like, inplace)
@@ -397,8 +400,17 @@ def gradgradcheck(
     if options.get("checkpoint") is not None:
         msg = "gradgradcheck takes no checkpoint=: it is several checks; give it to gradcheck"
         raise ValueError(msg)
+    require_seed(seed)
+    args = others_of(args)
     several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     library = function_library(several) if vjp is None else None
+    alone = vjp is None or (vjp_vjp is None and vjp_jvp is None)
+    if library is None and hess is None and hvp is None and alone:
+        msg = (
+            "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp=; only a function "
+            "of torch's tensors, of which one requires grad, or of jax's arrays needs none"
+        )
+        raise ValueError(msg)
     if library is None and any(map(holds_arrays, several)):
         msg = (
             "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
@@ -423,7 +435,7 @@ def gradgradcheck(
         several,
         dict.fromkeys(FORMS),
         argnums,
-        tuple(nondifferentiable_outputs),
+        positions_of(nondifferentiable_outputs),
         "torch",
         args,
         kwargs,
@@ -458,9 +470,7 @@ def gradgradcheck(
                 output_names=tuple(held[k] for k in chosen),
             )
         return _answer(report, raise_exception)
-    if vjp is None or (vjp_vjp is None and vjp_jvp is None):
-        msg = "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp="
-        raise ValueError(msg)
+    assert vjp is not None
     subject = given.subject()
     own = Gradient(subject, vjp, vjp_vjp, vjp_jvp, gen_non_contig_grad_outputs)
     w = cotangents(subject, grad_outputs, seed)

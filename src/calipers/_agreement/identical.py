@@ -69,7 +69,8 @@ def same_bits(q: Inquiry) -> Verdict | None:
         return _restless(q, restless, spreads)
     if same:
         n = sum(x.size for x in q.of_f.arrays)
-        return Verdict(EQUAL, f"all {n} results are equal to the last bit, and so when asked again")
+        what = "the result is" if n == 1 else f"all {n} results are"
+        return Verdict(EQUAL, f"{what} equal to the last bit, and so when asked again")
     return None
 
 

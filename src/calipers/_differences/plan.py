@@ -178,7 +178,10 @@ def pose(
         raise TypeError(msg)
     if not is_integer(position) or not 0 <= position <= len(args):
         what = f"an int from 0 to {len(args)}"
-        msg = f"argnums is {position!r}: it must be {what}, a place of f's positional arguments"
+        msg = (
+            f"argnums is {position!r}: it must be {what}, a place of f's positional arguments, "
+            f"which are x and those of args="
+        )
         raise ValueError(msg)
     if runs_on_device(f, x, options.target):
         f, x, options = device_module("derivatives").as_host(f, x, position, options)

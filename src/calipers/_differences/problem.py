@@ -1,6 +1,5 @@
 """What is differentiated: a function of real numbers with real values, whatever f looks like."""
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from .._arity import note_form
 from .._arrays import as_array, is_integer, library_of
 from .._protocols import NDArray
 from .native import Native, kind_of, native_form
@@ -168,7 +168,15 @@ class Problem:
 
     def _filled(self, x: NDArray, before: float) -> NDArray:
         out = np.full(self.shape, before, self.dtype)
-        self.f(*self.before, x[()] if self.scalar else x, *self.after, out, **self.kwargs)
+        try:
+            self.f(*self.before, x[()] if self.scalar else x, *self.after, out, **self.kwargs)
+        except TypeError as error:
+            note_form(
+                error,
+                "with out_like= f is called as f(x, *args, out), and stores its results in out: "
+                "leave out_like= out if f returns them",
+            )
+            raise
         return out
 
     def _filled_whole(self, x: NDArray) -> NDArray:
@@ -194,7 +202,15 @@ class Problem:
             flat = out.reshape(-1)
             for i in range(flat.size):
                 own = argument.copy() if isinstance(argument, np.ndarray) else argument
-                value = self.f(i, *self.before, own, *self.after, **self.kwargs)
+                try:
+                    value = self.f(i, *self.before, own, *self.after, **self.kwargs)
+                except TypeError as error:
+                    note_form(
+                        error,
+                        "with rowwise=True f is called as f(i, x, *args), and returns number i of "
+                        "its results",
+                    )
+                    raise
                 try:
                     if value is None:  # which becomes NaN
                         raise TypeError
@@ -214,8 +230,11 @@ class Problem:
         try:
             return _numbers(self.f(*given, **self.kwargs))
         except TypeError as error:
-            if re.search("required positional argument|not enough arguments", str(error)):
-                error.add_note("if f fills its results in, f(x, out), give out_like= their shape")
+            note_form(
+                error,
+                "f is called as f(x, *args, **kwargs): give its other arguments by args= or "
+                "kwargs=; if f fills its results in, f(x, out), give out_like= their shape",
+            )
             raise
 
     def call_batch(self, x: NDArray) -> NDArray:

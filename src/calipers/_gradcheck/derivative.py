@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from .._arity import note_form
 from .._arrays import as_array
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix, require_nothing
+from .inplace import InPlace
 from .parts import Part, picked, real_vector
 from .subject import Subject, private
 
 CONVENTIONS = ("torch", "jax")
+_LAST = {"vjp": ("w",), "jvp": ("v",)}
 
 
 @dataclass
@@ -45,7 +48,13 @@ class Derivative:
             return result
         flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
         before = [np.array(x) for x in flat]
-        result = self.call(*given, *last, **named)
+        try:
+            result = self.call(*given, *last, **named)
+        except TypeError as error:
+            fills = ("*outs",) if isinstance(self.call, InPlace) else ()
+            takes = ", ".join(("*inputs", "*args", *_LAST.get(self.name, ()), *fills))
+            note_form(error, f"{self.name} is called as {self.name}({takes})")
+            raise
         self.silent = result is None
         self.touched = self.subject.changed(given, named)
         what = "cotangent" if self.name == "vjp" else "tangent"
@@ -160,6 +169,8 @@ class Derivative:
                 f"{self.name} returned {count} {what}{'s' * (count != 1)}, expected {wanted}: "
                 f"one for each differentiable {whose}"
             )
+            if len(parts) == 1 and count > 1 and np.ndim(items[0]) == 0:
+                msg += f"; a {type(result).__name__} holds one for each: return an array"
             raise WrongFormError(msg)
         return [self._one(g, p, what, whose) for g, p in zip(given, parts, strict=True)]
 
@@ -174,6 +185,12 @@ class Derivative:
             )
             raise WrongFormError(msg)
         array = value if type(value) is np.ndarray else np.asarray(as_array(value, self.name))
+        if array.dtype.kind in "OSU" and array is not value:
+            msg = (
+                f"the {what} that {self.name} returned for {whose} {part.name} is of type "
+                f"{type(value).__name__}: return an array of shape {like.shape}"
+            )
+            raise WrongFormError(msg)
         if array.shape != like.shape:
             msg = (
                 f"the {what} that {self.name} returned for {whose} {part.name} has a wrong "

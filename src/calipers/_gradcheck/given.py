@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arrays import as_array, is_device_function, on_device
+from .._arrays import as_array, is_device_function, library_of, on_device
 from .._protocols import Differentiated
 from ..interop.containers import Leaves, leaves_of
 from ..interop.functions import function_library
@@ -18,7 +18,7 @@ from .derivative import Derivative
 from .inplace import ADD, WAYS, InPlace
 from .nested import Nested, NumpyContainers, holds_arrays, is_array
 from .sparse import DenseView
-from .subject import Subject, is_differentiable, no_batches, pose, positions_of
+from .subject import Subject, argnums_of, is_differentiable, no_batches, pose
 
 FORMS = ("jac", "vjp", "jvp")
 
@@ -61,6 +61,9 @@ class Given:
         library = function_library(self.several)
         if library is None:
             return self
+        if isinstance(self.f, type) and hasattr(self.f, "apply"):  # a torch.autograd.Function
+            msg = f"f is the class {self.f.__name__}: give {self.f.__name__}.apply"
+            raise TypeError(msg)
         f = partial(self.f, **self.kwargs) if self.kwargs else self.f
         chosen = self._named
         if chosen is None and self.args:
@@ -75,7 +78,7 @@ class Given:
 
     @property
     def _named(self) -> tuple[int, ...] | None:
-        return None if self.argnums is None else tuple(positions_of(self.argnums, len(self._whole)))
+        return None if self.argnums is None else tuple(argnums_of(self.argnums, len(self._whole)))
 
     def _with(self, leaves: Leaves) -> "Given":
         return replace(
@@ -168,17 +171,26 @@ class Given:
 
     def subject(self) -> Subject:
         """Return f at the point, after one call."""
-        return pose(
-            self.f,
-            self.inputs,
-            self.args,
-            self.kwargs,
-            self.argnums,
-            self.nondifferentiable_outputs,
-            self.batched,
-            self.leaves,
-            self.held,
-        )
+        try:
+            return pose(
+                self.f,
+                self.inputs,
+                self.args,
+                self.kwargs,
+                self.argnums,
+                self.nondifferentiable_outputs,
+                self.batched,
+                self.leaves,
+                self.held,
+            )
+        except TypeError as error:
+            owners = {library_of(x) for x in (*self.several, *self.args)} - {None}
+            if owners and not self.of_library and callable(self.f):
+                error.add_note(
+                    "f and the derivatives that are given are called with NumPy's arrays; give no "
+                    "derivatives to check those that the inputs' library has of f"
+                )
+            raise
 
     def zeros(self) -> tuple["Given", Subject]:
         """Return the claim that outputs declared not to be differentiable have no slope."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import is_real
+from .._arrays import is_integer, is_real
 from .._differences.stencils import require_method
 from .derivative import CONVENTIONS
 from .rule import INCONCLUSIVE, NONSMOOTH, Rule
@@ -79,6 +79,21 @@ def require_choices(convention: str, nondet_tol: float, allow: Sequence[str], me
         raise ValueError(msg)
 
 
+def require_seed(seed: Any) -> None:
+    """Refuse a seed that does not repeat a check, or that there is not."""
+    if not is_integer(seed) or seed < 0:
+        msg = f"seed must be an integer, at least 0, got {seed!r:.60}"
+        raise ValueError(msg)
+
+
+def positions_of(outputs: Any) -> tuple[int, ...]:
+    """Return the positions of outputs as a tuple."""
+    if isinstance(outputs, (int, np.integer, str)):
+        msg = f"nondifferentiable_outputs must be a sequence of positions, got {outputs!r}"
+        raise TypeError(msg)
+    return tuple(outputs)
+
+
 def require_callables(wanted: dict[str, Any]) -> None:
     """Refuse derivatives that cannot be called."""
     for name, call in wanted.items():
@@ -98,10 +113,16 @@ def require_forms(
     if backward and given == ["jvp"]:
         msg = "check_backward_ad=True needs vjp= or jac="
         raise ValueError(msg)
+    if not given:
+        msg = (
+            "gradcheck needs a derivative to check: give at least one of jac=, vjp= and jvp=; only "
+            "a function of torch's tensors, of which one requires grad, or of jax's arrays needs "
+            "none"
+        )
+        raise ValueError(msg)
     if not any(chosen[name] for name in given):
         msg = (
-            "gradcheck needs at least one of jac=, vjp= and jvp= to check (gradgradcheck hess= or "
-            "hvp=, or vjp= for the first derivatives), or inputs of the library that f is of, and "
-            "check_forward_ad or check_backward_ad must not be False"
+            f"nothing is left to check of {', '.join(given)}: at least one of check_forward_ad and "
+            f"check_backward_ad must not be False"
         )
         raise ValueError(msg)

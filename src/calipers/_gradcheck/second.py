@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from .._arity import note_form
 from .._arrays import as_array
 from .._protocols import NDArray
+from .blocks import WrongFormError
 from .derivative import Derivative
 from .identities import ROUNDING, cancelled
 from .parts import picked
@@ -69,15 +71,32 @@ class Gradient:
         assert self.vjp_vjp is not None
         *point, u = given
         inputs, w = self._split(tuple(point))
-        found = self.vjp_vjp(*inputs, w, u, **kwargs)
-        return _flat(found)
+        try:
+            found = _flat(self.vjp_vjp(*inputs, w, u, **kwargs))
+        except TypeError as error:
+            note_form(error, "vjp_vjp is called as vjp_vjp(*inputs, *args, w, u)")
+            raise
+        count = len(found) if isinstance(found, (tuple, list)) else 1
+        chosen, every = (len(x) for x in (self.subject.active, inputs))
+        if count - len(self.subject.kept) not in (chosen, every):
+            msg = (
+                f"vjp_vjp returned {count} gradient{'s' * (count != 1)}, expected "
+                f"{chosen + len(self.subject.kept)}: one for each differentiable input, and one "
+                f"for each cotangent"
+            )
+            raise WrongFormError(msg)
+        return found
 
     def push(self, *given: Any, **kwargs: Any) -> Any:
         """Return ``vjp_jvp(*inputs, w, v)``."""
         assert self.vjp_jvp is not None
         *point, v = given
         inputs, w = self._split(tuple(point))
-        return self.vjp_jvp(*inputs, w, v, **kwargs)
+        try:
+            return self.vjp_jvp(*inputs, w, v, **kwargs)
+        except TypeError as error:
+            note_form(error, "vjp_jvp is called as vjp_jvp(*inputs, *args, w, v)")
+            raise
 
 
 def _flat(found: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from .._arity import note_form
 from .._arrays import as_array
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
@@ -150,7 +151,16 @@ class Subject:
         self.calls += 1
         given, named = self.arguments(), private(self.kwargs)
         started = time.perf_counter()
-        y = self.f(*given, **named)
+        try:
+            y = self.f(*given, **named)
+        except TypeError as error:
+            if self.calls == 1 and len(given) > 1:
+                note_form(
+                    error,
+                    f"f is called with {len(given)} arguments: each item of inputs and of args "
+                    f"is one; where the items are the numbers of one array, pass that",
+                )
+            raise
         self.seconds = min(self.seconds, time.perf_counter() - started)
         if self.calls == 1:
             self.touched = self.changed(given, named)
@@ -237,7 +247,7 @@ class Subject:
         return self.f.inner if isinstance(self.f, InPlace) else self.f
 
 
-def positions_of(argnums: Any, count: int) -> list[int]:
+def argnums_of(argnums: Any, count: int) -> list[int]:
     """Return the inputs that the caller named, one or several, of so many."""
     alone = isinstance(argnums, (int, np.integer))
     chosen: list[Any] = [argnums] if alone else list(argnums)
@@ -281,7 +291,7 @@ def pose(
         chosen = [k for k in range(count) if is_differentiable(given[k])]
         held = tuple(k for k in range(count) if k not in chosen)
     else:
-        chosen = positions_of(argnums, len(given))
+        chosen = argnums_of(argnums, len(given))
     if not chosen:
         kinds = ", ".join(dict.fromkeys(type(x).__name__ for x in given)) or "nothing"
         msg = (
