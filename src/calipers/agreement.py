@@ -85,8 +85,9 @@ def diagnose(
 
         - EQUAL: the same to the last bit;
         - ROUNDING: both are as near to the truth as last places of the inputs allow;
-        - LAYOUT: so, and in another memory layout or batch they are equal;
-        - AMPLIFIED: so, but the function magnifies last places a hundred times or more, or jumps;
+        - LAYOUT: as ROUNDING, and in another memory layout or batch they are equal;
+        - AMPLIFIED: as ROUNDING, but the function magnifies last places a hundred times or more, or
+          jumps;
         - RANGE: something in between overflows or underflows, although the result fits;
         - NONDETERMINISTIC: a side does not repeat itself, within rounding;
         - REDUCED: a side computes in a narrower format, ``.format``;

@@ -288,7 +288,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     Parameters
     ----------
     a, b : array_like
-        Arrays of any shapes that broadcast together; `b` is the reference.
+        Arrays of any shapes that broadcast together; `b` is the reference. Arrays of zarr, h5py
+        and dask are read as a whole; iterators of chunks are refused.
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`.
     atol : float or array_like, default 1e-8
@@ -435,6 +436,8 @@ def allfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> bool:
     ------
     TypeError
         If the dtype has no such elements (strings, objects).
+    OSError
+        If a file or store cannot be read, or is cut while it is read.
 
     See Also
     --------
@@ -470,6 +473,8 @@ def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, .
     ------
     TypeError
         If the dtype has no such elements (strings, objects).
+    OSError
+        If a file or store cannot be read, or is cut while it is read.
 
     See Also
     --------

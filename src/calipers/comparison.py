@@ -197,6 +197,8 @@ def compare(
     ValueError
         If one of `rtol` and `atol` is missing; if a tolerance is negative, infinite or NaN; if
         two options exclude each other; if `max_mismatch_ratio` is not from 0 to 1.
+    OSError
+        If a file or store cannot be read, or is cut while it is read.
 
     See Also
     --------

@@ -172,7 +172,8 @@ def jacobian(
         of another f (its code, what it encloses, and the globals that it reads), f(x), x, method or
         step is refused.
     memory_limit : float, optional
-        The bytes that the result may take: by default, the memory that the machine has free.
+        The bytes that the result may take, where it takes more than 1 MiB: by default, the memory
+        that the machine has free.
     target : {None, "cpu", "cuda"}
         Where f runs: by default where x is, or on a device if f is compiled for one. There f is
         ``f(x, *args, out)`` or ``f(i, x, *args)`` with `out_like`, compiled by `numba.cuda.jit` or
@@ -189,9 +190,9 @@ def jacobian(
     Raises
     ------
     ValueError
-        If steps, scales, bounds or patterns make no sense, the sparsity misses an entry, or f
-        changes its argument or returns results of two shapes; if the checkpoint is of another
-        derivative.
+        If steps, scales, bounds or patterns make no sense, the sparsity misses an entry, f returns
+        results of two shapes, or a `batched` f changes its argument; if the checkpoint is of
+        another derivative.
     TypeError
         If f does not return numbers, or cannot be sent to the workers.
     BrokenExecutor

@@ -113,6 +113,7 @@ def gradcheck(
         handed on as they are. So are arrays in lists, tuples and dicts (and in what else torch and
         jax know), which f may also return: `input_names` and `output_names` of the report tell the
         places in them. Numbers beside arrays in a container are settings, and held constant.
+        Where `jac`, `vjp` or `jvp` is given, f and it get NumPy's arrays in the place of tensors.
     jac : callable, optional
         ``jac(*inputs)`` returns ``jac[output][input]``, unnested where there is one output or one
         input, of shape ``output.shape + input.shape``.
@@ -162,7 +163,7 @@ def gradcheck(
         See `jacobian`; for several differentiable inputs a tuple with an item for each, or a number
         for all.
     args, kwargs
-        Other arguments of f and of the derivatives.
+        Other arguments of f and of the derivatives: ``vjp(*inputs, *args, w, **kwargs)``.
     argnums : int or sequence of int, optional
         Which inputs are differentiated.
     out_like : array_like or tuple of them, optional
@@ -176,7 +177,8 @@ def gradcheck(
         are looked at again. A checkpoint does not depend on the derivatives that are checked, so
         that a corrected one is compared with the same differences.
     nondifferentiable_outputs : sequence of int
-        Positions of outputs that are left out, as integer ones are.
+        Positions of outputs that are left out, as integer ones are. Where that leaves none, all
+        are checked to have no slope, as by torch.
     convention : {"torch", "jax"}
         How gradients of complex numbers are meant: torch's pair with the numbers as real ones do,
         ``Re(conj(w)*dF) == Re(conj(g)*dz)``; jax's do so without the conjugates.
