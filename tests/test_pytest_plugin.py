@@ -457,7 +457,15 @@ def test_no_mark(calipers_approx):
         section = text.partition("- calipers_rng -")[2].splitlines()
         assert section[1] == "seed 5"
 
-    @pytest.mark.parametrize("mark", ["calipers_seed()", "calipers_seed(seed=4)"])
+    @pytest.mark.parametrize(
+        "mark",
+        [
+            "calipers_seed()",
+            "calipers_seed(seed=4)",
+            "calipers_seed([1, 2])",
+            "calipers_seed('a')",
+        ],
+    )
     def test_seeds_that_are_none(self, run, mark):
         _, text = run(f"@pytest.mark.{mark}\ndef test(calipers_rng):\n    pass", errors=1)
         assert "the mark calipers_seed takes numbers" in text

@@ -95,6 +95,11 @@ def cosine(x, w):
         ),
         (lambda: calipers.jacobian(np.sin, {"x": X}), TypeError, "got dict: ravel what is in it"),
         (lambda: calipers.jacobian(np.sin, "abc"), TypeError, "real or complex numbers, got str"),
+        (
+            lambda: calipers.testing.assert_allcose,
+            AttributeError,
+            "'calipers.testing' has no attribute 'assert_allcose', nor has numpy.testing",
+        ),
         (lambda: calipers.allclose(X, X, axis="x"), TypeError, "axis must be an int or a tuple"),
         (lambda: calipers.allclose(X, X, axis=0.5), TypeError, "axis must be an int .* got 0.5"),
     ],
@@ -128,6 +133,10 @@ def test_objects_that_numpy_compares_are_named():
         (
             lambda: calipers.gradcheck(np.sin, [0.5, 1.0], vjp=cosine),
             "f is called with 2 arguments",
+        ),
+        (
+            lambda: calipers.gradcheck(lambda x, out: x, X, vjp=cosine),
+            "f is called with 1 argument: .* that it takes last, give out_like=",
         ),
         (lambda: check(vjp=lambda x: x), r"vjp is called as vjp\(\*inputs, \*args, w\)"),
         (lambda: check(jvp=lambda x: x), r"jvp is called as jvp\(\*inputs, \*args, v\)"),

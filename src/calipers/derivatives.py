@@ -149,7 +149,8 @@ def jacobian(
     argnums : int or tuple of int, default 0
         The place of x among the positional arguments: 1 for ``f(args[0], x, *args[1:])``.
     out_like : int, tuple of int or array_like, optional
-        The shape of f's results, or something of their shape and dtype.
+        The shape of f's results, or something of their shape and dtype. It has to be right: what
+        is compiled does not check where it stores.
     rowwise, batched : bool
         The form of f; see there.
     holomorphic : bool

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from numbers import Integral
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ def _seeds(node: pytest.Item) -> tuple[int, ...]:
     mark = node.get_closest_marker("calipers_seed")
     if mark is None:
         return ()
-    if mark.kwargs or not mark.args:
+    if mark.kwargs or not mark.args or not all(isinstance(x, Integral) for x in mark.args):
         msg = f"{node.nodeid}: the mark calipers_seed takes numbers, as in calipers_seed(0, 1)"
         raise pytest.UsageError(msg)
     return mark.args

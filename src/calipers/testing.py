@@ -93,8 +93,12 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        home = "torch.testing" if name == "make_tensor" else "numpy.testing"
-        return getattr(import_module(home), name)
+        home = import_module("torch.testing" if name == "make_tensor" else "numpy.testing")
+        try:
+            return getattr(home, name)
+        except AttributeError:
+            msg = f"module {__name__!r} has no attribute {name!r}, nor has {home.__name__}"
+            raise AttributeError(msg) from None
 
 
 def __dir__() -> list[str]:

@@ -154,11 +154,12 @@ class Subject:
         try:
             y = self.f(*given, **named)
         except TypeError as error:
-            if self.calls == 1 and len(given) > 1:
+            if self.calls == 1:
                 note_form(
                     error,
-                    f"f is called with {len(given)} arguments: each item of inputs and of args "
-                    f"is one; where the items are the numbers of one array, pass that",
+                    f"f is called with {len(given)} argument{'s' * (len(given) != 1)}: each item "
+                    f"of inputs and of args is one, so pass the numbers of one array as an array; "
+                    f"if f stores its results in arrays that it takes last, give out_like=",
                 )
             raise
         self.seconds = min(self.seconds, time.perf_counter() - started)
