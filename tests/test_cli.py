@@ -151,7 +151,7 @@ def test_nan(files, run):
 def test_ignored_names(files, run):
     status, out, _ = run("compare", "a.npz", "b.npz", "--ignore", "w", "--ignore", "n*")
     assert status == 1
-    assert "Not close: 1 of 1 arrays differ" in out
+    assert "Not close: 1 of 1 array differs" in out
     assert "2 names ignored: w, nan" in out
     status, out, _ = run("compare", "d", "e", "--ignore", "sub")
     assert (status, out) == (0, "Close: 1 array agrees\n1 name ignored: sub/y.npy\n")
@@ -194,7 +194,7 @@ def test_lines_end_with_words(files, run):
 def test_stopping_at_the_first_difference(files, run):
     status, out, _ = run("compare", "a.npz", "b.npz", "--fail-fast")
     assert status == 1
-    assert "Not close: 1 of 1 arrays differ\n  w " in out
+    assert "Not close: 1 of 1 array differs\n  w " in out
     assert "Stopped at the first difference: what follows was not compared\n" in out
     assert "Stopped" not in run("compare", "a.npy", "b.npy", "--fail-fast")[1]
 

@@ -50,7 +50,9 @@ def nested_text(
     if not failing:
         agree = f"{names[0]} agrees" if len(report.leaves) == 1 else f"{names[1]} agree"
         return f"Close: {len(report.leaves)} {agree}{allowed}"
-    lines = [f"Not close: {len(failing)} of {len(report.leaves)} {names[1]} differ{allowed}"]
+    of_all = f"{len(report.leaves)} {names[len(report.leaves) != 1]}"
+    differ = "differs" if len(failing) == 1 else "differ"
+    lines = [f"Not close: {len(failing)} of {of_all} {differ}{allowed}"]
     shown = failing[:_LEAVES]
     width = max((len(leaf.path) for leaf in shown if len(leaf.path) <= _NAME), default=0)
     for leaf in shown:

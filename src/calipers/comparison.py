@@ -278,7 +278,7 @@ def assert_close(
     >>> calipers.assert_close({"w": [1, 2]}, {"w": [1, 3]})
     Traceback (most recent call last):
         ...
-    calipers.ClosenessError: Not close: 1 of 1 leaves differ
+    calipers.ClosenessError: Not close: 1 of 1 leaf differs
       ['w']  1 of 2 elements differs (50 %)
     ...
     """

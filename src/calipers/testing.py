@@ -572,7 +572,7 @@ def assert_close(
     >>> testing.assert_close([1.0, 2.0], [1.0, 2])
     Traceback (most recent call last):
         ...
-    calipers.ClosenessError: Not close: 1 of 2 leaves differ
+    calipers.ClosenessError: Not close: 1 of 2 leaves differs
       [1]  types differ: float and int; check_dtype=False lets that pass
     """
     __tracebackhide__ = True
