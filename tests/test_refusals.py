@@ -3,6 +3,7 @@
 import re
 import warnings
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,6 +66,8 @@ def cosine(x, w):
         (lambda: calipers.jacobian(np.sin, X, argnums=1), ValueError, "which are x and those of"),
         (lambda: calipers.allclose(np.sin, X), TypeError, "a must be an array .*, got ufunc"),
         (lambda: calipers.isclose(X, cosine), TypeError, "b must be an array .*, got function"),
+        (lambda: calipers.allclose("a.npy", X), TypeError, "a file, load that: 'a.npy'"),
+        (lambda: calipers.allclose(Path("a.npy"), X), TypeError, "a must be an array .*Path"),
         (lambda: calipers.allfinite([1.0, None]), TypeError, "a has dtype object, of which NumPy"),
         (lambda: calipers.compare(X, X, rtol="1", atol=0), TypeError, "rtol must be a number, got"),
         (lambda: calipers.allclose(iter([1.0]), X), ValueError, "or all numbers as one array"),
@@ -185,6 +188,16 @@ def test_a_torch_function_is_no_class():
 
     with pytest.raises(TypeError, match=r"f is the class Own: give Own\.apply"):
         calipers.gradcheck(Own, torch.ones(1, dtype=torch.float64, requires_grad=True))
+
+
+def test_a_mapping_is_named(tmp_path):
+    np.savez(tmp_path / "x.npz", x=X)
+    with np.load(tmp_path / "x.npz") as held:
+        with pytest.raises(
+            TypeError, match="b is a mapping, NpzFile: pass arrays of it, or ask co"
+        ):
+            calipers.allclose(X, held)
+        assert calipers.compare(held, {"x": X})
 
 
 def test_one_side_that_is_none_is_named_once():

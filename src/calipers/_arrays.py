@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
 from numbers import Real
+from os import PathLike
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple, TypeGuard
 
@@ -219,7 +220,7 @@ def require_numbers(**arrays: Any) -> None:
         item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
         if (
             x is None
-            or isinstance(x, (str, bytes, set, frozenset, dict, *_FUNCTIONS))
+            or isinstance(x, (str, bytes, set, frozenset, dict, PathLike, *_FUNCTIONS))
             or (isinstance(item, np.ndarray) and item.dtype.kind in "SUV")
         ):
             msg = f"{name} must be an array of numbers, got {_told(x)}"

@@ -1,6 +1,6 @@
 """Do two arrays agree? allclose, isclose, array_equal; and allfinite, first_nonfinite."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any, overload
@@ -171,7 +171,7 @@ def _close(
     spread = spread_of(memory_limit, a=a, b=b)
     if spread is not None:
         return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
-    pair = _comparable(as_pair(a, b))
+    pair = _comparable(a, b)
     if pair.dtypes is None:
         if axis is None:
             return bool(_by_numpy(_numpy_allclose, a, b, pair, rtol, atol, equal_nan))
@@ -331,7 +331,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         if is_stream(x):
             msg = f"{name} is an iterator, and isclose answers for whole arrays: ask allclose"
             raise TypeError(msg)
-    pair = _comparable(as_pair(a, b))
+    pair = _comparable(a, b)
     if pair.dtypes is None:
         return _by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan)
     return _in_library(Question(pair, rtol, atol, equal_nan).each_close(), pair)
@@ -526,11 +526,17 @@ def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(position, tuple(shape)))
 
 
-def _comparable(pair: Pair) -> Pair:
+def _comparable(a: Any, b: Any) -> Pair:
     """Refuse what has no distance; what only NumPy can compare passes."""
-    for name, x in (("a", pair.a), ("b", pair.b)):
+    pair = as_pair(a, b)
+    for name, given, x in (("a", a, pair.a), ("b", b, pair.b)):
         if x.dtype.kind in "SUTVM" and kernel_dtype(x.dtype) is None:
             msg = f"{name} has dtype {x.dtype}, which has no distance; compare it with array_equal"
+            if isinstance(given, Mapping):  # of which these are the names
+                kind = type(given).__name__
+                msg = f"{name} is a mapping, {kind}: pass arrays of it, or ask compare"
+            elif isinstance(given, str):
+                msg += f"; if it names a file, load that: {given!r:.60}"
             raise TypeError(msg)
     return pair
 
