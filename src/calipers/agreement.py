@@ -57,7 +57,7 @@ def diagnose(
     ----------
     f, g : callable
         Functions of the inputs: of NumPy, Numba, torch or jax. They return an array, or several:
-        those of a dict are told by their names, and a mask is one more.
+        those in a dict are told apart by their keys, and a mask counts as one more.
     inputs : array or number, or a tuple or list of them
         Where they are compared. Floating-point arrays are moved and widened, those in lists, tuples
         and dicts among the inputs, too; all else is handed on.

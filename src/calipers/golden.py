@@ -154,7 +154,7 @@ def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = Non
     f : callable
         The function, which is called once.
     inputs : array_like or tuple, optional
-        The arguments of then, where the record does not hold them.
+        The arguments that were recorded, where the record does not hold them.
 
     Returns
     -------

@@ -47,7 +47,7 @@ def batch(
     f: Callable[..., Any], inputs: Any, batch: Sequence[int] = (0,), *, seed: int = 0
 ) -> Trials:
     """
-    Tell whether f of some rows is those rows of f.
+    Tell whether f gives the same for some rows alone as for these rows among all.
 
     It is called with the first row, one from the middle, the last; with three; and with all in
     another order. A kernel may choose its order of summation by the size of a batch; one that mixes

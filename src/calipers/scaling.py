@@ -30,8 +30,8 @@ class Growth(Shown):
     """
     Differences and errors by the size of a problem.
 
-    All but `totals` are root mean squares per element, in units of u times that of g's result: of
-    one rounding of each result.
+    All but `totals` are root mean squares per element. Their unit is one rounding of the results:
+    u times the root mean square of g's.
 
     Attributes
     ----------

@@ -31,15 +31,16 @@ class Condition(Shown):
     Attributes
     ----------
     kappa : float
-        The relative error of the result by that of the inputs. Of a matrix, its largest singular
-        value by its smallest.
+        The relative error of the result, divided by that of the inputs. Of a matrix, its largest
+        singular value divided by its smallest.
     digits : float
         Decimal digits that are left of those of the format, ``-log10(kappa*u)``; at least 0.
     format : str
         The working format.
     singular_gap : float or None
-        Of a matrix: the smallest distance of two singular values by the largest of all. Where it is
-        near u, their singular vectors are arbitrary, and gradients by them are infinite.
+        Of a matrix: the smallest distance of two singular values, divided by the largest value.
+        Where it is near u, their singular vectors are arbitrary, and gradients through them are
+        infinite.
     eigen_gap : float or None
         Of a Hermitian matrix: that of its eigenvalues.
     singular_values : tuple of float

@@ -48,7 +48,7 @@ class Trial(Shown):
         Those that are not equal to the last bit.
     units : float
         The root mean square of the differences, each in units of what one rounding of the inputs
-        and of the result does to it; or their norm by that of the units, if that is less.
+        and of the result does to it; or their norm divided by that of the units, if that is less.
     largest : float
         The largest difference, in units.
     allowed : float
