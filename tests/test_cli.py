@@ -691,6 +691,8 @@ def test_functions_that_are_none(functions, run):
         found = trouble(run("gradcheck", text, "--vjp", "functions:vjp", "--shape", "3"))
         assert reason in found
     assert re.search(r"functions\.py:\d+\)$", found)
+    text = trouble(run("gradcheck", "functions:f", "--vjp", "functions:f", "--shape", "3"))
+    assert "2 were given; vjp is called as vjp(*inputs, *args, w)" in text
     command = "gradcheck", "functions:interrupts", "--vjp", "functions:vjp", "--shape", "3"
     assert run(*command) == (130, "", "\n")
     text = trouble(run("gradcheck", "functions:f", "--shape", "3"))

@@ -146,14 +146,16 @@ def _of_library(x: Any, library: str) -> Any:
 @contextmanager
 def errors_in_one_line(what: str) -> Iterator[None]:
     """Turn any error, and an exit of the user's code, into one line that says where it arose."""
-    from .._files.errors import described
+    from .._files.errors import described, one_line
 
     try:
         yield
     except (click.ClickException, KeyboardInterrupt):
         raise
     except BaseException as error:
-        msg = f"{what}: {described(error)}{_place(error)}"
+        # jax has notes of several lines, about its own frames.
+        notes = [one_line(note) for note in getattr(error, "__notes__", ()) if "\n" not in note]
+        msg = "; ".join([f"{what}: {described(error)}{_place(error)}", *notes])
         raise click.ClickException(msg) from error
 
 
