@@ -225,16 +225,16 @@ def difference_kernels(x, out):
     others = types.Tuple(()), types.Tuple((types.float64, types.float64[::1]))
     copies, values = arrays(x, 1, 2), arrays(out, 2)[0]
     given = copies[0], types.float64[:, :, ::1], *others
-    changed = types.int64[::1]
-    columns = copies[1], copies[1], values, values, values, values, values, values, changed
+    told = types.int64[::1]
+    columns = copies[1], copies[1], values, values, values, values, values, values, told
     yield kernels.fill_columns(fills), (*given, *columns)
     for shared in (False, True):
-        rows = types.int64, copies[1], copies[1], values, values, changed
+        rows = types.int64, copies[1], copies[1], values, values, told
         yield kernels.compute_rows(row, shared), (*given, *rows)
-    yield kernels.fill_values(fills), (copies[1], *others, values)
-    yield kernels.compute_values(row), (copies[1], *others, values)
+    yield kernels.fill_values(fills), (copies[1], *others, values, told)
+    yield kernels.compute_values(row), (copies[1], *others, values, told)
     call = types.Tuple((copies[0], types.float64, types.float64[::1], copies[0]))
-    yield kernels.once(fills), (call,)
+    yield kernels.once(fills), (call, told)
 
 
 @needs_target
@@ -247,6 +247,9 @@ def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability)
         text = ptx(kernel, arguments, capability)
         assert f".target sm_{capability[0]}{capability[1]}" in text
         assert "st.global" in text or "st.f" in text  # what f computes is stored
+        # An error ends a thread, and nothing else: blocks are counted as they begin and end.
+        for step in (1, -1):
+            assert re.search(rf"(?:atom|red)\.global\.add\.u64.*, {step};", text)
 
 
 @needs_target

@@ -167,6 +167,33 @@ def test_a_function_that_changes_its_argument():
         calipers.jacobian(spoil_row, X, out_like=1, rowwise=True, target="cuda")
 
 
+def limited(x, out):
+    for i in range(out.size):
+        if x[i] > 2.5:
+            raise ValueError("too large")
+        out[i] = x[i]
+
+
+def limited_row(i, x):
+    if x[i] > 2.5:
+        raise ValueError("too large")
+    return x[i]
+
+
+@pytest.mark.parametrize(("f", "rowwise"), [(limited, False), (limited_row, True)])
+def test_a_function_that_raises_an_error(f, rowwise):
+    """It would else leave what was in memory before; a real device does not tell which error."""
+    options = {"rowwise": rowwise, "out_like": 5, "target": "cuda"}
+    raises = pytest.raises((ValueError, RuntimeError), match=r"too large|f raised an error on the")
+    assert calipers.jacobian(f, X, **options).shape == (5, 5)
+    x = X.copy()
+    x[3] = 3.0
+    with raises:
+        calipers.jacobian(f, x, **options)
+    with raises:
+        calipers.jvp(f, x, X, **options)
+
+
 def test_what_cannot_run_on_a_device():
     with pytest.raises(TypeError, match=r"write it as f\(x, out\) with out_like="):
         calipers.jacobian(lambda x: x, POINT)

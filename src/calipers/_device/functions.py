@@ -81,8 +81,8 @@ class Sent:
             y = None
             if self.launched:
                 stream = target.stream(0)
+                # They are waited for: the library may read on a stream of its own.
                 launch(kernels.once(self._f), 1, stream, arguments(tuple(sent), stream))
-                stream.synchronize()  # the library may read on a stream of its own
             else:
                 y = self._f(*sent, **kwargs)
             for own, x in zip(args, sent, strict=True):
@@ -111,13 +111,21 @@ class Sent:
 
 
 def launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, shared: int = 0) -> None:
-    """Start a kernel that calls a user's function."""
+    """Run a kernel that calls a user's function, and raise an error if that did not go well."""
+    told = target.to_device(np.zeros(2, np.int64))
     try:
-        target.launch(kernel, blocks, stream, *arguments, shared=shared)
+        target.launch(kernel, blocks, stream, *arguments, told, shared=shared)
     except NumbaError as error:
         first = str(error).strip().partition("\n")[0]
         msg = f"f cannot be compiled for a device, or not for these arguments: {first}"
         raise TypeError(msg) from error
+    changed, unfinished = target.fetch(told, stream)
+    if unfinished:
+        msg = "f raised an error on the device, which does not say what: call f on the host to see"
+        raise RuntimeError(msg)
+    if changed:
+        msg = "f changes its argument; let it work on a copy"
+        raise ValueError(msg)
 
 
 def arguments(args: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from numba import cuda
+from numba import cuda, types
 
 from ..._arrays import is_device_function
 
@@ -21,6 +21,27 @@ _KEPT = 64
 def compiled(f: Callable[..., Any]) -> Any:
     """Return a function as kernels call it; of one compiled for the CPU, its Python is taken."""
     return f if is_device_function(f) else cuda.jit(device=True)(getattr(f, "py_func", f))
+
+
+# What kernels tell of f: whether it changes its argument, and how many blocks have not come to
+# their end. On a device an error that f raises ends its thread, and says nothing.
+CHANGED, UNFINISHED = range(2)
+
+
+@cuda.jit(device=True)
+def begin(left, told):
+    """Count a block as unfinished."""
+    if cuda.threadIdx.x == 0:
+        left[0] = cuda.blockDim.x
+        cuda.atomic.add(told, UNFINISHED, 1)
+    cuda.syncthreads()
+
+
+@cuda.jit(device=True)
+def end(left, told):
+    """Count a block as finished once the last of its threads is."""
+    if cuda.atomic.add(left, 0, -1) == 1:
+        cuda.atomic.add(told, UNFINISHED, -1)
 
 
 @lru_cache(_KEPT)
@@ -35,12 +56,14 @@ def fill_columns(f: Callable[..., Any]) -> Any:
 
     @cuda.jit
     def kernel(
-        x, table, before, after, copies, coords, uppers, above, lowers, below, out, jacobian,
-        changed,
+        x, table, before, after, copies, coords, uppers, above, lowers, below, out, jacobian, told,
     ):  # fmt: skip
+        left = cuda.shared.array(1, types.int32)
+        begin(left, told)
         lane = cuda.grid(1)
         lanes = coords.shape[1]
         if lane >= lanes:
+            end(left, told)
             return
         for i in range(x.size):
             coords[i, lane] = x[i]
@@ -75,7 +98,8 @@ def fill_columns(f: Callable[..., Any]) -> Any:
                         jacobian[i, k] += (above[i, lane] - below[i, lane]) * weight
         for i in range(x.size):
             if coords[i, lane] != x[i] and x[i] == x[i]:
-                changed[0] = 1
+                told[CHANGED] = 1
+        end(left, told)
 
     return kernel
 
@@ -91,10 +115,12 @@ def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
     call = compiled(f)
 
     @cuda.jit
-    def kernel(x, table, before, after, blocks, copies, coords, above, transposed, changed):
+    def kernel(x, table, before, after, blocks, copies, coords, above, transposed, told):
         block, me, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
         if block >= blocks:
             return
+        left = cuda.shared.array(1, types.int32)
+        begin(left, told)
         if shared:
             point = cuda.shared.array(0, x.dtype)
             own = point
@@ -132,7 +158,8 @@ def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
         cuda.syncthreads()
         for i in range(me, x.size, threads):
             if own[i] != x[i] and x[i] == x[i]:
-                changed[0] = 1
+                told[CHANGED] = 1
+        end(left, told)
 
     return kernel
 
@@ -143,10 +170,13 @@ def fill_values(f: Callable[..., Any]) -> Any:
     call = compiled(f)
 
     @cuda.jit
-    def kernel(points, before, after, values):
+    def kernel(points, before, after, values, told):
+        left = cuda.shared.array(1, types.int32)
+        begin(left, told)
         for k in range(cuda.grid(1), points.shape[0], cuda.gridsize(1)):
             point, value = points[k], values[k]
             call(*(before + (point,) + after + (value,)))
+        end(left, told)
 
     return kernel
 
@@ -157,12 +187,15 @@ def compute_values(f: Callable[..., Any]) -> Any:
     call = compiled(f)
 
     @cuda.jit
-    def kernel(points, before, after, values):
+    def kernel(points, before, after, values, told):
+        left = cuda.shared.array(1, types.int32)
+        begin(left, told)
         rows = values.shape[1]
         for k in range(cuda.grid(1), values.size, cuda.gridsize(1)):
             i = k % rows
             point = points[k // rows]
             values[k // rows, i] = call(*((i,) + before + (point,) + after))
+        end(left, told)
 
     return kernel
 
@@ -173,8 +206,11 @@ def once(f: Callable[..., Any]) -> Any:
     call = compiled(f)
 
     @cuda.jit
-    def kernel(arguments):
+    def kernel(arguments, told):
+        left = cuda.shared.array(1, types.int32)
+        begin(left, told)
         if cuda.grid(1) == 0:
             call(*arguments)
+        end(left, told)
 
     return kernel
