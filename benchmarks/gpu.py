@@ -241,8 +241,10 @@ def kernels():
 
 def loops_policy(kind):
     from calipers._kernels.cuda._target import policy
+    from calipers._kernels.cuda.closeness import searches
 
-    return policy(2 if kind == "float16" else np.dtype(kind).itemsize, True)
+    itemsize = 2 if kind == "float16" else np.dtype(kind).itemsize
+    return policy(itemsize, True, searches({kind}, True))
 
 
 def main(sizes):

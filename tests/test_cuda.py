@@ -96,11 +96,14 @@ def kernel_of(name, kind, flat):
     from calipers._kernels.cuda import closeness
     from calipers._kernels.cuda.policy import policy_of
 
-    policy = policy_of(np.dtype(CARRIERS.get(kind, kind)).itemsize, flat)
+    room = closeness.MASKS
+    if name != "mask":
+        room = closeness.searches(set() if name == "first_nonfinite" else {kind}, flat)
+    policy = policy_of(np.dtype(CARRIERS.get(kind, kind)).itemsize, flat, room)
     if name == "first_nonfinite":
         return closeness.first_nonfinite(kind, flat, policy), policy
     if name == "mask":
-        return closeness.mask((kind, kind), flat), policy
+        return closeness.mask((kind, kind), flat, policy), policy
     return closeness.apart((kind, kind), flat, policy), policy
 
 
@@ -179,7 +182,7 @@ def comparison_kernels(kind, flat):
 
     own = np.dtype("float32" if kind == "bfloat16" else kind)
     held = from_dtype(widened(working_dtypes(own, own)[0]))
-    policy = policy_of(held.bitwidth // 8, flat)
+    policy = policy_of(held.bitwidth // 8, flat, kernels.TALLIES)
     array = types.Array(from_dtype(np.dtype(CARRIERS.get(kind, kind))), 1, "C")
     word, number = types.int64, types.float64
     pair = word, word, layout_of(flat), word
@@ -238,6 +241,41 @@ def difference_kernels(x, out):
 
 
 @needs_target
+@pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_multiprocessor_has_room_for_the_blocks_of_a_pass(kind, flat):
+    """As all do the same work, some that have to wait would double the time."""
+    from calipers._kernels.cuda import comparison
+    from calipers._kernels.cuda.policy import policy_of
+
+    names = ["apart", "mask"] + ["first_nonfinite"] * (kind == "float64")
+    found = [kernel_of(name, kind, flat) for name in names]
+    tally = next(comparison_kernels(kind, flat))[0]
+    found.append((tally, policy_of(8, flat, comparison.TALLIES)))
+    for kernel, policy in found:
+        registers = kernel.targetoptions["max_registers"]
+        assert registers % 8 == 0
+        assert registers * policy.threads * policy.blocks <= 1 << 16
+
+
+@needs_target
+@pytest.mark.parametrize(("threads", "blocks"), [(2048, 6), (1536, 6), (1024, 4)])
+def test_blocks_that_run_at_once_on_small_multiprocessors(monkeypatch, threads, blocks):
+    from numba.cuda.cudadrv.driver import binding
+
+    from calipers._kernels.cuda import _target as target
+
+    numbers = {"MULTIPROCESSOR_COUNT": 40, "MAX_THREADS_PER_MULTIPROCESSOR": threads}
+    numbers["MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"] = 64 << 10
+    for name in numbers:
+        assert hasattr(binding.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    monkeypatch.setattr(target.cuda, "gpus", [SimpleNamespace(**numbers)])
+    ask = target._resident.__wrapped__
+    assert ask(0, 6, 0) == 40 * blocks
+    assert ask(0, 6, 40 << 10) == 40
+
+
+@needs_target
 @devices
 @pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
 def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability):
@@ -283,8 +321,9 @@ launchconfig.current_launch_config = lambda: None
 dispatcher.CUDADispatcher._configure_cache_for_launch_config = lambda *_: None
 
 from calipers._kernels.cuda.closeness import mask
+from calipers._kernels.cuda.policy import policy_of
 
-kernel = mask(("float64", "float64"), True)
+kernel = mask(("float64", "float64"), True, policy_of(1, True, 6))
 pair = types.int64, types.int64, types.Tuple(()), types.int64
 numbers = types.float64, types.float64, types.boolean, types.int64
 compiled = kernel.compile((*pair, *numbers))

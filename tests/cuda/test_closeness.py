@@ -27,7 +27,7 @@ DTYPES = [
     "uint64",
     "bool",
 ]
-TILE = target.policy(8, True).tile
+TILE = target.policy(8, True, 1).tile
 
 
 def drawn(dtype, size, seed=0):

@@ -9,7 +9,7 @@ from calipers._kernels.cuda import _target as target
 
 from ..closeness_cases import EDGE
 
-TILE = target.policy(8, True).tile
+TILE = target.policy(8, True, 1).tile
 
 
 def drawn(shape, seed=0):

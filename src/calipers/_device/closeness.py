@@ -62,13 +62,15 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         return Pending(x, y, None)
     with target.on(x.memory.ordinal):
         places = places_of([o.broadcast(shape) for o in (x, y)], any_order=True)
-        layout = target.policy(max(x.itemsize, y.itemsize), places.flat)
-        kernel = kernels.apart((x.element, y.element), places.flat, layout)
+        kinds = x.element, y.element
+        room = kernels.searches(set(kinds), places.flat)
+        layout = target.policy(max(x.itemsize, y.itemsize), places.flat, room)
+        kernel = kernels.apart(kinds, places.flat, layout)
         flag = target.borrow_flag(x.memory.ordinal)
         arrays = *places.vectors((x, y)), places.layout, size
         numbers = rtol, atol, bool(equal_nan)
         found = *flag.arrays, flag.next_call()
-        blocks = target.blocks_of(size, layout.tile)
+        blocks = target.blocks_of(size, layout.tile, layout.blocks)
         target.launch(kernel, blocks, x.stream, *arrays, *numbers, *found)
         flag.follow(x.stream)
     return Pending(x, y, flag)
@@ -84,11 +86,12 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
         out = target.empty(shape, np.bool_)
         if size:
             places = places_of([o.broadcast(shape) for o in (x, y)])
-            layout = target.policy(1, places.flat)
-            kernel = kernels.mask((x.element, y.element), places.flat)
+            layout = target.policy(1, places.flat, kernels.MASKS)
+            kernel = kernels.mask((x.element, y.element), places.flat, layout)
             arrays = *places.vectors((x, y)), places.layout, size
             arguments = *arrays, *tolerances, bool(equal_nan), target.address_of(out)
-            target.launch(kernel, target.blocks_of(size, layout.threads), x.stream, *arguments)
+            blocks = target.blocks_of(size, layout.threads, layout.blocks)
+            target.launch(kernel, blocks, x.stream, *arguments)
             x.stream.synchronize()  # others need not know of it then
     like = a if library_of(a) else b
     library = library_of(like)
@@ -109,11 +112,13 @@ def first_nonfinite(a: Any) -> int:
         return -1
     with target.on(x.memory.ordinal):
         places = places_of([x])
-        layout = target.policy(x.itemsize, places.flat)
+        room = kernels.searches(set(), places.flat)  # one array takes less than two of any kind
+        layout = target.policy(x.itemsize, places.flat, room)
         kernel = kernels.first_nonfinite(x.element, places.flat, layout)
         found = target.to_device(np.array([x.size], np.int64))
         arrays = *places.vectors([x]), places.layout, x.size
-        target.launch(kernel, target.blocks_of(x.size, layout.tile), x.stream, *arrays, found)
+        blocks = target.blocks_of(x.size, layout.tile, layout.blocks)
+        target.launch(kernel, blocks, x.stream, *arrays, found)
         position = int(target.fetch(found, x.stream)[0])
     return position if position < x.size else -1
 

@@ -50,13 +50,14 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     ndim = len(tally.axes)
     with target.on(a.memory.ordinal):
         places = places_of([a, b])
-        layout = target.policy(max(numba_type.bitwidth for numba_type in held) // 8, places.flat)
+        itemsize = max(numba_type.bitwidth for numba_type in held) // 8
+        layout = target.policy(itemsize, places.flat, kernels.TALLIES)
         arguments = *places.vectors((a, b)), places.layout, a.size
         arguments = *arguments, *rule_arguments(pair, rule)
         lengths = tuple(int(n) for n in tally.axes[:, LENGTH])
         starts = tuple(int(n) for n in tally.axes[:, COUNTS])
         counts = target.to_device(np.zeros(kernels.AXES + tally.counts.size, np.int64))
-        rows = target.blocks_of(a.size, layout.tile)
+        rows = target.blocks_of(a.size, layout.tile, layout.blocks)
         width = kernels.PLACES + kernels.RANGE * ndim
         numbers = target.empty((rows, kernels.NUMBERS), np.float64)
         ulps = target.empty(rows, np.uint64)

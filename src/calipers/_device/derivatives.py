@@ -166,7 +166,7 @@ def _rows(given: _Given) -> Any:
     several = table.shape[1] > 1
     bytes_per_block = (0 if shared else x.nbytes) + (like.nbytes if several else 0)
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
-    blocks = max(1, min(n, target.resident(x.nbytes if shared else 0), most))
+    blocks = max(1, min(n, target.resident(shared=x.nbytes if shared else 0), most))
     copies = target.empty((1 if shared else blocks, n), x.dtype)
     above = target.empty((blocks, m) if several else (1, 1), like.dtype)
     points = target.to_device(x.reshape(-1)), target.to_device(table), *others

@@ -11,15 +11,16 @@ from numba import config, cuda
 from ..._jit import file_name, remove_older, source_stamp
 
 
-def kept(*variant: Any) -> Callable[[Callable[..., Any]], Any]:
+def kept(*variant: Any, registers: int | None = None) -> Callable[[Callable[..., Any]], Any]:
     """
     Return a decorator that compiles a kernel, or finds it compiled by an earlier process.
 
     A kernel is a function inside another one, and what it holds of that follows from `variant`.
     """
+    limit = {} if config.ENABLE_CUDASIM else {"max_registers": registers}
 
     def compiled(function: Callable[..., Any]) -> Any:
-        kernel = cuda.jit(function)
+        kernel = cuda.jit(**limit)(function)
         if not config.ENABLE_CUDASIM and os.environ.get("CALIPERS_CACHE", "1") != "0":
             # Private parts of Numba's, which may be renamed; or no folder that can be written.
             with contextlib.suppress(ImportError, AttributeError, TypeError, OSError, RuntimeError):

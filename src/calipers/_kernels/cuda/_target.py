@@ -130,9 +130,9 @@ def view(
     return cuda.from_cuda_array_interface(interface, owner=owner, sync=False)
 
 
-def policy(itemsize: int, flat: bool) -> Policy:
+def policy(itemsize: int, flat: bool, blocks: int) -> Policy:
     """Return how the work on pairs of elements is laid out."""
-    return SIMULATED if SIMULATOR else policy_of(itemsize, flat)
+    return SIMULATED if SIMULATOR else policy_of(itemsize, flat, blocks)
 
 
 @cache
@@ -157,9 +157,9 @@ def on(ordinal: int) -> AbstractContextManager[Any]:
     return device
 
 
-def blocks_of(size: int, tile: int) -> int:
+def blocks_of(size: int, tile: int, each: int = RESIDENT) -> int:
     """Return how many blocks a pass is run by: as its work and the device have room for."""
-    return max(_LEAST_BLOCKS, min(-(-size // tile), resident()))
+    return max(_LEAST_BLOCKS, min(-(-size // tile), resident(each)))
 
 
 def launch(kernel: Any, blocks: int, on_stream: Any, *arguments: Any, shared: int = 0) -> None:
@@ -176,17 +176,22 @@ def threads() -> int:
     return SIMULATED.threads if SIMULATOR else policy_of(1).threads
 
 
-def resident(shared: int = 0) -> int:
-    """Return how many blocks run at once, each of which has some bytes of shared memory."""
+def resident(each: int = RESIDENT, shared: int = 0) -> int:
+    """
+    Return how many blocks run at once.
+
+    A multiprocessor's registers have room for so many each; a block may take bytes of shared
+    memory.
+    """
     if SIMULATOR:
         return 2
-    return _resident(current(), shared)
+    return _resident(current(), each, shared)
 
 
 @cache
-def _resident(ordinal: int, shared: int) -> int:
+def _resident(ordinal: int, each: int, shared: int) -> int:
     device = cuda.gpus[ordinal]
-    own = RESIDENT
+    own = min(each, int(device.MAX_THREADS_PER_MULTIPROCESSOR) // threads())
     if shared:
         own = min(own, max(1, device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR // (shared + _RESERVED)))
     return own * int(device.MULTIPROCESSOR_COUNT)

@@ -78,6 +78,16 @@ def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
     return None, as_is, _exact
 
 
+# Blocks of each kernel that a multiprocessor has room for: of those that spill nothing for that.
+_FEW_REGISTERS = {"float16", "bfloat16", "float32", "float64", "int64", "uint64"}
+MASKS = 6
+
+
+def searches(kinds: set[str], flat: bool) -> int:
+    """Return how many blocks that search a multiprocessor has room for at once."""
+    return 6 if flat and kinds <= _FEW_REGISTERS else 4
+
+
 _view_flag = viewer("int64")
 _view_mask = viewer("bool")
 
@@ -94,10 +104,10 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     view_a, view_b = map(viewer, kinds)
     own_a, own_b = (held or numba.from_dtype(np.dtype(kind)) for kind in kinds)
     places = place_finder(flat)
-    threads, items = policy
+    threads, items, _ = policy
     tile = policy.tile
 
-    @kept(kinds, flat, policy)
+    @kept(kinds, flat, policy, registers=policy.registers)
     def kernel(a, b, layout, size, rtol, atol, equal_nan, flag, answer, epoch):
         a, b = view_a(a), view_b(b)
         flag, answer = _view_flag(flag), _view_flag(answer)
@@ -143,13 +153,13 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
 
 
 @cache
-def mask(kinds: tuple[str, str], flat: bool) -> Any:
+def mask(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     """Return the kernel that stores each pair's verdict."""
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
     places = place_finder(flat)
 
-    @kept(kinds, flat)
+    @kept(kinds, flat, policy, registers=policy.registers)
     def kernel(a, b, layout, size, rtol, atol, equal_nan, out):
         a, b, out = view_a(a), view_b(b), _view_mask(out)
         for i in range(cuda.grid(1), size, cuda.gridsize(1)):
@@ -165,10 +175,10 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
     """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
     load, view = loader(kind), viewer(kind)
     places = place_finder(flat)
-    threads, items = policy
+    threads, items, _ = policy
     tile = policy.tile
 
-    @kept(kind, flat, policy)
+    @kept(kind, flat, policy, registers=policy.registers)
     def kernel(a, layout, size, found):
         a = view(a)
         seen = cuda.shared.array(1, types.int64)

@@ -44,6 +44,9 @@ ULP_AT = 3
 PLACES = 4
 LOWEST, HIGHEST, STEP, RANGE = range(4)
 
+# What a thread finds takes most of its registers: a multiprocessor has room for two blocks.
+TALLIES = 2
+
 
 acceptable = rule(_acceptable)
 raised = rule(_raised)
@@ -294,12 +297,12 @@ def tally(
     view_a, view_b = map(viewer, kinds)
     held_a, held_b = held
     places = place_finder(flat)
-    threads, items = policy
+    threads, items, _ = policy
     tile = policy.tile
     unite = uniter(threads, ndim)
     width = PLACES + RANGE * ndim
 
-    @kept(kinds, held, flat, ndim, policy)
+    @kept(kinds, held, flat, ndim, policy, registers=policy.registers)
     def kernel(
         a, b, layout, size, rtol, atol, max_ulp, equal_nan, shift, unit,
         lengths, starts, counts, all_numbers, all_ulps, all_where,
