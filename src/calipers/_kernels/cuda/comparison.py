@@ -1,8 +1,9 @@
 """What one pass over two arrays on a device tells of them, by the measures of the CPU's pass.
 
-Pairs are counted by atomic additions of integers, whose order does not matter. Of the largest
-differences, of sums and of the ranges of indices each thread keeps its own; those of a block's
-threads are united in a fixed order, and so are those of all blocks in a second launch.
+Pairs are counted by atomic additions of integers, whose order does not matter: by each block, which
+has fewer than 2**31, and then by all. Of the largest differences, of sums and of the ranges of
+indices each thread keeps its own; those of a block's threads are united in a fixed order, and so
+are those of all blocks in a second launch.
 """
 
 import math
@@ -312,15 +313,14 @@ def tally(
         where = cuda.local.array(width, types.int64)
         x = cuda.local.array(items, held_a)
         y = cuda.local.array(items, held_b)
-        histogram = cuda.shared.array(BUCKETS, types.int32)
+        # Additions to a number that all blocks share wait for each other.
+        own_counts = cuda.shared.array(AXES, types.int32)
         me = cuda.threadIdx.x
-        for k in range(me, BUCKETS, threads):
-            histogram[k] = 0
+        for k in range(me, AXES, threads):
+            own_counts[k] = 0
         cuda.syncthreads()
         clear(numbers, where)
         ulp = np.uint64(0)
-        mismatches = np.int64(0)
-        signs = np.int64(0)
         # The same bucket many times in a row, which is usual, is counted once.
         latest = np.int64(0)
         run = np.int32(0)
@@ -340,13 +340,13 @@ def tally(
                 else:
                     wrong = not acceptable(x[k], y[k], rtol, atol, max_ulp, equal_nan, shift, unit)
                 if wrong:
-                    mismatches += 1
+                    cuda.atomic.add(own_counts, MISMATCHES, 1)
                     note(i, lengths, starts, where, counts)
                 if not usual and not (finite(x[k]) and finite(y[k])):
-                    classify(x[k], y[k], not wrong, counts)
+                    classify(x[k], y[k], not wrong, own_counts)
                     continue
                 if wrong and opposite(x[k], y[k]):
-                    signs += 1
+                    cuda.atomic.add(own_counts, SIGNS, 1)
                 exponent = shifted = 0
                 if not usual:
                     d, exponent, modulus, shifted = polar(x[k], y[k])
@@ -379,19 +379,16 @@ def tally(
                 own = bucket(np.uint64(apart))
                 if own != latest:
                     if run:
-                        cuda.atomic.add(histogram, latest, run)
+                        cuda.atomic.add(own_counts, HISTOGRAM + latest, run)
                     latest = own
                     run = np.int32(0)
                 run += np.int32(1)
         if run:
-            cuda.atomic.add(histogram, latest, run)
-        if mismatches:
-            cuda.atomic.add(counts, MISMATCHES, mismatches)
-            cuda.atomic.add(counts, SIGNS, signs)
+            cuda.atomic.add(own_counts, HISTOGRAM + latest, run)
         cuda.syncthreads()
-        for k in range(me, BUCKETS, threads):
-            if histogram[k]:
-                cuda.atomic.add(counts, HISTOGRAM + k, np.int64(histogram[k]))
+        for k in range(me, AXES, threads):
+            if own_counts[k]:
+                cuda.atomic.add(counts, k, np.int64(own_counts[k]))
         unite(cuda.blockIdx.x, numbers, ulp, where, all_numbers, all_ulps, all_where)
 
     return kernel
