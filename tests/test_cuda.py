@@ -71,18 +71,18 @@ def ptx():
     return compiled
 
 
-def layout_of(flat):
-    """Return the type of what elements are found by: of three axes, if not one after the other."""
+def layout_of(flat, axes=3):
+    """Return the type of what elements are found by: of some axes, if not one after the other."""
     from numba import types
 
-    steps = types.UniTuple(types.int64, 4)
-    return types.Tuple(() if flat else (types.UniTuple(types.int64, 3), steps, steps))
+    steps = types.UniTuple(types.int64, axes + 1)
+    return types.Tuple(() if flat else (types.UniTuple(types.int64, axes), steps, steps))
 
 
-def arguments_of(name, flat):
+def arguments_of(name, flat, axes=3):
     from numba import types
 
-    address, layout = types.int64, layout_of(flat)
+    address, layout = types.int64, layout_of(flat, axes)
     numbers = types.float64, types.float64
     if name == "first_nonfinite":
         return address, layout, types.int64, types.int64[::1]
@@ -128,6 +128,18 @@ def test_every_kernel_compiles_for_a_device(ptx, kind, flat, capability):
             assert re.search(r"begin inline asm\s+mul\.rn\.f64", text)
             parts = 2 if kind.startswith("complex") else 1
             assert loads_together(text) >= 2 * parts * policy.items
+
+
+@needs_target
+@pytest.mark.parametrize("name", ["apart", "mask", "first_nonfinite"])
+def test_elements_along_one_axis_are_found_without_a_division(ptx, name):
+    """Those of a slice, or of an array beside a number."""
+    divisions = []
+    for axes in range(3):  # none: one after the other
+        kernel, _ = kernel_of(name, "float32", axes == 0)
+        text = ptx(kernel, arguments_of(name, axes == 0, axes), (9, 0))
+        divisions.append(len(re.findall(r"\b(?:div|rem)\.", text)))
+    assert divisions[0] == divisions[1] < divisions[2]
 
 
 @needs_target

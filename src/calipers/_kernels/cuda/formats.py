@@ -119,12 +119,13 @@ def _strided(i, layout):
     shape, a_steps, b_steps = layout
     p = np.int64(a_steps[0])
     q = np.int64(b_steps[0])
-    for axis in range(len(shape) - 1, -1, -1):
+    # What is left for the first axis is its index: a division takes longer than all else.
+    for axis in range(len(shape) - 1, 0, -1):
         k = i % shape[axis]
         i //= shape[axis]
         p += k * a_steps[axis + 1]
         q += k * b_steps[axis + 1]
-    return p, q
+    return p + i * a_steps[1], q + i * b_steps[1]
 
 
 def place_finder(flat: bool) -> Any:
