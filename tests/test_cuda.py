@@ -294,6 +294,19 @@ def test_blocks_that_run_at_once_on_small_multiprocessors(monkeypatch, threads, 
 
 
 @needs_target
+@pytest.mark.parametrize(
+    ("count", "blocks", "each"),
+    [(1, 1, 32), (4096, 128, 32), (10_000, 157, 64), (100_000, 391, 256), (10**6, 3907, 256)],
+)
+def test_few_threads_are_spread_over_all_multiprocessors(monkeypatch, count, blocks, each):
+    """As blocks of 256, 4096 of them leave 116 of 132 multiprocessors idle."""
+    from calipers._kernels.cuda import _target as target
+
+    monkeypatch.setattr(target, "resident", lambda each: 132 * each)
+    assert target.spread(count) == (blocks, each)
+
+
+@needs_target
 @devices
 @pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
 def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability):

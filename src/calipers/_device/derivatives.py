@@ -145,7 +145,7 @@ def _columns(given: _Given) -> Any:
     copies = target.empty((n, lanes), x.dtype)
     lower = target.empty((m, lanes), like.dtype)
     upper = target.empty((m, lanes), like.dtype) if several else lower
-    blocks = -(-lanes // target.threads())
+    blocks, each = target.spread(lanes)
     shaped = [
         copies.reshape(*x.shape, lanes),
         *(y.reshape(*like.shape, lanes) for y in (upper, lower)),
@@ -153,7 +153,7 @@ def _columns(given: _Given) -> Any:
     ]
     points = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = shaped[0], copies, shaped[1], upper, shaped[2], lower, shaped[3], whole
-    launch(kernels.fill_columns(f), blocks, stream, *points, *matrices)
+    launch(kernels.fill_columns(f), blocks, stream, *points, *matrices, each=each)
     return whole.reshape(*like.shape, *x.shape)
 
 

@@ -110,11 +110,11 @@ class Sent:
         return operand(y, "a result of f").to_host() if library is None else library.fetch(y)
 
 
-def launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, shared: int = 0) -> None:
+def launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, **layout: Any) -> None:
     """Run a kernel that calls a user's function, and raise an error if that did not go well."""
     told = target.to_device(np.zeros(2, np.int64))
     try:
-        target.launch(kernel, blocks, stream, *arguments, told, shared=shared)
+        target.launch(kernel, blocks, stream, *arguments, told, **layout)
     except NumbaError as error:
         first = str(error).strip().partition("\n")[0]
         msg = f"f cannot be compiled for a device, or not for these arguments: {first}"

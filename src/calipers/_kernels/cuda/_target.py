@@ -20,6 +20,7 @@ if not SIMULATOR:
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
+_WARP = 32  # threads that run together
 _LEGACY_STREAM = 1  # what interfaces call the default stream
 
 
@@ -162,13 +163,29 @@ def blocks_of(size: int, tile: int, each: int = RESIDENT) -> int:
     return max(_LEAST_BLOCKS, min(-(-size // tile), resident(each)))
 
 
-def launch(kernel: Any, blocks: int, on_stream: Any, *arguments: Any, shared: int = 0) -> None:
+def launch(
+    kernel: Any,
+    blocks: int,
+    on_stream: Any,
+    *arguments: Any,
+    each: int | None = None,
+    shared: int = 0,
+) -> None:
     """
-    Start a kernel on blocks of the threads that every policy has, and bytes that they share.
+    Start a kernel on blocks of some threads each, or as many as policies have, that share bytes.
 
     There may be more blocks than are asked for, which find nothing to do.
     """
-    kernel[max(blocks, _LEAST_BLOCKS), threads(), on_stream, shared](*arguments)
+    kernel[max(blocks, _LEAST_BLOCKS), each or threads(), on_stream, shared](*arguments)
+
+
+def spread(count: int) -> tuple[int, int]:
+    """Return blocks and threads of each that bring threads to all multiprocessors, however few."""
+    each = threads() if SIMULATOR else _WARP
+    multiprocessors = resident(1)
+    while each < threads() and count >= 2 * each * multiprocessors:
+        each *= 2
+    return -(-count // each), each
 
 
 def threads() -> int:
