@@ -307,6 +307,40 @@ def test_few_threads_are_spread_over_all_multiprocessors(monkeypatch, count, blo
 
 
 @needs_target
+def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
+    from numba.cuda.cudadrv.driver import CudaAPIError
+
+    from calipers._kernels.cuda import _target as target
+
+    asked = []
+
+    def info():
+        asked.append(None)
+        return 0, 5 << 30, 64 << 30
+
+    results = target.driver.CUresult
+    stand_in = {"cuMemGetInfo": info, "cuDeviceTotalMem": lambda ordinal: (0, 64 << 30)}
+    monkeypatch.setattr(target, "driver", SimpleNamespace(**stand_in, CUresult=results))
+    monkeypatch.setattr(target, "current", lambda: "a device of this test's")
+    assert target.memory_for(1 << 30) == 8 << 30
+    assert not asked
+    assert target.memory_for(6 << 30) == 5 << 30
+
+    def refuse(code):
+        def device_array(shape, dtype):
+            raise CudaAPIError(code, "no")
+
+        monkeypatch.setattr(target.cuda, "device_array", device_array)
+
+    refuse(results.CUDA_ERROR_OUT_OF_MEMORY)
+    with pytest.raises(MemoryError, match="no memory left for an array of shape 7 and dtype f8"):
+        target.empty(7, "f8")
+    refuse(results.CUDA_ERROR_ILLEGAL_ADDRESS)
+    with pytest.raises(CudaAPIError):
+        target.empty(7, "f8")
+
+
+@needs_target
 @devices
 @pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
 def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out, capability):

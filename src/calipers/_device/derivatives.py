@@ -111,7 +111,9 @@ def jacobian(
         msg = "out_like has no axis, and a function on a device fills an array: give shape (1,)"
         raise ValueError(msg)
     with target.on(found.memory.ordinal if found else 0):
-        limit = target.free_memory() if options.memory_limit is None else options.memory_limit
+        limit = options.memory_limit
+        if limit is None:
+            limit = target.memory_for(like.size * point.size * like.itemsize)
     require_memory(like.size, point.size, like.itemsize, limit)
     planned: Any = _Point(point, like.dtype)
     steps = plan_steps(planned, options.method, options.step, options.scale, options.bounds)

@@ -16,11 +16,12 @@ if not SIMULATOR:
         msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
         raise ImportError(msg)
     from cuda.bindings import driver
-    from numba.cuda.cudadrv.driver import host_to_device
+    from numba.cuda.cudadrv.driver import CudaAPIError, host_to_device
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
 _WARP = 32  # threads that run together
+_SMALL = 16  # the part of all memory up to which it is not asked whether it is free
 _LEGACY_STREAM = 1  # what interfaces call the default stream
 
 
@@ -214,9 +215,26 @@ def _resident(ordinal: int, each: int, shared: int) -> int:
     return own * int(device.MULTIPROCESSOR_COUNT)
 
 
-def free_memory() -> int:
-    """Return how many bytes of the current device are free."""
-    return 1 << 30 if SIMULATOR else int(cuda.current_context().get_memory_info().free)
+def memory_for(nbytes: int) -> int:
+    """
+    Return how many bytes the current device has for a result of a size, and what goes with it.
+
+    Whether a small share of all is free is not asked, which takes longer than to allocate it.
+    """
+    if SIMULATOR:
+        return 1 << 30
+    share = _total_memory(current()) // _SMALL
+    if nbytes <= share:
+        return 2 * share
+    # Not asked of Numba, whose allocator may be another library's that does not tell.
+    _, free, _ = driver.cuMemGetInfo()
+    return int(free)
+
+
+@cache
+def _total_memory(ordinal: int) -> int:
+    _, total = driver.cuDeviceTotalMem(ordinal)
+    return int(total)
 
 
 def require_device() -> None:
@@ -245,7 +263,15 @@ def to_device(x: np.ndarray[Any, Any]) -> Any:
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:
     """Return new memory on the current device."""
-    return cuda.device_array(shape, dtype)
+    if SIMULATOR:
+        return cuda.device_array(shape, dtype)
+    try:
+        return cuda.device_array(shape, dtype)
+    except CudaAPIError as error:
+        if error.code != driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            raise
+        msg = f"the device has no memory left for an array of shape {shape} and dtype {dtype}"
+        raise MemoryError(msg) from error
 
 
 def fetch(x: Any, on_stream: Any) -> np.ndarray[Any, Any]:
