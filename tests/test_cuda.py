@@ -156,6 +156,12 @@ def test_axes_that_numba_broadcasts_are_known(monkeypatch):
     assert target.memory_of(others).strides == (8,)
 
 
+def test_kernels_for_a_device_are_loops_around_rules():
+    """They import what is beside them, and how compiled code is kept."""
+    for file in (HERE.parent / "src" / "calipers" / "_kernels" / "cuda").glob("*.py"):
+        assert set(re.findall(r"from \.\.\.(\w+) import", file.read_text())) <= {"_jit"}
+
+
 LATEST = "ld.relaxed.gpu.global"
 
 
@@ -229,14 +235,16 @@ def test_the_kernels_of_a_report_compile_for_a_device(ptx, kind, flat, capabilit
 
 def difference_kernels(x, out):
     """List the kernels of a Jacobian, each with the types that it is called with."""
-    from numba import types
+    from numba import cuda, types
 
     from calipers._kernels.cuda import differences as kernels
 
+    @cuda.jit(device=True)
     def fills(x, a, b, out):
         for i in range(out.size):
             out[i] = math.sin(x[i]) * a * b[0]
 
+    @cuda.jit(device=True)
     def row(i, x, a, b):
         return math.sin(x[i]) * a * b[0]
 

@@ -15,7 +15,7 @@ from .._differences.steps import modes_of, plan_steps
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import differences as kernels
 from .._protocols import NDArray
-from .functions import Launched, Sent, arguments, launch
+from .functions import Launched, Sent, arguments, compiled, launch
 from .operands import operand
 
 # A block's copy of x is in its shared memory if it fits the 48 KiB that every device has, which
@@ -155,7 +155,7 @@ def _columns(given: _Given) -> Any:
     ]
     points = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = shaped[0], copies, shaped[1], upper, shaped[2], lower, shaped[3], whole
-    launch(kernels.fill_columns(f), blocks, stream, *points, *matrices, each=each)
+    launch(kernels.fill_columns(compiled(f)), blocks, stream, *points, *matrices, each=each)
     return whole.reshape(*like.shape, *x.shape)
 
 
@@ -173,7 +173,7 @@ def _rows(given: _Given) -> Any:
     above = target.empty((blocks, m) if several else (1, 1), like.dtype)
     points = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = blocks, copies.reshape(len(copies), *x.shape), copies, above, transposed
-    kernel = kernels.compute_rows(f, shared)
+    kernel = kernels.compute_rows(compiled(f), shared)
     nbytes = x.nbytes if shared else 0
     launch(kernel, blocks, stream, *points, *matrices, shared=nbytes)
     size = like.itemsize

@@ -1,17 +1,27 @@
 """Functions that run on a device, as ones of arrays on the host."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 from numba.core.errors import NumbaError
 
-from .._arrays import is_weak, library_of, on_device
+from .._arrays import is_device_function, is_weak, library_of, on_device
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import differences as kernels
 from .._protocols import NDArray
 from .operands import operand
+
+# A compiled function is kept until so many others have come after it.
+_KEPT = 64
+
+
+@lru_cache(_KEPT)
+def compiled(f: Callable[..., Any]) -> Any:
+    """Return a function as the kernels call it that are made for it."""
+    return f if is_device_function(f) else target.device_function(f)
 
 
 class Launched:
@@ -24,7 +34,7 @@ class Launched:
         self._position = position
         self._ordinal = ordinal
         self._rowwise = rowwise
-        self._kernel = (kernels.compute_values if rowwise else kernels.fill_values)(f)
+        self._kernel = (kernels.compute_values if rowwise else kernels.fill_values)(compiled(f))
 
     def __call__(self, *args: Any) -> NDArray:
         """Return the values at each of a batch of points."""
@@ -82,7 +92,7 @@ class Sent:
             if self.launched:
                 stream = target.stream(0)
                 # They are waited for: the library may read on a stream of its own.
-                launch(kernels.once(self._f), 1, stream, arguments(tuple(sent), stream))
+                launch(kernels.once(compiled(self._f)), 1, stream, arguments(tuple(sent), stream))
             else:
                 y = self._f(*sent, **kwargs)
             for own, x in zip(args, sent, strict=True):

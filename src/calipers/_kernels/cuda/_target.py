@@ -1,6 +1,7 @@
 """What the device itself is asked for: where arrays lie in its memory, launches, an answer."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple
@@ -259,6 +260,11 @@ def to_device(x: np.ndarray[Any, Any]) -> Any:
     host_to_device(copy, x, x.nbytes)
     stream(0).synchronize()
     return copy
+
+
+def device_function(f: Callable[..., Any]) -> Any:
+    """Return a function as kernels call it; of one compiled for the CPU, its Python is taken."""
+    return cuda.jit(device=True)(getattr(f, "py_func", f))
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> Any:

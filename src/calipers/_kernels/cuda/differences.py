@@ -5,22 +5,13 @@ copy of x, in which it displaces one coordinate at a time; so memory is for as m
 together. Arguments of f before and after x come as tuples.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from numba import cuda, types
 
-from ..._arrays import is_device_function
-
-# A compiled function is kept until so many others have come after it.
+# Kernels of a function, which is compiled for the device, are kept until so many others have come.
 _KEPT = 64
-
-
-@lru_cache(_KEPT)
-def compiled(f: Callable[..., Any]) -> Any:
-    """Return a function as kernels call it; of one compiled for the CPU, its Python is taken."""
-    return f if is_device_function(f) else cuda.jit(device=True)(getattr(f, "py_func", f))
 
 
 # What kernels tell of f: whether it changes its argument, and how many blocks have not come to
@@ -45,14 +36,13 @@ def end(left, told):
 
 
 @lru_cache(_KEPT)
-def fill_columns(f: Callable[..., Any]) -> Any:
+def fill_columns(f: Any) -> Any:
     """
     Return the kernel that differentiates ``f(x, out)``, a thread for each column.
 
     Copies of x and results of f have the threads, or the columns, along their last axis, so that
     threads side by side read and write side by side. Each is given in f's shape and as a matrix.
     """
-    call = compiled(f)
 
     @cuda.jit
     def kernel(
@@ -82,12 +72,12 @@ def fill_columns(f: Callable[..., Any]) -> Any:
                 coords[k, lane] = top
                 if p == 0:
                     column = out[..., k]
-                    call(*(before + (point,) + after + (column,)))
+                    f(*(before + (point,) + after + (column,)))
                 else:
-                    call(*(before + (point,) + after + (upper,)))
+                    f(*(before + (point,) + after + (upper,)))
                 if bottom != x[k] or not at_base:
                     coords[k, lane] = bottom
-                    call(*(before + (point,) + after + (lower,)))
+                    f(*(before + (point,) + after + (lower,)))
                     at_base = bottom == x[k]
                 coords[k, lane] = x[k]
                 if p == 0:
@@ -105,14 +95,13 @@ def fill_columns(f: Callable[..., Any]) -> Any:
 
 
 @lru_cache(_KEPT)
-def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
+def compute_rows(f: Any, shared: bool) -> Any:
     """
     Return the kernel that differentiates ``f(i, x)``, a thread for each entry of a block's column.
 
     The Jacobian is transposed: threads side by side write side by side. The block's copy of x is in
     shared memory, as a vector, or a row of `copies`.
     """
-    call = compiled(f)
 
     @cuda.jit
     def kernel(x, table, before, after, blocks, copies, coords, above, transposed, told):
@@ -143,7 +132,7 @@ def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
                         own[k] = table[side, p, k]
                     cuda.syncthreads()
                     for i in range(me, transposed.shape[1], threads):
-                        value = call(*((i,) + before + (point,) + after))
+                        value = f(*((i,) + before + (point,) + after))
                         if side == 0 and p == 0:
                             transposed[k, i] = value
                         elif side == 0:
@@ -165,9 +154,8 @@ def compute_rows(f: Callable[..., Any], shared: bool) -> Any:
 
 
 @lru_cache(_KEPT)
-def fill_values(f: Callable[..., Any]) -> Any:
+def fill_values(f: Any) -> Any:
     """Return the kernel that evaluates ``f(x, out)``, a thread for each point."""
-    call = compiled(f)
 
     @cuda.jit
     def kernel(points, before, after, values, told):
@@ -175,16 +163,15 @@ def fill_values(f: Callable[..., Any]) -> Any:
         begin(left, told)
         for k in range(cuda.grid(1), points.shape[0], cuda.gridsize(1)):
             point, value = points[k], values[k]
-            call(*(before + (point,) + after + (value,)))
+            f(*(before + (point,) + after + (value,)))
         end(left, told)
 
     return kernel
 
 
 @lru_cache(_KEPT)
-def compute_values(f: Callable[..., Any]) -> Any:
+def compute_values(f: Any) -> Any:
     """Return the kernel that evaluates ``f(i, x)``, a thread for each value of each point."""
-    call = compiled(f)
 
     @cuda.jit
     def kernel(points, before, after, values, told):
@@ -194,23 +181,22 @@ def compute_values(f: Callable[..., Any]) -> Any:
         for k in range(cuda.grid(1), values.size, cuda.gridsize(1)):
             i = k % rows
             point = points[k // rows]
-            values[k // rows, i] = call(*((i,) + before + (point,) + after))
+            values[k // rows, i] = f(*((i,) + before + (point,) + after))
         end(left, told)
 
     return kernel
 
 
 @lru_cache(_KEPT)
-def once(f: Callable[..., Any]) -> Any:
+def once(f: Any) -> Any:
     """Return the kernel that calls a function in one thread."""
-    call = compiled(f)
 
     @cuda.jit
     def kernel(arguments, told):
         left = cuda.shared.array(1, types.int32)
         begin(left, told)
         if cuda.grid(1) == 0:
-            call(*arguments)
+            f(*arguments)
         end(left, told)
 
     return kernel
