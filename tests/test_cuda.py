@@ -315,6 +315,20 @@ def test_few_threads_are_spread_over_all_multiprocessors(monkeypatch, count, blo
 
 
 @needs_target
+def test_asking_whether_a_kernel_has_run_is_no_error(monkeypatch, caplog):
+    from calipers._kernels.cuda import _target as target
+
+    results = target.driver.CUresult
+    statuses = [results.CUDA_ERROR_NOT_READY, results.CUDA_SUCCESS]
+    stand_in = SimpleNamespace(cuEventQuery=lambda event: (statuses.pop(0),), CUresult=results)
+    monkeypatch.setattr(target, "driver", stand_in)
+    flag = object.__new__(target.Flag)
+    flag._ended = SimpleNamespace(handle=7)
+    assert [flag.is_known(), flag.is_known()] == [False, True]
+    assert not caplog.records
+
+
+@needs_target
 def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
     from numba.cuda.cudadrv.driver import CudaAPIError
 

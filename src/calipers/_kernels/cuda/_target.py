@@ -315,7 +315,11 @@ class Flag:
 
     def is_known(self) -> bool:
         """Tell whether the kernel has run."""
-        return self._ended is None or bool(self._ended.query())
+        if self._ended is None:
+            return True
+        # Numba's own query logs an error for every kernel that is still at work.
+        (status,) = driver.cuEventQuery(self._ended.handle)
+        return bool(status != driver.CUresult.CUDA_ERROR_NOT_READY)  # errors are those of `is_set`
 
     def is_set(self) -> bool:
         """Wait for the kernel, and tell whether the latest call has found something."""
