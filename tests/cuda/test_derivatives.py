@@ -33,6 +33,15 @@ FORMS = {"fills": (fill, {"out_like": 4}), "rowwise": (row, {"out_like": 4, "row
 forms = pytest.mark.parametrize("form", FORMS)
 
 
+def plain(x, out):
+    for i in range(out.size):
+        out[i] = x[i] * x[i] * x[i]
+
+
+def plain_row(i, x):
+    return x[i] * x[i] * x[i]
+
+
 @forms
 @pytest.mark.parametrize(
     ("method", "error"), [("2-point", 1e-6), ("3-point", 1e-9), ("5-point", 1e-11)]
@@ -113,6 +122,14 @@ def test_shapes_and_other_arguments(rowwise):
             for j in range(2):
                 assert jacobian[j, i, i, j] == pytest.approx(a[i] * x[i, j])
         assert np.count_nonzero(abs(jacobian) > 1e-8) == 6
+
+
+@forms
+def test_the_complex_step(form):
+    f = {"fills": plain, "rowwise": plain_row}[form]
+    jacobian = calipers.jacobian(f, X, method="cs", target="cuda", **FORMS[form][1])
+    assert jacobian.dtype == np.float64
+    np.testing.assert_allclose(jacobian, 3 * np.diag(X**2)[:4], rtol=1e-15)
 
 
 @forms

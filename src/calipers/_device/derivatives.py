@@ -40,7 +40,10 @@ def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, 
         raise TypeError(msg)
     found = operand(x, "x") if away else None
     ordinal = found.memory.ordinal if found else 0
-    launched = Launched(f, position, empty_like(options.out_like), options.rowwise, ordinal)
+    like = empty_like(options.out_like)
+    if options.method == "cs":  # f of numbers with an imaginary part has one itself
+        like = like.astype(np.promote_types(like.dtype, np.complex64))
+    launched = Launched(f, position, like, options.rowwise, ordinal)
     if options.kwargs:
         names = ", ".join(options.kwargs)
         msg = f"a function on a device takes no keyword arguments, got {names}: use args="
