@@ -11,7 +11,7 @@ import textwrap
 import threading
 import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -136,7 +136,7 @@ def test_threads_enter_a_parallel_function_one_at_a_time():
     pytest.importorskip("scipy.sparse")
     # A process of its own: Numba's smallest layer of threads ends one that two threads enter.
     code = """
-        from concurrent.futures import ThreadPoolExecutor
+        from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
         import numba, numpy as np, calipers
 
         @numba.njit(parallel=True)
@@ -469,3 +469,11 @@ def test_what_a_callable_of_the_users_holds_is_not_asked_about():
 
     found = calipers.jacobian(Holds(), np.ones(3), workers=2)
     assert np.allclose(found, 2 * np.eye(3))
+    with ProcessPoolExecutor(1) as pool, pytest.raises(TypeError, match=r"f \(.*Holds\)"):
+        calipers.jacobian(Holds(), np.ones(3), workers=pool)  # and no endless way inwards
+
+
+def test_a_function_of_another_library_is_named_if_it_cannot_be_sent():
+    torch = pytest.importorskip("torch")
+    with ProcessPoolExecutor(1) as pool, pytest.raises(TypeError, match=r"f \(.*<lambda>\)"):
+        calipers.jacobian(lambda x: x**2, torch.ones(3), workers=pool)

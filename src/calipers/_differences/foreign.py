@@ -15,7 +15,7 @@ class Foreign:
     What fills its results in, where `fills`, takes those of that library, too.
     """
 
-    f: Callable[..., Any]
+    inner: Callable[..., Any]
     position: int
     like: Any
     fills: bool = False
@@ -27,6 +27,6 @@ class Foreign:
         given[self.position] = library.put(given[self.position], self.like)
         if self.fills:
             given[-1] = library.from_numpy(given[-1])
-        y = self.f(*given, **kwargs)
+        y = self.inner(*given, **kwargs)
         own = library_of(y)
         return y if own is None else own.fetch(y)

@@ -113,9 +113,7 @@ class Problem:
     @property
     def parallel(self) -> bool:
         """Whether f was compiled with parallel=True, which two threads may not enter at a time."""
-        f: Any = self.f
-        while _is_ours(f) and hasattr(f, "inner"):
-            f = f.inner
+        f: Any = own_callable(self.f)
         return isinstance(f, Dispatcher) and bool(f.targetoptions.get("parallel"))
 
     @property
@@ -268,9 +266,13 @@ class Problem:
         return self.values(x)
 
 
-def _is_ours(f: Any) -> bool:
-    """Tell whether a callable is what calipers made of the caller's."""
-    return type(f).__module__.partition(".")[0] == __name__.partition(".")[0]
+def own_callable(f: Any) -> Any:
+    """Return the caller's callable, out of what calipers made of it."""
+    ours = __name__.partition(".")[0]
+    # What a callable of the caller's calls its inner is another matter.
+    while type(f).__module__.partition(".")[0] == ours and hasattr(f, "inner"):
+        f = f.inner
+    return f
 
 
 def empty_like(out_like: Any) -> NDArray:

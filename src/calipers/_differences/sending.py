@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from .columns import Outs
-from .problem import Problem
+from .problem import Problem, own_callable
 
 Span = tuple[int, int]
 Part = tuple[int, Outs]  # from which row
@@ -136,9 +136,7 @@ def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]
     for name, argument in named:
         if not _is_picklable(argument, dumps):
             return f"{name}, a {type(argument).__name__},", "give one that can be pickled"
-    f: Any = problem.f
-    while (inner := getattr(f, "inner", None)) is not None:  # what we made of f
-        f = inner
+    f: Any = own_callable(problem.f)
     name = getattr(f, "__qualname__", type(f).__qualname__)
     way = "define it at the top level of a module"
     if dumps is not pickle.dumps:  # by value, and with all that it refers to
