@@ -562,6 +562,10 @@ def test_mismatches_may_be_allowed_and_that_is_said():
         calipers.assert_close(a, b, **allowance)
     with pytest.raises(calipers.ClosenessError, match="max_mismatches=2"):
         calipers.assert_close(a, b, max_mismatches=2)
+    a[:29] = 1
+    assert 0.29 * 100 < 29  # once rounded
+    assert calipers.compare(a, b, max_mismatch_ratio=0.29)
+    assert not calipers.compare(a, b, max_mismatch_ratio=0.28)
     assert "max_mismatches=3" in str(calipers.compare({"x": a}, {"x": b}, max_mismatches=3))
     with pytest.raises(calipers.ClosenessError, match=r"leaves? differs?; max_mismatches=2"):
         calipers.assert_close([a, "x"], [b, "x"], max_mismatches=2)
