@@ -191,3 +191,17 @@ def test_the_picture(tmp_path):
         "error of g",
     ]
     calipers.growth(identity, identity, ones, [1]).plot().savefig(tmp_path / "nothing.png")
+
+
+@pytest.mark.parametrize("scale", [2.0**-700, 2.0**700])
+def test_errors_are_told_where_their_squares_are_out_of_range(scale):
+    def usual(n):
+        return np.random.default_rng(n).standard_normal((50, n))
+
+    def total(x):
+        return x.sum(axis=1)
+
+    found = calipers.growth(running, total, lambda n: scale * usual(n), [64, 256])
+    expected = calipers.growth(running, total, usual, [64, 256])
+    assert found.apart == pytest.approx(expected.apart)
+    assert found.error_f == pytest.approx(expected.error_f)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._agreement.sides import Answer, widened
 from ._agreement.trials import inputs_of, require_callable, side_of
-from ._agreement.units import ROUNDOFF, difference
+from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of
 from ._notebook import Shown
 from ._protocols import NDArray
@@ -216,7 +216,7 @@ def _measured(
         msg = f"f and g must return the same shapes, got {shapes} at size {n}"
         raise ValueError(msg)
     results = answers[1].numbers(np.float64)
-    unit = ROUNDOFF[form] * _rms(results[np.isfinite(results)])
+    unit = ROUNDOFF[form] * rms_of(results)
     errors = []
     for side, answer in zip(sides, answers, strict=True):
         exact = side(widened(arrays))
@@ -234,10 +234,8 @@ def _ratio(size: float, unit: float) -> float:
     return size / unit if unit else (math.inf if size else 0.0)
 
 
-def _rms(x: NDArray) -> float:
-    if not np.isfinite(x).all():
-        return math.inf
-    return math.sqrt(float(np.mean(x * x))) if x.size else 0.0
+def _rms(errors: NDArray) -> float:
+    return rms_of(errors) if np.isfinite(errors).all() else math.inf
 
 
 def _slope(sizes: Sequence[int], values: Sequence[float]) -> float:
