@@ -135,6 +135,13 @@ def test_who_waits_is_told(monkeypatch):
         assert not shown or stream.getvalue().endswith("\r\033[K")
 
 
+def test_there_may_be_no_stream_to_tell_who_waits(monkeypatch):
+    """As where Python runs without a console."""
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr("time.perf_counter", iter(range(0, 10_000, 10)).__next__)
+    assert calipers.diagnose(np.sin, np.sin, X).kind == "EQUAL"
+
+
 def test_the_first_tiers_take_few_calls():
     """Equal bits, repeats, the wider format and units settle these within twenty calls."""
     wrong = lambda x, w, b: linear(x, w, -b)  # noqa: E731

@@ -40,15 +40,19 @@ class Budget:
         if self.spent >= self.most:
             raise BudgetError
         self.spent += 1
-        if time.perf_counter() > self.told and sys.stderr.isatty():
+        if time.perf_counter() > self.told:
             self.told = time.perf_counter() + 0.2
-            line = f"\rdiagnose: {self.spent} of at most {self.most} calls "
-            print(line, end="", file=sys.stderr, flush=True)
+            _tell(f"\rdiagnose: {self.spent} of at most {self.most} calls ")
 
     def end(self) -> None:
         """Leave no line behind."""
-        if sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        _tell("\r\033[K")
+
+
+def _tell(line: str) -> None:
+    """Write on the terminal, if there is one: without a console, there is no stderr either."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(line, end="", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
