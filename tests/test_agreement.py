@@ -231,6 +231,9 @@ whole = calipers.diagnose(total, turned, x, isolate=True)
 here = calipers.diagnose(total, turned, x)
 names = "evidence", "calls", "worst"
 print(whole.kind, all(getattr(whole, k) == getattr(here, k) for k in names))
+applied = lambda x, act: act(x)
+held = calipers.diagnose(applied, applied, (x, lambda x: 2 * x), isolate=True)
+print(held.kind, held.inputs[1](1), held.reproducer.partition("; ")[0].partition(": ")[2])
 """
 
 
@@ -243,6 +246,7 @@ def test_a_side_that_crashes():
         "f raises KeyError: 'no', and g returns",
         "g ended the process that called it: exit code 130",
         "ROUNDING True",
+        "EQUAL 2 float32 (8, 64), function",
     ], done.stderr
     assert not done.stderr  # nor does an interrupt leave a traceback
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from operator import index
 from typing import Any
@@ -148,11 +149,11 @@ def diagnose(
     try:
         if not isolate:
             return _judged(inquiry, started, by_results)
-        found = in_a_process(partial(_judged, inquiry, started, by_results), sides)
+        found = in_a_process(partial(_sent, inquiry, started, by_results), sides)
     finally:
         allowance.end()
     if isinstance(found, Diagnosis):
-        return found
+        return replace(found, inputs=inquiry.inputs)
     error = Answer(error=RuntimeError(found.how))
     inquiry.of_f, inquiry.of_g = error, error
     told = f"{found.name} ended the process that called it: {found.how}"
@@ -170,6 +171,11 @@ def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
         spent = inquiry.f.budget.most
         verdict = Verdict(SUSPECT, f"undecided after {spent} calls: a larger budget= may tell")
     return diagnosis_of(verdict, inquiry, time.perf_counter() - started)
+
+
+def _sent(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
+    """Judge for another process, which has the inputs: not all of them may be sent back to it."""
+    return replace(_judged(inquiry, started, by_results), inputs=())
 
 
 def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
