@@ -8,6 +8,7 @@ from ._differences.directions import against, along, blocks
 from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_of, pose, steps_of
 from ._differences.problem import WIRTINGER, Problem
 from ._protocols import NDArray
+from ._reals import real_parts
 from ._types import DirectionOptions, Real, StepOptions
 from .interop import scipy_sparse
 
@@ -215,8 +216,7 @@ def linear_operator(
     if problem.mode == WIRTINGER:
         msg = "linear_operator of a complex function needs holomorphic=True"
         raise ValueError(msg)
-    parts = 2 if problem.dtype.kind == "c" else 1
-    shape = (problem.base.size // parts, problem.x.size)
+    shape = (problem.base.size // real_parts(problem.dtype), problem.x.size)
     dtype = problem.base.dtype if problem.imaginary else problem.dtype
     steps = steps_of(problem, chosen)
 

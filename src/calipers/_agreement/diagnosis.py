@@ -17,7 +17,6 @@ from ..tolerances import Tolerance, recommend_tolerance
 from .environment import fingerprint
 from .inquiry import Inquiry
 from .report import text_of
-from .sides import Answer
 from .units import ROUNDOFF, rms_of
 from .verdicts import BUG, EQUAL, KINDS, RANGE, SUSPECT, Verdict
 
@@ -264,20 +263,10 @@ def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
     for k in order.tolist():
         if units[k] == 0:
             break
-        output, place = _place(q.of_f, k)
+        output, place = q.of_f.place(k)
         r = None if reference is None else float(reference[k])
         found.append(Worst(output, place, float(f[k]), float(g[k]), r, float(units[k])))
     return tuple(found)
-
-
-def _place(answer: Answer, k: int) -> tuple[int, tuple[int, ...]]:
-    """Return which result a real number is of, and where."""
-    for output, x in enumerate(answer.arrays):
-        reals = 2 if x.dtype.kind == "c" else 1
-        if k < x.size * reals:
-            return output, tuple(int(i) for i in np.unravel_index(k // reals, x.shape))
-        k -= x.size * reals
-    raise AssertionError
 
 
 def _where(q: Inquiry, units: Any) -> str | None:

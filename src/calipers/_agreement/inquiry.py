@@ -164,12 +164,8 @@ class Inquiry:
     def _size(self, d: NDArray, unit: NDArray) -> Size:
         """Measure errors; of several results those of the worst, beside which others are large."""
         whole = size_of(d, unit)
-        ends = np.cumsum([_reals(x) for x in self.of_f.arrays])
-        parts = [
-            size_of(errors, units)
-            for errors, units in zip(np.split(d, ends[:-1]), np.split(unit, ends[:-1]), strict=True)
-            if errors.size
-        ]
+        pairs = zip(self.of_f.split(d), self.of_f.split(unit), strict=True)
+        parts = [size_of(errors, units) for errors, units in pairs if errors.size]
         if len(parts) < 2:
             return whole
         worst = max(parts, key=lambda part: part.least)
@@ -400,7 +396,3 @@ def _numbers(size: Size) -> dict[str, float | int]:
     return {
         name: getattr(size, name) for name in ("rms", "largest", "normwise", "absolute", "broken")
     }
-
-
-def _reals(x: NDArray) -> int:
-    return x.size * (2 if x.dtype.kind == "c" else 1)

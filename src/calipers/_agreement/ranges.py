@@ -87,9 +87,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
             return _unknown(subject)
         exact, unit = found, ask.roundoff * np.abs(found.numbers(np.float64))
     numbers, reference = plain.numbers(np.float64), exact.numbers(np.longdouble)
-    largest = np.concatenate(
-        [np.empty(0), *(np.full(_reals(x), _limit(x, ask.form)) for x in plain.arrays)]
-    )
+    largest = plain.spread(np.array([_limit(x, ask.form) for x in plain.arrays]))
     fits = np.isfinite(reference) & (np.abs(reference) <= largest)
     lost = fits & ~np.isfinite(numbers)
     nonfinite = int(lost.sum())
@@ -168,10 +166,6 @@ def _unknown(subject: Subject) -> Range:
     return Range("UNKNOWN", reason, form, 0, None, (), None, None, nan, nan, allowed)
 
 
-def _reals(x: NDArray) -> int:
-    return x.size * (2 if x.dtype.kind == "c" else 1)
-
-
 def _limit(x: NDArray, form: str) -> float:
     """Return the largest finite number of a result; narrow ones come in a wider dtype."""
     if x.dtype.kind not in "fc":
@@ -180,13 +174,8 @@ def _limit(x: NDArray, form: str) -> float:
 
 
 def _index(position: int, answer: Answer) -> tuple[int, ...]:
-    for k, x in enumerate(answer.arrays):
-        if position < _reals(x):
-            place = position // (2 if x.dtype.kind == "c" else 1)
-            own = tuple(int(i) for i in np.unravel_index(place, x.shape))
-            return (k, *own) if len(answer.arrays) > 1 else own
-        position -= _reals(x)
-    raise AssertionError
+    output, own = answer.place(position)
+    return (output, *own) if len(answer.arrays) > 1 else own
 
 
 def _arguments(subject: Subject) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -13,6 +13,7 @@ from numba.core.errors import NumbaError
 from .._arrays import library_of, loaded_libraries
 from .._protocols import ArrayLibrary, NDArray
 from .._question import equal_arrays
+from .._reals import real_parts, reals
 
 WIDER: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float64),
@@ -70,7 +71,8 @@ class Answer:
     def numbers(self, dtype: Any) -> NDArray:
         """Return all real numbers, one after the other; a complex one is two."""
         with np.errstate(over="ignore"):
-            wide = [_reals(x).astype(dtype, copy=False) for x in self.arrays]
+            parts = [reals(np.ascontiguousarray(x)) for x in self.arrays]
+            wide = [part.astype(dtype, copy=False) for part in parts]
         if len(wide) == 1:
             return wide[0]
         return np.concatenate([np.empty(0, dtype), *wide])
@@ -78,9 +80,28 @@ class Answer:
     @property
     def integers(self) -> NDArray:
         """Which of the real numbers are integers or truth values."""
-        kinds = [x.dtype.kind in "biu" for x in self.arrays]
-        counts = [x.size * (1 + (x.dtype.kind == "c")) for x in self.arrays]
-        return np.repeat(np.array(kinds, bool), counts)
+        return self.spread(np.array([x.dtype.kind in "biu" for x in self.arrays], bool))
+
+    @property
+    def _counts(self) -> NDArray:
+        """How many real numbers each array is."""
+        return np.array([x.size * real_parts(x.dtype) for x in self.arrays], int)
+
+    def spread(self, values: NDArray) -> NDArray:
+        """Return what there is of each array for each of its real numbers."""
+        return np.repeat(values, self._counts)
+
+    def split(self, numbers: NDArray) -> list[NDArray]:
+        """Return what belongs to each array, of one item for each of the real numbers."""
+        return np.split(numbers, np.cumsum(self._counts)[:-1])
+
+    def place(self, number: int) -> tuple[int, tuple[int, ...]]:
+        """Return which array a real number is of, and the index of its element there."""
+        starts = np.cumsum(self._counts) - self._counts
+        k = int(np.searchsorted(starts, number, side="right")) - 1
+        x = self.arrays[k]
+        element = (number - int(starts[k])) // real_parts(x.dtype)
+        return k, tuple(int(i) for i in np.unravel_index(element, x.shape))
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -90,11 +111,6 @@ class Answer:
     def forms(self) -> tuple[Any, ...]:
         """What answers that are compared number by number have in common."""
         return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
-
-
-def _reals(x: NDArray) -> NDArray:
-    flat = np.ascontiguousarray(x).reshape(-1)
-    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
 @dataclass

@@ -235,14 +235,8 @@ class Subject:
             answer = Answer(tuple(answer.arrays[k] for k in kept), names=own)
 
         def unit() -> NDArray:
-            cut, start = [], 0
-            for k, x in enumerate(self.plain.arrays):
-                shape = (*x.shape, 2 if x.dtype.kind == "c" else 1)
-                stop = start + math.prod(shape)
-                if k in kept:
-                    cut.append(self.unit[start:stop].reshape(shape)[rows].reshape(-1))
-                start = stop
-            return np.concatenate(cut)
+            units = self.plain.split(self.unit)
+            return np.concatenate([units[k].reshape(n, -1)[rows].reshape(-1) for k in kept])
 
         return trial(name, answer, expected, unit, self.ask.allowed)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._kernels.agreement import ADD_SQUARES, COSINE, MOVE, WEIGH
 from .._protocols import NDArray
+from .._reals import reals
 from ..emulation import FORMATS
 from .sides import WIDER, Answer, Side, is_movable
 
@@ -48,9 +49,7 @@ class Moves:
         if (k, kind) not in self._memory:
             self._memory[k, kind] = np.empty(x.size, kind)
         out = self._memory[k, kind]
-        own = np.ascontiguousarray(x).reshape(-1)
-        own_reals = own.view(own.real.dtype) if own.dtype.kind == "c" else own
-        out_reals = out.view(out.real.dtype) if kind.kind == "c" else out
+        own_reals, out_reals = reals(np.ascontiguousarray(x)), reals(out)
         key = own_reals.dtype, out_reals.dtype
         if all(dtype.char in "fd" and dtype.isnative for dtype in key):
             MOVE[key](own_reals, delta, seed, out_reals)

@@ -154,14 +154,10 @@ def _mixes(q: Inquiry, whole: Answer, own: Answer, part: slice) -> bool | None:
     pairs = list(zip(whole.arrays, own.arrays, strict=False))
     if not all(a.ndim and a[part].shape == b.shape for a, b in pairs):
         return None
-    units = q.scale
-    start = 0
-    for a, b in pairs:
+    for (a, b), units in zip(pairs, whole.split(q.scale), strict=False):
         if not a.size:
             continue
-        reals = 2 if a.dtype.kind == "c" else 1
-        unit = units[start : start + a.size * reals].reshape(a.shape[0], -1)[part].reshape(-1)
-        start += a.size * reals
+        unit = units.reshape(a.shape[0], -1)[part].reshape(-1)
         d = difference(Answer((a[part],)), Answer((b,)))
         if size_of(d, np.ascontiguousarray(unit)).least > 2 * q.allowed:
             return True

@@ -10,10 +10,11 @@ import numpy as np
 from .._kernels.differences import COLORED
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
+from .._reals import reals
 from .columns import Outs
 from .ladders import CALLS, SCRATCH, climb, scratch_of
 from .native import Native
-from .problem import Problem, reals
+from .problem import Problem
 
 
 @dataclass

@@ -8,9 +8,10 @@ import numpy as np
 
 from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
 from .._protocols import NDArray
+from .._reals import reals
 from .evaluate import Evaluator, blame
 from .native import Native
-from .problem import Problem, reals
+from .problem import Problem
 from .steps import Steps
 
 Outs = tuple[NDArray, ...]

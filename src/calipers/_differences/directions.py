@@ -8,10 +8,11 @@ import numpy as np
 
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
+from .._reals import reals
 from .columns import Columns, Outs
 from .ladders import Ladders, climb, lengths_of
 from .plan import Options, rows_of, steps_of
-from .problem import WIRTINGER, Problem, reals
+from .problem import WIRTINGER, Problem
 from .run import run
 from .stencils import ADAPTIVE
 from .steps import Steps

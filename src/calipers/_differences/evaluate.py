@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .._protocols import NDArray
-from .problem import Problem, reals
+from .._reals import real_parts, reals
+from .problem import Problem
 
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 
@@ -13,7 +14,7 @@ _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batc
 def blame(error: Exception, problem: Problem, coordinate: int, step: float | None = None) -> None:
     """Note on an error of f which coordinate was displaced, and by how much, if that is known."""
     number = int(coordinate) * problem.stride
-    element = number // 2 if problem.x.dtype.kind == "c" else number
+    element = number // real_parts(problem.x.dtype)
     index = ", ".join(str(int(i)) for i in np.unravel_index(element, problem.x.shape))
     by = "" if step is None else f" by {step:.3g}"
     error.add_note(f"raised by f with x[{index}] displaced{by} for its derivative")

@@ -9,12 +9,13 @@ import numpy as np
 from .._kernels.differences import BOUNDED, EXCLUDED
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
+from .._reals import reals
 from .checkpoint import Checkpoint
 from .columns import Outs
 from .evaluate import blame
 from .ladders import CALLS, climb, lengths_of, measured
 from .plan import Found, Options, find, steps_of
-from .problem import REAL, Problem, reals
+from .problem import REAL, Problem
 from .progress import Progress
 from .run import run_parts
 from .steps import Steps

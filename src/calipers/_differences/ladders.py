@@ -8,10 +8,11 @@ import numpy as np
 from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, Reach
 from .._kernels.rungs import KEPT, ROWS, STATE, TAILS, Room
 from .._protocols import NDArray
+from .._reals import reals
 from .columns import Outs
 from .evaluate import Evaluator, blame
 from .native import Native
-from .problem import Problem, reals
+from .problem import Problem
 from .steps import Steps
 
 CALLS = 12.0  # of f by which most ladders end

@@ -6,11 +6,12 @@ import numpy as np
 
 from .._kernels.differences import NONFINITE
 from .._protocols import NDArray
+from .._reals import reals
 from .coloring import Coloring, StarColoring, decompress, product, recover
 from .columns import Columns
 from .ladders import lengths_of
 from .plan import Options, steps_of
-from .problem import Problem, reals
+from .problem import Problem
 from .stencils import METHODS
 from .steps import Steps
 

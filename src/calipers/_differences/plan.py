@@ -22,11 +22,12 @@ from .._arrays import (
 )
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
+from .._reals import reals
 from .checkpoint import Checkpoint, require_folder
 from .columns import Columns
 from .foreign import Foreign
 from .ladders import Ladders, Values
-from .problem import IMAGINARY, WIRTINGER, Problem, empty_like, reals
+from .problem import IMAGINARY, WIRTINGER, Problem, empty_like
 from .run import run
 from .stencils import ADAPTIVE, require_method
 from .steps import Steps, modes_of, plan_steps

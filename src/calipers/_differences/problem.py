@@ -11,15 +11,10 @@ from numba.core.dispatcher import Dispatcher
 from .._arity import note_form
 from .._arrays import as_array, is_integer, library_of
 from .._protocols import NDArray
+from .._reals import real_parts, reals
 from .native import Native, kind_of, native_form
 
 REAL, HOLOMORPHIC, WIRTINGER, IMAGINARY = "real", "holomorphic", "wirtinger", "imaginary"
-
-
-def reals(x: NDArray) -> NDArray:
-    """View a contiguous array as the vector of its real numbers; a complex element has two."""
-    flat = x.reshape(-1)
-    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
 
 @dataclass
@@ -119,14 +114,14 @@ class Problem:
     @property
     def parts(self) -> int:
         """How many of f's real values are rounded as one number is."""
-        return 2 if self.dtype.kind == "c" or self.paired else 1
+        return 2 if self.paired else real_parts(self.dtype)
 
     @property
     def native_shape(self) -> tuple[int, ...]:
         """The shape in which compiled code hands over f's values: flat, unless f fills them in."""
         if self.out_like is not None and not self.rowwise:
             return self.shape
-        return (self.base.size // (2 if self.dtype.kind == "c" else 1),)
+        return (self.base.size // real_parts(self.dtype),)
 
     @property
     def stride(self) -> int:

@@ -10,9 +10,10 @@ import numpy as np
 from .._kernels.differences import FIXED, LOST
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
+from .._reals import reals
 from .columns import Columns, Outs
 from .directions import along
-from .problem import Problem, reals
+from .problem import Problem
 from .steps import Steps
 
 # Lengths without a common measure are rounded each in its own way.

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
+from .._reals import reals
 from ..interop import scipy_sparse
 from .checkpoint import Checkpoint
 from .colored import ColorLadders, Differences, Space
@@ -17,7 +18,7 @@ from .columns import Outs, require_steps
 from .ladders import measured
 from .patterns import Entries, Pattern, detect, verify
 from .plan import Options, steps_of
-from .problem import REAL, Problem, reals
+from .problem import REAL, Problem
 from .progress import Progress
 from .run import run, run_parts
 from .stencils import METHODS

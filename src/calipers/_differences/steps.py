@@ -9,8 +9,9 @@ import numpy as np
 from .._arrays import as_array
 from .._kernels.differences import TABULATE, StepRule, tabulate
 from .._protocols import NDArray
+from .._reals import reals
 from .._threads import in_parts
-from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER, Problem, reals
+from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER, Problem
 from .stencils import ADAPTIVE, METHODS
 
 _NONE = np.empty(0)

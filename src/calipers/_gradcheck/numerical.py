@@ -12,7 +12,7 @@ from .._differences.directions import along
 from .._differences.evaluate import Evaluator, blame
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
-from .._differences.problem import Problem, reals
+from .._differences.problem import Problem
 from .._differences.progress import Progress
 from .._differences.repeated import Repeated
 from .._differences.run import run, run_parts
@@ -24,6 +24,7 @@ from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
 from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
+from .._reals import reals
 from .._threads import get_num_threads
 from .analytic import runs
 from .parts import Part

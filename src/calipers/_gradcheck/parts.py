@@ -7,28 +7,21 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
+from .._reals import real_parts, reals
 
 
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
     """Return the real numbers of arrays, one after the other; a complex element is two."""
-    parts = []
-    for array in arrays:
-        flat = np.ascontiguousarray(array).reshape(-1)
-        parts.append(flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat)
+    parts = [reals(np.ascontiguousarray(array)) for array in arrays]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate([np.empty(0), *parts])
 
 
-def reals_in(array: NDArray) -> int:
-    """Count the real numbers of an array."""
-    return array.size * (2 if array.dtype.kind == "c" else 1)
-
-
 def moduli(arrays: Sequence[NDArray]) -> NDArray:
     """Return the sizes of real numbers; both parts of a complex one are as large as it is."""
     sizes = [np.abs(array).reshape(-1).astype(float) for array in arrays]
-    counts = (1 + (array.dtype.kind == "c") for array in arrays)
+    counts = (real_parts(array.dtype) for array in arrays)
     return np.concatenate([np.empty(0), *map(np.repeat, sizes, counts)])
 
 
@@ -76,7 +69,8 @@ def parts_of(
     """Lay arrays out one after the other; names are those of all positions, if they have some."""
     parts, start = [], 0
     for position, array in zip(positions, arrays, strict=True):
+        stop = start + array.size * real_parts(array.dtype)
         name = names[position] if names else str(position)
-        parts.append(Part(position, array, start, start + reals_in(array), name))
-        start += reals_in(array)
+        parts.append(Part(position, array, start, stop, name))
+        start = stop
     return tuple(parts)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .._differences.problem import reals
 from .._protocols import NDArray
+from .._reals import reals
 from .derivative import Derivative
 from .numerical import Looks
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._differences.columns import aligned, lost_step
 from .._differences.evaluate import blame
-from .._differences.problem import Problem, reals
+from .._differences.problem import Problem
 from .._differences.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.gradcheck import (
@@ -23,6 +23,7 @@ from .._kernels.gradcheck import (
     Criteria,
 )
 from .._protocols import NDArray
+from .._reals import reals
 from .analytic import Jacobian, Pushed, Sizes, runs, together
 from .numerical import Looks, Slopes
 from .parts import real_vector

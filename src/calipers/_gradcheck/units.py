@@ -8,10 +8,11 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._differences.columns import Outs, aligned
-from .._differences.problem import REAL, WIRTINGER, Problem, reals
+from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.run import run
 from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
+from .._reals import reals
 from .derivative import Derivative
 from .inplace import InPlace
 from .subject import private
