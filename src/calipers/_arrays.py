@@ -20,7 +20,7 @@ from .interop.torch import Torch
 _LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax(), Cupy())
 
 DType = np.dtype[Any]
-FLOAT64, COMPLEX128 = np.dtype(np.float64), np.dtype(np.complex128)
+FLOAT32, FLOAT64, COMPLEX128 = map(np.dtype, (np.float32, np.float64, np.complex128))
 INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
@@ -62,16 +62,28 @@ def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
     return wide, wide
 
 
+def widest(dtype: DType) -> DType:
+    """Return one of the four dtypes that hold all native ones: few kernels serve any pair."""
+    if dtype.kind in "biu":
+        return UINT64 if dtype == UINT64 else INT64
+    return COMPLEX128 if dtype.kind == "c" else FLOAT64
+
+
+def finfo(dtype: DType) -> Any:
+    """Return the limits of a floating-point dtype, of NumPy or of ml_dtypes."""
+    return (sys.modules["ml_dtypes"] if dtype.isbuiltin == 2 else np).finfo(dtype)
+
+
 # DLPack's numbers for a CUDA device's memory, and for managed memory.
 _DLPACK_CUDA = (2, 13)
 
 # Nothing of these types can be foreign, or anywhere but on the host.
-_HOST_TYPES = frozenset({np.ndarray, np.memmap, list, tuple, bool, int, float, complex})
+HOST_TYPES = frozenset({np.ndarray, np.memmap, list, tuple, bool, int, float, complex})
 
 
 def library_of(x: Any) -> ArrayLibrary | None:
     """Return the foreign library that x belongs to, if any."""
-    if type(x) in _HOST_TYPES:
+    if type(x) in HOST_TYPES:
         return None
     for library in _LIBRARIES:
         if library.owns(x):
@@ -114,7 +126,7 @@ def on_device(**arrays: Any) -> bool:
     A number may stand beside them; an array on the host may not. Whether they are on one device is
     for those to say who know: libraries name devices in their own ways.
     """
-    if all(type(x) in _HOST_TYPES for x in arrays.values()):
+    if all(type(x) in HOST_TYPES for x in arrays.values()):
         return False
     devices = {
         name: _device(x, library_of(x))
@@ -142,7 +154,7 @@ def device_module(name: str) -> Any:
 
 def require_host(**arrays: Any) -> None:
     """Refuse arrays that are not in host memory; the names are for the error."""
-    if all(type(x) in _HOST_TYPES for x in arrays.values()):
+    if all(type(x) in HOST_TYPES for x in arrays.values()):
         return
     libraries = {name: library_of(x) for name, x in arrays.items()}
     devices = {name: _device(x, libraries[name]) for name, x in arrays.items()}
@@ -254,7 +266,6 @@ def _as_number(x: Any) -> NDArray:
 
 @lru_cache
 def _largest(dtype: DType) -> float:
-    finfo = sys.modules["ml_dtypes"].finfo if dtype.isbuiltin == 2 else np.finfo
     return float(finfo(dtype).max)
 
 

@@ -8,17 +8,7 @@ import numpy as np
 from numpy import array_equal as _numpy_array_equal
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ._arrays import (
-    COMPLEX128,
-    FLOAT64,
-    INT64,
-    UINT64,
-    DType,
-    Pair,
-    as_pair,
-    as_tolerance,
-    broadcast_shape,
-)
+from ._arrays import FLOAT64, Pair, as_pair, as_tolerance, broadcast_shape, widest
 from ._dispatch import SERIAL_BYTES, BlockCall, fill, scan, scan_views
 from ._kernels.closeness import (
     COLUMNS_APART,
@@ -78,7 +68,7 @@ class Question:
         self._own_tolerances = type(self._rtol) is not float or type(self._atol) is not float
         if self._own_tolerances:
             self._arrays += [np.asarray(self._rtol), np.asarray(self._atol)]
-            self._dtypes = [*map(_widest, pair.dtypes), FLOAT64, FLOAT64]
+            self._dtypes = [*map(widest, pair.dtypes), FLOAT64, FLOAT64]
         self._shape = broadcast_shape(self._arrays, ("a", "b", "rtol", "atol"))
 
     def all_close(self) -> bool:
@@ -187,10 +177,3 @@ def _finite(tolerance: float | NDArray) -> bool:
 def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:
     """Return the smallest step in memory along some axes."""
     return min((abs(x.strides[i]) for i in axes if x.shape[i] > 1 and x.strides[i]), default=inf)
-
-
-def _widest(dtype: DType) -> DType:
-    """Return the one dtype of its kind for which there are kernels with arrays of tolerances."""
-    if dtype.kind in "biu":
-        return UINT64 if dtype == UINT64 else INT64
-    return COMPLEX128 if dtype.kind == "c" else FLOAT64

@@ -1,7 +1,6 @@
 """The findings of one pass over a pair of arrays, and how those of two parts make one."""
 
 import math
-import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -9,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import COMPLEX128, FLOAT64, INT64, UINT64, DType, Pair, broadcast_arrays
+from ._arrays import FLOAT32, FLOAT64, DType, Pair, broadcast_arrays, finfo, widest
 from ._dispatch import fold
 from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY
@@ -18,7 +17,6 @@ from ._kernels.sums import SCALES
 from ._protocols import NDArray
 from ._types import Measure
 
-FLOAT32 = np.dtype(np.float32)
 MEASURES: tuple[Measure, ...] = ("excess", "absolute", "relative", "ulp")
 
 # Mismatches are counted for each index of an axis that is not longer than this.
@@ -339,11 +337,7 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
 
 def widened(dtype: DType) -> DType:
     """Return the dtype of the kernel that reads `dtype`: few kernels, each of them large."""
-    if dtype.kind in "biu":
-        return UINT64 if dtype == UINT64 else INT64
-    if dtype.kind == "c":
-        return COMPLEX128
-    return dtype if dtype == FLOAT32 else FLOAT64
+    return dtype if dtype == FLOAT32 else widest(dtype)
 
 
 @lru_cache
@@ -358,5 +352,5 @@ def _ulp_format(a: DType, b: DType) -> tuple[int, float]:
         own = FLOAT64
     if own.kind in "biu":
         return 0, 1.0
-    info = sys.modules["ml_dtypes"].finfo(own) if own.isbuiltin == 2 else np.finfo(own)
+    info = finfo(own)
     return 52 - int(info.nmant), 2.0**-1022 / float(info.smallest_normal)

@@ -17,6 +17,7 @@ from ._arrays import (
     Pair,
     common_shape,
     device_module,
+    kernel_dtype,
     library_of,
     on_device,
     require_dense,
@@ -538,4 +539,4 @@ def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
 def _value(x: NDArray) -> Any:
     if x.dtype.isbuiltin == 2:
         return float(x[0])
-    return x[0].item() if x.dtype.kind in "biufc" and x.dtype.char not in "gG" else x[0]
+    return x[0] if kernel_dtype(x.dtype) is None else x[0].item()

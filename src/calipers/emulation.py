@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 
-from ._arrays import FLOAT64, DType, as_array, library_of, require_host
+from ._arrays import FLOAT32, FLOAT64, DType, as_array, library_of, require_host
 from ._dispatch import fold, scan
 from ._kernels.emulation import CENSUS, MULTIPLY, ROUND_EACH
 from ._notebook import Shown
@@ -20,8 +20,6 @@ from ._types import EmulateOptions, FormatName, Rounding, Sides
 __all__ = ["Denormals", "denormals", "emulate", "emulated_matmul"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-FLOAT32 = np.dtype(np.float32)
 
 # Below this many products of numbers, one thread is as soon done.
 _SERIAL_PRODUCTS = 1 << 18

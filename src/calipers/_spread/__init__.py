@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import HOST_TYPES
 from .._protocols import Spread
 from ..interop.h5py import H5py
 from ..interop.zarr import Zarr
@@ -17,7 +18,7 @@ MEMORY_LIMIT = 1 << 28
 _ZARR = Zarr()
 STORES = (_ZARR, H5py())
 # What is in memory as a whole, of the types that are met most often.
-_HELD_TYPES = frozenset({np.ndarray, list, tuple, bool, int, float, complex})
+_HELD_TYPES = HOST_TYPES - {np.memmap}
 
 
 def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
