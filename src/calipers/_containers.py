@@ -15,6 +15,11 @@ _NUMBERS = {bool, int, float, complex}
 Apart = tuple[list[tuple[str, Any]], Callable[[Sequence[Any]], Any]]
 
 
+def several(x: Any) -> tuple[Any, ...]:
+    """Return the items of a tuple or list, and what is neither as the only one."""
+    return tuple(x) if isinstance(x, (tuple, list)) else (x,)
+
+
 def is_container(x: Any) -> bool:
     """Tell whether x is a list, tuple or dict, and of more than plain numbers."""
     if type(x) in (list, tuple):

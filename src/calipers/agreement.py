@@ -27,6 +27,7 @@ from ._agreement.trials import require_callable
 from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
 from ._agreement.working_format import format_of
+from ._containers import several
 from ._types import Effort, Widens
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
@@ -131,7 +132,7 @@ def diagnose(
     """
     started = time.perf_counter()
     require_callable(f=f, g=g)
-    nest = Nest(inputs if isinstance(inputs, (tuple, list)) else (inputs,))
+    nest = Nest(several(inputs))
     arrays = as_inputs(nest.leaves, [f"input {title}" for title in nest.titles])
     form = format_of(arrays, dtype, nest.titles)
     wide, reference = _widening(float64)

@@ -17,8 +17,9 @@ import numpy as np
 
 from ._agreement.environment import changes, fingerprint
 from ._agreement.sides import Answer, as_inputs
-from ._agreement.trials import Subject, Trial, several, side_of, trial
+from ._agreement.trials import Subject, Trial, side_of, trial
 from ._arrays import library_of
+from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._report import jsonable

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ._arrays import device_module, is_real
+from ._containers import several
 from ._differences.checkpoint import require_folder
 from ._differences.plan import others_of
 from ._differences.progress import Progress
@@ -404,8 +405,8 @@ def gradgradcheck(
         raise ValueError(msg)
     require_seed(seed)
     args = others_of(args)
-    several = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    library = function_library(several) if vjp is None else None
+    points = several(inputs)
+    library = function_library(points) if vjp is None else None
     alone = vjp is None or (vjp_vjp is None and vjp_jvp is None)
     if library is None and hess is None and hvp is None and alone:
         msg = (
@@ -413,7 +414,7 @@ def gradgradcheck(
             "of torch's tensors, of which one requires grad, or of jax's arrays needs none"
         )
         raise ValueError(msg)
-    if library is None and any(map(holds_arrays, several)):
+    if library is None and any(map(holds_arrays, points)):
         msg = (
             "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
             "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
@@ -431,10 +432,10 @@ def gradgradcheck(
         if not report:
             return report
     plain: dict[str, Any] = {**common, "raise_exception": False}
-    whole = (*several, *args)
+    whole = (*points, *args)
     given = Given(
         f,
-        several,
+        points,
         dict.fromkeys(FORMS),
         argnums,
         positions_of(nondifferentiable_outputs),

@@ -22,6 +22,7 @@ from ._agreement.summation import SummationOrder, of_summation
 from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats
 from ._arrays import is_integer
+from ._containers import several
 
 __all__ = [
     "Condition",
@@ -84,17 +85,17 @@ def batch(
     >>> bool(probes.batch(lambda x: x - x.mean(0), x))
     False
     """
-    several = as_inputs(inputs)
+    own = as_inputs(inputs)
     chosen = (batch,) if is_integer(batch) else tuple(batch)
     rows = set()
     for k in chosen:
-        if not (is_integer(k) and 0 <= k < len(several)):
-            msg = f"batch must hold positions of the {len(several)} inputs, got {k!r}"
+        if not (is_integer(k) and 0 <= k < len(own)):
+            msg = f"batch must hold positions of the {len(own)} inputs, got {k!r}"
             raise ValueError(msg)
-        if not isinstance(several[k], np.ndarray) or not several[k].ndim:
-            msg = f"inputs[{k}] must be an array of rows, got {several[k]!r:.60}"
+        if not isinstance(own[k], np.ndarray) or not own[k].ndim:
+            msg = f"inputs[{k}] must be an array of rows, got {own[k]!r:.60}"
             raise ValueError(msg)
-        rows.add(several[k].shape[0])
+        rows.add(own[k].shape[0])
     if len(rows) != 1 or min(rows) < 2:
         msg = f"inputs at batch={chosen} must have the same two rows or more, got {sorted(rows)}"
         raise ValueError(msg)
@@ -139,8 +140,7 @@ def layout(f: Callable[..., Any], inputs: Any) -> Trials:
     >>> bool(probes.layout(lambda x: x.ravel("K"), x))
     False
     """
-    own = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    if not any(isinstance(x, np.ndarray) for x in as_inputs(Nest(own).leaves)):
+    if not any(isinstance(x, np.ndarray) for x in as_inputs(Nest(several(inputs)).leaves)):
         msg = f"inputs must hold an array, got {inputs!r:.60}"
         raise ValueError(msg)
     return of_layout(f, inputs)

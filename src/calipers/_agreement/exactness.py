@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable
 from .sides import Answer, as_inputs, in_a_line, is_movable
-from .trials import require_callable, several, side_of
+from .trials import require_callable, side_of
 from .units import difference
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._arrays import library_of
+from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable
 from .inquiry import Inquiry
 from .sides import Answer, longest_axis
-from .trials import Trial, inputs_of, require_callable, several, side_of, trial
+from .trials import Trial, inputs_of, require_callable, side_of, trial
 from .working_format import format_of
 
 if TYPE_CHECKING:

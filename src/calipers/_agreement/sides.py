@@ -11,6 +11,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from .._arrays import library_of, loaded_libraries
+from .._containers import several
 from .._protocols import ArrayLibrary, NDArray
 from .._question import equal_arrays
 from .._reals import real_parts, reals
@@ -256,9 +257,9 @@ def _are_numbers(y: Any) -> bool:
 
 def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     """Return copies of inputs as NumPy arrays; what is none, a flag say, is handed on as it is."""
-    several = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    names = names or [f"inputs[{k}]" for k in range(len(several))]
-    return tuple(map(_as_input, several, names))
+    given = several(inputs)
+    names = names or [f"inputs[{k}]" for k in range(len(given))]
+    return tuple(map(_as_input, given, names))
 
 
 def _as_input(x: Any, name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable
@@ -166,11 +167,6 @@ def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
             msg = f"{name} has dtype {x.dtype}, beside which there is no wider format; "
             raise TypeError(msg + "pass float64 or complex128")
     return arrays
-
-
-def several(inputs: Any) -> tuple[Any, ...]:
-    """Return the caller's own inputs, of which one may come alone."""
-    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
 
 
 def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._arity import note_form
 from .._arrays import as_array
+from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix, require_nothing
 from .inplace import InPlace
@@ -98,7 +99,7 @@ class Derivative:
         back = self.name == "vjp"
         taken = subject.active if back else subject.kept
         found = self(self.shaped(v))
-        results = found if isinstance(found, (tuple, list)) else (found,)
+        results = several(found)
         every = len(subject.values) if back else len(subject.outputs)
         chosen = picked(results, [p.position for p in taken], every)
         if chosen is None:
@@ -159,9 +160,9 @@ class Derivative:
         self, result: Any, parts: tuple[Part, ...], every: int, what: str, whose: str
     ) -> list[NDArray]:
         """Return one array for each part; None stands for zeros."""
-        several = isinstance(result, (tuple, list))
-        items = result if several else [result]
-        given = picked(items, [p.position for p in parts], every if several else len(parts))
+        items = several(result)
+        alone = not isinstance(result, (tuple, list))
+        given = picked(items, [p.position for p in parts], len(parts) if alone else every)
         if given is None:
             wanted = f"{len(parts)}" if every == len(parts) else f"{len(parts)} (or {every})"
             count = len(items)

@@ -10,6 +10,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array, is_device_function, library_of, on_device
+from .._containers import several
 from .._protocols import Differentiated
 from ..interop.containers import Leaves, leaves_of
 from ..interop.functions import function_library
@@ -44,7 +45,7 @@ class Given:
 
     @property
     def several(self) -> tuple[Any, ...]:
-        return tuple(self.inputs) if isinstance(self.inputs, (tuple, list)) else (self.inputs,)
+        return several(self.inputs)
 
     def on_device(self) -> bool:
         """Tell whether arrays or functions are a device's, and no library differentiates them."""
@@ -162,7 +163,7 @@ class Given:
 
     def filling(self, out_like: Any) -> "Given":
         """Return the same, with f one that stores its results in arrays like some."""
-        likes = out_like if isinstance(out_like, (tuple, list)) else (out_like,)
+        likes = several(out_like)
         if not likes or any(isinstance(like, (int, np.integer)) for like in likes):
             msg = "out_like must be an array like f's result, or a tuple of them for several"
             raise TypeError(msg)

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._arity import note_form
 from .._arrays import as_array
+from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError
 from .derivative import Derivative
@@ -20,8 +21,8 @@ def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:
     """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
     examples = [p.example for p in subject.kept]
     if given is not None:
-        arrays = given if isinstance(given, (tuple, list)) else (given,)
-        result = tuple(np.array(as_array(w, "grad_outputs"), copy=True) for w in arrays)
+        arrays = (as_array(w, "grad_outputs") for w in several(given))
+        result = tuple(np.array(w, copy=True) for w in arrays)
         shapes, expected = [w.shape for w in result], [e.shape for e in examples]
         if shapes != expected:
             msg = f"grad_outputs have shapes {shapes}, and the outputs {expected}"

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._containers import several
 from ..interop.sparse_inputs import SparseInput, scipy_input
 
 
@@ -70,7 +71,7 @@ class DenseView:
 
         def of_arrays(*given: Any, **kwargs: Any) -> Any:
             *point, v = given
-            tangents = v if isinstance(v, tuple) else (v,)
+            tangents = several(v)
             built = tuple(
                 self._sparse[k].build(t) if k in self._sparse else t
                 for k, t in zip(self._active, tangents, strict=True)

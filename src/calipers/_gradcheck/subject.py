@@ -12,6 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 from .._arity import note_form
 from .._arrays import as_array
+from .._containers import several
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import modes_of
@@ -286,7 +287,7 @@ def pose(
     if not callable(f):
         msg = f"f must be callable, got {type(f).__name__}"
         raise TypeError(msg)
-    given = [*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)), *args]
+    given = [*several(inputs), *args]
     if argnums is None:
         count = len(given) - len(args)
         chosen = [k for k in range(count) if is_differentiable(given[k])]

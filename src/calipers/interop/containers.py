@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import Apart, Opened
+from .._containers import Apart, Opened, several
 from .._protocols import ContainerLibrary
 
 
@@ -100,10 +100,10 @@ def leaves_of(
         """Return where what some outputs hold is in what all of them do."""
         own = (x.copy() if isinstance(x, np.ndarray) else library.copied(x) for x in opened.leaves)
         y = f(*opened.together(list(own)), **kwargs)
-        several = y if isinstance(y, (tuple, list)) else (y,)
-        if not set(of) <= set(range(len(several))):
+        outputs = several(y)
+        if not set(of) <= set(range(len(outputs))):
             return of  # which are refused where outputs are counted
-        owners = [k for k, output in enumerate(several) for _ in library.apart(output)[0]]
+        owners = [k for k, output in enumerate(outputs) for _ in library.apart(output)[0]]
         return [position for position, owner in enumerate(owners) if owner in of]
 
     return Leaves(

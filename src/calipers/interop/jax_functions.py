@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import Apart
+from .._containers import Apart, several
 from .._protocols import Differentiated, NDArray
 from .batches import allows_batches
 from .containers import contains
@@ -63,10 +63,9 @@ class JaxFunctions:
                 for k, x in zip(argnums, active, strict=True):
                     whole[k] = x
                 y = f(*whole)
-                outputs = tuple(y) if isinstance(y, (tuple, list)) else (y,)
                 return tuple(
                     o
-                    for k, o in enumerate(outputs)
+                    for k, o in enumerate(several(y))
                     if k not in left_out and _is_differentiable(jax, o)
                 )
 
@@ -84,7 +83,7 @@ class JaxFunctions:
             outputs, pull = pulled
             cotangents = tuple(
                 jax.numpy.zeros_like(y) if c is None else jax.numpy.asarray(c)
-                for y, c in zip(outputs, w if isinstance(w, tuple) else (w,), strict=True)
+                for y, c in zip(outputs, several(w), strict=True)
             )
             if cotangents[0].ndim > outputs[0].ndim:
                 pull = jax.vmap(pull)
@@ -93,10 +92,9 @@ class JaxFunctions:
         def jvp(*given: Any) -> Any:
             *point, v = given
             inner, active = of_active(tuple(point))
-            several = v if isinstance(v, tuple) else (v,)
             tangents = tuple(
                 jax.numpy.zeros_like(x) if t is None else jax.numpy.asarray(t)
-                for x, t in zip(active, several, strict=True)
+                for x, t in zip(active, several(v), strict=True)
             )
 
             def push(*tangents: Any) -> Any:
@@ -139,8 +137,8 @@ class JaxFunctions:
                 for k, x in zip(argnums, chosen, strict=True):
                     whole[k] = x
                 y = f(*whole)
-                several = tuple(y) if isinstance(y, (tuple, list)) else (y,)
-                return tuple(several[k] for k in outputs)
+                every = several(y)
+                return tuple(every[k] for k in outputs)
 
             pull = jax.vjp(inner, *(point[k] for k in argnums))[1]
             return tuple(pull(tuple(w)))

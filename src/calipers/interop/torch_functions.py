@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import Apart, apart
+from .._containers import Apart, apart, several
 from .._protocols import Differentiated, NDArray
 from .batches import allows_batches
 from .containers import contains
@@ -112,8 +112,8 @@ class TorchFunctions:
             if spread:
                 w = tuple(torch.stack((x, x), -1)[..., 0] for x in w)
             y = f(*point)
-            several = y if isinstance(y, (tuple, list)) else (y,)
-            kept, active = [several[k] for k in outputs], [point[k] for k in argnums]
+            every = several(y)
+            kept, active = [every[k] for k in outputs], [point[k] for k in argnums]
             found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)
             # A gradient that is constant depends on the inputs, too: as zeros do.
             return tuple(
@@ -178,7 +178,7 @@ class _Function:
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
         with self._torch.enable_grad():
             y = self._f(*tensors)
-        return tuple(y) if isinstance(y, (tuple, list)) else (y,)
+        return several(y)
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
@@ -227,7 +227,7 @@ class _Function:
             self._graph = tensors, self.outputs(tensors)
         tensors, outputs = self._graph
         sources = [tensors[k] for k in self._argnums]
-        w = cotangents if isinstance(cotangents, tuple) else (cotangents,)
+        w = several(cotangents)
         kept = [
             y
             for k, y in enumerate(outputs)
@@ -265,7 +265,7 @@ class _Function:
         """Return the tangents by forward mode, of a batch by vmap."""
         *arrays, tangents = given
         torch = self._torch
-        v = tangents if isinstance(tangents, tuple) else (tangents,)
+        v = several(tangents)
         tensors = self.tensors(tuple(arrays))
         for k, own in self._sparse.items():
             tensors[k] = own.original().requires_grad_(k in self._argnums)
@@ -290,7 +290,7 @@ class _Function:
             for k, x in zip(self._argnums, active, strict=True):
                 point[k] = x
             y = self._f(*point)
-            return tuple(y) if isinstance(y, (tuple, list)) else (y,)
+            return several(y)
 
         primals = tuple(tensors[k].detach() for k in self._argnums)
 
@@ -310,8 +310,7 @@ class _Function:
                     point[k] = forward.make_dual(point[k], direction)
             with torch.enable_grad():
                 y = self._f(*point)
-            several = y if isinstance(y, (tuple, list)) else (y,)
-            found = [forward.unpack_dual(o) for o in several if isinstance(o, torch.Tensor)]
+            found = [forward.unpack_dual(o) for o in several(y) if isinstance(o, torch.Tensor)]
             # vmap returns tensors alone: what does not depend on the inputs has zeros.
             return tuple(
                 torch.zeros_like(t.primal) if t.tangent is None else t.tangent for t in found
