@@ -276,7 +276,7 @@ def _range(low: int, high: int) -> str:
 def jsonable(x: Any) -> Any:
     """Turn a finding into what JSON can hold."""
     if is_dataclass(x) and not isinstance(x, type):
-        return {f.name: jsonable(getattr(x, f.name)) for f in fields(x)}
+        return jsonable_fields(x)
     if isinstance(x, Mapping):
         return {str(key): jsonable(value) for key, value in x.items()}
     if isinstance(x, list | tuple):
@@ -284,3 +284,8 @@ def jsonable(x: Any) -> Any:
     if x is None or isinstance(x, bool | int | str) or (isinstance(x, float) and math.isfinite(x)):
         return x
     return str(x)
+
+
+def jsonable_fields(x: Any) -> dict[str, Any]:
+    """Turn the fields of a dataclass into what JSON can hold."""
+    return {f.name: jsonable(getattr(x, f.name)) for f in fields(x)}

@@ -22,7 +22,7 @@ from ._arrays import library_of
 from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray
-from ._report import jsonable
+from ._report import jsonable_fields
 
 __all__ = ["GoldenCheck", "check", "record"]
 
@@ -71,8 +71,7 @@ class GoldenCheck(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        found: dict[str, Any] = jsonable(self)
-        return found | {"passed": bool(self), "trial": self.trial.to_dict()}
+        return jsonable_fields(self) | {"passed": bool(self), "trial": self.trial.to_dict()}
 
 
 def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> None:

@@ -13,7 +13,7 @@ from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of
 from ._notebook import Shown
 from ._protocols import NDArray
-from ._report import jsonable
+from ._report import jsonable, jsonable_fields
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,8 +96,7 @@ class Growth(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        found: dict[str, Any] = jsonable(self)
-        return found | {"bounds": jsonable(self.bounds)}
+        return jsonable_fields(self) | {"bounds": jsonable(self.bounds)}
 
     def plot(self) -> "Figure":
         """

@@ -10,7 +10,7 @@ import numpy as np
 from .._arrays import as_array
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import jsonable
+from .._report import jsonable_fields
 from ..closeness import first_nonfinite
 from .trials import Subject
 from .units import ROUNDOFF
@@ -66,8 +66,7 @@ class Condition(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        found: dict[str, Any] = jsonable(self)
-        return found
+        return jsonable_fields(self)
 
     def plot(self) -> "Figure":
         """

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._containers import several
 from .._notebook import Shown
-from .._report import jsonable
+from .._report import jsonable_fields
 from .sides import Answer, as_inputs, in_a_line, is_movable
 from .trials import require_callable, side_of
 from .units import difference
@@ -66,8 +66,7 @@ class Exact(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        found: dict[str, Any] = jsonable(self)
-        return found | {"passed": bool(self)}
+        return jsonable_fields(self) | {"passed": bool(self)}
 
 
 def of_exact(

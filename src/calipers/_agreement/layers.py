@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .._arrays import library_of
 from .._containers import several
 from .._notebook import Shown
-from .._report import jsonable
+from .._report import jsonable_fields
 from .inquiry import Inquiry
 from .sides import Answer, longest_axis
 from .trials import Trial, inputs_of, require_callable, side_of, trial
@@ -95,8 +95,10 @@ class Layers(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        found: dict[str, Any] = jsonable(self)
-        return found | {"passed": bool(self), "first": self.first.name if self.first else None}
+        return jsonable_fields(self) | {
+            "passed": bool(self),
+            "first": self.first.name if self.first else None,
+        }
 
     def plot(self) -> "Figure":
         """

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import jsonable
+from .._report import jsonable_fields
 from ..emulation import FORMATS
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, is_movable, widened
@@ -71,8 +71,7 @@ class Range(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        found: dict[str, Any] = jsonable(self)
-        return found | {"passed": bool(self)}
+        return jsonable_fields(self) | {"passed": bool(self)}
 
 
 def of_range(f: Callable[..., Any], inputs: Any) -> Range:

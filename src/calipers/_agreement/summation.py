@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._notebook import Shown
-from .._report import jsonable
+from .._report import jsonable_fields
 from .trials import require_callable
 
 if TYPE_CHECKING:
@@ -140,8 +140,7 @@ class SummationOrder(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        found: dict[str, Any] = jsonable(self)
-        return found | {"name": self.name, "depth": self.depth}
+        return jsonable_fields(self) | {"name": self.name, "depth": self.depth}
 
     def plot(self) -> "Figure":
         """

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import jsonable
+from .._report import jsonable_fields
 from .inquiry import Inquiry
 from .nest import Nest
 from .sides import (
@@ -93,7 +93,7 @@ class Trial(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
-        return _dict(self) | {"passed": bool(self), "equal": self.equal}
+        return jsonable_fields(self) | {"passed": bool(self), "equal": self.equal}
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,11 +143,6 @@ class Trials(Shown):
             "equal": self.equal,
             "trials": [trial.to_dict() for trial in self.trials],
         }
-
-
-def _dict(x: Any) -> dict[str, Any]:
-    found: dict[str, Any] = jsonable(asdict(x))
-    return found
 
 
 def require_callable(**functions: Any) -> None:

@@ -1,10 +1,10 @@
 """What a check of derivatives found, and the errors that carry it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._notebook import Shown
-from .._report import jsonable
+from .._report import jsonable_fields
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
 from .text import report_text
 
@@ -186,5 +186,4 @@ class GradcheckReport(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it in types that JSON has."""
-        found: dict[str, Any] = jsonable(asdict(self))
-        return found
+        return jsonable_fields(self)
