@@ -264,3 +264,19 @@ def test_results_of_other_dtypes_are_told():
     assert "dtypes" not in calipers.diagnose(total, backwards, X).evidence
     many = calipers.diagnose(lambda x: (x,) * 9, lambda x: (x.astype(float),) * 9, X)
     assert all(len(line) <= 80 for line in str(many).splitlines())
+
+
+@pytest.mark.parametrize("dtype", [object, np.dtypes.StringDType()])
+def test_arrays_of_references_are_handed_on(dtype):
+    """They lie nowhere else in memory, and their bytes are of this process alone."""
+
+    def named(f):
+        return lambda x, names: f(x) if names[1] == "b" * 20 else None
+
+    found = [
+        calipers.diagnose(named(total), named(backwards), (X, np.array(["a", "b" * 20], dtype)))
+        for _ in range(2)
+    ]
+    assert found[0].kind == calipers.diagnose(total, backwards, X).kind == "ROUNDING"
+    assert found[0].reproducer == found[1].reproducer
+    assert calipers.probes.layout(named(np.exp), (X, np.array(["a", "b" * 20], dtype))).equal

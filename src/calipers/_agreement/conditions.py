@@ -13,7 +13,7 @@ from .._protocols import NDArray
 from .._report import jsonable_fields
 from ..closeness import first_nonfinite
 from .trials import Subject
-from .units import ROUNDOFF
+from .units import ROUNDOFF, own_roundings
 from .working_format import format_of
 
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
     if ask.standard is not None:
         kappa = ask.unit.kappa
         return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)
-    own = ask.roundoff * np.abs(subject.plain.numbers(np.float64))
-    scale = ask.scale
+    own, scale = own_roundings(subject.plain, ask.roundoff), ask.scale
     known = np.isfinite(own) & np.isfinite(scale)
     moved = float(np.sum(np.maximum(scale[known] ** 2 - own[known] ** 2, 0.0)))
     size = float(np.sum(own[known] ** 2))

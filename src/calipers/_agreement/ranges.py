@@ -14,7 +14,7 @@ from ..emulation import FORMATS
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, is_movable, widened
 from .trials import Subject, in_units
-from .units import difference
+from .units import difference, own_roundings
 
 _FALLS = 10.0  # times an error falls in another range, if range was its cause
 
@@ -84,7 +84,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
         found = _elsewhere(subject)
         if found is None:
             return _unknown(subject)
-        exact, unit = found, ask.roundoff * np.abs(found.numbers(np.float64))
+        exact, unit = found, own_roundings(found, ask.roundoff)
     numbers, reference = plain.numbers(np.float64), exact.numbers(np.longdouble)
     largest = plain.spread(np.array([_limit(x, ask.form) for x in plain.arrays]))
     fits = np.isfinite(reference) & (np.abs(reference) <= largest)

@@ -27,7 +27,7 @@ from .sides import (
     longest_axis,
     widened,
 )
-from .units import difference, size_of
+from .units import difference, own_roundings, size_of
 from .verdicts import ALONE, FAR
 from .working_format import format_of
 
@@ -208,8 +208,7 @@ class Subject:
         same = again.error is None and again.forms == before.forms
         if not same or is_wider_than(share * difference(again, before), unit, 0.5):
             # It was not the inputs' moves that moved the results.
-            unit = self.ask.roundoff * np.abs(self.plain.numbers(np.float64))
-            unit[~np.isfinite(unit)] = np.inf
+            unit = own_roundings(self.plain, self.ask.roundoff)
         return unit
 
     def trial(self, name: str, answer: Answer) -> Trial:

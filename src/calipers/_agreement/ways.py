@@ -7,6 +7,7 @@ import numpy as np
 
 from .._arrays import library_of
 from .._protocols import NDArray
+from .layouts import misaligned
 from .sides import listed
 from .trials import Subject, Trials, side_of
 
@@ -78,12 +79,3 @@ def strided(x: NDArray) -> NDArray:
     gaps = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)[..., ::2]
     gaps[...] = x
     return gaps
-
-
-def misaligned(x: NDArray) -> NDArray:
-    """Copy an array to memory that begins one element after where vectors do."""
-    memory = np.zeros(x.nbytes + 128, np.uint8)
-    start = -memory.ctypes.data % 64 + x.itemsize
-    shifted = memory[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
-    shifted[...] = x
-    return shifted
