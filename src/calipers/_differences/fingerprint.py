@@ -110,8 +110,7 @@ class _Reader:
         if isinstance(thing, Problem):  # which has texts of its own
             return b""
         if isinstance(thing, types.BuiltinFunctionType):
-            owner = thing.__self__
-            return self._all(thing.__qualname__, owner)
+            return self._all(thing.__qualname__, thing.__self__)
         if isinstance(thing, type) and not _is_installed(thing.__module__):
             return self._all(thing.__qualname__) + self._methods(thing)
         if isinstance(thing, (type, types.ModuleType, np.ufunc)):

@@ -47,16 +47,14 @@ class Pattern:
         below: NDArray | None,
     ) -> None:
         """Store the entries, or add to them, from differences by color; see `decompress`."""
+        entries, found = (self.indptr, self.indices), (differences, weight, data)
         if isinstance(self.coloring, StarColoring):
             if below is not None:
                 with np.errstate(all="ignore"):
                     differences -= below
-            given = (self.indptr, self.indices, self.coloring, differences, weight, data)
-            recover(*given, accumulate)
+            recover(*entries, self.coloring, *found, accumulate)
         else:
-            colors = self.coloring.colors
-            given = (self.indptr, self.indices, colors, differences, weight, data)  # type: ignore[assignment]
-            decompress(*given, accumulate, below)  # type: ignore[arg-type]
+            decompress(*entries, self.coloring.colors, *found, accumulate, below)
 
 
 class Entries:
