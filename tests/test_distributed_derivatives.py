@@ -1398,6 +1398,17 @@ def test_a_full_disk_is_told_and_leaves_no_half(tmp_path, monkeypatch):
     assert [p.name for p in (tmp_path / "kept").iterdir()] == ["calipers.json"]
 
 
+def test_a_full_disk_leaves_no_half_of_a_manifest(tmp_path, monkeypatch):
+    def full(path, text, encoding):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        calipers.jacobian(waves, X, checkpoint=tmp_path / "kept")
+    assert not list((tmp_path / "kept").iterdir())
+
+
 def test_two_runs_at_once_may_share_a_folder(tmp_path):
     expected, found = calipers.jacobian(waves, X), []
 

@@ -5,6 +5,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -77,32 +78,33 @@ class Checkpoint:
     def begin(self) -> None:
         """Make the folder, and write what it is of, unless another run was faster."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._unfinished()
-        path.write_text(json.dumps(self._manifest, indent=1), "utf-8")
         manifest = self._folder / _MANIFEST
-        try:
-            os.link(path, manifest)
-        except FileExistsError:
-            pass
-        except OSError:  # there are file systems without links
-            if not manifest.exists():
-                os.replace(path, manifest)
-        path.unlink(missing_ok=True)
+        with self._unfinished() as path:
+            path.write_text(json.dumps(self._manifest, indent=1), "utf-8")
+            try:
+                os.link(path, manifest)
+            except FileExistsError:
+                pass
+            except OSError:  # there are file systems without links
+                if not manifest.exists():
+                    os.replace(path, manifest)
         self._compare()
 
     def save(self, first: int, outs: Outs) -> None:
         """Keep the results of rows from `first`."""
-        path = self._unfinished()
-        try:
+        with self._unfinished() as path:
             with open(path, "wb") as stream:
                 np.savez(stream, *outs)
             os.replace(path, self._folder / f"rows-{first}-{first + len(outs[0])}.npz")
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
 
-    def _unfinished(self) -> Path:
-        return self._folder / f".{uuid.uuid4().hex}.unfinished"
+    @contextmanager
+    def _unfinished(self) -> Iterator[Path]:
+        """Give the name of a file that is yet to be whole; what stays under it is removed."""
+        path = self._folder / f".{uuid.uuid4().hex}.unfinished"
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
     def spans(self) -> list[Span]:
         """Return the ranges of which there are files."""
