@@ -244,6 +244,14 @@ def _told(x: Any) -> str:
     return f"{kind} of dtype {np.asarray(x).dtype}" if np.ndim(x) else kind
 
 
+def require_callable(**functions: Any) -> None:
+    """Refuse what cannot be called; the names are for the error."""
+    for name, f in functions.items():
+        if not callable(f):
+            msg = f"{name} must be callable, got {type(f).__name__}: {f!r:.60}"
+            raise TypeError(msg)
+
+
 def is_integer(x: Any) -> TypeGuard[int]:
     """Tell whether x is an integer, one of NumPy's maybe."""
     return isinstance(x, (int, np.integer))

@@ -23,10 +23,10 @@ from ._agreement.sides import (
     is_movable,
     longest_axis,
 )
-from ._agreement.trials import require_callable
 from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
 from ._agreement.working_format import format_of
+from ._arrays import require_callable
 from ._containers import several
 from ._types import Effort, Widens
 

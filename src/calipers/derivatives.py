@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from ._arrays import device_module, is_integer
+from ._arrays import device_module, is_integer, require_callable
 from ._differences import hessians, sparse
 from ._differences.derivative import Derivative
 from ._differences.plan import (
@@ -535,10 +535,7 @@ def hessian(
     if function is None:
         msg = "hessian needs f or gradient=, got neither"
         raise TypeError(msg)
-    if not callable(function):
-        name = "f" if gradient is None else "gradient"
-        msg = f"{name} must be callable, got {type(function).__name__}"
-        raise TypeError(msg)
+    require_callable(**{"f" if gradient is None else "gradient": function})
     problem = pose(function, x, others_of(args), argnums, chosen)
     hessians.require_real(problem, chosen, gradient is not None)
     if chosen.sparsity is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 import numpy as np
 
-from ._arrays import FLOAT32, FLOAT64, DType, as_array, library_of, require_host
+from ._arrays import FLOAT32, FLOAT64, DType, as_array, library_of, require_callable, require_host
 from ._dispatch import fold, scan
 from ._kernels.emulation import CENSUS, MULTIPLY, ROUND_EACH
 from ._notebook import Shown
@@ -147,9 +147,7 @@ def emulate(
     >>> calipers.emulate(np.sqrt, "tf32", where="inputs", rounding="truncate")(x) - np.sqrt(x)
     array([ 0.        , -0.00011661,  0.        ])
     """
-    if not callable(f):
-        msg = f"f must be callable, got {type(f).__name__}: {f!r:.60}"
-        raise TypeError(msg)
+    require_callable(f=f)
     if rounding not in ("nearest", "truncate"):
         msg = f'rounding must be "nearest" or "truncate", got {rounding!r}'
         raise ValueError(msg)

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ._arrays import device_module, is_real
+from ._arrays import device_module, is_real, require_callable
 from ._containers import several
 from ._differences.checkpoint import require_folder
 from ._differences.plan import others_of
@@ -21,10 +21,10 @@ from ._gradcheck.numerical import Way
 from ._gradcheck.options import (
     for_each,
     positions_of,
-    require_callables,
     require_choices,
     require_forms,
     require_seed,
+    require_tested,
     rule_of,
 )
 from ._gradcheck.report import (
@@ -238,7 +238,8 @@ def gradcheck(
         msg = "jac and value_and_jac were both given: they are the same, so give one of them"
         raise ValueError(msg)
     wanted = {"jac": jac if value_and_jac is None else value_and_jac, "vjp": vjp, "jvp": jvp}
-    require_callables({**wanted, "jac": jac, "value_and_jac": value_and_jac})
+    named = {**wanted, "jac": jac, "value_and_jac": value_and_jac}
+    require_callable(**{name: call for name, call in named.items() if call is not None})
     left_out = positions_of(nondifferentiable_outputs)
     given = Given(f, inputs, wanted, argnums, left_out, convention, others_of(args), kwargs)
     require_way(inplace, given, value_and_jac)
@@ -271,22 +272,11 @@ def gradcheck(
     require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)
     derivatives = given.checked(subject, chosen, inplace, check_grad_dtypes)
     names = {d.name for d in derivatives}
-    if check_undefined_grad is None:
-        own_backward = given.of_library and given.convention == "torch" and "vjp" in names
-        undefined = {"vjp"} if own_backward else set()
-    else:
-        undefined = {"vjp", "jvp"} if check_undefined_grad else set()
-    for option, name, asked in (
-        ("check_undefined_grad", "vjp", undefined),
-        ("check_batched_grad", "vjp", check_batched_grad),
-        ("check_batched_forward_grad", "jvp", check_batched_forward_grad),
-    ):
-        if asked and name not in names:
-            msg = f"{option}=True tests {name}, and {name} is not checked: give it, or leave it out"
-            raise ValueError(msg)
-        if asked and inplace is not None:
-            msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"
-            raise ValueError(msg)
+    undefined = {"vjp", "jvp"} if check_undefined_grad else set()
+    if check_undefined_grad is None and given.of_library and given.convention == "torch":
+        undefined = names & {"vjp"}
+    batched = {"vjp": check_batched_grad, "jvp": check_batched_forward_grad}
+    require_tested(names, bool(undefined), batched, inplace)
     resolution = default_resolution(subject.eps)
     rule = rule_of(eps, atol, rtol, resolution, subject.eps, equal_nan, nondet_tol)
     count = len(subject.active)
@@ -300,7 +290,7 @@ def gradcheck(
             Way(workers, heard if heard.wanted else None, checkpoint),
             nondet_tol,
             undefined,
-            {"vjp": check_batched_grad, "jvp": check_batched_forward_grad},
+            batched,
             given.primals,
         )
     finally:

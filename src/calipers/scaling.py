@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._agreement.sides import Answer, widened
-from ._agreement.trials import inputs_of, require_callable, side_of
+from ._agreement.trials import inputs_of, side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of
+from ._arrays import require_callable
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._report import jsonable, jsonable_fields

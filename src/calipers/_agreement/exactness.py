@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable_fields
 from .sides import Answer, as_inputs, in_a_line, is_movable
-from .trials import require_callable, side_of
+from .trials import side_of
 from .units import difference
 
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._arrays import library_of
+from .._arrays import library_of, require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable_fields
 from .inquiry import Inquiry
 from .sides import Answer, longest_axis
-from .trials import Trial, inputs_of, require_callable, side_of, trial
+from .trials import Trial, inputs_of, side_of, trial
 from .working_format import format_of
 
 if TYPE_CHECKING:

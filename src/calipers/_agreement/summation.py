@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._arrays import require_callable
 from .._notebook import Shown
 from .._report import jsonable_fields
-from .trials import require_callable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
@@ -143,14 +144,6 @@ class Trials(Shown):
             "equal": self.equal,
             "trials": [trial.to_dict() for trial in self.trials],
         }
-
-
-def require_callable(**functions: Any) -> None:
-    """Refuse what cannot be called; the names are for the error."""
-    for name, f in functions.items():
-        if not callable(f):
-            msg = f"{name} must be callable, got {type(f).__name__}: {f!r:.60}"
-            raise TypeError(msg)
 
 
 def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:

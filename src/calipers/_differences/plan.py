@@ -19,6 +19,7 @@ from .._arrays import (
     is_real,
     library_of,
     on_device,
+    require_callable,
 )
 from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
@@ -174,9 +175,7 @@ def pose(
     dense: bool = False,
 ) -> Problem:
     """Return the problem of differentiating f by the argument at `position`."""
-    if not callable(f):
-        msg = f"f must be callable, got {type(f).__name__}"
-        raise TypeError(msg)
+    require_callable(f=f)
     if not is_integer(position) or not 0 <= position <= len(args):
         what = f"an int from 0 to {len(args)}"
         msg = (

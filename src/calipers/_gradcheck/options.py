@@ -1,6 +1,6 @@
 """What gradcheck's options mean, and which of them it refuses."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,14 +94,6 @@ def positions_of(outputs: Any) -> tuple[int, ...]:
     return tuple(outputs)
 
 
-def require_callables(wanted: dict[str, Any]) -> None:
-    """Refuse derivatives that cannot be called."""
-    for name, call in wanted.items():
-        if call is not None and not callable(call):
-            msg = f"{name} must be callable, got {type(call).__name__}"
-            raise TypeError(msg)
-
-
 def require_forms(
     wanted: dict[str, Any], chosen: dict[str, bool], forward: bool | None, backward: bool | None
 ) -> None:
@@ -126,3 +118,20 @@ def require_forms(
             f"check_backward_ad must not be False"
         )
         raise ValueError(msg)
+
+
+def require_tested(
+    names: Container[str], undefined: bool, batched: dict[str, bool], inplace: str | None
+) -> None:
+    """Refuse tests of a derivative that is not checked, or does not return."""
+    for option, name, asked in (
+        ("check_undefined_grad", "vjp", undefined),
+        ("check_batched_grad", "vjp", batched["vjp"]),
+        ("check_batched_forward_grad", "jvp", batched["jvp"]),
+    ):
+        if asked and name not in names:
+            msg = f"{option}=True tests {name}, and {name} is not checked: give it, or leave it out"
+            raise ValueError(msg)
+        if asked and inplace is not None:
+            msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"
+            raise ValueError(msg)
