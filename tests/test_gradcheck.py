@@ -215,10 +215,20 @@ REFUSED = {
     "jac": ((np.sin, X), {"jac": 3}, TypeError, "jac must be callable, got int"),
     "nothing": ((np.sin, X), {"vjp": None}, ValueError, "at least one of jac=, vjp= and jvp="),
     "eps": ((np.sin, X), {"eps": 0.0}, ValueError, "eps must be positive, got 0.0"),
+    "no number": ((np.sin, X), {"eps": "x"}, ValueError, "eps must be positive, got 'x'"),
     "both": ((np.sin, X), {"eps": 1e-6, "step": 1e-6}, ValueError, "give one of them"),
     "rtol": ((np.sin, X), {"rtol": -1.0}, ValueError, "rtol must be a finite number"),
     "convention": ((np.sin, X), {"convention": "x"}, ValueError, "convention must be one of"),
     "allow": ((np.sin, X), {"allow": ["FAIL"]}, ValueError, "allow must be a sequence"),
+    "allow none": ((np.sin, X), {"allow": None}, ValueError, "allow must be a sequence"),
+    "args": ((np.sin, X), {"args": 3}, TypeError, "args must be a tuple of the other arguments"),
+    "kwargs": ((np.sin, X), {"kwargs": 3}, TypeError, "kwargs must be a dict of f's arguments"),
+    "outputs": (
+        (np.sin, X),
+        {"nondifferentiable_outputs": 0},
+        TypeError,
+        "nondifferentiable_outputs must be a sequence of positions, got 0",
+    ),
     "integers": ((np.sin, [1, 2]), {}, ValueError, "nothing can be differentiated"),
     "float16": ((np.sin, np.ones(2, "f2")), {}, TypeError, "float32 or 64"),
     "argnums": ((np.sin, X), {"argnums": 3}, ValueError, "argnums names input 3"),
@@ -247,6 +257,13 @@ def test_outputs_that_have_no_differences_are_refused(dtype):
 def test_inputs_in_the_other_byte_order():
     other = X[0].astype(X[0].dtype.newbyteorder())
     assert calipers.gradcheck(np.sin, other, vjp=sine_vjp)
+
+
+@pytest.mark.parametrize("name", ["args", "kwargs", "outputs"])
+def test_what_is_refused_of_second_derivatives(name):
+    args, options, error, text = REFUSED[name]
+    with pytest.raises(error, match=text):
+        calipers.gradgradcheck(*args, hvp=lambda x, v: -v * np.sin(x), **options)
 
 
 def test_second_derivatives_need_something_to_check():

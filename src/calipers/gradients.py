@@ -422,7 +422,6 @@ def gradgradcheck(
         if not report:
             return report
     plain: dict[str, Any] = {**common, "raise_exception": False}
-    whole = (*points, *args)
     given = Given(
         f,
         points,
@@ -433,6 +432,7 @@ def gradgradcheck(
         args,
         kwargs,
     )
+    whole = (*points, *args)
     if hess is not None or hvp is not None:
         return _of_number(given.subject(), f, whole, vjp, hess, hvp, first_order, common, here)
     forms: dict[str, Any]

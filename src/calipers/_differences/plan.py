@@ -67,11 +67,7 @@ class Options:
         if self.batched and (self.rowwise or self.out_like is not None):
             msg = "batched=True is for y = f(x): leave out rowwise and out_like"
             raise ValueError(msg)
-        if self.kwargs is not None and not (
-            isinstance(self.kwargs, Mapping) and all(isinstance(name, str) for name in self.kwargs)
-        ):
-            msg = f"kwargs must be a dict of f's arguments by name, got {self.kwargs!r:.60}"
-            raise TypeError(msg)
+        require_named(self.kwargs)
         limit = self.memory_limit
         if limit is not None and not (is_real(limit) and limit > 0):
             msg = f"memory_limit must be a positive number of bytes, got {limit!r:.60}"
@@ -118,6 +114,15 @@ def others_of(args: Any) -> tuple[Any, ...]:
         msg = f"args must be a tuple of the other arguments of f, got {args!r:.60}: write (..., )"
         raise TypeError(msg)
     return tuple(args)
+
+
+def require_named(kwargs: Any) -> None:
+    """Refuse arguments of f by name that are in no dict."""
+    if kwargs is not None and not (
+        isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)
+    ):
+        msg = f"kwargs must be a dict of f's arguments by name, got {kwargs!r:.60}"
+        raise TypeError(msg)
 
 
 def runs_on_device(f: Any, x: Any, target: str | None) -> bool:

@@ -11,6 +11,7 @@ from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array, is_device_function, library_of, on_device
 from .._containers import several
+from .._differences.plan import require_named
 from .._protocols import Differentiated
 from ..interop.containers import Leaves, leaves_of
 from ..interop.functions import function_library
@@ -42,6 +43,9 @@ class Given:
     primals: dict[str, Any] = field(default_factory=dict)  # what came for f's value, by its source
     leaves: Leaves | None = None  # what was taken out of containers
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
+
+    def __post_init__(self) -> None:
+        require_named(self.kwargs)
 
     @property
     def several(self) -> tuple[Any, ...]:

@@ -73,8 +73,8 @@ def require_choices(convention: str, nondet_tol: float, allow: Sequence[str], me
     if not is_real(nondet_tol) or not nondet_tol >= 0:
         msg = f"nondet_tol must be at least 0, got {nondet_tol!r}"
         raise ValueError(msg)
-    wrong = [name for name in allow if name not in (NONSMOOTH, INCONCLUSIVE)]
-    if isinstance(allow, str) or wrong:
+    several = np.iterable(allow) and not isinstance(allow, str)
+    if not several or any(name not in (NONSMOOTH, INCONCLUSIVE) for name in allow):
         msg = f"allow must be a sequence of NONSMOOTH and INCONCLUSIVE, got {allow!r}"
         raise ValueError(msg)
 
