@@ -263,3 +263,23 @@ def test_a_report_of_second_order_says_what_it_is_of():
     assert "those of f, and then the cotangents" in str(report)
     assert "calipers.gradgradcheck(..., seed=0)" in str(report)
     assert checked(cubes, X, vjp=lambda x, w: 2 * gradient(x, w), vjp_vjp=pull).order == 1
+
+
+def test_nan_for_a_cotangent_that_is_not_contiguous_is_found():
+    """Even where NaN are equal, and so all entries are right."""
+
+    def torn(w, y):
+        return y if w.flags.c_contiguous else np.full_like(y, np.nan)
+
+    report = calipers.gradgradcheck(
+        np.sin,
+        np.array([0.3, 0.5, 0.7]),
+        vjp=lambda x, w: torn(w, w * np.cos(x)),
+        vjp_vjp=lambda x, w, u: (torn(w, -u * w * np.sin(x)), torn(w, u * np.cos(x))),
+        gen_non_contig_grad_outputs=True,
+        first_order=False,
+        equal_nan=True,
+        raise_exception=False,
+    )
+    assert report.verdict == "FAIL"
+    assert "not contiguous" in report.reason

@@ -36,7 +36,7 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
             return
     else:
         again = subject.reals_of(subject.call())
-    worst = _largest_difference(again, subject.base)
+    worst = largest_difference(again, subject.base)
     if worst > tolerance:
         yield (
             f"f is not deterministic: two calls with the same inputs differ by {worst:.3g} "
@@ -64,7 +64,7 @@ def reentrance(d: Derivative, random: np.random.Generator, tolerance: float) -> 
     else:
         v = _direction(d, random) / 8  # at most 1, which the tolerance is for
         one, two = d.applied(v), d.applied(v)
-    worst = _largest_difference(one, two)
+    worst = largest_difference(one, two)
     if worst > tolerance:
         yield (
             f"{d.name} is not reentrant: two calls with the same arguments differ by {worst:.3g} "
@@ -124,7 +124,7 @@ def primal(
     with np.errstate(invalid="ignore"):
         near = np.abs(own - base) <= allowed(base)
     if not np.all(near | (own == base) | (np.isnan(own) & np.isnan(base))):
-        worst = _largest_difference(own, base)
+        worst = largest_difference(own, base)
         yield f"the primal value that {source} gives is not f's: it is off by {worst:.3g}"
 
 
@@ -305,7 +305,8 @@ def _worst(values: NDArray) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
-def _largest_difference(one: NDArray, other: NDArray) -> float:
+def largest_difference(one: NDArray, other: NDArray) -> float:
+    """Return the largest difference; infinite where one alone is NaN or infinite."""
     if equal_arrays(one, other, equal_nan=True):
         return 0.0
     with np.errstate(invalid="ignore"):

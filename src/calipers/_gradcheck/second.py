@@ -12,7 +12,7 @@ from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError
 from .derivative import Derivative
-from .identities import ROUNDING, cancelled
+from .identities import ROUNDING, cancelled, largest_difference
 from .parts import picked
 from .subject import Subject
 
@@ -109,10 +109,9 @@ def _flat(found: Any) -> Any:
 
 def layout(spread: Subject, contiguous: Subject) -> str | None:
     """Say that a gradient depends on how its cotangent lies in memory."""
-    one, other = spread.base, contiguous.base
-    with np.errstate(invalid="ignore"):
-        worst = np.abs(one - other).max(initial=0.0)
-    if worst > ROUNDING * spread.eps * np.abs(other).max(initial=0.0):
+    other = contiguous.base
+    worst = largest_difference(spread.base, other)
+    if worst > ROUNDING * spread.eps * np.abs(other[np.isfinite(other)]).max(initial=0.0):
         return (
             f"the gradient for a cotangent that is not contiguous is another one than for a "
             f"contiguous one: it is off by {worst:.3g}"
