@@ -124,3 +124,32 @@ def test_a_jacobian_that_adds_to_its_own_buffer_is_not_reentrant():
         return kept
 
     assert "jac is not reentrant" in checked(np.sin, THREE, jac=jac).reason
+
+
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+def test_nan_for_all_but_unit_vectors_is_no_linear_map(form):
+    def torn(x, w):
+        return np.where(np.abs(w) <= 1, w, np.nan) * np.cos(x)
+
+    report = checked(np.sin, THREE, **{form: torn})
+    assert report.verdict == "FAIL"
+    assert f"{form} is not linear" in report.reason
+
+
+def test_nan_for_a_batch_is_not_what_its_rows_give():
+    def torn(x, w):
+        return w * np.cos(x) if w.ndim == 1 else np.full_like(w, np.nan)
+
+    report = checked(np.sin, THREE, vjp=torn, check_batched_grad=True)
+    assert report.reason == "vjp of a batch differs from vjp called for each of its rows"
+
+
+def test_what_is_nan_or_infinite_in_any_direction_is_linear():
+    x = np.array([0.0, 0.3, 0.7])
+
+    def vjp(x, w):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return w * 0.5 / np.sqrt(x)
+
+    report = checked(np.sqrt, x, vjp=vjp, bounds=(0.0, np.inf), check_batched_grad=True)
+    assert not report.findings

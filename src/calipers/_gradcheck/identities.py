@@ -91,9 +91,7 @@ def storing(d: Derivative, random: np.random.Generator, tolerance: float) -> Ite
     for before, after, alone in zip(held, one, two, strict=True):
         expected = before + alone if d.call.adds else alone
         allowed = tolerance + (_rounding(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0)
-        with np.errstate(invalid="ignore"):
-            same = np.abs(after - expected) <= allowed
-        if not np.all(same | (np.isnan(after) & np.isnan(expected)) | (after == expected)):
+        if not _alike(after, expected, allowed):
             how = "add to" if d.call.adds else "overwrite"
             yield f"{d.name} does not {how} what its arrays hold (inplace={d.call.way!r})"
             return
@@ -121,9 +119,7 @@ def primal(
         return
     own = real_vector(arrays).astype(float, copy=False)
     base = subject.base.astype(float, copy=False)
-    with np.errstate(invalid="ignore"):
-        near = np.abs(own - base) <= allowed(base)
-    if not np.all(near | (own == base) | (np.isnan(own) & np.isnan(base))):
+    if not _alike(own, base, allowed(base)):
         worst = largest_difference(own, base)
         yield f"the primal value that {source} gives is not f's: it is off by {worst:.3g}"
 
@@ -173,6 +169,7 @@ def linearity(
             found["v"], expected["v"] = of_v, np.einsum("i,ij->j", v, lines)
         for text, value in found.items():
             apart = np.abs(value - expected[text])
+            apart[np.isnan(value) & np.isfinite(expected[text])] = np.inf
             if np.any(apart > allowed):
                 rest = " from the sum of those for unit vectors" if text == "v" else ""
                 off = f"{d.name}({text}) is off by {_worst(apart):.3g}{rest}"
@@ -203,7 +200,7 @@ def none_directions(d: Derivative, share: float) -> Iterator[str]:
         if k > 0:
             pairs = zip(parts, pattern, strict=True)
             expected = ask(tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs))
-        if not np.all(np.abs(found - expected) <= share * _worst(expected)):
+        if not _alike(found, expected, share * _worst(_finite(expected))):
             yield f"{d.name} gives something else for a {what} of None than for one of zeros"
             return
 
@@ -247,7 +244,7 @@ def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
         raise
     for direction, row in zip(directions, found, strict=True):
         alone = d.applied(direction)
-        if np.any(np.abs(row - alone) > _rounding(d, np.abs(alone) + _worst(alone))):
+        if not _alike(row, alone, _rounding(d, np.abs(alone) + _worst(_finite(alone)))):
             yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
             return
 
@@ -299,6 +296,13 @@ def _on_one_pattern(one: Any, two: Any) -> tuple[NDArray, NDArray]:
         return one.data, two.data
     apart = (one - two).data
     return apart, np.zeros_like(apart)
+
+
+def _alike(one: NDArray, other: NDArray, allowed: Any) -> bool:
+    """Tell whether all numbers are near, equal, or both NaN."""
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= allowed
+    return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
 
 
 def _worst(values: NDArray) -> float:
