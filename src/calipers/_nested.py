@@ -32,9 +32,9 @@ def is_container(x: Any) -> bool:
     return is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "__array__")
 
 
-def leaves(actual: Any, expected: Any, path: str = "") -> Iterator[Leaf]:
+def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:
     """Yield all leaves, and all differences in structure."""
-    yield from _walk(actual, expected, path, ())
+    yield from _walk(actual, expected, "", ())
 
 
 def _unwrapped(x: Any) -> Any:

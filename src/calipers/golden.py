@@ -113,11 +113,11 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
     DIFFERENT: 5 of 5 elements differ, ... units rms (allowed: 6.24), ... at most
     >>> folder.cleanup()
     """
-    described = _described(inputs)
+    described, stored = _described(inputs), _is_stored(inputs)
     subject = Subject(f, inputs)
     arrays = {f"result{k}": x for k, x in enumerate(subject.plain.arrays)}
     arrays["unit"] = subject.unit
-    if _is_stored(inputs):
+    if stored:
         arrays |= {
             f"input{k}": x for k, x in enumerate(subject.inputs) if isinstance(x, np.ndarray)
         }
@@ -125,7 +125,7 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
         "mark": _MARK,
         "version": _VERSION,
         "inputs": described,
-        "stored": _is_stored(inputs),
+        "stored": stored,
         "results": len(subject.plain.arrays),
         "names": subject.plain.names,
         "allowed": subject.ask.allowed,

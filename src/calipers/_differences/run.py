@@ -221,10 +221,6 @@ def _alone(work: Work, start: int, outs: Outs, pace: Pace | None) -> None:
         _by_threads(work, start, outs, 1 if native.parallel else get_num_threads(), pace or Pace())
 
 
-def _one(work: Work, origin: int, first: int, last: int, outs: Outs) -> None:
-    work(origin + first, tuple(out[first:last] for out in outs))
-
-
 def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -> None:
     """
     Time more and more columns, and wake other threads if the rest is worth it.
@@ -235,7 +231,7 @@ def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -
 
     def timed(first: int, last: int) -> float:
         started = time.perf_counter()
-        _one(work, origin, first, last, outs)
+        work(origin + first, tuple(out[first:last] for out in outs))
         spent = time.perf_counter() - started
         pace.seconds = min(pace.seconds, spent / (last - first))
         return spent

@@ -9,7 +9,7 @@ from .._protocols import NDArray
 
 
 class H5py:
-    """Datasets of h5py."""
+    """See `Store`."""
 
     def owns(self, x: Any) -> bool:
         h5py = sys.modules.get("h5py")

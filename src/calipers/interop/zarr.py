@@ -9,7 +9,7 @@ from .._protocols import NDArray
 
 
 class Zarr:
-    """Arrays of zarr."""
+    """See `Store`."""
 
     def owns(self, x: Any) -> bool:
         zarr = sys.modules.get("zarr")
