@@ -477,3 +477,11 @@ def test_a_function_of_another_library_is_named_if_it_cannot_be_sent():
     torch = pytest.importorskip("torch")
     with ProcessPoolExecutor(1) as pool, pytest.raises(TypeError, match=r"f \(.*<lambda>\)"):
         calipers.jacobian(lambda x: x**2, torch.ones(3), workers=pool)
+
+
+def test_progress_without_stderr_is_not_written_elsewhere(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    calipers.jacobian(waves, np.ones(20), progress=True)
+    assert capsys.readouterr().out == ""

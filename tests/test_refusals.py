@@ -359,3 +359,22 @@ def test_formats_of_torch():
 @pytest.mark.parametrize("worst", [np.nan, np.inf])
 def test_a_direction_that_is_not_finite_gives_nan(worst, method):
     assert np.isnan(calipers.jvp(np.sin, X, [worst, 0, 0], method=method)).all()
+
+
+@pytest.mark.parametrize("limit", ["1GB", 0, -1, True, None])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        partial(calipers.allclose, X, X),
+        partial(calipers.array_equal, X, X),
+        partial(calipers.assert_close, X, X),
+        partial(calipers.compare, X, X),
+        partial(calipers.allfinite, X),
+        partial(calipers.first_nonfinite, X),
+    ],
+    ids=lambda ask: ask.func.__name__,
+)
+def test_a_limit_that_is_none_is_refused_where_all_is_in_memory(ask, limit):
+    with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes, got"):
+        ask(memory_limit=limit)
+    ask(memory_limit=1 << 30)

@@ -159,7 +159,7 @@ def _close(
     axis: Any = None,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Any:
-    if axis is None:
+    if axis is None and memory_limit is MEMORY_LIMIT:  # else it is checked first
         verdict = plain_verdict(a, b, rtol, atol, equal_nan)
         if verdict is not None:
             return verdict
@@ -383,9 +383,10 @@ def array_equal(
 
 
 def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: int = MEMORY_LIMIT) -> bool:
-    verdict = plain_verdict(a1, a2, 0.0, 0.0, equal_nan)
-    if verdict is not None:
-        return verdict
+    if memory_limit is MEMORY_LIMIT:  # else it is checked first
+        verdict = plain_verdict(a1, a2, 0.0, 0.0, equal_nan)
+        if verdict is not None:
+            return verdict
     if on_device(a1=a1, a2=a2):
         return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)

@@ -284,7 +284,7 @@ def assert_close(
     ...
     """
     __tracebackhide__ = True
-    by_tolerances = tolerance is None and max_ulp is None
+    by_tolerances = tolerance is None and max_ulp is None and memory_limit is MEMORY_LIMIT
     if by_tolerances and max_mismatches == max_mismatch_ratio == 0 and type(actual) is np.ndarray:
         given = rtol is not None or atol is not None
         own_rtol, own_atol = (rtol, atol) if given else _default(actual.dtype)

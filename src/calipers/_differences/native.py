@@ -69,7 +69,7 @@ def native_form(problem: "Problem") -> Native | None:
 
 def _is_current(f: Any, native: Native | None) -> bool:
     """Tell whether a function was not compiled anew since, as its globals have changed maybe."""
-    return native is None or any(native.keep is own for own in f.overloads.values())
+    return native is None or any(native.keep is own for own in list(f.overloads.values()))
 
 
 def _question(problem: "Problem") -> Any:

@@ -49,13 +49,16 @@ class _Line:
     _written = 0
 
     def show(self, done: int, total: int, left: float | None) -> None:
+        if sys.stderr is None:  # as under pythonw; print would take stdout
+            return
         estimate = "" if left is None or done == total else f", {duration(left)} left"
         line = f"derivative: {done} of {total} columns{estimate}"
         print("\r" + line.ljust(self._written), end="", file=sys.stderr, flush=True)
         self._written = len(line)
 
     def close(self) -> None:
-        print(file=sys.stderr)
+        if self._written:
+            print(file=sys.stderr)
 
 
 class _Bar:

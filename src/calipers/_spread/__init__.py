@@ -23,9 +23,9 @@ _HELD_TYPES = HOST_TYPES - {np.memmap}
 
 def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
     """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
+    limit = _checked(memory_limit)
     if all(type(x) in _HELD_TYPES for x in arrays.values()):
         return None
-    limit = _checked(memory_limit)
     for name, x in arrays.items():
         if _ZARR.is_group(x):
             msg = f"{name} is a zarr group: pass arrays of it, or ask compare or assert_close"
