@@ -5,7 +5,7 @@ With torch's convention the gradient of complex numbers pairs with them as real 
 out both conjugates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,8 +161,9 @@ class Derivative:
     ) -> list[NDArray]:
         """Return one array for each part; None stands for zeros."""
         items = several(result)
-        alone = not isinstance(result, (tuple, list))
-        given = picked(items, [p.position for p in parts], len(parts) if alone else every)
+        given: Sequence[Any] | None = items
+        if len(items) != len(parts):
+            given = picked(items, [p.position for p in parts], every)
         if given is None:
             wanted = f"{len(parts)}" if every == len(parts) else f"{len(parts)} (or {every})"
             count = len(items)
@@ -186,7 +187,7 @@ class Derivative:
             )
             raise WrongFormError(msg)
         array = value if type(value) is np.ndarray else np.asarray(as_array(value, self.name))
-        if array.dtype.kind in "OSU" and array is not value:
+        if array is not value and array.dtype.kind in "OSU":
             msg = (
                 f"the {what} that {self.name} returned for {whose} {part.name} is of type "
                 f"{type(value).__name__}: return an array of shape {like.shape}"
