@@ -575,3 +575,18 @@ def test_gradients_by_objects_are_refused(others):
     assert "vjp returned a derivative by input 0, which is no array of floats" in report.reason
     with pytest.raises(ValueError, match="arrays in lists, tuples and dicts, and got Settings"):
         calipers.gradcheck(lambda p: p.w, (Settings(x),), vjp=lambda p, w: Settings(w))
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-3])
+def test_the_value_beside_a_jacobian_is_a_container_like_the_outputs(off):
+    x = np.random.default_rng(0).standard_normal((4, 2))
+
+    def both(x):
+        value = moments(x)
+        value["more"]["var"] = value["more"]["var"] + off
+        return value, moments_jac(x)
+
+    report = checked(calipers.gradcheck, moments, x, value_and_jac=both)
+    assert report.verdict == ("FAIL" if off else "PASS")
+    if off:
+        assert "the primal value that value_and_jac gives is not f's" in report.reason

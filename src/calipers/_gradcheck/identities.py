@@ -101,6 +101,8 @@ def primal(
     source: str, value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]
 ) -> Iterator[str]:
     """Compare the value that comes with a derivative, of all outputs or those kept, with f's."""
+    if subject.leaves is not None:
+        _, value = subject.leaves.f.flat(value)
     try:
         arrays, _ = as_outputs(value)
     except TypeError:

@@ -49,11 +49,15 @@ class OfLeaves:
         if isinstance(y, np.ndarray):
             return y
         self.returned = y
+        self.paths[:], flat = self.flat(y)
+        return flat
+
+    def flat(self, y: Any) -> tuple[list[str], Any]:
+        """Return where in a result others are, and a tuple of them; no places where it is flat."""
         found, _ = self._library.apart(y)
         if all(path in ("", f"[{k}]") for k, (path, _) in enumerate(found)):
-            return y
-        self.paths[:] = [path for path, _ in found]
-        return tuple(leaf for _, leaf in found)
+            return [], y
+        return [path for path, _ in found], tuple(leaf for _, leaf in found)
 
 
 @dataclass(frozen=True)
