@@ -3,6 +3,7 @@
 from collections import defaultdict, namedtuple
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass
 from multiprocessing import get_context
 
 import numba
@@ -573,7 +574,7 @@ def test_gradients_by_objects_are_refused(others):
     report = checked(calipers.gradcheck, f, (Settings(np.ones(3)), x, *others), vjp=vjp)
     assert report.verdict == "FAIL"
     assert "vjp returned a derivative by input 0, which is no array of floats" in report.reason
-    with pytest.raises(ValueError, match="arrays in lists, tuples and dicts, and got Settings"):
+    with pytest.raises(ValueError, match="tuples, dicts and dataclasses, and got Settings"):
         calipers.gradcheck(lambda p: p.w, (Settings(x),), vjp=lambda p, w: Settings(w))
 
 
@@ -590,3 +591,49 @@ def test_the_value_beside_a_jacobian_is_a_container_like_the_outputs(off):
     assert report.verdict == ("FAIL" if off else "PASS")
     if off:
         assert "the primal value that value_and_jac gives is not f's" in report.reason
+
+
+@dataclass(frozen=True)
+class Weights:
+    w: np.ndarray
+    b: list
+    name: str = "tanh"
+
+
+def affine(p, x):
+    assert p.name == "tanh"
+    return x @ p.w.T + p.b[0]
+
+
+def affine_vjp(p, x, w, factor=1.0):
+    return Weights(w.T @ x, [factor * w.sum(axis=0)], None), w @ p.w
+
+
+def test_dataclasses_are_containers():
+    given, x = (Weights(np.ones((2, 3)), [np.zeros(2)]), np.eye(4, 3)), {"vjp": affine_vjp}
+    report = calipers.gradcheck(affine, given, **x)
+    assert report.input_names == ("0.w", "0.b[0]", "0.name", "1")
+    assert report.shape == (8, 6 + 2 + 12)
+    report = checked(calipers.gradcheck, affine, given, vjp=lambda *a: affine_vjp(*a, 2.0))
+    assert "with respect to input 0.b[0] is wrong" in report.reason
+    report = checked(calipers.gradcheck, affine, given, vjp=lambda p, x, w: ({"w": w}, w @ p.w))
+    assert "for input 0 must be a Weights as the input is, got dict" in report.reason
+
+
+@dataclass
+class Squares:
+    each: np.ndarray
+    sums: list
+    count: int
+
+
+def test_dataclasses_may_be_returned():
+    def f(x):
+        return Squares(x**2, [x.sum()], x.size)
+
+    def vjp(x, w):
+        assert w.count is None
+        return 2 * x * w.each + w.sums[0]
+
+    report = calipers.gradcheck(f, np.array([1.0, 2.0]), vjp=vjp)
+    assert report.output_names == (".each", ".sums[0]", ".count")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import fields, is_dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -21,10 +22,23 @@ def several(x: Any) -> tuple[Any, ...]:
 
 
 def is_container(x: Any) -> bool:
-    """Tell whether x is a list, tuple or dict, and of more than plain numbers."""
+    """Tell whether x is a list, tuple, dict or dataclass, and of more than plain numbers."""
     if type(x) in (list, tuple):
         return not {type(y) for y in x} <= _NUMBERS
-    return isinstance(x, (dict, list, tuple))
+    return isinstance(x, (dict, list, tuple)) or _is_record(x)
+
+
+def _is_record(x: Any) -> bool:
+    return is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "__array__")
+
+
+def items_of(x: Any) -> list[tuple[str, Any, Any]]:
+    """Return what a container has: the text that follows its name, the key, and the value."""
+    if isinstance(x, dict):
+        return [(f"[{key!r}]", key, value) for key, value in x.items()]
+    if isinstance(x, (list, tuple)):
+        return [(f"[{k}]", k, value) for k, value in enumerate(x)]
+    return [(f".{f.name}", f.name, getattr(x, f.name)) for f in fields(x)]
 
 
 def apart(x: Any, depth: int = 0, *, of_floats: bool = False) -> Apart:
@@ -38,8 +52,8 @@ def apart(x: Any, depth: int = 0, *, of_floats: bool = False) -> Apart:
         msg = f"a container is nested more than {_DEEP} deep: does it hold itself?"
         raise ValueError(msg)
     kind = type(x)
-    items = list(x.items() if isinstance(x, dict) else enumerate(x))
-    inner = [apart(value, depth + 1, of_floats=of_floats) for _, value in items]
+    items = items_of(x)
+    inner = [apart(value, depth + 1, of_floats=of_floats) for _, _, value in items]
     ends = list(accumulate((len(held) for held, _ in inner), initial=0))
 
     def together(new: Sequence[Any]) -> Any:
@@ -49,10 +63,15 @@ def apart(x: Any, depth: int = 0, *, of_floats: bool = False) -> Apart:
             own = copy(x)  # of a class with more than its items
             own.update(zip(x, made, strict=True))
             return own
+        if _is_record(x):
+            own = copy(x)
+            for (_, name, _), value in zip(items, made, strict=True):
+                object.__setattr__(own, name, value)  # it may be frozen
+            return own
         return getattr(kind, "_make", kind)(made)  # of a named tuple
 
     pairs = zip(items, inner, strict=True)
-    held = [(f"[{key!r}]{path}", leaf) for (key, _), (own, _) in pairs for path, leaf in own]
+    held = [(f"{place}{path}", leaf) for (place, _, _), (own, _) in pairs for path, leaf in own]
     return held, together
 
 

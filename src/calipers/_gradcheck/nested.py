@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._arrays import as_array, library_of
-from .._containers import Apart, apart, is_container
+from .._containers import Apart, apart, is_container, items_of
 from ..interop.containers import Leaves
 from .blocks import WrongFormError, require_nothing
 from .outputs import as_outputs
@@ -19,7 +19,7 @@ _NOUNS = {"jac": "derivative", "vjp": "gradient", "jvp": "tangent"}
 
 class NumpyContainers:
     """
-    Lists, tuples and dicts of arrays, as functions of NumPy take and return them.
+    Lists, tuples, dicts and dataclasses of arrays, as functions of NumPy take and return them.
 
     Numbers in them are settings, and held constant. See `ContainerLibrary`.
     """
@@ -199,15 +199,20 @@ def _beside(x: Any, other: Any, name: str, place: str) -> list[Any]:
             if key not in x:
                 keys = ", ".join(map(repr, x))
                 raise WrongFormError(f"{told} has the key {key!r}, and there are {keys}")
-        items = [(key, value, other.get(key, _MISSING)) for key, value in x.items()]
-    else:
+        given = [other.get(key, _MISSING) for key in x]
+    elif isinstance(x, (list, tuple)):
         if not isinstance(other, (list, tuple)) or len(other) != len(x):
             got = f"{len(other)}" if isinstance(other, (list, tuple)) else type(other).__name__
             msg = f"{told} must be a {type(x).__name__} of {len(x)} {like}, got {got}"
             raise WrongFormError(msg)
-        items = list(zip(range(len(x)), x, other, strict=True))
+        given = list(other)
+    else:
+        if not isinstance(other, type(x)):
+            msg = f"{told} must be a {type(x).__name__} {like}, got {type(other).__name__}"
+            raise WrongFormError(msg)
+        given = [getattr(other, key) for _, key, _ in items_of(x)]
     return [
         found
-        for key, value, own in items
-        for found in _beside(value, own, name, f"{place}[{key!r}]")
+        for (inside, _, value), own in zip(items_of(x), given, strict=True)
+        for found in _beside(value, own, name, f"{place}{inside}")
     ]

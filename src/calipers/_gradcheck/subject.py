@@ -296,7 +296,8 @@ def pose(
         kinds = ", ".join(dict.fromkeys(type(x).__name__ for x in given)) or "nothing"
         msg = (
             f"gradcheck needs an input of real or complex floating-point numbers, an array or "
-            f"arrays in lists, tuples and dicts, and got {kinds}: nothing can be differentiated"
+            f"arrays in lists, tuples, dicts and dataclasses, and got {kinds}: nothing can be "
+            f"differentiated"
         )
         raise ValueError(msg)
     names = names_of(given, leaves)
