@@ -136,34 +136,34 @@ def test_threads_enter_a_parallel_function_one_at_a_time():
     pytest.importorskip("scipy.sparse")
     # A process of its own: Numba's smallest layer of threads ends one that two threads enter.
     code = """
-        from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+        from concurrent.futures import ThreadPoolExecutor
         import numba, numpy as np, calipers
+
+        @numba.njit
+        def slow(v):
+            for k in range(2000):
+                v += np.sin(v * k) - np.sin(v * k)
+            return v
 
         @numba.njit(parallel=True)
         def f(x):
             y = np.empty_like(x)
             for i in numba.prange(x.size):
-                y[i] = x[i]
-                for k in range(2000):
-                    y[i] += np.sin(x[i] * k) - np.sin(x[i] * k)
+                y[i] = slow(x[i])
             return y
 
         @numba.njit(parallel=True)
         def twice(x):
             y = np.empty_like(x)
             for i in numba.prange(x.size):
-                y[i] = x[i]
-                for k in range(2000):
-                    y[i] += np.sin(x[i] * k) - np.sin(x[i] * k)
+                y[i] = slow(x[i])
             return y, y
 
         @numba.njit(parallel=True)
         def held(x):
             y = np.empty_like(x[0])
             for i in numba.prange(y.size):
-                y[i] = x[0][i]
-                for k in range(2000):
-                    y[i] += np.sin(x[0][i] * k) - np.sin(x[0][i] * k)
+                y[i] = slow(x[0][i])
             return y
 
         x = np.ones(40)

@@ -555,6 +555,8 @@ def test_gradients_by_what_is_held_constant_are_refused(compiled):
     assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, None))
     assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, 0 * w))
     assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, w * x), argnums=0)
+    float0 = np.zeros(3, np.dtype([("float0", np.void, 0)]))  # jax's
+    assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, float0))
     report = checked(calipers.gradcheck, f, (x, n), vjp=lambda x, n, w: (w * n, w * x))
     assert report.verdict == "FAIL"
     assert "vjp returned a derivative by input 1, which is no array of floats" in report.reason
