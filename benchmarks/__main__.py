@@ -26,7 +26,7 @@ from . import (
 from .bench_startup import FIRST_CALL, NO_CACHE, NO_SCIPY, NUMBA_LOADED
 from .peers import NUMPY
 
-LARGE, MEDIUM = 50_000_000, 10_000_000
+LARGE, MEDIUM, FEW = 50_000_000, 10_000_000, 30_000
 TEN = "10 float64"
 
 
@@ -88,7 +88,8 @@ def small() -> Iterator[Bar]:
         bar = 12 if case == TEN else 1
         yield _over_numpy(f"small: {case}", bar, "allclose", *pair, repeat=21)
     for question in ("isclose", "array_equal"):
-        yield _over_numpy(f"small: {TEN}", 1, question, *pairs[TEN], repeat=21)
+        for case in (TEN, "strided"):
+            yield _over_numpy(f"small: {case}", 1, question, *pairs[case], repeat=21)
 
 
 def first_mismatch() -> Iterator[Bar]:
@@ -129,6 +130,13 @@ def layouts() -> Iterator[Bar]:
     for layout in ("strided", "transposed", "broadcast", "f4 and f8", "i4 and f8"):
         pair = common.layout_pair(layout, MEDIUM)
         yield _over_numpy(f"1e7 equal, {layout}", 2, "allclose", *pair)
+
+
+def in_cache() -> Iterator[Bar]:
+    for dtype in ("float64", "float32", "int64", "int8"):
+        pair = common.equal_pair(dtype, FEW)
+        for question in ("allclose", "isclose", "array_equal"):
+            yield _over_numpy(f"3e4 {dtype}", 1, question, *pair, repeat=21)
 
 
 def others() -> Iterator[Bar]:
@@ -304,6 +312,7 @@ def threads() -> Iterator[Bar]:
 GROUPS: Sequence[Group] = (
     startup,
     small,
+    in_cache,
     large_equal,
     first_mismatch,
     later_mismatch,

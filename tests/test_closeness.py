@@ -251,6 +251,62 @@ def test_no_floating_point_warning_and_no_errstate():
 # array_equal and finiteness
 
 
+def test_isclose_keeps_the_order_of_what_runs_backwards():
+    a, b = np.arange(5.0), np.array([0.0, 1, 2, 9, 4])
+    calipers.isclose(a, b)  # the kernel is there, and nothing has to be asked
+    for step in (-1, -2, 2):
+        assert calipers.isclose(a[::step], b[::step]).tolist() == (a == b)[::step].tolist()
+        assert calipers.isclose(a[::step], b[::step].copy()).tolist() == (a == b)[::step].tolist()
+
+
+SIGNS = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "F", "D"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_array_equal_finds_one_element_wherever_it_is(dtype, layout):
+    values = np.zeros((3, 1100), dtype)  # blocks of 8192 bytes, the last one ragged
+    for place in [(0, 0), (0, 1023), (0, 1024), (1, 947), (1, 948), (2, 1099)]:
+        other = values.copy()
+        other[place] = 1
+        a, b = LAYOUTS[layout](values), LAYOUTS[layout](other)
+        assert calipers.array_equal(a, LAYOUTS[layout](values))
+        assert not calipers.array_equal(a, b)
+        assert not calipers.array_equal(b, a)
+        assert not calipers.array_equal(a, other)  # of another layout
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "F", "D", "bfloat16"])
+def test_array_equal_of_nan_and_signed_zeros(dtype):
+    if dtype == "bfloat16":
+        dtype = pytest.importorskip("ml_dtypes").bfloat16
+    a = np.zeros(700, dtype)
+    b = -a
+    assert calipers.array_equal(a, b)
+    a[[5, 699]] = b[[5, 699]] = np.nan
+    assert not calipers.array_equal(a, b)
+    assert calipers.array_equal(a, b, equal_nan=True)
+    b[5] = 0
+    assert not calipers.array_equal(a, b, equal_nan=True)
+    assert not calipers.array_equal(b, a, equal_nan=True)
+
+
+def test_array_equal_of_complex_nan_is_of_either_part():
+    a, b = np.array([complex(np.nan, 1)]), np.array([complex(2, np.nan)])
+    assert not calipers.array_equal(a, b)
+    assert calipers.array_equal(a, b, equal_nan=True)
+    assert not calipers.array_equal(a, [complex(2, 1)], equal_nan=True)
+    for b in ([2 + 1j], [1 + 2j]):
+        assert not calipers.array_equal([1 + 1j], b, equal_nan=True)
+
+
+def test_array_equal_of_signed_and_unsigned_is_exact():
+    assert calipers.array_equal(SIGNS[:3], SIGNS[:3].astype(np.int64))
+    for k in range(3, 5):  # what wraps, and what rounds to one float
+        assert not calipers.array_equal(SIGNS[k : k + 1], SIGNS[k : k + 1].astype(np.int64))
+    assert not calipers.array_equal(SIGNS[3:4], SIGNS[2:3].astype(np.int64))
+
+
 def test_array_equal_of_what_has_no_kernel_is_numpys():
     assert calipers.array_equal(np.array(["a", "b"]), ["a", "b"])
     dates = np.array(["2020-01-01"], "M8[D]")

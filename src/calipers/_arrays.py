@@ -78,7 +78,9 @@ def finfo(dtype: DType) -> Any:
 _DLPACK_CUDA = (2, 13)
 
 # Nothing of these types can be foreign, or anywhere but on the host.
-HOST_TYPES = frozenset({np.ndarray, np.memmap, list, tuple, bool, int, float, complex})
+HOST_TYPES = frozenset(
+    {np.ndarray, np.memmap, list, tuple, bool, int, float, complex, *np.sctypeDict.values()}
+)
 
 
 def library_of(x: Any) -> ArrayLibrary | None:
@@ -126,7 +128,7 @@ def on_device(**arrays: Any) -> bool:
     A number may stand beside them; an array on the host may not. Whether they are on one device is
     for those to say who know: libraries name devices in their own ways.
     """
-    if all(type(x) in HOST_TYPES for x in arrays.values()):
+    if HOST_TYPES.issuperset(map(type, arrays.values())):
         return False
     devices = {
         name: _device(x, library_of(x))
@@ -154,7 +156,7 @@ def device_module(name: str) -> Any:
 
 def require_host(**arrays: Any) -> None:
     """Refuse arrays that are not in host memory; the names are for the error."""
-    if all(type(x) in HOST_TYPES for x in arrays.values()):
+    if HOST_TYPES.issuperset(map(type, arrays.values())):
         return
     libraries = {name: library_of(x) for name, x in arrays.items()}
     devices = {name: _device(x, libraries[name]) for name, x in arrays.items()}
@@ -229,6 +231,8 @@ def require_numbers(**arrays: Any) -> None:
     """Refuse objects that have no elements to compare as numbers; the names are for the error."""
     require_dense(**arrays)
     for name, x in arrays.items():
+        if type(x) is np.ndarray and x.dtype.kind not in "SUV":
+            continue
         item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
         if (
             x is None
@@ -296,7 +300,7 @@ def strengthen(x: Any, dtype: DType) -> NDArray:
 
 def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     """Normalise two array-likes, once, for every function that compares them."""
-    require_host(**dict(zip(names, (a, b), strict=True)))
+    require_host(**{names[0]: a, names[1]: b})
     if is_weak(a) and is_weak(b):
         x, y = _as_number(a), _as_number(b)
     elif is_weak(a):
@@ -331,16 +335,20 @@ def as_tolerance(value: Any, name: str) -> float | NDArray:
 
 def broadcast_arrays(*arrays: NDArray, subok: bool) -> tuple[NDArray, ...]:
     """Bring arrays to one shape, as NumPy's function does for up to 32 axes."""
-    shape = _common_shape(arrays)
+    shape = common_shape_of(arrays)
     return tuple(np.broadcast_to(x, shape, subok=subok) for x in arrays)
 
 
 def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that others broadcast to; a ValueError tells that there is none."""
-    return _common_shape([np.broadcast_to(np.empty((), bool), shape) for shape in shapes])
+    return common_shape_of([np.broadcast_to(np.empty((), bool), shape) for shape in shapes])
 
 
-def _common_shape(arrays: Sequence[NDArray]) -> tuple[int, ...]:
+def common_shape_of(arrays: Sequence[NDArray]) -> tuple[int, ...]:
+    """Return the shape that arrays broadcast to; a ValueError tells that there is none."""
+    shape: tuple[int, ...] = arrays[0].shape
+    if [x.shape for x in arrays].count(shape) == len(arrays):
+        return shape
     try:
         return np.broadcast(*arrays).shape
     except RuntimeError:  # of more than 32 axes, of which arrays may have 64
@@ -351,7 +359,7 @@ def _common_shape(arrays: Sequence[NDArray]) -> tuple[int, ...]:
 def broadcast_shape(arrays: Sequence[NDArray], names: Sequence[str]) -> tuple[int, ...]:
     """Return the shape that arrays broadcast to; the names are for the error."""
     try:
-        return _common_shape(arrays)
+        return common_shape_of(arrays)
     except ValueError:
         shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(names, arrays, strict=False))
         msg = f"operands could not be broadcast together: their shapes are {shapes}"

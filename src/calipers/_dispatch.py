@@ -1,11 +1,12 @@
 """How a pass over arrays is run: on views of their memory or through buffers, by whom."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ._arrays import DType
+from ._arrays import DType, common_shape_of
 from ._protocols import NDArray
 from ._threads import InOrder, first_found, get_num_threads
 
@@ -38,7 +39,7 @@ def scan(
 
     Positions count elements in C order if `order` is "C"; "K" takes memory's own order.
     """
-    views = _flat_views(arrays, dtypes, order)
+    views = _flat_views(arrays, dtypes, order) or _copies(arrays, dtypes)
     if views is not None:
         return scan_views(call, views)
     return _scan_buffers(call, arrays, dtypes, order)[0]
@@ -50,6 +51,11 @@ def fill(call: BlockCall, arrays: Sequence[NDArray], dtypes: Sequence[DType]) ->
     if views is not None:
         out = np.empty_like(arrays[0], dtype=bool)
         scan_views(call, [*views, _flat(out)])
+        return out
+    views = _copies(arrays, dtypes) if max(x.ndim for x in arrays) < 2 else None
+    if views is not None:  # and there are no two orders
+        out = np.empty(common_shape_of(arrays), dtype=bool)
+        scan_views(call, [*views, out.ravel()])
         return out
     result: NDArray = _scan_buffers(call, [*arrays, None], [*dtypes, np.dtype(bool)], "K")[1]
     return result
@@ -105,18 +111,32 @@ def _flat_views(
     shape = arrays[0].shape
     c_order, f_order = True, order == "K"
     for x, dtype in zip(arrays, dtypes, strict=True):
+        if x.shape != shape or x.dtype != dtype:
+            return None
         flags = x.flags
         c_order &= flags.c_contiguous
         f_order &= flags.f_contiguous
-        if not (c_order or f_order) or x.shape != shape or x.dtype != dtype:
+        if not (c_order or f_order):
             return None
-    return [x.reshape(-1) for x in arrays] if c_order else [x.T.reshape(-1) for x in arrays]
+    return [x.ravel() if c_order else x.T.ravel() for x in arrays]
+
+
+def _copies(arrays: Sequence[NDArray], dtypes: Sequence[DType]) -> list[NDArray] | None:
+    """Convert, gather and broadcast what is small, at once: an iterator takes longer to set up."""
+    shape = common_shape_of(arrays)
+    if prod(shape) > _BUFFER:
+        return None
+    copies = [np.empty(shape, dtype) for dtype in dtypes]
+    with np.errstate(all="ignore"):  # conversions raise no flag in buffers either
+        for copy, x in zip(copies, arrays, strict=True):
+            copy[...] = x
+    return [copy.ravel() for copy in copies]
 
 
 def scan_views(call: BlockCall, views: Sequence[NDArray]) -> int:
     """Pass blocks of equally long vectors to `call`, on all threads if that pays."""
     n = views[0].size
-    nbytes = sum(x.nbytes for x in views)
+    nbytes = sum([x.nbytes for x in views])
     if nbytes <= SERIAL_BYTES:
         return call(0, *views)
 

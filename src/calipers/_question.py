@@ -1,6 +1,6 @@
 """One question about two arrays, normalised: are all close, which are, and which rows?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf, isfinite, prod
 from typing import Any
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy import array_equal as _numpy_array_equal
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ._arrays import FLOAT64, Pair, as_pair, as_tolerance, broadcast_shape, widest
+from ._arrays import FLOAT64, DType, Pair, as_tolerance, broadcast_shape, widest, working_dtypes
 from ._dispatch import SERIAL_BYTES, BlockCall, fill, scan, scan_views
+from ._jit import Kernels
 from ._kernels.closeness import (
     COLUMNS_APART,
     FIRST_APART,
@@ -18,39 +19,67 @@ from ._kernels.closeness import (
     MASK_EACH,
     ROWS_APART,
 )
+from ._kernels.equality import FIRST_UNEQUAL
 from ._protocols import NDArray
 from ._warnings import warn
 
 # Rows from here on are passes of their own, each with its threads and its early stop.
 _LONG_ROW = 1 << 14
+# An array that is not in C order is copied up to here: about as much as buffers take.
+_GATHERED_BYTES = 1 << 17
 
 
-def plain_verdict(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
-    """Answer the common case: two ndarrays of one dtype and shape in C order; else return None.
+def _plainly(
+    kernels: Kernels, a: Any, b: Any, rtol: Any = 0.0, atol: Any = 0.0
+) -> tuple[Callable[..., Any], NDArray, NDArray] | None:
+    """Return a kernel, and two vectors for it, where nothing has to be converted; else None.
 
-    Alignment is not asked: kernels load elements as the processor's unaligned moves do.
+    Arrays that are not in C order are copied if they are small: buffers would take longer to set
+    up. Vectors of what has one dimension keep its order. Alignment is not asked: kernels load
+    elements as the processor's unaligned moves do.
     """
     if not (
         type(a) is np.ndarray
         and type(b) is np.ndarray
         and a.dtype is b.dtype
         and a.shape == b.shape
-        and a.flags.c_contiguous
-        and b.flags.c_contiguous
         and type(rtol) is float
         and type(atol) is float
         and 0.0 <= rtol < inf
         and 0.0 <= atol < inf
     ):
         return None
-    kernel = FIRST_APART.get(a.dtype)
+    kernel = kernels.get(a.dtype)
     if kernel is None:
         return None
-    if a.ndim != 1:
-        a, b = a.ravel(), b.ravel()
-    if a.nbytes <= SERIAL_BYTES // 2:
-        return bool(kernel(a, b, rtol, atol, equal_nan) < 0)
-    return scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (a, b)) < 0
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        return (kernel, a, b) if a.ndim == 1 else (kernel, a.ravel(), b.ravel())
+    if a.nbytes > _GATHERED_BYTES:
+        return None
+    order: Any = "K" if a.strides == b.strides else "C"
+    return kernel, a.ravel(order), b.ravel(order)
+
+
+def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
+    """Answer for all elements in the common case, in which little has to be asked; else None."""
+    plain = _plainly(FIRST_APART, a, b, rtol, atol)
+    if plain is None:
+        return None
+    kernel, x, y = plain
+    if x.nbytes <= SERIAL_BYTES // 2:
+        return bool(kernel(x, y, rtol, atol, equal_nan) < 0)
+    return scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (x, y)) < 0
+
+
+def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:
+    """Answer for each element in the common case, in C order; else None."""
+    plain = _plainly(MASK, a, b, rtol, atol)
+    if plain is None or not (a.ndim < 2 or (a.flags.c_contiguous and b.flags.c_contiguous)):
+        return None
+    kernel, x, y = plain
+    out = np.empty(a.shape, dtype=bool)
+    scan_views(lambda _, x, y, z: kernel(x, y, rtol, atol, equal_nan, z), (x, y, out.ravel()))
+    return out
 
 
 class Question:
@@ -133,8 +162,7 @@ class Question:
         scan(call, arrays, self._dtypes, order="C")
 
     def _kernel(self, kernels: Any) -> Any:
-        a, b = self._dtypes[:2]
-        return kernels[a if a == b else (a, b)]
+        return kernels[kernel_key(self._dtypes)]
 
     def _mask(self) -> BlockCall:
         equal_nan = self._equal_nan
@@ -159,12 +187,25 @@ class Question:
         return lambda _, x, y: kernel(x, y, rtol, atol, equal_nan)
 
 
+def kernel_key(dtypes: Sequence[DType]) -> Any:
+    """Return what kernels for two dtypes are found by."""
+    a, b = dtypes[:2]
+    return a if a == b else (a, b)
+
+
 def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     """Tell whether two arrays have one shape and equal elements."""
-    pair = as_pair(a, b)
-    if pair.dtypes is None:
+    if a.shape != b.shape:
+        return False
+    plain = _plainly(FIRST_UNEQUAL, a, b)
+    if plain is not None and a.nbytes <= SERIAL_BYTES // 2:
+        kernel, x, y = plain
+        return bool(kernel(x, y, equal_nan) < 0)
+    dtypes = working_dtypes(a.dtype, b.dtype)
+    if dtypes is None:
         return _numpy_array_equal(a, b, equal_nan)
-    return a.shape == b.shape and Question(pair, 0.0, 0.0, equal_nan).all_close()
+    kernel = FIRST_UNEQUAL[kernel_key(dtypes)]
+    return scan(lambda _, x, y: kernel(x, y, equal_nan), [a, b], dtypes) < 0
 
 
 def _finite(tolerance: float | NDArray) -> bool:

@@ -25,7 +25,7 @@ from ._arrays import (
 from ._dispatch import scan
 from ._kernels.closeness import FIRST_NONFINITE
 from ._protocols import NDArray, Spread, UnevenError
-from ._question import Question, equal_arrays, plain_verdict
+from ._question import Question, equal_arrays, plainly_close, plainly_each
 from ._refusals import refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
@@ -144,7 +144,11 @@ def allclose(
     >>> calipers.allclose(2**53, 2**53 + 1, rtol=0, atol=0)
     False
     """
-    verdict = _close(a, b, rtol, atol, equal_nan, axis, memory_limit)
+    verdict = None
+    if axis is None and memory_limit is MEMORY_LIMIT:  # else they are checked first
+        verdict = plainly_close(a, b, rtol, atol, equal_nan)
+    if verdict is None:
+        verdict = _close(a, b, rtol, atol, equal_nan, axis, memory_limit)
     if verdict is False:  # and not the verdicts of rows
         refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
     return verdict
@@ -159,10 +163,6 @@ def _close(
     axis: Any = None,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Any:
-    if axis is None and memory_limit is MEMORY_LIMIT:  # else it is checked first
-        verdict = plain_verdict(a, b, rtol, atol, equal_nan)
-        if verdict is not None:
-            return verdict
     if on_device(a=a, b=b):
         if axis is not None:
             msg = "axis is not supported for arrays on a device; take isclose(a, b).all(axis)"
@@ -325,6 +325,9 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     >>> calipers.isclose([1.0, float("nan")], [1.0 + 1e-9, float("nan")])
     array([ True, False])
     """
+    verdicts = plainly_each(a, b, rtol, atol, equal_nan)
+    if verdicts is not None:
+        return verdicts[()]
     if on_device(a=a, b=b):
         return device_module("closeness").isclose(a, b, rtol, atol, equal_nan)
     for name, x in (("a", a), ("b", b)):
@@ -376,17 +379,16 @@ def array_equal(
     >>> calipers.array_equal([1, 2], [[1, 2]])
     False
     """
-    equal = _equal(a1, a2, equal_nan, memory_limit)
+    if type(a1) is np.ndarray and type(a2) is np.ndarray and memory_limit is MEMORY_LIMIT:
+        equal = equal_arrays(a1, a2, equal_nan)
+    else:
+        equal = _equal(a1, a2, equal_nan, memory_limit)
     if not equal:
         refused(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
     return equal
 
 
 def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: int = MEMORY_LIMIT) -> bool:
-    if memory_limit is MEMORY_LIMIT:  # else it is checked first
-        verdict = plain_verdict(a1, a2, 0.0, 0.0, equal_nan)
-        if verdict is not None:
-            return verdict
     if on_device(a1=a1, a2=a2):
         return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)

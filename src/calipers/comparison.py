@@ -25,7 +25,7 @@ from ._arrays import (
 )
 from ._nested import Leaf, is_container, leaves
 from ._protocols import NDArray, Spread, UnevenError
-from ._question import plain_verdict
+from ._question import plainly_close
 from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, tally_pair
 from ._types import CompareOptions, Plain
@@ -288,7 +288,7 @@ def assert_close(
     if by_tolerances and max_mismatches == max_mismatch_ratio == 0 and type(actual) is np.ndarray:
         given = rtol is not None or atol is not None
         own_rtol, own_atol = (rtol, atol) if given else _default(actual.dtype)
-        if plain_verdict(actual, expected, own_rtol, own_atol, equal_nan):
+        if plainly_close(actual, expected, own_rtol, own_atol, equal_nan):
             return
     options = checked_options(
         rtol,

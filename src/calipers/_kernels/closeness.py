@@ -13,7 +13,7 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 
 from .._jit import Kernels
-from .formats import double, element_type, prefetch, product, single, vector
+from .formats import double, element_type, pair_of_vectors, prefetch, product, single, vector
 
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
 # underflow that matter: a product below 2**-1022 is far less than half a unit of 2**-900.
@@ -456,19 +456,16 @@ def _(x):
 # Their compiled versions, by dtype or by the dtypes of a and b
 
 
-def _pair(key):
-    a, b = key if isinstance(key, tuple) else (key, key)
-    return vector(element_type(a)), vector(element_type(b))
-
-
 _TOLERANCES = (types.float64, types.float64, types.boolean)
 _VERDICTS = vector(types.boolean, readonly=False)
 _EACH = vector(types.float64)
 _ROWS = (types.int64, types.int64, _VERDICTS)
 
-FIRST_APART = Kernels(first_apart, lambda key: (*_pair(key), *_TOLERANCES))
-ROWS_APART = Kernels(rows_apart, lambda key: (*_pair(key), *_TOLERANCES, *_ROWS))
-COLUMNS_APART = Kernels(columns_apart, lambda key: (*_pair(key), *_TOLERANCES, *_ROWS))
-MASK = Kernels(mask, lambda key: (*_pair(key), *_TOLERANCES, _VERDICTS))
-MASK_EACH = Kernels(mask_each, lambda key: (*_pair(key), _EACH, _EACH, types.boolean, _VERDICTS))
+FIRST_APART = Kernels(first_apart, lambda key: (*pair_of_vectors(key), *_TOLERANCES))
+ROWS_APART = Kernels(rows_apart, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS))
+COLUMNS_APART = Kernels(columns_apart, lambda key: (*pair_of_vectors(key), *_TOLERANCES, *_ROWS))
+MASK = Kernels(mask, lambda key: (*pair_of_vectors(key), *_TOLERANCES, _VERDICTS))
+MASK_EACH = Kernels(
+    mask_each, lambda key: (*pair_of_vectors(key), _EACH, _EACH, types.boolean, _VERDICTS)
+)
 FIRST_NONFINITE = Kernels(first_nonfinite, lambda dtype: (vector(element_type(dtype)),))

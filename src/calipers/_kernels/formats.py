@@ -44,6 +44,12 @@ def vector(element: Any, readonly: bool = True) -> Any:
     return types.Array(element, 1, "C", readonly=readonly)
 
 
+def pair_of_vectors(key: Any) -> tuple[Any, Any]:
+    """Return the Numba types of two contiguous vectors, by the dtype of both or by one for each."""
+    a, b = key if isinstance(key, tuple) else (key, key)
+    return vector(element_type(a)), vector(element_type(b))
+
+
 def _widened_half(builder: Any, value: Any) -> Any:
     """Widen by integers: the processor's own instruction is missing on some, and LLVM then aborts.
 

@@ -24,7 +24,7 @@ _HELD_TYPES = HOST_TYPES - {np.memmap}
 def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
     """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
     limit = _checked(memory_limit)
-    if all(type(x) in _HELD_TYPES for x in arrays.values()):
+    if _HELD_TYPES.issuperset(map(type, arrays.values())):
         return None
     for name, x in arrays.items():
         if _ZARR.is_group(x):
@@ -50,7 +50,7 @@ def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
 
 def is_stream(x: Any) -> bool:
     """Tell whether x is an iterator of chunks; an array that can be iterated is none."""
-    return isinstance(x, Iterator) and not hasattr(x, "__array__")
+    return type(x) not in _HELD_TYPES and isinstance(x, Iterator) and not hasattr(x, "__array__")
 
 
 def _is_dask(x: Any) -> bool:

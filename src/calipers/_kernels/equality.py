@@ -1,0 +1,77 @@
+"""Are two numbers equal? The rule, and the loop that asks it of every pair."""
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from .._jit import Kernels
+from .closeness import distance
+from .formats import pair_of_vectors, single
+
+# Two of them fit the nearest cache; shorter ones take longer to set up than to read.
+_BLOCK_BYTES = 8192
+
+
+def unequal(a, b, equal_nan):
+    """Decide a pair of numbers; two NaN are equal if `equal_nan`."""
+
+
+@overload(unequal)
+def _(a, b, equal_nan):
+    if isinstance(a, types.Complex):
+        return _unequal_complex
+    if isinstance(a, types.Integer) and a != b:
+        return _unequal_signs
+    if isinstance(a, (types.Integer, types.Float)):
+        return lambda a, b, equal_nan: a != b and not (equal_nan and a != a and b != b)
+    return lambda a, b, equal_nan: unequal(single(a), single(b), equal_nan)
+
+
+def _unequal_signs(a, b, equal_nan):
+    # Numba compares int64 with uint64 as floats.
+    apart, overflow = distance(a, b)
+    return overflow or apart != np.uint64(0)
+
+
+def _unequal_complex(a, b, equal_nan):
+    if a.real == b.real and a.imag == b.imag:
+        return False
+    a_nan = a.real != a.real or a.imag != a.imag
+    b_nan = b.real != b.real or b.imag != b.imag
+    return not (equal_nan and a_nan and b_nan)
+
+
+def same(x, y):
+    """Return True only if every pair of two short arrays is equal, and none is a pair of NaN."""
+
+
+@overload(same)
+def _(x, y):
+    if isinstance(x.dtype, types.Complex):
+        part = np.float32 if x.dtype is types.complex64 else np.float64
+        return lambda x, y: same(x.view(part), y.view(part))
+    return _same
+
+
+def _same(x, y):
+    # Without a way out, so that it is vectorised.
+    differ = False
+    for i in range(x.size):
+        differ |= unequal(x[i], y[i], False)
+    return not differ
+
+
+def first_unequal(a, b, equal_nan):
+    """Return the position of the first pair that is not equal, or -1."""
+    block = _BLOCK_BYTES // a.itemsize
+    for start in range(0, a.size, block):
+        x = a[start : start + block]
+        y = b[start : start + block]
+        if not same(x, y):
+            for i in range(x.size):
+                if unequal(x[i], y[i], equal_nan):
+                    return start + i
+    return -1
+
+
+FIRST_UNEQUAL = Kernels(first_unequal, lambda key: (*pair_of_vectors(key), types.boolean))
