@@ -318,6 +318,14 @@ def test_array_equal_of_what_has_no_kernel_is_numpys():
     assert calipers.array_equal(x, x.copy(), equal_nan=True)
 
 
+@pytest.mark.parametrize("n", [3, 300])  # gathered at once, and by buffers
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_first_nonfinite_of_two_is_the_first_in_c_order(layout, n):
+    x = np.ones((n, n, 3))
+    x[n - 1, 0, 0], x[0, n - 1, 2] = np.nan, np.inf
+    assert calipers.first_nonfinite(LAYOUTS[layout](x)) == (0, n - 1, 2)
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16", "longdouble"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_first_nonfinite_is_the_first_in_c_order(dtype, layout):

@@ -14,12 +14,12 @@ from ._jit import Kernels
 from ._kernels.closeness import (
     COLUMNS_APART,
     FIRST_APART,
-    FIRST_NONFINITE,
     MASK,
     MASK_EACH,
     ROWS_APART,
 )
 from ._kernels.equality import FIRST_UNEQUAL
+from ._kernels.finiteness import FIRST_NONFINITE
 from ._protocols import NDArray
 from ._warnings import warn
 
@@ -208,11 +208,22 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     return scan(lambda _, x, y: kernel(x, y, equal_nan), [a, b], dtypes) < 0
 
 
+def first_nonfinite(x: NDArray, dtype: DType) -> int:
+    """Return the position, in C order, of the first element that is not finite, or -1."""
+    kernel = FIRST_NONFINITE[dtype]
+    # In memory's own order first: mostly, all are finite.
+    if x.dtype == dtype and x.nbytes <= (SERIAL_BYTES if x.flags.forc else _GATHERED_BYTES):
+        return -1 if kernel(x.ravel("K")) < 0 else int(kernel(x.ravel()))
+    position = scan(lambda _, block: kernel(block), [x], [dtype])
+    if position >= 0 and not x.flags.c_contiguous:
+        position = scan(lambda _, block: kernel(block), [x], [dtype], order="C")
+    return position
+
+
 def _finite(tolerance: float | NDArray) -> bool:
     if isinstance(tolerance, float):
         return isfinite(tolerance)
-    kernel = FIRST_NONFINITE[FLOAT64]
-    return scan(lambda _, block: kernel(block), [tolerance], [FLOAT64]) < 0
+    return first_nonfinite(tolerance, FLOAT64) < 0
 
 
 def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from ._kernels.closeness import FIRST_APART, FIRST_NONFINITE, MASK
+from ._kernels.closeness import FIRST_APART, MASK
 from ._kernels.comparison import TALLIES
 from ._kernels.equality import FIRST_UNEQUAL
+from ._kernels.finiteness import FIRST_NONFINITE
 
 
 def warmup() -> None:

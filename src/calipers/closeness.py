@@ -22,10 +22,9 @@ from ._arrays import (
     require_host,
     require_numbers,
 )
-from ._dispatch import scan
-from ._kernels.closeness import FIRST_NONFINITE
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import Question, equal_arrays, plainly_close, plainly_each
+from ._question import first_nonfinite as position_of_nonfinite
 from ._refusals import refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
@@ -452,6 +451,8 @@ def allfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> bool:
     >>> calipers.allfinite([0.0, 1e308])
     True
     """
+    if type(a) is np.ndarray and memory_limit is MEMORY_LIMIT:  # else that is checked first
+        return first_nonfinite(a) is None
     spread = spread_of(memory_limit, a=a)
     return spread.every(allfinite) if spread is not None else first_nonfinite(a) is None
 
@@ -489,13 +490,16 @@ def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, .
     >>> calipers.first_nonfinite([[1.0, 2.0], [float("inf"), 4.0]])
     (1, 0)
     """
-    if on_device(a=a):
+    if type(a) is np.ndarray and memory_limit is MEMORY_LIMIT:  # else that is checked first
+        x = a
+    elif on_device(a=a):
         position = device_module("closeness").first_nonfinite(a)
         return _index(position, a.shape)
-    spread = spread_of(memory_limit, a=a)
-    if spread is not None:
-        return spread.reduced(_nonfinite_of_block, _earlier)
-    x = as_array(a)
+    else:
+        spread = spread_of(memory_limit, a=a)
+        if spread is not None:
+            return spread.reduced(_nonfinite_of_block, _earlier)
+        x = as_array(a)
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
         require_numbers(a=a)
@@ -509,8 +513,7 @@ def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, .
     elif dtype.kind in "biu":
         position = -1
     else:
-        kernel = FIRST_NONFINITE[dtype]
-        position = scan(lambda start, block: kernel(block), [x], [dtype], order="C")
+        position = position_of_nonfinite(x, dtype)
     return _index(position, x.shape)
 
 

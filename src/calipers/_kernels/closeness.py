@@ -13,7 +13,7 @@ from numba.core import types
 from numba.extending import overload, register_jitable
 
 from .._jit import Kernels
-from .formats import double, element_type, pair_of_vectors, prefetch, product, single, vector
+from .formats import double, pair_of_vectors, prefetch, product, single, vector
 
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
 # underflow that matter: a product below 2**-1022 is far less than half a unit of 2**-900.
@@ -426,33 +426,6 @@ def mask_each(a, b, rtol, atol, equal_nan, out):
     return -1
 
 
-def first_nonfinite(a):
-    """Return the position of the first NaN or infinity, or -1."""
-    block = _BLOCK_BYTES // a.itemsize
-    for start in range(0, a.size, block):
-        _fetch(a, start)
-        x = a[start : start + block]
-        found = False
-        for i in range(x.size):
-            found |= not finite(x[i])
-        if found:
-            for i in range(x.size):
-                if not finite(x[i]):
-                    return start + i
-    return -1
-
-
-def finite(x):
-    """Tell whether a number, or each part of a complex one, is neither infinite nor NaN."""
-
-
-@overload(finite)
-def _(x):
-    if isinstance(x, types.Complex):
-        return lambda x: (abs(x.real) < np.inf) & (abs(x.imag) < np.inf)
-    return lambda x: abs(double(x)) < np.inf
-
-
 # Their compiled versions, by dtype or by the dtypes of a and b
 
 
@@ -468,4 +441,3 @@ MASK = Kernels(mask, lambda key: (*pair_of_vectors(key), *_TOLERANCES, _VERDICTS
 MASK_EACH = Kernels(
     mask_each, lambda key: (*pair_of_vectors(key), _EACH, _EACH, types.boolean, _VERDICTS)
 )
-FIRST_NONFINITE = Kernels(first_nonfinite, lambda dtype: (vector(element_type(dtype)),))

@@ -13,7 +13,8 @@ from numba.core import types
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .closeness import close, finite
+from .closeness import close
+from .finiteness import finite
 from .formats import bits, element_type, from_bits, leading_zeros, prefetch, vector
 from .measures import (
     FARTHEST,

@@ -9,7 +9,7 @@ from .closeness import distance
 from .formats import pair_of_vectors, single
 
 # Two of them fit the nearest cache; shorter ones take longer to set up than to read.
-_BLOCK_BYTES = 8192
+BLOCK_BYTES = 8192
 
 
 def unequal(a, b, equal_nan):
@@ -63,7 +63,7 @@ def _same(x, y):
 
 def first_unequal(a, b, equal_nan):
     """Return the position of the first pair that is not equal, or -1."""
-    block = _BLOCK_BYTES // a.itemsize
+    block = BLOCK_BYTES // a.itemsize
     for start in range(0, a.size, block):
         x = a[start : start + block]
         y = b[start : start + block]

@@ -10,7 +10,8 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload, register_jitable
 
-from .closeness import HUGE, LOW, TINY, close, distance, finite, modulus
+from .closeness import HUGE, LOW, TINY, close, distance, modulus
+from .finiteness import finite
 from .formats import bits, double, from_bits, product
 
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
-from .closeness import finite
+from .finiteness import finite
 from .measures import opposite
 
 # The first mismatches are kept with their places.

@@ -14,8 +14,8 @@ import numpy as np
 from numba import cuda, types
 
 from ..closeness import close as _close
-from ..closeness import finite as _finite
 from ..closeness import reduced, sure_narrow, sure_wide
+from ..finiteness import finite as _finite
 from ..formats import double, single
 from ._cache import kept
 from .formats import as_is, latest, loader, place_finder, rule, viewer
