@@ -41,9 +41,9 @@ def lost_step(problem: Problem, coordinate: int) -> ValueError:
 
 def require_steps(problem: Problem, start: int, status: NDArray) -> None:
     """Refuse steps that vanish beside x."""
-    lost = np.flatnonzero(status == LOST)
-    if len(lost):
-        raise lost_step(problem, start + int(lost[0]))
+    lost = status.tobytes().find(LOST)  # a byte each
+    if lost >= 0:
+        raise lost_step(problem, start + lost)
 
 
 class Scratch:
@@ -51,18 +51,19 @@ class Scratch:
 
     def __init__(self, problem: Problem, native: Native, steps: Steps, count: int) -> None:
         self.count = count
-        self.base = problem.base
+        self.values = problem.base.size
         self.stride = problem.stride
         self.x = aligned(problem.x.shape, problem.x.dtype)
         self.reached = np.empty(1, np.int64)
         upper, lower = (aligned(problem.native_shape, problem.dtype) for _ in range(2))
         if problem.imaginary:
             self.kernel = native.entry(IMAGINARY_COLUMNS)
-            self.fixed: tuple[Any, ...] = (steps.lengths, upper)
+            self.steps: tuple[Any, ...] = (steps.lengths,)
+            self.room: tuple[NDArray, ...] = (upper,)
         else:
             self.kernel = native.entry(COLUMNS)
-            table = np.empty((3, steps.pairs, count))
-            self.fixed = (steps.rule, table, problem.base, upper, lower)
+            self.steps = steps.rule, np.empty((3, steps.pairs, count))
+            self.room = upper, lower
 
 
 @dataclass
@@ -113,7 +114,9 @@ class Columns:
                 reals(problem.x if self.at is None else self.at),
                 scratch.stride,
                 start,
-                *scratch.fixed,
+                *scratch.steps,
+                *(() if problem.imaginary else (problem.base,)),
+                *scratch.room,
                 *outs,
                 scratch.reached,
             )
@@ -130,7 +133,7 @@ class Columns:
             scratch = self.spare.pop() if self.spare else None
         except IndexError:
             scratch = None
-        if scratch and scratch.count == count and scratch.base is self.problem.base:
+        if scratch and scratch.count == count and scratch.values == self.problem.base.size:
             return scratch
         return Scratch(self.problem, native, self.steps, count)
 

@@ -43,7 +43,7 @@ class Evaluator:
 
     def __call__(self, numbers: NDArray, points: NDArray) -> NDArray:
         """Return a row of values for each point of the real number it replaces."""
-        moved = np.flatnonzero(points != self._origin[numbers])
+        (moved,) = (points != self._origin[numbers]).nonzero()
         if self.problem.batched and len(moved) == len(numbers) > 0:
             return self._batch(numbers, points)
         values = np.empty((len(numbers), self.problem.base.size), self.problem.base.dtype)

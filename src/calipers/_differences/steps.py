@@ -52,7 +52,7 @@ class Steps:
     @property
     def one_sided(self) -> bool:
         """Whether all differences are from x itself."""
-        return not (self.central[:, 1].any() or self.sided[:, 1].any())
+        return bool(self.central[0, 1] == 0)  # as in all pairs, and in those at bounds
 
     @cached_property
     def pairs(self) -> int:
