@@ -136,6 +136,19 @@ def test_nan_for_all_but_unit_vectors_is_no_linear_map(form):
     assert f"{form} is not linear" in report.reason
 
 
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+def test_nan_for_zeros_alone_is_no_linear_map(form):
+    def scaled(x, v):  # by its norm, and back
+        size = np.linalg.norm(v)
+        with np.errstate(invalid="ignore"):
+            return size * (np.cos(x) * (v / size))
+
+    report = checked(np.sin, THREE, **{form: scaled})
+    what = {"vjp": "cotangent", "jvp": "tangent"}[form]
+    assert report.verdict == "FAIL"
+    assert f"{form} gives NaN for a zero {what}" in report.reason
+
+
 def test_nan_for_a_batch_is_not_what_its_rows_give():
     def torn(x, w):
         return w * np.cos(x) if w.ndim == 1 else np.full_like(w, np.nan)

@@ -145,9 +145,7 @@ def linearity(
     v, w = _direction(d, random), _direction(d, random)
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.name == "vjp" else "tangent"
-    if np.any(
-        (np.abs(zero) > tolerance) & ~np.isnan(zero)
-    ):  # 0 times infinity is for the entries to tell
+    if np.any((np.abs(zero) > tolerance) & ~np.isnan(zero)):
         cause = "grad_output" if d.name == "vjp" else "the tangent"
         yield (
             f"{d.name} does not give zeros for a zero {what}, but {_worst(zero):.3g}: "
@@ -155,6 +153,10 @@ def linearity(
         )
         return
     of_v, of_w = d.applied(v), d.applied(w)
+    # Nothing in v is 0: what is infinite, and NaN times 0, shows there, and is for entries to tell.
+    if np.any(np.isnan(zero) & np.isfinite(of_v)):
+        yield f"{d.name} gives NaN for a zero {what}, where it gives numbers for another"
+        return
     size = _worst(of_v) + _worst(of_w) if sizes is None else sizes
     size, own = np.broadcast_to(size, zero.shape), _natural(d)
     lengths = 16 * np.abs(v) + np.abs(w)
