@@ -173,6 +173,16 @@ def require_host(**arrays: Any) -> None:
     raise TypeError(msg)
 
 
+def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
+    """View two arrays of one foreign library where they lie, on the host; None for any others."""
+    library = library_of(a)
+    if library is None or not library.owns(b):
+        return None
+    if library.device(a) != "cpu" or library.device(b) != "cpu":
+        return None
+    return library.as_numpy(a), library.as_numpy(b)
+
+
 def _view(x: Any, name: str) -> NDArray:
     if type(x) is np.ndarray:
         return x

@@ -11,6 +11,7 @@ from .interop.zarr import Zarr
 _ZARR = Zarr()
 # No array has more, so that a list which is nested deeper, or holds itself, is none.
 _AXES = 64
+_NUMBERS = frozenset({bool, int, float, complex})
 
 
 class Leaf(NamedTuple):
@@ -107,8 +108,11 @@ def _is_namedtuple(x: Any) -> bool:
 
 def _is_numeric(x: Any, axes: int = _AXES) -> bool:
     if isinstance(x, list | tuple):
-        items = axes > 0 and not _is_namedtuple(x) and all(_is_numeric(y, axes - 1) for y in x)
-        return items and _is_regular(x)
+        if axes == 0 or _is_namedtuple(x):
+            return False
+        if _NUMBERS.issuperset(map(type, x)):  # as it mostly is, and soon known
+            return True
+        return all(_is_numeric(y, axes - 1) for y in x) and _is_regular(x)
     return isinstance(x, int | float | complex | np.number | np.bool)
 
 

@@ -8,7 +8,16 @@ import numpy as np
 from numpy import array_equal as _numpy_array_equal
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ._arrays import FLOAT64, DType, Pair, as_tolerance, broadcast_shape, widest, working_dtypes
+from ._arrays import (
+    FLOAT64,
+    DType,
+    Pair,
+    as_tolerance,
+    broadcast_shape,
+    host_views,
+    widest,
+    working_dtypes,
+)
 from ._dispatch import SERIAL_BYTES, BlockCall, fill, scan, scan_views
 from ._jit import Kernels
 from ._kernels.closeness import (
@@ -62,6 +71,11 @@ def _plainly(
 
 def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
     """Answer for all elements in the common case, in which little has to be asked; else None."""
+    if type(a) is not np.ndarray:
+        views = host_views(a, b)
+        if views is None:
+            return None
+        a, b = views
     plain = _plainly(FIRST_APART, a, b, rtol, atol)
     if plain is None:
         return None

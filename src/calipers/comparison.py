@@ -13,10 +13,13 @@ import numpy as np
 from . import _host
 from ._arrangement import arrangement
 from ._arrays import (
+    COMPLEX128,
+    FLOAT64,
     DType,
     Pair,
     common_shape,
     device_module,
+    host_views,
     kernel_dtype,
     library_of,
     on_device,
@@ -37,6 +40,9 @@ __all__ = ["assert_close", "compare"]
 _NAMES = ("actual", "expected")
 # By the dtypes themselves: their names take longer to make than ten elements to compare.
 _default = lru_cache(default_tolerance)
+# Numbers that are of one format, and the options beside which two of them are asked plainly.
+_FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
+_OF_PLAIN = {"rtol", "atol", "equal_nan", "check_dtype", "check_shape"}
 
 
 class Options(NamedTuple):
@@ -285,11 +291,9 @@ def assert_close(
     """
     __tracebackhide__ = True
     by_tolerances = tolerance is None and max_ulp is None and memory_limit is MEMORY_LIMIT
-    if by_tolerances and max_mismatches == max_mismatch_ratio == 0 and type(actual) is np.ndarray:
-        given = rtol is not None or atol is not None
-        own_rtol, own_atol = (rtol, atol) if given else _default(actual.dtype)
-        if plainly_close(actual, expected, own_rtol, own_atol, equal_nan):
-            return
+    plain = by_tolerances and max_mismatches == max_mismatch_ratio == 0
+    if plain and _plainly_agree(actual, expected, rtol, atol, equal_nan):
+        return
     options = checked_options(
         rtol,
         atol,
@@ -305,6 +309,32 @@ def assert_close(
     require_close(tuple(leaves(actual, expected)), _is_nested(actual, expected), options, msg)
 
 
+def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool:
+    """Tell whether the report of `compare` is true, without one if the verdict can be had alone."""
+    if options.keys() <= _OF_PLAIN:
+        plain = (options.get(name) for name in ("rtol", "atol", "equal_nan"))
+        if _plainly_agree(actual, expected, *plain):
+            return True
+    checked = checked_options(**{"rtol": None, "atol": None, **options})
+    parts = tuple(leaves(actual, expected))
+    return _all_pass(parts, checked) or bool(_compare(parts, _is_nested(actual, expected), checked))
+
+
+def _plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool:
+    """Ask two arrays, or two numbers, of one format; False may mean that more has to be asked."""
+    format_of = _FORMATS.get(type(actual))
+    if format_of is not None and _FORMATS.get(type(expected)) is format_of:
+        actual, expected = np.array(actual, format_of), np.array(expected, format_of)
+    elif type(actual) is not np.ndarray:
+        views = host_views(actual, expected)
+        if views is None:
+            return False
+        actual, expected = views
+    if rtol is None and atol is None:
+        rtol, atol = _default(actual.dtype)
+    return plainly_close(actual, expected, rtol, atol, bool(equal_nan)) is True
+
+
 def require_close(
     parts: Sequence[Leaf],
     nested: bool,
@@ -313,7 +343,7 @@ def require_close(
 ) -> None:
     """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
     __tracebackhide__ = True
-    if all(_passes(leaf, options) for leaf in parts):
+    if _all_pass(parts, options):
         return
     report = _compare(parts, nested, options)
     if report:
@@ -339,10 +369,18 @@ def _spread(leaf: Leaf, options: Options) -> Spread | None:
     return spread_of(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
 
 
+def _all_pass(parts: Sequence[Leaf], options: Options) -> bool:
+    return all(_passes(leaf, options) for leaf in parts)
+
+
 def _passes(leaf: Leaf, options: Options) -> bool:
     """Ask for the verdict alone; False may also mean that only the full pass can tell."""
     if leaf.problem or options.rule.max_ulp is not None:
         return False
+    if options.memory_limit is MEMORY_LIMIT:  # else it is checked first
+        rtol, atol = options.tolerance or (None, None)
+        if _plainly_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan):
+            return True
     spread = _spread(leaf, options)
     if spread is not None:
         # What is read only once, the full pass has to read.

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Unpack
 from ._arrays import is_weak
 from ._refusals import refused
 from ._types import CompareOptions
-from .comparison import compare
+from .comparison import agree, compare
 from .reports import Comparison, NestedComparison
 
 __all__ = ["Approx", "approx"]
@@ -55,10 +55,10 @@ class Approx:
         """Tell whether `actual` agrees with what is expected."""
         if isinstance(actual, Approx):
             self.__array__()
-        agree = bool(self.compare(actual))
-        if not agree:
+        agreed = agree(actual, self.expected, **self._options)
+        if not agreed:
             refused(actual, self.expected, **self._options)
-        return agree
+        return agreed
 
     def __bool__(self) -> bool:
         """Refuse: an approx that nothing is compared to is a test that cannot fail."""
