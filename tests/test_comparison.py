@@ -742,6 +742,13 @@ def test_norms_of_what_binary64_cannot_square(scale):
 Point = namedtuple("Point", "x y")
 
 
+def test_a_named_tuple_of_numbers_is_no_array():
+    report = calipers.compare([Point(1.0, 2.0)], [Point(1.0, 3.0)])
+    assert [leaf.path for leaf in report.failing] == ["[0].y"]
+
+
+
+
 @dataclasses.dataclass
 class State:
     weights: np.ndarray

@@ -78,6 +78,26 @@ class TestApprox:
         assert np.nextafter(1.0, 2) == approx(1.0, max_ulp=1)
         assert np.ones((2, 3)) == approx(np.ones(3), check_shape=False)
 
+    def test_options_hold_where_the_verdict_needs_no_report(self):
+        for one, other in ((1.0, 1.0 + 1e-9), (np.ones(3), np.ones(3) + 1e-9)):
+            assert one == approx(other)
+            assert one != approx(other, rtol=0, atol=1e-12)
+            assert one != approx(other, tolerance=(0, 1e-12))
+            assert one != approx(other, max_ulp=1)
+            assert one == approx(other, max_ulp=10_000_000)
+            nan = one * np.nan
+            assert nan != approx(nan)
+            assert nan == approx(nan, equal_nan=True)
+            with pytest.raises(ValueError, match="memory_limit must be"):
+                assert one == approx(one, memory_limit=0)
+            with pytest.raises(ValueError, match="rtol was given without atol"):
+                assert one == approx(one, rtol=1.0)
+        assert np.float64(1) == approx(1.0)
+        assert approx(1.0) == 1 + 0j
+        assert approx(1 + 0j) == 1.0
+        assert approx(1.0) != 1 + 1j
+        assert approx(10**30) == 10**30
+
     @pytest.mark.parametrize(
         "make",
         [
