@@ -747,8 +747,6 @@ def test_a_named_tuple_of_numbers_is_no_array():
     assert [leaf.path for leaf in report.failing] == ["[0].y"]
 
 
-
-
 @dataclasses.dataclass
 class State:
     weights: np.ndarray
