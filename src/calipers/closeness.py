@@ -15,6 +15,7 @@ from ._arrays import (
     as_pair,
     as_tolerance,
     device_module,
+    host_views,
     kernel_dtype,
     library_of,
     on_device,
@@ -324,9 +325,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     >>> calipers.isclose([1.0, float("nan")], [1.0 + 1e-9, float("nan")])
     array([ True, False])
     """
-    verdicts = plainly_each(a, b, rtol, atol, equal_nan)
-    if verdicts is not None:
-        return verdicts[()]
+    library = library_of(a)
+    views = (a, b) if library is None else host_views(a, b)
+    if views is not None:
+        verdicts = plainly_each(views[0], views[1], rtol, atol, equal_nan)
+        if verdicts is not None:
+            return verdicts[()] if library is None else library.from_numpy(verdicts)
     if on_device(a=a, b=b):
         return device_module("closeness").isclose(a, b, rtol, atol, equal_nan)
     for name, x in (("a", a), ("b", b)):
@@ -378,10 +382,14 @@ def array_equal(
     >>> calipers.array_equal([1, 2], [[1, 2]])
     False
     """
-    if type(a1) is np.ndarray and type(a2) is np.ndarray and memory_limit is MEMORY_LIMIT:
-        equal = equal_arrays(a1, a2, equal_nan)
-    else:
+    pair = None
+    if memory_limit is MEMORY_LIMIT:  # else that is checked first
+        plain = type(a1) is np.ndarray and type(a2) is np.ndarray
+        pair = (a1, a2) if plain else host_views(a1, a2)
+    if pair is None:
         equal = _equal(a1, a2, equal_nan, memory_limit)
+    else:
+        equal = equal_arrays(pair[0], pair[1], equal_nan)
     if not equal:
         refused(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
     return equal
