@@ -17,6 +17,7 @@ import calipers
 
 from . import (
     bench_coloring,
+    bench_comparison,
     bench_derivatives,
     bench_diagnosis,
     bench_gradcheck,
@@ -177,6 +178,20 @@ def assertions() -> Iterator[Bar]:
         yield Bar(name, torch, bar, "x torch.testing")
 
 
+def everyday() -> Iterator[Bar]:
+    for case in ("float", "array"):
+        work = bench_comparison.Approx()
+        work.setup(case)
+        yield Bar(f"approx, {case}", _measured(work.track_over_pytest, case), 1, "x pytest.approx")
+    for question in bench_comparison.Tensors.params[0]:
+        name, value = f"{question}, small: torch tensors", None
+        with suppress(NotImplementedError):
+            tensors = bench_comparison.Tensors()
+            tensors.setup(question)
+            value = tensors.track_over_torch(question)
+        yield Bar(name, value, 1, "x torch")
+
+
 def derivatives() -> Iterator[Bar]:
     x = bench_derivatives.point(10)
     own = partial(calipers.jacobian_function(bench_derivatives.broyden, x, out_like=x), x)
@@ -321,6 +336,7 @@ GROUPS: Sequence[Group] = (
     others,
     reports,
     assertions,
+    everyday,
     derivatives,
     sparse_derivatives,
     gradchecks,

@@ -66,3 +66,52 @@ class Nested:
 
     def time_assert_close_of_200_leaves(self):
         calipers.assert_close(self.state, self.other)
+
+
+class Approx:
+    """What a test writes after ``==``."""
+
+    params = (["float", "array", "dict"],)
+    param_names = ("case",)
+
+    def setup(self, case):
+        x = np.linspace(1.0, 2.0, 10)
+        pairs = {
+            "float": (0.1 + 0.2, 0.3),
+            "array": (x, x.copy()),
+            "dict": ({"loss": 0.1 + 0.2, "weights": x}, {"loss": 0.3, "weights": x.copy()}),
+        }
+        self.actual, self.expected = pairs[case]
+        self.time_approx(case)
+
+    def time_approx(self, case):
+        assert self.actual == calipers.approx(self.expected)
+
+    def track_over_pytest(self, case):
+        if case == "dict":
+            raise NotImplementedError("pytest.approx takes no arrays in dicts")
+        peer = peers.pytest_approx(self.actual, self.expected)
+        return common.speedup(partial(self.time_approx, case), peer, repeat=21)
+
+    track_over_pytest.unit = "times pytest.approx"
+
+
+class Tensors:
+    """Small tensors of torch, as they come to a test."""
+
+    params = (["allclose", "isclose", "assert_close"],)
+    param_names = ("question",)
+
+    def setup(self, question):
+        pair = peers.torch_tensors(*common.small_pairs()["10 float64"])
+        self.own = partial(getattr(calipers, question), *pair)
+        self.peer = partial(peers.torch_function(question), *pair)
+        self.own()
+
+    def time_own(self, question):
+        self.own()
+
+    def track_over_torch(self, question):
+        return common.speedup(self.own, self.peer, repeat=21)
+
+    track_over_torch.unit = "times torch"

@@ -33,6 +33,15 @@ def _torch() -> Any:
     return torch
 
 
+def torch_tensors(*arrays: np.ndarray) -> list[Any]:
+    return [_torch().from_numpy(x) for x in arrays]
+
+
+def torch_function(question: str) -> Callable[..., Any]:
+    torch = _torch()
+    return getattr(torch.testing if question == "assert_close" else torch, question)
+
+
 def torch_allclose(a: np.ndarray, b: np.ndarray) -> Callable[[], bool]:
     torch = _torch()
     return partial(torch.allclose, torch.from_numpy(a), torch.from_numpy(b))
@@ -45,6 +54,11 @@ def torch_assert_close(a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
 
 def numpy_assert_allclose(a: np.ndarray, b: np.ndarray) -> Callable[[], None]:
     return partial(np.testing.assert_allclose, a, b)
+
+
+def pytest_approx(actual: Any, expected: Any) -> Callable[[], bool]:
+    approx = _module("pytest").approx
+    return lambda: bool(actual == approx(expected))
 
 
 def _module(name: str) -> Any:
