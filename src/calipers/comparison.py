@@ -312,8 +312,8 @@ def assert_close(
 def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool:
     """Tell whether the report of `compare` is true, without one if the verdict can be had alone."""
     if options.keys() <= _OF_PLAIN:
-        plain = (options.get(name) for name in ("rtol", "atol", "equal_nan"))
-        if _plainly_agree(actual, expected, *plain):
+        rtol, atol, equal_nan = map(options.get, ("rtol", "atol", "equal_nan"))
+        if _plainly_agree(actual, expected, rtol, atol, equal_nan):
             return True
     checked = checked_options(**{"rtol": None, "atol": None, **options})
     parts = tuple(leaves(actual, expected))

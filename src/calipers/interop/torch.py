@@ -58,8 +58,7 @@ class Torch:
 
     def from_numpy(self, x: Any) -> Any:
         torch, array = sys.modules["torch"], np.asarray(x)
-        name = array.dtype.name
-        if name not in _FOREIGN:
+        if array.dtype.isbuiltin != 2 or (name := array.dtype.name) not in _FOREIGN:
             return torch.from_numpy(array)
         return torch.from_numpy(array.view(_FOREIGN[name])).view(getattr(torch, name))
 
