@@ -154,6 +154,9 @@ def test_a_lost_step_is_named_wherever_it_is(function, place):
         list(calipers.jacobian_blocks(function, x, step=1e-12, block=1))
     with pytest.raises(ValueError, match=message):
         calipers.jacobian(function, x + 0j, step=1e-12, holomorphic=True)
+    planned = calipers.jacobian_function(function, np.full(3, 1e-3), step=1e-12)
+    with pytest.raises(ValueError, match=message):
+        planned(x)
 
 
 @pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])

@@ -31,9 +31,9 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
     return memory[first : first + size].view(dtype).reshape(shape)
 
 
-def lost_step(problem: Problem, coordinate: int) -> ValueError:
-    """Return the error that refuses a step."""
-    x = reals(problem.x)[problem.stride * coordinate]
+def lost_step(problem: Problem, coordinate: int, at: NDArray | None = None) -> ValueError:
+    """Return the error that refuses a step, at another point than that of the problem maybe."""
+    x = reals(problem.x if at is None else at)[problem.stride * coordinate]
     return ValueError(
         f"the step of element {coordinate} is lost in rounding beside x = {x}: give a larger one"
     )
@@ -124,7 +124,7 @@ class Columns:
             blame(error, problem, scratch.reached[0])
             raise
         if lost >= 0:
-            raise lost_step(problem, lost)
+            raise lost_step(problem, lost, self.at)
         if self.spare is not None:
             self.spare.append(scratch)
 
