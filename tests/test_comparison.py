@@ -1154,3 +1154,10 @@ def test_texts_are_shown_where_they_differ_and_move_no_cursor():
     assert "...'he same'  ...'he sam3'" in text
     assert "'é'" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("x", [1.0, np.ones(2), [1.0]])
+def test_a_count_that_is_no_integer_is_refused_beside_what_agrees_too(x):
+    calipers.assert_close(x, x)  # what is compiled now is asked first
+    with pytest.raises(TypeError, match="max_mismatches must be an integer"):
+        calipers.assert_close(x, x, max_mismatches=0.0)

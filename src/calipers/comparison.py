@@ -291,7 +291,8 @@ def assert_close(
     """
     __tracebackhide__ = True
     by_tolerances = tolerance is None and max_ulp is None and memory_limit is MEMORY_LIMIT
-    plain = by_tolerances and max_mismatches == max_mismatch_ratio == 0
+    counted = type(max_mismatches) is int  # else it is checked first: 0.0 is no count
+    plain = by_tolerances and counted and max_mismatches == max_mismatch_ratio == 0
     if plain and _plainly_agree(actual, expected, rtol, atol, equal_nan):
         return
     options = checked_options(
