@@ -37,7 +37,8 @@ def scan(
     """
     Pass blocks of equally shaped or broadcast arrays to `call`; return where it stopped, or -1.
 
-    Positions count elements in C order if `order` is "C"; "K" takes memory's own order.
+    Positions count elements in C order if `order` is "C"; "K" takes memory's own order. Blocks may
+    be copies: what `call` writes into has to be contiguous, and of its dtype.
     """
     views = _flat_views(arrays, dtypes, order) or _copies(arrays, dtypes)
     if views is not None:

@@ -52,7 +52,8 @@ class Steps:
     @property
     def one_sided(self) -> bool:
         """Whether all differences are from x itself."""
-        return bool(self.central[0, 1] == 0)  # as in all pairs, and in those at bounds
+        # All pairs of a stencil are alike in this, and those at bounds are always one-sided.
+        return bool(self.central[0, 1] == 0)
 
     @cached_property
     def pairs(self) -> int:
