@@ -174,7 +174,9 @@ def require_host(**arrays: Any) -> None:
 
 
 def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
-    """View two arrays of one foreign library where they lie, on the host; None for any others."""
+    """View two arrays of one library, NumPy's too, where they lie on the host; else None."""
+    if type(a) is np.ndarray and type(b) is np.ndarray:
+        return a, b
     library = library_of(a)
     if library is None or not library.owns(b):
         return None

@@ -222,7 +222,7 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     return scan(lambda _, x, y: kernel(x, y, equal_nan), [a, b], dtypes) < 0
 
 
-def first_nonfinite(x: NDArray, dtype: DType) -> int:
+def position_of_nonfinite(x: NDArray, dtype: DType) -> int:
     """Return the position, in C order, of the first element that is not finite, or -1."""
     kernel = FIRST_NONFINITE[dtype]
     # In memory's own order first: mostly, all are finite.
@@ -237,7 +237,7 @@ def first_nonfinite(x: NDArray, dtype: DType) -> int:
 def _finite(tolerance: float | NDArray) -> bool:
     if isinstance(tolerance, float):
         return isfinite(tolerance)
-    return first_nonfinite(tolerance, FLOAT64) < 0
+    return position_of_nonfinite(tolerance, FLOAT64) < 0
 
 
 def _innermost(x: NDArray, axes: tuple[int, ...]) -> float:

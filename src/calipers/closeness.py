@@ -24,8 +24,13 @@ from ._arrays import (
     require_numbers,
 )
 from ._protocols import NDArray, Spread, UnevenError
-from ._question import Question, equal_arrays, plainly_close, plainly_each
-from ._question import first_nonfinite as position_of_nonfinite
+from ._question import (
+    Question,
+    equal_arrays,
+    plainly_close,
+    plainly_each,
+    position_of_nonfinite,
+)
 from ._refusals import refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
@@ -325,11 +330,11 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     >>> calipers.isclose([1.0, float("nan")], [1.0 + 1e-9, float("nan")])
     array([ True, False])
     """
-    library = library_of(a)
-    views = (a, b) if library is None else host_views(a, b)
+    views = host_views(a, b)
     if views is not None:
         verdicts = plainly_each(views[0], views[1], rtol, atol, equal_nan)
         if verdicts is not None:
+            library = library_of(a)
             return verdicts[()] if library is None else library.from_numpy(verdicts)
     if on_device(a=a, b=b):
         return device_module("closeness").isclose(a, b, rtol, atol, equal_nan)
@@ -382,14 +387,11 @@ def array_equal(
     >>> calipers.array_equal([1, 2], [[1, 2]])
     False
     """
-    pair = None
-    if memory_limit is MEMORY_LIMIT:  # else that is checked first
-        plain = type(a1) is np.ndarray and type(a2) is np.ndarray
-        pair = (a1, a2) if plain else host_views(a1, a2)
-    if pair is None:
+    views = host_views(a1, a2) if memory_limit is MEMORY_LIMIT else None  # else that is checked
+    if views is None:
         equal = _equal(a1, a2, equal_nan, memory_limit)
     else:
-        equal = equal_arrays(pair[0], pair[1], equal_nan)
+        equal = equal_arrays(views[0], views[1], equal_nan)
     if not equal:
         refused(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
     return equal

@@ -314,26 +314,27 @@ def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool
     """Tell whether the report of `compare` is true, without one if the verdict can be had alone."""
     if options.keys() <= _OF_PLAIN:
         rtol, atol, equal_nan = map(options.get, ("rtol", "atol", "equal_nan"))
-        if _plainly_agree(actual, expected, rtol, atol, equal_nan):
-            return True
+        verdict = _plainly_agree(actual, expected, rtol, atol, equal_nan)
+        if verdict is not None:
+            return verdict
     checked = checked_options(**{"rtol": None, "atol": None, **options})
     parts = tuple(leaves(actual, expected))
     return _all_pass(parts, checked) or bool(_compare(parts, _is_nested(actual, expected), checked))
 
 
-def _plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool:
-    """Ask two arrays, or two numbers, of one format; False may mean that more has to be asked."""
+def _plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
+    """Ask two arrays, or two numbers, of one format; None where more has to be asked."""
     format_of = _FORMATS.get(type(actual))
     if format_of is not None and _FORMATS.get(type(expected)) is format_of:
         actual, expected = np.array(actual, format_of), np.array(expected, format_of)
     elif type(actual) is not np.ndarray:
         views = host_views(actual, expected)
         if views is None:
-            return False
+            return None
         actual, expected = views
     if rtol is None and atol is None:
         rtol, atol = _default(actual.dtype)
-    return plainly_close(actual, expected, rtol, atol, bool(equal_nan)) is True
+    return plainly_close(actual, expected, rtol, atol, bool(equal_nan))
 
 
 def require_close(
@@ -380,8 +381,9 @@ def _passes(leaf: Leaf, options: Options) -> bool:
         return False
     if options.memory_limit is MEMORY_LIMIT:  # else it is checked first
         rtol, atol = options.tolerance or (None, None)
-        if _plainly_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan):
-            return True
+        plain = _plainly_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan)
+        if plain is not None:
+            return plain
     spread = _spread(leaf, options)
     if spread is not None:
         # What is read only once, the full pass has to read.
