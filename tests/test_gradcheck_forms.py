@@ -17,7 +17,7 @@ from calipers._gradcheck.rule import Rule
 from calipers._gradcheck.subject import pose
 from calipers._gradcheck.units import Units
 
-from .gradcheck_functions import MATRIX, THREE, checked
+from .gradcheck_functions import THREE, checked
 
 N = 100
 
@@ -370,14 +370,35 @@ def test_batches_of_tangents_are_taken_where_they_are_the_same():
     assert report.calls["jvp"] < 20
 
 
-@pytest.mark.parametrize("batches", [False, True])
-def test_unit_vectors_are_asked_for_from_any_number(batches):
-    subject = pose(lambda x: MATRIX @ x, THREE, (), {}, None, ())
-    d = Derivative("jvp", lambda x, v: v @ MATRIX.T, subject, False, batches=batches)
-    found = np.empty((2, 3))
+@pytest.mark.parametrize(
+    ("batches", "columns", "calls"),
+    [
+        (False, 200, 199),
+        (True, 200, 4),  # one alone, the first batch, and those of 1 to 128 and the rest
+        (True, 128, 2),  # where the first batch has all
+        (True, 8, 7),  # few, one by one
+    ],
+)
+def test_unit_vectors_are_asked_for_from_any_number(batches, columns, calls):
+    matrix = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(float)
+    subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
+    d = Derivative("jvp", lambda x, v: v @ matrix.T, subject, False, batches=batches)
+    found = np.empty((columns - 1, 3))
     Units(d).rows(1, found)
-    assert np.array_equal(found, MATRIX.T[1:])
-    assert d.calls == (3 if batches else 2)
+    assert np.array_equal(found, matrix.T[1:])
+    assert d.calls == calls
+
+
+def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
+    columns = 20
+    matrix = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(float)
+
+    def jvp(x, v):
+        return v @ matrix.T if v.ndim == 1 else v[::-1] @ matrix.T
+
+    subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
+    d = Derivative("jvp", jvp, subject, False, batches=True)
+    assert np.array_equal(Units(d).all(), matrix.T)
 
 
 MEMORY = """

@@ -46,7 +46,7 @@ def test_vmap_that_is_not_the_function():
         return x.index_fill(0, torch.tensor([0]), value)
 
     x, value = (
-        leaf(1j, 2, 3, dtype=torch.complex128),
+        leaf(1j, 2, 3, 4, 5, dtype=torch.complex128),  # so many that they are taken in batches
         torch.tensor(0.5 - 1j, dtype=torch.complex128),
     )
     assert checked(fill, x, value.requires_grad_()).verdict == "PASS"
@@ -74,7 +74,55 @@ def test_a_batch_that_is_of_its_last_point():
             last = x.movedim(dims[0], 0)[-1:].expand(info.batch_size, *x.shape[1:])
             return last**3, 0
 
-    assert checked(Cube.apply, leaf(0.5, 1, 2)).verdict == "PASS"
+    assert checked(Cube.apply, leaf(*range(1, 11))).verdict == "PASS"
+    assert twice(Cube.apply, leaf(*range(1, 11))).verdict == "PASS"
+
+
+def test_several_outputs_are_taken_in_batches():
+    calls = []
+
+    def f(x, y):
+        calls.append(x)
+        return x.sin(), (x * y).sum(), torch.complex(x, y)
+
+    report = checked(f, leaf(*range(20)), leaf(*range(20, 40)))
+    assert report.verdict == "PASS"
+    assert len(calls) < 20
+
+
+def test_gradients_are_taken_in_batches():
+    calls = []
+
+    def f(x, w):
+        calls.append(x)
+        return torch.tanh(x @ w)
+
+    x, w = 0.3 * random(5, 6), 0.3 * random(6, 4)
+    report = twice(f, x.requires_grad_(), w.requires_grad_())
+    assert report.verdict == "PASS"
+    assert len(calls) < 80  # and not twice for each of 74 numbers, and 30 for others
+
+
+def test_a_wrong_second_derivative_is_found_in_batches():
+    class Cube(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return 3 * x.detach() ** 2 * w  # which has no slope by x
+
+    report = twice(Cube.apply, leaf(*range(1, 11)))
+    assert report.verdict == "FAIL"
+    assert "wrong" in report.reason
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ class Differentiated:
     jvp: Callable[..., Any]
     convention: str
     batched: Callable[[int], Callable[..., Any] | None]
-    """Of an input, f with a leading axis there and on its one output, if it can be had."""
+    """Of an input, f with a leading axis there and on its outputs, if that may be tried."""
     constant: bool = False
     """Whether the library says of no output that it depends on anything."""
     primals: dict[str, Any] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix, require_nothing
 from .inplace import InPlace
-from .parts import Part, picked, real_vector
+from .parts import Part, picked, real_rows, real_vector
 from .subject import Subject, private
 
 CONVENTIONS = ("torch", "jax")
@@ -114,11 +114,9 @@ class Derivative:
             if array.shape != expected:
                 msg = f"{self.name} of a batch gave shape {array.shape}, expected {expected}"
                 raise WrongFormError(msg)
-            array = np.ascontiguousarray(array, wide).reshape(count, like.size)
-            if self.conjugate and back:
-                array = np.conj(array)
-            lines.append(array.view(float) if like.dtype.kind == "c" else array)
-        return np.concatenate(lines, axis=1)
+            array = array.astype(wide, copy=False)
+            lines.append(np.conj(array) if self.conjugate and back else array)
+        return real_rows(lines)
 
     def pull(self, w: NDArray) -> NDArray:
         """Return the real Jacobian's transpose times w, maybe in memory that the caller fills."""

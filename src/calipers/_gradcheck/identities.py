@@ -12,7 +12,7 @@ from .derivative import Derivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import real_vector
-from .rule import least_normal
+from .rule import alike, least_normal
 from .subject import Subject, private
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
@@ -91,7 +91,7 @@ def storing(d: Derivative, random: np.random.Generator, tolerance: float) -> Ite
     for before, after, alone in zip(held, one, two, strict=True):
         expected = before + alone if d.call.adds else alone
         allowed = tolerance + (_rounding(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0)
-        if not _alike(after, expected, allowed):
+        if not alike(after, expected, allowed):
             how = "add to" if d.call.adds else "overwrite"
             yield f"{d.name} does not {how} what its arrays hold (inplace={d.call.way!r})"
             return
@@ -121,7 +121,7 @@ def primal(
         return
     own = real_vector(arrays).astype(float, copy=False)
     base = subject.base.astype(float, copy=False)
-    if not _alike(own, base, allowed(base)):
+    if not alike(own, base, allowed(base)):
         worst = largest_difference(own, base)
         yield f"the primal value that {source} gives is not f's: it is off by {worst:.3g}"
 
@@ -204,7 +204,7 @@ def none_directions(d: Derivative, share: float) -> Iterator[str]:
         if k > 0:
             pairs = zip(parts, pattern, strict=True)
             expected = ask(tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs))
-        if not _alike(found, expected, share * _worst(_finite(expected))):
+        if not alike(found, expected, share * _worst(_finite(expected))):
             yield f"{d.name} gives something else for a {what} of None than for one of zeros"
             return
 
@@ -248,7 +248,7 @@ def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
         raise
     for direction, row in zip(directions, found, strict=True):
         alone = d.applied(direction)
-        if not _alike(row, alone, _rounding(d, np.abs(alone) + _worst(_finite(alone)))):
+        if not alike(row, alone, _rounding(d, np.abs(alone) + _worst(_finite(alone)))):
             yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
             return
 
@@ -300,13 +300,6 @@ def _on_one_pattern(one: Any, two: Any) -> tuple[NDArray, NDArray]:
         return one.data, two.data
     apart = (one - two).data
     return apart, np.zeros_like(apart)
-
-
-def _alike(one: NDArray, other: NDArray, allowed: Any) -> bool:
-    """Tell whether all numbers are near, equal, or both NaN."""
-    with np.errstate(invalid="ignore"):
-        near = np.abs(one - other) <= allowed
-    return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
 
 
 def _worst(values: NDArray) -> float:

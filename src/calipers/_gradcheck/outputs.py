@@ -8,7 +8,7 @@ import numpy as np
 
 from .._arrays import as_array
 from .._protocols import NDArray
-from .parts import real_vector
+from .parts import real_rows, real_vector
 
 
 def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
@@ -60,6 +60,19 @@ class RealOutputs:
                 )
                 raise ValueError(msg)
         return real_vector([arrays[k] for k in self.kept])
+
+
+@dataclass(frozen=True)
+class RealBatches:
+    """A function of batches of which the real numbers of some outputs are wanted."""
+
+    inner: Callable[..., Any]
+    kept: tuple[int, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+        """Return them, a row for each point."""
+        arrays, _ = as_outputs(self.inner(*args, **kwargs))
+        return real_rows([arrays[k] for k in self.kept])
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,14 @@ def real_vector(arrays: Sequence[NDArray]) -> NDArray:
     return np.concatenate([np.empty(0), *parts])
 
 
+def real_rows(arrays: Sequence[NDArray]) -> NDArray:
+    """Return the real numbers of arrays of the same length, a row for each item of them."""
+    parts = [reals(np.ascontiguousarray(array)).reshape(len(array), -1) for array in arrays]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([np.empty((len(parts[0]), 0)), *parts], axis=1)
+
+
 def moduli(arrays: Sequence[NDArray]) -> NDArray:
     """Return the sizes of real numbers; both parts of a complex one are as large as it is."""
     sizes = [np.abs(array).reshape(-1).astype(float) for array in arrays]

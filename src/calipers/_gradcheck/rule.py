@@ -30,6 +30,13 @@ def rounding_of(sizes: NDArray, eps: float) -> NDArray:
     return np.asarray(eps * np.maximum(sizes, least_normal(eps)))
 
 
+def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
+    """Tell whether all numbers are near, equal, or both NaN."""
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= allowed
+    return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
+
+
 _SLIGHT = 2.0**-10
 _JITTER = 64.0
 _ROUGH = 0.05

@@ -18,12 +18,14 @@ from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import modes_of
 from .._protocols import NDArray
 from ..interop.containers import Leaves
+from .batches import base_in_batches
 from .inplace import InPlace
-from .outputs import ComplexOutputs, RealOutputs, as_outputs
+from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
 from .parts import Part, moduli, parts_of, real_vector
 
 _KERNEL_DTYPES = "fdFD"
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
+_FEW = 8  # numbers, by which f is asked sooner than in batches
 
 
 def is_differentiable(value: Any) -> bool:
@@ -201,17 +203,43 @@ class Subject:
             out_like = y if self._fills else None
         else:
             f, y, out_like = self._real_outputs, np.asarray(self.base), None
-        together = self.batched(part.position) if self._alone and batches else None
+        together = None
+        if batches and part.stop - part.start > _FEW:
+            together = self._in_batches(part, x, before, after, named)
+        paired = all(p.example.dtype.kind == "c" for p in self.kept)
         rest = before, x, after, named, mode
         if together is not None:
-            # Its own value at x is the base: f's may be rounded otherwise.
-            found = Problem(together, *rest, False, batched=True, batch_bytes=_BATCH_BYTES)
+            f, y = together
+            found = Problem(f, *rest, False, batched=True, paired=paired, known=y)
+            found.batch_bytes = _BATCH_BYTES
         else:
-            paired = all(p.example.dtype.kind == "c" for p in self.kept)
             scalar = part.position in self.scalars
             found = Problem(f, *rest, scalar, out_like, paired=paired, known=y)
         found.seconds = self.seconds
         return found
+
+    def _in_batches(
+        self,
+        part: Part,
+        x: NDArray,
+        before: tuple[Any, ...],
+        after: tuple[Any, ...],
+        named: dict[str, Any],
+    ) -> tuple[Callable[..., Any], NDArray] | None:
+        """Return f of a batch of one input, and its own value at x, if it takes batches."""
+        together = self.batched(part.position)
+        if together is None:
+            return None
+        f = RealBatches(together, tuple(p.position for p in self.kept))
+
+        def of_batch(points: NDArray) -> NDArray:
+            return f(*before, points, *after, **named)
+
+        def alone(point: NDArray) -> NDArray:
+            return self._real_outputs(*before, point, *after, **named)
+
+        base = base_in_batches(of_batch, alone, x, self.base)
+        return None if base is None else (f, base)
 
     def complex_problem(self, part: Part) -> Problem:
         """Return the problem of differentiating f by steps of one input off the real axis."""

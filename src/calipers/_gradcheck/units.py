@@ -15,10 +15,13 @@ from .._protocols import NDArray
 from .._reals import reals
 from .derivative import Derivative
 from .inplace import InPlace
+from .rule import alike
 from .subject import private
 
-_TOGETHER = 128  # unit vectors of one batch
-_MANY = 64  # that are worth a compiled loop
+_MANY = 64  # unit vectors that are worth a compiled loop
+_FEW = 8  # that are sooner asked for one by one than in a batch
+_TOGETHER = 128  # of one batch
+_BATCH_BYTES = 1 << 24  # of the results of one
 
 
 @dataclass
@@ -53,7 +56,9 @@ class Units:
         self._d = d
         self._one_at_a_time = threading.Lock()
         self._work = _compiled(d) if self.count >= _MANY else None
-        self._batches = d.batches
+        self._batches = d.batches and self.count > _FEW
+        self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))
+        self._first: NDArray | None = None  # batch
         if self._work is not None or self._batches:
             self._compare(d.applied(_unit(self.count, 0)))
 
@@ -81,20 +86,18 @@ class Units:
 
     def _compare(self, alone: NDArray) -> None:
         """Give up a way that does not give the same as a single call."""
-        first: NDArray = np.empty((1, self.size))
+        first = np.empty((1, self.size))
         tolerance = 256 * self._d.subject.eps * float(np.abs(alone).max(initial=0.0))
         try:
             if self._work is not None:
                 self._loop(self._work, 0, first)
             else:
-                first = self._batch(0, min(2, self.count))
-            same = not self._d.touched and np.allclose(
-                first[0], alone, rtol=0, atol=tolerance, equal_nan=True
-            )
+                first = self._first = self._batch(0, min(self._together, self.count))
+            same = not self._d.touched and alike(first[0], alone, tolerance)
         except Exception:  # whatever a derivative does that is meant for single calls
             same = False
         if not same:
-            self._work, self._batches = None, False
+            self._work, self._batches, self._first = None, False, None
 
     def all(self) -> NDArray:
         """Return a row for each unit vector."""
@@ -117,10 +120,12 @@ class Units:
                 if self.asked(count):
                     return
             self._work = None
-        step = _TOGETHER if self._batches else 1
+        step = self._together if self._batches else 1
         for first in range(0, count, step):
             last = min(first + step, count)
-            if self._batches:
+            if self._first is not None and start + last <= len(self._first):
+                out[first:last] = self._first[start + first : start + last]
+            elif self._batches:
                 out[first:last] = self._batch(start + first, start + last)
             else:
                 ask = self._d.pull if self._d.name == "vjp" else self._d.push

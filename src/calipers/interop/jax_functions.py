@@ -8,7 +8,6 @@ import numpy as np
 
 from .._containers import Apart, several
 from .._protocols import Differentiated, NDArray
-from .batches import allows_batches
 from .containers import contains
 from .jax import Jax
 
@@ -51,9 +50,11 @@ class JaxFunctions:
         def placed(given: tuple[Any, ...]) -> list[Any]:
             return [jax.numpy.asarray(x) if own else x for x, own in zip(given, ours, strict=True)]
 
-        def value(*given: Any) -> Any:
-            y = f(*placed(given))
+        def as_arrays(y: Any) -> Any:
             return tuple(map(np.asarray, y)) if isinstance(y, (tuple, list)) else np.asarray(y)
+
+        def value(*given: Any) -> Any:
+            return as_arrays(f(*placed(given)))
 
         def of_active(given: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any]]:
             every = placed(given)
@@ -110,9 +111,9 @@ class JaxFunctions:
             axes = [0 if k == position else None for k in range(len(inputs))]
 
             def of_batch(*given: Any) -> Any:
-                return np.asarray(jax.vmap(f, in_axes=axes)(*given))
+                return as_arrays(jax.vmap(f, in_axes=axes)(*given))
 
-            return of_batch if allows_batches(of_batch, value, arrays, position) else None
+            return of_batch
 
         return Differentiated(
             value, arrays, argnums, left_out, vjp, jvp, "jax", batched, primals=primals

@@ -9,7 +9,6 @@ import numpy as np
 
 from .._containers import Apart, apart, several
 from .._protocols import Differentiated, NDArray
-from .batches import allows_batches
 from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
@@ -111,9 +110,18 @@ class TorchFunctions:
             point, w = given[: len(inputs)], given[len(inputs) :]
             if spread:
                 w = tuple(torch.stack((x, x), -1)[..., 0] for x in w)
-            y = f(*point)
-            every = several(y)
-            kept, active = [every[k] for k in outputs], [point[k] for k in argnums]
+            active = [point[k] for k in argnums]
+
+            def of_active(*active: Any) -> tuple[Any, ...]:
+                whole = list(point)
+                for k, x in zip(argnums, active, strict=True):
+                    whole[k] = x
+                every = several(f(*whole))
+                return tuple(every[k] for k in outputs)
+
+            if not torch.is_grad_enabled():  # as in batches, which autograd.grad does not take
+                return tuple(torch.func.vjp(of_active, *active)[1](tuple(w)))
+            kept = of_active(*active)
             found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)
             # A gradient that is constant depends on the inputs, too: as zeros do.
             return tuple(
@@ -170,8 +178,8 @@ class _Function:
             if k in self._sparse:
                 result.append(self._sparse[k].build(array).requires_grad_(k in self._argnums))
                 continue
-            values = self._torch.from_numpy(np.array(array)).to(like.device)
-            fresh = self._torch.empty_like(like, requires_grad=False).copy_(values)
+            fresh = self._torch.empty_like(like, requires_grad=False)
+            fresh.copy_(self._torch.from_numpy(np.array(array)))
             result.append(fresh.requires_grad_(k in self._argnums))
         return result
 
@@ -184,10 +192,10 @@ class _Function:
         """Return what f gives, as arrays."""
         tensors = self.tensors(arrays)
         with self._torch.enable_grad():
-            y = self._f(*tensors)
-        if isinstance(y, (tuple, list)):
-            return tuple(self._array(o) for o in y)
-        return self._array(y)
+            return self._arrays(self._f(*tensors))
+
+    def _arrays(self, y: Any) -> Any:
+        return tuple(map(self._array, y)) if isinstance(y, (tuple, list)) else self._array(y)
 
     def _array(self, y: Any) -> Any:
         if not isinstance(y, self._torch.Tensor):
@@ -198,7 +206,7 @@ class _Function:
         return _to_numpy(y.detach())
 
     def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
-        """Return f by vmap over one input, if it allows that and gives the same."""
+        """Return f by vmap over one input, unless some are sparse."""
         torch = self._torch
         if self._sparse:
             return None
@@ -212,9 +220,9 @@ class _Function:
                 return self._f(*others[:position], x, *others[position + 1 :])
 
             with torch.no_grad():
-                return self._array(torch.func.vmap(at)(points))
+                return self._arrays(torch.func.vmap(at)(points))
 
-        return of_batch if allows_batches(of_batch, self, arrays, position) else None
+        return of_batch
 
     def vjp(self, *given: Any) -> tuple[Any, ...]:
         """Return the gradients by backward mode; the graph is made once."""

@@ -1,0 +1,36 @@
+"""Whether a function that a library made take batches gives what it gave before."""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from .._protocols import NDArray
+from .rule import alike
+
+_ROUNDINGS = 128.0  # by which a batch may differ from single calls
+
+
+def base_in_batches(
+    of_batch: Callable[[NDArray], NDArray], f: Callable[[NDArray], NDArray], x: NDArray, y: NDArray
+) -> NDArray | None:
+    """
+    Return f(x) out of a batch of x and a point beside it, if that gives what f does there.
+
+    That is y at x; rounding may differ.
+    """
+    # Not the same point twice: some batches are of one of their points alone.
+    beside = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
+    points = np.stack([x, beside.astype(x.dtype, copy=False)])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of operations that loop over a batch
+            found = of_batch(points)
+            expected = np.stack([y, f(points[1])])
+    except Exception:  # whatever f does that has no batch
+        return None
+    if found.shape != expected.shape:
+        return None
+    tolerance = _ROUNDINGS * float(np.finfo(expected.dtype).eps)
+    size = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+    return found[0] if alike(found, expected, tolerance * size) else None
