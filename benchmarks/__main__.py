@@ -270,6 +270,11 @@ def gradchecks() -> Iterator[Bar]:
         torch.setup()
         value = torch.track_over_torch()
         yield Bar("gradcheck of a torch function, n = 1000", value, 5, "x torch, slow mode")
+        layer = bench_gradcheck.Layer()
+        for check in layer.params:
+            layer.setup(check)
+            value = layer.track_over_torch(check)
+            yield Bar(f"{check} of torch's linear, 8 x 16 to 4", value, 1, "x torch, slow mode")
     fast = bench_gradcheck.FastMode()
     fast.setup()
     calls = fast.track_calls_of_f()

@@ -80,6 +80,25 @@ class Torch:
     track_over_torch.unit = "times torch"
 
 
+class Layer:
+    """A small torch layer, as in a test: what it takes is more than the calls of f."""
+
+    params = ("gradcheck", "gradgradcheck")
+    param_names = ("check",)
+
+    def setup(self, check):
+        self.own, self.peer = peers.torch_layer_checks(check)
+        self.own()
+
+    def time_check(self, check):
+        self.own()
+
+    def track_over_torch(self, check):
+        return common.speedup(self.own, self.peer, repeat=15)
+
+    track_over_torch.unit = "times torch"
+
+
 class FastMode:
     def setup(self):
         self.x = np.random.default_rng(0).random(min(100_000, common.SIZE))

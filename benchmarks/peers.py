@@ -121,3 +121,16 @@ def torch_function_checks(x: np.ndarray) -> tuple[Callable[[], Any], Callable[[]
 
     checks = calipers.gradcheck, torch.autograd.gradcheck
     return partial(checks[0], f, (given,)), partial(checks[1], f, (given,))
+
+
+def torch_layer_checks(check: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return calipers' and torch's check of that name, of a linear layer of 8 x 16 to 4."""
+    torch = _torch()
+    random = np.random.default_rng(0)
+    given = [
+        torch.tensor(random.standard_normal(shape), requires_grad=True)
+        for shape in ((8, 16), (4, 16), (4,))
+    ]
+    f = torch.nn.functional.linear
+    own, peer = (getattr(module, check) for module in (calipers, torch.autograd))
+    return partial(own, f, given), partial(peer, f, given)
