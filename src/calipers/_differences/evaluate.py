@@ -32,7 +32,8 @@ class Evaluator:
         size = self._origin.itemsize
         self._bits = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype(np.uint8)
         if problem.batched:
-            self._buffer = np.repeat(problem.x[None], self.block + 1, axis=0)
+            self._room = min(rows, 2 * self.block)
+            self._buffer = np.repeat(problem.x[None], self._room + 1, axis=0)
         else:
             self.block = min(self.block, _LARGEST_BLOCK)
 
@@ -54,6 +55,18 @@ class Evaluator:
         else:
             self._each(values, numbers, points, moved)
         return values
+
+    def both(self, numbers: NDArray, one: NDArray, other: NDArray) -> tuple[NDArray, NDArray]:
+        """
+        Return rows for two points of each real number, from one batch if they fit in it.
+
+        Of points around x, f that mixes a batch may give x what it gives x alone, and pass unseen.
+        """
+        count = len(numbers)
+        if not self.problem.batched or 2 * count > self._room:
+            return self(numbers, one), self(numbers, other)
+        values = self(np.concatenate((numbers, numbers)), np.concatenate((one, other)))
+        return values[:count], values[count:]
 
     def _each(self, values: NDArray, numbers: NDArray, points: NDArray, moved: NDArray) -> None:
         problem = self.problem

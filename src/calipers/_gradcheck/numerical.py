@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._differences.checkpoint import Checkpoint
-from .._differences.columns import Columns, Outs
+from .._differences.columns import Columns, Outs, require_steps
 from .._differences.directions import along
 from .._differences.evaluate import Evaluator, blame
 from .._differences.ladders import Ladders
@@ -87,10 +87,32 @@ class Slopes:
     def __call__(self, start: int, outs: Outs) -> None:
         """Store the slopes of columns from `start`, a row each, and what became of each."""
         right, left, status = outs
-        for work, out in zip(self.sides, (right, left), strict=False):
-            work(start, (out, status))
         if len(self.sides) == 1:
+            self.sides[0](start, (right, status))
             left[:] = right
+        elif self.problem.batched:
+            self._in_batches(start, (right, left), status)
+        else:
+            for work, out in zip(self.sides, (right, left), strict=True):
+                work(start, (out, status))
+
+    def _in_batches(self, start: int, sides: tuple[NDArray, NDArray], status: NDArray) -> None:
+        """Store both slopes, of which a library takes the values at once."""
+        problem, count = self.problem, len(status)
+        tables = []
+        for work in self.sides:
+            table, status[:] = work.steps.tables(problem, start, start + count)
+            tables.append(table[:, 0])
+        require_steps(problem, start, status)
+        evaluate = Evaluator(problem)
+        for block in evaluate.blocks(count):
+            numbers = problem.stride * (start + np.arange(block.start, block.stop))
+            points = (table[0, block] for table in tables)
+            values = evaluate.both(numbers, *points)
+            with np.errstate(all="ignore"):
+                for out, table, value in zip(sides, tables, values, strict=True):
+                    value -= problem.base
+                    np.multiply(value, table[2, block, None], out=out[block], casting="same_kind")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from .parts import Part, moduli, parts_of, real_vector
 
 _KERNEL_DTYPES = "fdFD"
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
-_FEW = 8  # numbers, by which f is asked sooner than in batches
+_FEW = 6  # numbers, by which f is asked sooner than in batches
 
 
 def is_differentiable(value: Any) -> bool:

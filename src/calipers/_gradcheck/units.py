@@ -19,7 +19,7 @@ from .rule import alike
 from .subject import private
 
 _MANY = 64  # unit vectors that are worth a compiled loop
-_FEW = 8  # that are sooner asked for one by one than in a batch
+_FEW = 4  # that are sooner asked for one by one than in a batch
 _TOGETHER = 128  # of one batch
 _BATCH_BYTES = 1 << 24  # of the results of one
 
