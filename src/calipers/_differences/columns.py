@@ -159,11 +159,11 @@ class Columns:
 
     def _imaginary(self, start: int, outs: Outs) -> None:
         result, status = outs
-        stop = start + len(status)
-        lengths = np.broadcast_to(self.steps.lengths, (self.problem.coordinates,))[start:stop]
+        count, lengths = len(status), self.steps.lengths
+        lengths = lengths.repeat(count) if lengths.size == 1 else lengths[start : start + count]
         status[:] = np.where(lengths != 0, FIXED, EXCLUDED)
         evaluate = Evaluator(self.problem)
-        for block in evaluate.blocks(len(status)):
+        for block in evaluate.blocks(count):
             numbers = 2 * (start + np.arange(block.start, block.stop)) + 1
             values = evaluate(numbers, lengths[block])[:, 1::2]
             with np.errstate(all="ignore"):

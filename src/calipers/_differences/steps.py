@@ -126,7 +126,9 @@ def _factor(method: str, eps: float) -> float:
 
 def _spread(problem: Problem, values: NDArray) -> NDArray:
     """Give each coordinate the value of its element of x."""
-    flat = np.broadcast_to(values, problem.x.shape).reshape(-1).astype(float)
+    if values.shape != problem.x.shape:
+        values = np.broadcast_to(values, problem.x.shape)
+    flat = values.reshape(-1).astype(float)
     return np.repeat(flat, 2) if problem.mode == WIRTINGER else flat
 
 
