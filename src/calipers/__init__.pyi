@@ -37,7 +37,6 @@ from .gradients import InconclusiveError as InconclusiveError
 from .gradients import NonsmoothError as NonsmoothError
 from .gradients import WrongDerivativeError as WrongDerivativeError
 from .gradients import gradcheck as gradcheck
-from .gradients import gradgradcheck as gradgradcheck
 from .products import jacobian_blocks as jacobian_blocks
 from .products import jvp as jvp
 from .products import linear_operator as linear_operator
@@ -48,6 +47,7 @@ from .reports import Difference as Difference
 from .reports import NestedComparison as NestedComparison
 from .scaling import Growth as Growth
 from .scaling import growth as growth
+from .second_derivatives import gradgradcheck as gradgradcheck
 from .tolerances import Tolerance as Tolerance
 from .tolerances import default_tolerance as default_tolerance
 from .tolerances import recommend_tolerance as recommend_tolerance

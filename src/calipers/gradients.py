@@ -3,46 +3,41 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
-import numpy as np
-
-from ._arrays import device_module, is_real, require_callable
-from ._containers import several
+from ._arrays import require_callable
 from ._differences.checkpoint import require_folder
 from ._differences.plan import others_of
 from ._differences.progress import Progress
-from ._differences.stencils import IMAGINARY as COMPLEX_STEP
 from ._gradcheck.check import Check
-from ._gradcheck.derivative import Derivative
-from ._gradcheck.given import FORMS, Given, ValueAndJac, require_way
-from ._gradcheck.nested import holds_arrays
+from ._gradcheck.given import Given, require_way
 from ._gradcheck.numerical import Way
 from ._gradcheck.options import (
-    for_each,
+    chosen_of,
+    masked_of,
+    one_jac,
     positions_of,
+    require_analytic,
     require_choices,
     require_forms,
     require_seed,
     require_tested,
     rule_of,
+    step_of,
+    steps_for,
 )
 from ._gradcheck.report import (
-    ERRORS,
     CalipersWarning,
     GradcheckError,
     GradcheckReport,
     InconclusiveError,
     NonsmoothError,
     WrongDerivativeError,
+    answer,
 )
-from ._gradcheck.rule import FAIL, default_resolution
-from ._gradcheck.second import Gradient, cotangents, layout, skewness
-from ._gradcheck.subject import Subject
-from ._types import Convention, Excuse, Inplace, Method, ProgressLike, SecondOptions
+from ._gradcheck.rule import default_resolution
+from ._types import Convention, Excuse, Inplace, Method, ProgressLike
 from ._warnings import warn
-from .derivatives import differentiate
-from .interop.functions import function_library
 
 __all__ = [
     "CalipersWarning",
@@ -52,10 +47,7 @@ __all__ = [
     "NonsmoothError",
     "WrongDerivativeError",
     "gradcheck",
-    "gradgradcheck",
 ]
-
-_SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
 
 
 def gradcheck(
@@ -221,55 +213,21 @@ def gradcheck(
     require_choices(convention, nondet_tol, allow, method)
     require_seed(seed)
     require_folder(checkpoint)
-    if eps is not None:
-        if step is not None:
-            msg = "eps and step were both given: they are the same, so give one of them"
-            raise ValueError(msg)
-        if not is_real(eps) or not eps > 0:
-            msg = f"eps must be positive, got {eps!r:.60}"
-            raise ValueError(msg)
-        step = eps
-    if check_sparse_nnz is not None:
-        warn("check_sparse_nnz is deprecated: masked=", CalipersWarning)
-        if masked is not None:
-            msg = "masked and check_sparse_nnz are the same: give masked alone"
-            raise ValueError(msg)
-        masked = check_sparse_nnz
-    if value_and_jac is not None and jac is not None:
-        msg = "jac and value_and_jac were both given: they are the same, so give one of them"
-        raise ValueError(msg)
-    wanted = {"jac": jac if value_and_jac is None else value_and_jac, "vjp": vjp, "jvp": jvp}
+    step = step_of(eps, step)
+    wanted = {"jac": one_jac(jac, value_and_jac), "vjp": vjp, "jvp": jvp}
     named = {**wanted, "jac": jac, "value_and_jac": value_and_jac}
     require_callable(**{name: call for name, call in named.items() if call is not None})
     left_out = positions_of(nondifferentiable_outputs)
     given = Given(f, inputs, wanted, argnums, left_out, convention, others_of(args), kwargs)
     require_way(inplace, given, value_and_jac)
-    if given.on_device():
-        given, out_like = device_module("gradients").carried(given, out_like, inplace)
-    both = given.derivatives["jac"]
-    if value_and_jac is not None and both is not None:
-        source = ValueAndJac(both, given.primals)
-        given = replace(given, derivatives={**given.derivatives, "jac": source})
-    if out_like is not None:
-        given = given.filling(out_like)
-    if inplace is None:
-        given = given.of_leaves()
-    given = given.translated(bool(masked))
-    if method == COMPLEX_STEP and given.of_library:
-        msg = (
-            f"method={method!r} is for functions of NumPy's arrays, and f is one of another "
-            f"library's, in their own dtype: leave method out"
-        )
-        raise ValueError(msg)
+    only_specified = masked_of(masked, check_sparse_nnz)
+    given = given.of_arrays(out_like, inplace, only_specified, value_and_jac is not None)
+    require_analytic(method, given.of_library)
     subject = given.subject()
     if not subject.kept and any(o.dtype.kind in "fc" for o in subject.outputs):
         given, subject = given.zeros()
         check_undefined_grad, inplace = False, None
-    chosen = {
-        "jac": check_backward_ad is not False,
-        "vjp": check_backward_ad is not False,
-        "jvp": bool(check_forward_ad) or (check_forward_ad is None and not given.of_library),
-    }
+    chosen = chosen_of(check_forward_ad, check_backward_ad, given.of_library)
     require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)
     derivatives = given.checked(subject, chosen, inplace, check_grad_dtypes)
     names = {d.name for d in derivatives}
@@ -280,14 +238,12 @@ def gradcheck(
     require_tested(names, bool(undefined), batched, inplace)
     resolution = default_resolution(subject.eps)
     rule = rule_of(eps, atol, rtol, resolution, subject.eps, equal_nan, nondet_tol)
-    count = len(subject.active)
-    steps = {"step": step, "scale": scale, "bounds": bounds}
-    each = zip(*(for_each(name, value, count) for name, value in steps.items()), strict=True)
     check = Check(subject, derivatives, rule, resolution, fast_mode, seed, tuple(allow))
+    steps = steps_for(len(subject.active), step=step, scale=scale, bounds=bounds)
     heard = Progress(progress, 0)
     try:
         report = check.run(
-            [{"method": method, **dict(zip(steps, values, strict=True))} for values in each],
+            [{"method": method, **each} for each in steps],
             Way(workers, heard if heard.wanted else None, checkpoint),
             nondet_tol,
             undefined,
@@ -304,292 +260,4 @@ def gradcheck(
         report = replace(report, vacuous=True, reason=told)
     if report.vacuous:
         warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
-    return _answer(report, raise_exception, check.cause)
-
-
-def gradgradcheck(
-    f: Callable[..., Any],
-    inputs: Any,
-    grad_outputs: Any = None,
-    *,
-    vjp: Callable[..., Any] | None = None,
-    vjp_vjp: Callable[..., Any] | None = None,
-    vjp_jvp: Callable[..., Any] | None = None,
-    hess: Callable[..., Any] | None = None,
-    hvp: Callable[..., Any] | None = None,
-    first_order: bool = True,
-    gen_non_contig_grad_outputs: bool = False,
-    check_fwd_over_rev: bool | None = None,
-    check_rev_over_rev: bool | None = None,
-    args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None,
-    argnums: int | Sequence[int] | None = None,
-    nondifferentiable_outputs: Sequence[int] = (),
-    raise_exception: bool = True,
-    seed: int = 0,
-    **options: Unpack[SecondOptions],
-) -> GradcheckReport:
-    """
-    Check second derivatives: those of the gradient, against differences of the gradient.
-
-    Differences of a wrong gradient confirm a second derivative that is wrong in the same way; the
-    first derivative is therefore checked, too.
-
-    Parameters
-    ----------
-    f, inputs
-        See `gradcheck`.
-    grad_outputs : array_like or tuple of them, optional
-        Cotangents of the differentiable outputs; by default drawn from [-1, 1).
-    vjp : callable, optional
-        The first derivative, as for `gradcheck`. A torch or jax function needs none of these.
-    vjp_vjp : callable, optional
-        ``vjp_vjp(*inputs, w, u)`` returns the gradients of ``<u, vjp(*inputs, w)>`` by each
-        differentiable input, and by w.
-    vjp_jvp : callable, optional
-        ``vjp_jvp(*inputs, w, v)`` returns the derivative of ``vjp(*inputs, w)`` along v, which has
-        a tangent for each differentiable input, and for w.
-    hess : callable, optional
-        ``hess(*inputs)`` returns the second derivatives of a real number f by one input, of shape
-        ``x.shape + x.shape``.
-    hvp : callable, optional
-        ``hvp(*inputs, v)`` returns the product of those with v.
-    first_order : bool
-        Whether to check `vjp` itself, first.
-    gen_non_contig_grad_outputs : bool
-        Whether the cotangents that are drawn are not contiguous.
-    check_fwd_over_rev, check_rev_over_rev : bool, optional
-        Whether `vjp_jvp`, and whether `vjp_vjp`, are checked: all that are given, by default; of
-        torch and jax functions only the latter.
-    args, kwargs, argnums, nondifferentiable_outputs, raise_exception, seed, **options
-        See `gradcheck`.
-
-    Returns
-    -------
-    GradcheckReport
-        Of the first derivative if that is not right, else of the second.
-
-    Raises
-    ------
-    GradcheckError, ValueError, TypeError, Exception
-        See `gradcheck`.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> import numpy as np
-    >>> report = calipers.gradgradcheck(
-    ...     np.sin,
-    ...     np.array([0.5, 1.0]),
-    ...     vjp=lambda x, w: w * np.cos(x),
-    ...     vjp_vjp=lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
-    ... )
-    >>> bool(report)
-    True
-    """
-    for name in ("jac", "jvp", "value_and_jac", "inplace", "out_like"):
-        if options.get(name) is not None:
-            msg = f"gradgradcheck takes no {name}=: f returns, and vjp is its first derivative"
-            raise ValueError(msg)
-    if options.get("checkpoint") is not None:
-        msg = "gradgradcheck takes no checkpoint=: it is several checks; give it to gradcheck"
-        raise ValueError(msg)
-    require_seed(seed)
-    args = others_of(args)
-    points = several(inputs)
-    library = function_library(points) if vjp is None else None
-    alone = vjp is None or (vjp_vjp is None and vjp_jvp is None)
-    if library is None and hess is None and hvp is None and alone:
-        msg = (
-            "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp=; only a function "
-            "of torch's tensors, of which one requires grad, or of jax's arrays needs none"
-        )
-        raise ValueError(msg)
-    if library is None and any(map(holds_arrays, points)):
-        msg = (
-            "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
-            "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
-        )
-        raise TypeError(msg)
-    common: dict[str, Any] = {**options, "raise_exception": raise_exception, "seed": seed}
-    here: dict[str, Any] = {
-        "args": args,
-        "kwargs": kwargs,
-        "argnums": argnums,
-        "nondifferentiable_outputs": nondifferentiable_outputs,
-    }
-    if first_order and hess is None and hvp is None:
-        report = gradcheck(f, inputs, vjp=vjp, **common, **here)
-        if not report:
-            return report
-    plain: dict[str, Any] = {**common, "raise_exception": False}
-    given = Given(
-        f,
-        points,
-        dict.fromkeys(FORMS),
-        argnums,
-        positions_of(nondifferentiable_outputs),
-        "torch",
-        args,
-        kwargs,
-    )
-    whole = (*points, *args)
-    if hess is not None or hvp is not None:
-        return _of_number(given.subject(), f, whole, vjp, hess, hvp, first_order, common, here)
-    forms: dict[str, Any]
-    forward, backward = check_fwd_over_rev is not False, check_rev_over_rev is not False
-    if library is not None:
-        given = given.of_leaves()
-        f, whole = given.f, given.several
-        first = given.translated(False).subject()
-        w = cotangents(first, grad_outputs, seed)
-        chosen, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
-        gradient, point = library.gradient(f, whole, chosen, kept, w, gen_non_contig_grad_outputs)
-        plain = _with_cotangents(plain, len(chosen), len(w))
-        forms = {
-            "check_forward_ad": bool(check_fwd_over_rev),
-            "check_backward_ad": backward,
-            "argnums": [*chosen, *range(len(whole), len(whole) + len(w))],
-        }
-        plain_gradient = None
-        if gen_non_contig_grad_outputs:
-            plain_gradient, _ = library.gradient(f, whole, chosen, kept, w, False)
-        sizes = first.columns, plain_gradient
-        report = _of_gradient(gradient, point, *sizes, forms, plain)
-        if given.leaves is not None and given.leaves.names:
-            held = given.leaves.names
-            report = replace(
-                report,
-                input_names=(*held, *["a cotangent"] * len(w)),
-                output_names=tuple(held[k] for k in chosen),
-            )
-        return _answer(report, raise_exception)
-    assert vjp is not None
-    subject = given.subject()
-    own = Gradient(subject, vjp, vjp_vjp, vjp_jvp, gen_non_contig_grad_outputs)
-    w = cotangents(subject, grad_outputs, seed)
-    active = [p.position for p in subject.active]
-    plain = _with_cotangents(plain, len(active), len(w))
-    forms = {
-        "vjp": own.pull if vjp_vjp is not None and backward else None,
-        "jvp": own.push if vjp_jvp is not None and forward else None,
-        "argnums": [*active, *range(len(whole), len(whole) + len(w))],
-        "kwargs": kwargs,
-    }
-    contiguous = replace(own, spread=False) if own.spread else None
-    sizes = subject.columns, contiguous
-    return _answer(_of_gradient(own, (*whole, *w), *sizes, forms, plain), raise_exception)
-
-
-def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
-    """Return options whose steps and bounds are for the inputs, and none of them for w."""
-    given = {name: options[name] for name in ("step", "scale", "bounds") if name in options}
-    each = {name: for_each(name, value, inputs) for name, value in given.items()}
-    return {**options, **{name: (*own, *[None] * cotangents) for name, own in each.items()}}
-
-
-def _of_gradient(
-    gradient: Callable[..., Any],
-    point: tuple[Any, ...],
-    size: int,
-    contiguous: Callable[..., Any] | None,
-    forms: dict[str, Any],
-    options: dict[str, Any],
-) -> GradcheckReport:
-    """
-    Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
-
-    If its cotangents are not contiguous, `contiguous` is the same with those that are.
-    """
-    report = gradcheck(gradient, point, **forms, **options)
-    if report.shape[0] and not report.findings:
-        given = Given(
-            gradient,
-            point,
-            {name: forms.get(name) for name in FORMS},
-            forms.get("argnums"),
-            (),
-            options.get("convention", "torch"),
-            kwargs=forms.get("kwargs"),
-        )
-        spread, given = given, given.translated(False)
-        subject = given.subject()
-        if contiguous is not None:
-            other = replace(spread, f=contiguous).translated(False).subject()
-            report = _found(report, layout(subject, other))
-        known = {name: name in report.forms for name in FORMS}
-        # Without conjugates, the matrix of real numbers is another one.
-        of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
-        if given.convention == "torch" or of_reals:
-            derivatives = given.checked(subject, known, None, False)
-            report = _symmetric(report, derivatives, size, options)
-    return replace(report, reason=f"second order: {report.reason}", order=2)
-
-
-def _symmetric(
-    report: GradcheckReport,
-    derivatives: Sequence[Derivative],
-    size: int,
-    options: dict[str, Any],
-) -> GradcheckReport:
-    share = report.resolution * _SKEW
-    noise = float(options.get("nondet_tol", 0.0))
-    return _found(report, skewness(derivatives, size, share, noise, report.seed))
-
-
-def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
-    """Return a report of what was found beside the entries, if anything was."""
-    if told is None:
-        return report
-    return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
-
-
-def _of_number(
-    subject: Subject,
-    f: Callable[..., Any],
-    inputs: tuple[Any, ...],
-    vjp: Callable[..., Any] | None,
-    hess: Callable[..., Any] | None,
-    hvp: Callable[..., Any] | None,
-    first_order: bool,
-    common: dict[str, Any],
-    here: dict[str, Any],
-) -> GradcheckReport:
-    """Check the Hessian of a real number, or products with it, by one input."""
-    if subject.rows != 1 or len(subject.active) != 1:
-        msg = (
-            f"hess= and hvp= are for one real number by one input, and f gives {subject.rows} "
-            f"numbers by {len(subject.active)} inputs: take vjp_vjp= or vjp_jvp="
-        )
-        raise ValueError(msg)
-    if vjp is not None and first_order:
-        chosen = {"args": (), "argnums": subject.active[0].position}
-        report = gradcheck(f, inputs, vjp=vjp, **common, **{**here, **chosen})
-        if not report:
-            return report
-    part = subject.active[0]
-    others = (*subject.values[: part.position], *subject.values[part.position + 1 :])
-
-    def slope(*given: Any, **kwargs: Any) -> Any:
-        if vjp is not None:
-            w = np.ones_like(subject.kept[0].example)[()]
-            found = vjp(*given, (w,) if subject.several else w, **kwargs)
-            if not isinstance(found, (tuple, list)):
-                return found
-            return found[0] if len(found) == 1 else found[part.position]
-        # Of f alone: a wrong first derivative cannot hide in it.
-        x = given[part.position]
-        return differentiate(f, x, args=others, argnums=part.position, kwargs=kwargs).value
-
-    forms = {"jac": hess, "jvp": hvp, "argnums": part.position, "kwargs": here["kwargs"]}
-    plain = {**common, "raise_exception": False}
-    report = _of_gradient(slope, inputs, part.stop, None, forms, plain)
-    return _answer(report, common["raise_exception"])
-
-
-def _answer(
-    report: GradcheckReport, raise_exception: bool, cause: BaseException | None = None
-) -> GradcheckReport:
-    if raise_exception and not report:
-        raise ERRORS[report.verdict](report) from cause
-    return report
+    return answer(report, raise_exception, check.cause)

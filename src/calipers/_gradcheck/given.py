@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arrays import as_array, is_device_function, library_of, on_device
+from .._arrays import as_array, device_module, is_device_function, library_of, on_device
 from .._containers import several
 from .._differences.plan import require_named
 from .._protocols import Differentiated
@@ -58,6 +58,28 @@ class Given:
             return False
         whole = (*self.several, *self.args)
         return any(map(is_device_function, (self.f, *calls))) or any(on_device(x=x) for x in whole)
+
+    def of_arrays(
+        self, out_like: Any, inplace: str | None, masked: bool, with_value: bool
+    ) -> "Given":
+        """
+        Return the same for NumPy's arrays, whatever f and the derivatives take and return.
+
+        They may be on a device, be a library's or contain arrays, and f may store its results in
+        arrays like `out_like`; jac may give f's value before the Jacobian.
+        """
+        given = self
+        if given.on_device():
+            given, out_like = device_module("gradients").carried(given, out_like, inplace)
+        jac = given.derivatives["jac"]
+        if with_value and jac is not None:
+            source = ValueAndJac(jac, given.primals)
+            given = replace(given, derivatives={**given.derivatives, "jac": source})
+        if out_like is not None:
+            given = given.filling(out_like)
+        if inplace is None:
+            given = given.of_leaves()
+        return given.translated(masked)
 
     def of_leaves(self) -> "Given":
         """Return the same for arrays alone, where the function is of containers of them."""

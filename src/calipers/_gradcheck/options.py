@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 
 from .._arrays import is_integer, is_real
+from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.stencils import require_method
+from .._warnings import warn
 from .derivative import CONVENTIONS
+from .report import CalipersWarning
 from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
 # Relative change of slope across x that calls for a second look: more than curvature explains.
@@ -40,6 +43,51 @@ def rule_of(
         equal_nan=equal_nan,
         noise=noise,
     )
+
+
+def step_of(eps: float | None, step: Any) -> Any:
+    """Return the step under either of its names."""
+    if eps is None:
+        return step
+    if step is not None:
+        msg = "eps and step were both given: they are the same, so give one of them"
+        raise ValueError(msg)
+    if not is_real(eps) or not eps > 0:
+        msg = f"eps must be positive, got {eps!r:.60}"
+        raise ValueError(msg)
+    return eps
+
+
+def masked_of(masked: bool | None, check_sparse_nnz: bool | None) -> bool:
+    """Return whether only specified elements count, under either name of that."""
+    if check_sparse_nnz is None:
+        return bool(masked)
+    warn("check_sparse_nnz is deprecated: masked=", CalipersWarning)
+    if masked is not None:
+        msg = "masked and check_sparse_nnz are the same: give masked alone"
+        raise ValueError(msg)
+    return bool(check_sparse_nnz)
+
+
+def one_jac(jac: Any, value_and_jac: Any) -> Any:
+    """Return what gives the Jacobian, alone or with the value."""
+    if jac is not None and value_and_jac is not None:
+        msg = "jac and value_and_jac were both given: they are the same, so give one of them"
+        raise ValueError(msg)
+    return jac if value_and_jac is None else value_and_jac
+
+
+def chosen_of(forward: bool | None, backward: bool | None, of_library: bool) -> dict[str, bool]:
+    """Return which forms are to be checked; a library's forward mode only where asked for."""
+    pulls = backward is not False
+    pushes = not of_library if forward is None else bool(forward)
+    return {"jac": pulls, "vjp": pulls, "jvp": pushes}
+
+
+def steps_for(count: int, **steps: Any) -> list[dict[str, Any]]:
+    """Return what is said of steps, by name, for each of several inputs."""
+    each = zip(*(for_each(name, value, count) for name, value in steps.items()), strict=True)
+    return [dict(zip(steps, values, strict=True)) for values in each]
 
 
 def for_each(name: str, value: Any, count: int) -> list[Any]:
@@ -76,6 +124,16 @@ def require_choices(convention: str, nondet_tol: float, allow: Sequence[str], me
     several = np.iterable(allow) and not isinstance(allow, str)
     if not several or any(name not in (NONSMOOTH, INCONCLUSIVE) for name in allow):
         msg = f"allow must be a sequence of NONSMOOTH and INCONCLUSIVE, got {allow!r}"
+        raise ValueError(msg)
+
+
+def require_analytic(method: str, of_library: bool) -> None:
+    """Refuse complex steps of functions that take a library's own numbers."""
+    if method == COMPLEX_STEP and of_library:
+        msg = (
+            f"method={method!r} is for functions of NumPy's arrays, and f is one of another "
+            f"library's, in their own dtype: leave method out"
+        )
         raise ValueError(msg)
 
 

@@ -45,6 +45,15 @@ for _public in (CalipersWarning, GradcheckError, *ERRORS.values()):
     _public.__module__ = "calipers"  # as a traceback says
 
 
+def answer(
+    report: "GradcheckReport", raise_exception: bool, cause: BaseException | None = None
+) -> "GradcheckReport":
+    """Return a report, or raise it."""
+    if raise_exception and not report:
+        raise ERRORS[report.verdict](report) from cause
+    return report
+
+
 @dataclass(frozen=True)
 class Entry:
     """

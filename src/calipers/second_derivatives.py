@@ -1,0 +1,335 @@
+"""Are second derivatives right? gradgradcheck, which is gradcheck of the gradient."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from ._containers import several
+from ._differences.plan import others_of
+from ._gradcheck.derivative import Derivative
+from ._gradcheck.given import FORMS, Given
+from ._gradcheck.nested import holds_arrays
+from ._gradcheck.options import for_each, positions_of, require_seed
+from ._gradcheck.report import GradcheckReport, answer
+from ._gradcheck.rule import FAIL
+from ._gradcheck.second import Gradient, cotangents, layout, skewness
+from ._gradcheck.subject import Subject
+from ._protocols import FunctionLibrary
+from ._types import SecondOptions
+from .derivatives import differentiate
+from .gradients import gradcheck
+from .interop.functions import function_library
+
+__all__ = ["gradgradcheck"]
+
+_SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
+
+
+def gradgradcheck(
+    f: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    vjp: Callable[..., Any] | None = None,
+    vjp_vjp: Callable[..., Any] | None = None,
+    vjp_jvp: Callable[..., Any] | None = None,
+    hess: Callable[..., Any] | None = None,
+    hvp: Callable[..., Any] | None = None,
+    first_order: bool = True,
+    gen_non_contig_grad_outputs: bool = False,
+    check_fwd_over_rev: bool | None = None,
+    check_rev_over_rev: bool | None = None,
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    argnums: int | Sequence[int] | None = None,
+    nondifferentiable_outputs: Sequence[int] = (),
+    raise_exception: bool = True,
+    seed: int = 0,
+    **options: Unpack[SecondOptions],
+) -> GradcheckReport:
+    """
+    Check second derivatives: those of the gradient, against differences of the gradient.
+
+    Differences of a wrong gradient confirm a second derivative that is wrong in the same way; the
+    first derivative is therefore checked, too.
+
+    Parameters
+    ----------
+    f, inputs
+        See `gradcheck`.
+    grad_outputs : array_like or tuple of them, optional
+        Cotangents of the differentiable outputs; by default drawn from [-1, 1).
+    vjp : callable, optional
+        The first derivative, as for `gradcheck`. A torch or jax function needs none of these.
+    vjp_vjp : callable, optional
+        ``vjp_vjp(*inputs, w, u)`` returns the gradients of ``<u, vjp(*inputs, w)>`` by each
+        differentiable input, and by w.
+    vjp_jvp : callable, optional
+        ``vjp_jvp(*inputs, w, v)`` returns the derivative of ``vjp(*inputs, w)`` along v, which has
+        a tangent for each differentiable input, and for w.
+    hess : callable, optional
+        ``hess(*inputs)`` returns the second derivatives of a real number f by one input, of shape
+        ``x.shape + x.shape``.
+    hvp : callable, optional
+        ``hvp(*inputs, v)`` returns the product of those with v.
+    first_order : bool
+        Whether to check `vjp` itself, first.
+    gen_non_contig_grad_outputs : bool
+        Whether the cotangents that are drawn are not contiguous.
+    check_fwd_over_rev, check_rev_over_rev : bool, optional
+        Whether `vjp_jvp`, and whether `vjp_vjp`, are checked: all that are given, by default; of
+        torch and jax functions only the latter.
+    args, kwargs, argnums, nondifferentiable_outputs, raise_exception, seed, **options
+        See `gradcheck`.
+
+    Returns
+    -------
+    GradcheckReport
+        Of the first derivative if that is not right, else of the second.
+
+    Raises
+    ------
+    GradcheckError, ValueError, TypeError, Exception
+        See `gradcheck`.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> report = calipers.gradgradcheck(
+    ...     np.sin,
+    ...     np.array([0.5, 1.0]),
+    ...     vjp=lambda x, w: w * np.cos(x),
+    ...     vjp_vjp=lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x)),
+    ... )
+    >>> bool(report)
+    True
+    """
+    for name in ("jac", "jvp", "value_and_jac", "inplace", "out_like"):
+        if options.get(name) is not None:
+            msg = f"gradgradcheck takes no {name}=: f returns, and vjp is its first derivative"
+            raise ValueError(msg)
+    if options.get("checkpoint") is not None:
+        msg = "gradgradcheck takes no checkpoint=: it is several checks; give it to gradcheck"
+        raise ValueError(msg)
+    require_seed(seed)
+    args = others_of(args)
+    points = several(inputs)
+    library = function_library(points) if vjp is None else None
+    alone = vjp is None or (vjp_vjp is None and vjp_jvp is None)
+    if library is None and hess is None and hvp is None and alone:
+        msg = (
+            "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp=; only a function "
+            "of torch's tensors, of which one requires grad, or of jax's arrays needs none"
+        )
+        raise ValueError(msg)
+    if library is None and any(map(holds_arrays, points)):
+        msg = (
+            "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
+            "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
+        )
+        raise TypeError(msg)
+    common: dict[str, Any] = {**options, "raise_exception": raise_exception, "seed": seed}
+    here: dict[str, Any] = {
+        "args": args,
+        "kwargs": kwargs,
+        "argnums": argnums,
+        "nondifferentiable_outputs": nondifferentiable_outputs,
+    }
+    if first_order and hess is None and hvp is None:
+        report = gradcheck(f, inputs, vjp=vjp, **common, **here)
+        if not report:
+            return report
+    plain: dict[str, Any] = {**common, "raise_exception": False}
+    given = Given(
+        f,
+        points,
+        dict.fromkeys(FORMS),
+        argnums,
+        positions_of(nondifferentiable_outputs),
+        "torch",
+        args,
+        kwargs,
+    )
+    whole = (*points, *args)
+    if hess is not None or hvp is not None:
+        return _of_number(given.subject(), f, whole, vjp, hess, hvp, first_order, common, here)
+    asked = check_fwd_over_rev, check_rev_over_rev
+    how = grad_outputs, gen_non_contig_grad_outputs, seed, asked, plain
+    if library is not None:
+        report = _of_library(library, given.of_leaves(), *how)
+    else:
+        assert vjp is not None
+        report = _of_own(given, vjp, vjp_vjp, vjp_jvp, *how)
+    return answer(report, raise_exception)
+
+
+def _of_library(
+    library: FunctionLibrary,
+    given: Given,
+    grad_outputs: Any,
+    spread: bool,
+    seed: int,
+    asked: tuple[bool | None, bool | None],
+    options: dict[str, Any],
+) -> GradcheckReport:
+    """Check what a library has for the gradient of a function of its arrays."""
+    forward, backward = asked
+    f, inputs = given.f, given.several
+    first = given.translated(False).subject()
+    w = cotangents(first, grad_outputs, seed)
+    active, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
+    gradient, point = library.gradient(f, inputs, active, kept, w, spread)
+    contiguous = library.gradient(f, inputs, active, kept, w, False)[0] if spread else None
+    forms = {
+        "check_forward_ad": bool(forward),
+        "check_backward_ad": backward is not False,
+        "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
+    }
+    own = _with_cotangents(options, len(active), len(w))
+    report = _of_gradient(gradient, point, first.columns, contiguous, forms, own)
+    if given.leaves is not None and given.leaves.names:
+        held = given.leaves.names
+        report = replace(
+            report,
+            input_names=(*held, *["a cotangent"] * len(w)),
+            output_names=tuple(held[k] for k in active),
+        )
+    return report
+
+
+def _of_own(
+    given: Given,
+    vjp: Callable[..., Any],
+    vjp_vjp: Callable[..., Any] | None,
+    vjp_jvp: Callable[..., Any] | None,
+    grad_outputs: Any,
+    spread: bool,
+    seed: int,
+    asked: tuple[bool | None, bool | None],
+    options: dict[str, Any],
+) -> GradcheckReport:
+    """Check the caller's derivatives of the caller's gradient."""
+    forward, backward = (each is not False for each in asked)
+    subject = given.subject()
+    inputs = (*given.several, *given.args)
+    w = cotangents(subject, grad_outputs, seed)
+    gradient = Gradient(subject, vjp, vjp_vjp, vjp_jvp, spread)
+    contiguous = replace(gradient, spread=False) if spread else None
+    active = [p.position for p in subject.active]
+    forms = {
+        "vjp": gradient.pull if vjp_vjp is not None and backward else None,
+        "jvp": gradient.push if vjp_jvp is not None and forward else None,
+        "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
+        "kwargs": given.kwargs,
+    }
+    own = _with_cotangents(options, len(active), len(w))
+    return _of_gradient(gradient, (*inputs, *w), subject.columns, contiguous, forms, own)
+
+
+def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
+    """Return options whose steps and bounds are for the inputs, and none of them for w."""
+    given = {name: options[name] for name in ("step", "scale", "bounds") if name in options}
+    each = {name: for_each(name, value, inputs) for name, value in given.items()}
+    return {**options, **{name: (*own, *[None] * cotangents) for name, own in each.items()}}
+
+
+def _of_gradient(
+    gradient: Callable[..., Any],
+    point: tuple[Any, ...],
+    size: int,
+    contiguous: Callable[..., Any] | None,
+    forms: dict[str, Any],
+    options: dict[str, Any],
+) -> GradcheckReport:
+    """
+    Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
+
+    If its cotangents are not contiguous, `contiguous` is the same with those that are.
+    """
+    report = gradcheck(gradient, point, **forms, **options)
+    if report.shape[0] and not report.findings:
+        given = Given(
+            gradient,
+            point,
+            {name: forms.get(name) for name in FORMS},
+            forms.get("argnums"),
+            (),
+            options.get("convention", "torch"),
+            kwargs=forms.get("kwargs"),
+        )
+        spread, given = given, given.translated(False)
+        subject = given.subject()
+        if contiguous is not None:
+            other = replace(spread, f=contiguous).translated(False).subject()
+            report = _found(report, layout(subject, other))
+        known = {name: name in report.forms for name in FORMS}
+        # Without conjugates, the matrix of real numbers is another one.
+        of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
+        if given.convention == "torch" or of_reals:
+            derivatives = given.checked(subject, known, None, False)
+            report = _symmetric(report, derivatives, size, options)
+    return replace(report, reason=f"second order: {report.reason}", order=2)
+
+
+def _symmetric(
+    report: GradcheckReport,
+    derivatives: Sequence[Derivative],
+    size: int,
+    options: dict[str, Any],
+) -> GradcheckReport:
+    share = report.resolution * _SKEW
+    noise = float(options.get("nondet_tol", 0.0))
+    return _found(report, skewness(derivatives, size, share, noise, report.seed))
+
+
+def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
+    """Return a report of what was found beside the entries, if anything was."""
+    if told is None:
+        return report
+    return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
+
+
+def _of_number(
+    subject: Subject,
+    f: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    vjp: Callable[..., Any] | None,
+    hess: Callable[..., Any] | None,
+    hvp: Callable[..., Any] | None,
+    first_order: bool,
+    common: dict[str, Any],
+    here: dict[str, Any],
+) -> GradcheckReport:
+    """Check the Hessian of a real number, or products with it, by one input."""
+    if subject.rows != 1 or len(subject.active) != 1:
+        msg = (
+            f"hess= and hvp= are for one real number by one input, and f gives {subject.rows} "
+            f"numbers by {len(subject.active)} inputs: take vjp_vjp= or vjp_jvp="
+        )
+        raise ValueError(msg)
+    if vjp is not None and first_order:
+        chosen = {"args": (), "argnums": subject.active[0].position}
+        report = gradcheck(f, inputs, vjp=vjp, **common, **{**here, **chosen})
+        if not report:
+            return report
+    part = subject.active[0]
+    others = (*subject.values[: part.position], *subject.values[part.position + 1 :])
+
+    def slope(*given: Any, **kwargs: Any) -> Any:
+        if vjp is not None:
+            w = np.ones_like(subject.kept[0].example)[()]
+            found = vjp(*given, (w,) if subject.several else w, **kwargs)
+            if not isinstance(found, (tuple, list)):
+                return found
+            return found[0] if len(found) == 1 else found[part.position]
+        # Of f alone: a wrong first derivative cannot hide in it.
+        x = given[part.position]
+        return differentiate(f, x, args=others, argnums=part.position, kwargs=kwargs).value
+
+    forms = {"jac": hess, "jvp": hvp, "argnums": part.position, "kwargs": here["kwargs"]}
+    plain = {**common, "raise_exception": False}
+    report = _of_gradient(slope, inputs, part.stop, None, forms, plain)
+    return answer(report, common["raise_exception"])
