@@ -1,4 +1,4 @@
-"""Checks of jax functions of pytrees: dicts, lists and named tuples, with more than arrays."""
+"""Checks of jax functions: of pytrees, with more than arrays in them, and in batches."""
 
 from collections import namedtuple
 
@@ -107,3 +107,27 @@ def test_second_derivatives_by_arrays_in_a_dict():
     a, b = leaves()
     assert calipers.gradgradcheck(lambda d: d["a"] * d["b"], ({"a": a, "b": b},))
     assert calipers.gradgradcheck(lambda d, x: d["n"] * x * x, ({"n": 2.0}, a))
+
+
+def test_batches_of_an_input_beside_arrays_of_the_library():
+    calls = []
+
+    def f(x, w):
+        calls.append(x)
+        return x * w.at[0].set(2.0), (x * w).sum()
+
+    x = jax.numpy.arange(1.0, 21)
+    assert checked(f, x, x[::-1]).verdict == "PASS"
+    assert len(calls) < 20
+
+
+def test_gradients_are_taken_in_batches():
+    calls = []
+
+    def f(x, w):
+        calls.append(x)
+        return jax.numpy.tanh(x @ w)
+
+    x, w = jax.numpy.ones((5, 6)) / 9, jax.numpy.ones((6, 4)) / 9
+    assert calipers.gradgradcheck(f, (x, w))
+    assert len(calls) < 80

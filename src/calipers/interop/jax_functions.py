@@ -1,7 +1,7 @@
 """jax functions, whose derivatives come from jax itself."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,83 +40,19 @@ class JaxFunctions:
         left_out: tuple[int, ...],
     ) -> Differentiated:
         jax: Any = sys.modules["jax"]
-        ours = [_library.owns(x) and not _is_key(jax, x) for x in inputs]
-        arrays = tuple(
-            _library.as_numpy(x) if own else x for x, own in zip(inputs, ours, strict=True)
-        )
         able = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))
         argnums = able if argnums is None else tuple(k for k in argnums if k in able)
-
-        def placed(given: tuple[Any, ...]) -> list[Any]:
-            return [jax.numpy.asarray(x) if own else x for x, own in zip(given, ours, strict=True)]
-
-        def as_arrays(y: Any) -> Any:
-            return tuple(map(np.asarray, y)) if isinstance(y, (tuple, list)) else np.asarray(y)
-
-        def value(*given: Any) -> Any:
-            return as_arrays(f(*placed(given)))
-
-        def of_active(given: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any]]:
-            every = placed(given)
-
-            def inner(*active: Any) -> Any:
-                whole = list(every)
-                for k, x in zip(argnums, active, strict=True):
-                    whole[k] = x
-                y = f(*whole)
-                return tuple(
-                    o
-                    for k, o in enumerate(several(y))
-                    if k not in left_out and _is_differentiable(jax, o)
-                )
-
-            return inner, [every[k] for k in argnums]
-
-        pulled: list[Any] = []
-        primals: dict[str, Any] = {}  # a custom rule has a value of its own
-
-        def vjp(*given: Any) -> Any:
-            *point, w = given
-            if not pulled:  # the linearization is at one point
-                inner, active = of_active(tuple(point))
-                pulled.extend(jax.vjp(inner, *active))
-                primals["jax.vjp"] = tuple(map(np.asarray, pulled[0]))
-            outputs, pull = pulled
-            cotangents = tuple(
-                jax.numpy.zeros_like(y) if c is None else jax.numpy.asarray(c)
-                for y, c in zip(outputs, several(w), strict=True)
-            )
-            if cotangents[0].ndim > outputs[0].ndim:
-                pull = jax.vmap(pull)
-            return tuple(map(np.asarray, pull(cotangents)))
-
-        def jvp(*given: Any) -> Any:
-            *point, v = given
-            inner, active = of_active(tuple(point))
-            tangents = tuple(
-                jax.numpy.zeros_like(x) if t is None else jax.numpy.asarray(t)
-                for x, t in zip(active, several(v), strict=True)
-            )
-
-            def push(*tangents: Any) -> Any:
-                return jax.jvp(inner, tuple(active), tangents)
-
-            if tangents[0].ndim > active[0].ndim:
-                return tuple(map(np.asarray, jax.vmap(push)(*tangents)[1]))
-            values, found = push(*tangents)
-            primals["jax.jvp"] = tuple(map(np.asarray, values))
-            return tuple(map(np.asarray, found))
-
-        def batched(position: int) -> Callable[..., Any] | None:
-            axes = [0 if k == position else None for k in range(len(inputs))]
-
-            def of_batch(*given: Any) -> Any:
-                return as_arrays(jax.vmap(f, in_axes=axes)(*given))
-
-            return of_batch
-
+        function = _Function(f, inputs, argnums, left_out)
         return Differentiated(
-            value, arrays, argnums, left_out, vjp, jvp, "jax", batched, primals=primals
+            function,
+            function.arrays,
+            argnums,
+            left_out,
+            function.vjp,
+            function.jvp,
+            "jax",
+            function.batched,
+            primals=function.primals,
         )
 
     def gradient(
@@ -145,6 +81,104 @@ class JaxFunctions:
             return tuple(pull(tuple(w)))
 
         return gradient, (*inputs, *map(jax.numpy.asarray, cotangents))
+
+
+class _Function:
+    """
+    A function of jax's arrays, called with NumPy's.
+
+    Attributes
+    ----------
+    arrays : tuple
+        The arguments that it was made with.
+    primals : dict
+        What its derivatives took for its values: a custom rule has some of its own.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        inputs: tuple[Any, ...],
+        argnums: tuple[int, ...],
+        left_out: tuple[int, ...],
+    ) -> None:
+        self._jax: Any = sys.modules["jax"]
+        self._f, self._argnums, self._left_out = f, argnums, left_out
+        self._ours = [_library.owns(x) and not _is_key(self._jax, x) for x in inputs]
+        pairs = zip(inputs, self._ours, strict=True)
+        self.arrays: tuple[Any, ...] = tuple(_library.as_numpy(x) if own else x for x, own in pairs)
+        self.primals: dict[str, Any] = {}
+        self._pulled: tuple[Any, Callable[..., Any]] | None = None
+
+    def __call__(self, *given: Any) -> Any:
+        """Return what f gives, as arrays."""
+        return _as_arrays(self._f(*self._placed(given)))
+
+    def _placed(self, given: Sequence[Any]) -> list[Any]:
+        asarray = self._jax.numpy.asarray
+        return [asarray(x) if own else x for x, own in zip(given, self._ours, strict=True)]
+
+    def _of_active(self, given: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+        """Return the differentiable outputs as a function of the inputs that are, and those."""
+        every = self._placed(given)
+
+        def inner(*active: Any) -> Any:
+            whole = list(every)
+            for k, x in zip(self._argnums, active, strict=True):
+                whole[k] = x
+            return tuple(
+                y
+                for k, y in enumerate(several(self._f(*whole)))
+                if k not in self._left_out and _is_differentiable(self._jax, y)
+            )
+
+        return inner, [every[k] for k in self._argnums]
+
+    def vjp(self, *given: Any) -> tuple[Any, ...]:
+        """Return the gradients; the linearization is made once, at one point."""
+        *point, w = given
+        if self._pulled is None:
+            inner, active = self._of_active(point)
+            self._pulled = self._jax.vjp(inner, *active)
+            self.primals["jax.vjp"] = _as_arrays(self._pulled[0])
+        outputs, pull = self._pulled
+        cotangents = self._directions(several(w), outputs)
+        if cotangents[0].ndim > outputs[0].ndim:
+            pull = self._jax.vmap(pull)
+        return tuple(map(np.asarray, pull(cotangents)))
+
+    def jvp(self, *given: Any) -> tuple[Any, ...]:
+        """Return the tangents, of a batch by vmap."""
+        *point, v = given
+        inner, active = self._of_active(point)
+        tangents = self._directions(several(v), active)
+
+        def push(*tangents: Any) -> Any:
+            return self._jax.jvp(inner, tuple(active), tangents)
+
+        if tangents[0].ndim > active[0].ndim:
+            return tuple(map(np.asarray, self._jax.vmap(push)(*tangents)[1]))
+        values, found = push(*tangents)
+        self.primals["jax.jvp"] = _as_arrays(values)
+        return tuple(map(np.asarray, found))
+
+    def _directions(self, given: Sequence[Any], like: Sequence[Any]) -> tuple[Any, ...]:
+        """Return cotangents or tangents; None stands for zeros."""
+        numpy = self._jax.numpy
+        return tuple(
+            numpy.zeros_like(x) if d is None else numpy.asarray(d)
+            for d, x in zip(given, like, strict=True)
+        )
+
+    def batched(self, position: int) -> Callable[..., Any]:
+        """Return f by vmap over one input."""
+        axes = [0 if k == position else None for k in range(len(self._ours))]
+        mapped = self._jax.vmap(self._f, in_axes=axes)
+        return lambda *given: _as_arrays(mapped(*self._placed(given)))
+
+
+def _as_arrays(y: Any) -> Any:
+    return tuple(map(np.asarray, y)) if isinstance(y, (tuple, list)) else np.asarray(y)
 
 
 def _is_key(jax: Any, x: Any) -> bool:
