@@ -841,13 +841,10 @@ def test_a_missing_entry_is_found_beside_noise(noise):
         calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sparse.eye_array(n))
 
 
-@pytest.mark.parametrize(
-    "options", [{"holomorphic": True}, {}, {"method": "cs"}, {"method": "adaptive"}]
-)
+@pytest.mark.parametrize("options", [{"holomorphic": True}, {}, {"method": "adaptive"}])
 def test_complex_numbers_have_no_pattern(options):
-    x = X if options.get("method") == "cs" else X + 0j
     with pytest.raises(ValueError, match="sparsity is for real x"):
-        calipers.jacobian(lambda x: x**2, x, sparsity=np.eye(N), **options)
+        calipers.jacobian(lambda x: x**2, X + 0j, sparsity=np.eye(N), **options)
     with pytest.raises(ValueError, match="sparsity is for real x"):
         calipers.jacobian(lambda x: 1j * x**2, X, sparsity=np.eye(N))
 
@@ -971,11 +968,74 @@ def test_a_function_stays_within_bounds_wherever_it_is_asked(method):
         jac(2 * X)
 
 
+# Complex steps.
+
+
+@pytest.mark.parametrize("pattern", [TRIDIAGONAL, (TRIDIAGONAL, np.arange(N) % 5), "detect"])
+@forms
+def test_complex_steps_have_a_pattern(form, pattern):
+    f, options = FORMS[form]
+    d = calipers.differentiate(f, X, method="cs", sparsity=pattern, **options)
+    assert_sparse(d.value, band_jacobian(X), 1e-14, TRIDIAGONAL.nnz)
+    assert np.all(d.status == "FIXED")
+    assert d.colors == (5 if isinstance(pattern, tuple) else 3)
+    dense = calipers.jacobian(f, X, method="cs", **options)
+    assert_near(d.value.toarray(), dense, 1e-15)
+    assert np.allclose(d.step, 1e-20 * np.maximum(1, np.abs(X)), rtol=1e-15)
+
+
+@pytest.mark.parametrize("pattern", [TRIDIAGONAL, "detect"])
+def test_complex_steps_tell_how_often_f_was_called(pattern):
+    f, seen = counted(band)
+    d = calipers.differentiate(f, X, method="cs", sparsity=pattern)
+    assert d.nfev == len(seen)
+    assert sum(np.any(x.imag) for x in seen) == 3
+
+
+@either
+def test_complex_steps_are_the_same_however_the_work_is_done(f, monkeypatch, tmp_path):
+    options = {"method": "cs", "sparsity": TRIDIAGONAL}
+    expected = calipers.differentiate(f, X, **options)
+    for size in (None, 1):
+        if size:
+            in_pieces(monkeypatch, size)
+        for more in ({}, {"workers": 2}, {"checkpoint": tmp_path}, {"checkpoint": tmp_path}):
+            assert same_entries(calipers.differentiate(f, X, **options, **more), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.longdouble])
+def test_complex_steps_of_other_formats(dtype):
+    x = X.astype(dtype)
+    found = calipers.jacobian(band, x, method="cs", sparsity=TRIDIAGONAL)
+    assert found.dtype == dtype
+    assert_near(found.toarray(), band_jacobian(x), 8 * np.finfo(dtype).eps)
+
+
+def test_a_complex_step_of_0_leaves_an_element_out():
+    step = np.full(N, 1e-30)
+    step[3] = 0
+    d = calipers.differentiate(band, X, method="cs", sparsity=TRIDIAGONAL, step=step)
+    assert (d.status == "EXCLUDED").tolist() == (step == 0).tolist()
+    value, exact = d.value.toarray(), band_jacobian(X)
+    assert np.isnan(value[2:5, 3]).all()
+    value[:, 3] = exact[:, 3]
+    assert_near(value, exact, 1e-14)
+
+
+@either
+def test_complex_steps_do_not_hide_what_a_pattern_misses(f):
+    for pattern in (sparse.eye_array(N, format="csc"), TRIDIAGONAL.copy()):
+        pattern[12, 12] = 0
+        pattern.eliminate_zeros()
+        with pytest.raises(ValueError, match="misses entries in row"):
+            calipers.jacobian(f, X, method="cs", sparsity=pattern)
+
+
 # Functions that give sparse Jacobians.
 
 
 @forms
-@methods
+@pytest.mark.parametrize("method", [*METHODS, "cs"])
 def test_a_sparse_jacobian_function_is_right_wherever_it_is_asked(form, method):
     f, options = FORMS[form]
     options = {"method": method, "sparsity": TRIDIAGONAL, **options}

@@ -32,7 +32,8 @@ class Differences:
     """
     Differences of f between two points of all coordinates of a color: a row for each color.
 
-    `bottoms` is empty if they are x itself; then nothing is subtracted.
+    `bottoms` is empty if they are x itself; then nothing is subtracted. By complex steps the rows
+    are imaginary parts, and `tops` are those of x.
     """
 
     problem: Problem
@@ -48,24 +49,40 @@ class Differences:
     def results(self, count: int) -> Outs:
         if self.space is not None and count == len(self.space.rows):
             return (self.space.rows,)
-        return (np.empty((count, self.problem.base.size), self.problem.base.dtype),)
+        size = self.problem.base.size // (2 if self.problem.imaginary else 1)
+        return (np.empty((count, size), self.problem.base.dtype),)
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill the rows of colors from `start`."""
+        (rows,) = outs
+        if not self.problem.imaginary:
+            self._fill(start, rows, self.colors, self.tops)
+            return
+        x = reals(self.problem.x)
+        colors, tops = self.colors.repeat(2), x.astype(np.promote_types(x.dtype, np.float64))
+        tops[1::2] = self.tops
+        whole = np.empty((len(rows), self.problem.base.size), rows.dtype)
+        self._fill(start, whole, colors, tops)
+        rows[:] = whole[:, 1::2]
+
+    def _fill(self, start: int, rows: NDArray, colors: NDArray, tops: NDArray) -> None:
+        """Fill rows with real values of f, where real numbers of x have these colors and tops."""
         native = self.problem.native
         if native is not None:
-            self._compiled(native, start, outs[0])
+            self._compiled(native, start, rows, colors, tops)
             return
         origin = reals(self.problem.x)
-        for color, row in enumerate(outs[0], start):
-            chosen = self.colors == color
+        for color, row in enumerate(rows, start):
+            chosen = colors == color
             with _blamed(color):
-                row[:] = self.problem.at(np.where(chosen, self.tops, origin))
+                row[:] = self.problem.at(np.where(chosen, tops, origin))
                 if self.bottoms.size:
                     with np.errstate(all="ignore"):
                         row -= self.problem.at(np.where(chosen, self.bottoms, origin))
 
-    def _compiled(self, native: Native, start: int, rows: NDArray) -> None:
+    def _compiled(
+        self, native: Native, start: int, rows: NDArray, colors: NDArray, tops: NDArray
+    ) -> None:
         problem = self.problem
         points = [] if self.space is None else self.space.points
         try:
@@ -74,10 +91,10 @@ class Differences:
             x = np.empty(problem.x.shape, problem.x.dtype)
             lower = np.empty(problem.native_shape, problem.dtype)
         where = native.form, x, reals(problem.x), start
-        given = self.colors, self.tops, self.bottoms, lower, rows
+        given = colors, tops, self.bottoms, lower, rows
         reached = np.empty(1, np.int64)
         with _blamed(reached):
-            native.entry(COLORED, self.colors.dtype)(*where, *given, reached)
+            native.entry(COLORED, colors.dtype)(*where, *given, reached)
         points.append((x, lower))
 
 

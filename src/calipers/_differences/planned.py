@@ -128,7 +128,7 @@ class _Plan:
             return arranged(self._problem, run(work, self._count, pace=self._pace)[0])
         problem = self._problem.moved(x, others[:position], others[position:], self._asks_base())
         steps = self._steps
-        if problem.mode != REAL:  # their lengths are those of x
+        if problem.mode != REAL and self._sparse is None:  # their lengths are those of x
             steps = steps_of(problem, self._options)
         if steps.lows.size:
             require_inside(problem, steps.lows, steps.highs)

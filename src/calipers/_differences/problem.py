@@ -99,6 +99,12 @@ class Problem:
             new.base = new.values(new.x.copy())
         return new
 
+    def on_the_real_axis(self) -> "Problem":
+        """Return the problem of the same f and x in real steps; its base is asked of f."""
+        point = np.ascontiguousarray(self.x.real)
+        rest = self.scalar, self.out_like, self.rowwise, self.batched
+        return Problem(self.f, self.before, point, self.after, self.kwargs, REAL, *rest)
+
     def interpreted(self) -> "Problem":
         """Return the same problem without its compiled form."""
         new = object.__new__(Problem)

@@ -2,11 +2,12 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .._reals import reals
@@ -54,14 +55,11 @@ def plan(
 
     The results of a lasting plan share its pattern, which can then not be written to.
     """
-    if problem.mode != REAL or problem.dtype.kind == "c":
-        msg = (
-            "sparsity is for real x, real f and real steps: leave out sparsity, holomorphic and "
-            "method='cs'"
-        )
+    if not problem.imaginary and (problem.mode != REAL or problem.dtype.kind == "c"):
+        msg = "sparsity is for real x and real f: leave out sparsity or holomorphic"
         raise ValueError(msg)
     sparsity, calls, groups = options.sparsity, 0, None
-    shape = (problem.base.size, problem.coordinates)
+    shape = (problem.base.size // (2 if problem.imaginary else 1), problem.coordinates)
     given = not (isinstance(sparsity, str) and sparsity == "detect")
     if given:
         if isinstance(sparsity, tuple) and len(sparsity) == 2:
@@ -69,7 +67,9 @@ def plan(
         indptr, indices = as_pattern(*scipy_sparse.pattern(sparsity, shape), shape)
         indptr, indices = indptr.copy(), indices.copy()
     else:
-        indptr, indices, calls = detect(problem, options, symmetric)
+        real = problem.on_the_real_axis() if problem.imaginary else problem
+        indptr, indices, calls = detect(real, options, symmetric)
+        calls += problem.imaginary
     if lasting:
         indptr.flags.writeable = indices.flags.writeable = False
     coloring: Coloring
@@ -91,7 +91,8 @@ def plan(
 
 def _cost(problem: Problem, steps: Steps) -> float:
     """Return the seconds that a color costs: the calls of f."""
-    return 2 * steps.pairs * problem.seconds if steps.method in METHODS else 10 * problem.seconds
+    calls = 1 if problem.imaginary else 2 * steps.pairs if steps.method in METHODS else 10
+    return calls * problem.seconds
 
 
 class Plan:
@@ -113,11 +114,11 @@ class Plan:
 
     def asks_base(self, problem: Problem) -> bool:
         """Whether f(x) has to be known beforehand."""
-        return self._check or not self._fills_base(problem)
+        return not problem.imaginary and (self._check or not self._fills_base(problem))
 
     def _fills_base(self, problem: Problem) -> bool:
         """Whether f(x), where it is needed, is one color more, whose work threads share, too."""
-        fixed = not (self.options.adaptive or self._in_parts(problem))
+        fixed = not (self.options.adaptive or problem.imaginary or self._in_parts(problem))
         return self._lasting and problem.native is not None and fixed
 
     def _in_parts(self, problem: Problem) -> bool:
@@ -133,11 +134,13 @@ class Plan:
         """Differentiate at the problem's point; `points` are only there with `detail`."""
         started = time.perf_counter()
         count = self.pattern.coloring.count
-        pairs = 1 if self.options.adaptive else self.steps.pairs
+        pairs = 1 if self.options.adaptive or problem.imaginary else self.steps.pairs
         report = Progress(self.options.progress, self._rows(problem) * pairs)
         try:
             if self.options.adaptive:
                 data, errors, points, status, calls = self._ladders(problem, report)
+            elif problem.imaginary:
+                data, errors, points, status, calls = self._complex_steps(problem, report)
             elif self._in_parts(problem):
                 data, errors, points, status, calls = self._parts(problem, report)
             else:
@@ -145,12 +148,20 @@ class Plan:
         finally:
             report.close()
         if self._check:
-            calls += verify(problem, self.steps, self.pattern, data, errors, points, status)
+            calls += self._verify(problem, data, errors, points, status)
             self._check = False
         calls, self._calls = calls + self._calls, 0
         value, error = (self._matrix(entries) for entries in (data, errors))
         seconds = time.perf_counter() - started
         return SparseFound(value, error, points, status, calls + 1, count, seconds)
+
+    def _verify(self, problem: Problem, *found: NDArray) -> int:
+        """Check the pattern by what f does along the real axis; return how often f was called."""
+        if not problem.imaginary:
+            return verify(problem, self.steps, self.pattern, *found)
+        real = problem.on_the_real_axis()
+        steps = steps_of(real, replace(self.options, method="3-point", step=None))
+        return 1 + verify(real, steps, self.pattern, *found)
 
     def _matrix(self, data: NDArray) -> Any:
         p = self.pattern
@@ -200,28 +211,64 @@ class Plan:
         table, status = self.steps.tables(problem, 0, problem.coordinates)
         require_steps(problem, 0, status)
         data = np.zeros(self.pattern.indices.size, problem.base.dtype)
-        row, color, column = self.pattern.sources()
-        entries = Entries(color, coloring.count)
         calls = 0
         for p in range(table.shape[1]):
             tops, bottoms, weights = table[:, p]
             work = Differences(
                 problem, coloring.colors, tops, bottoms[:0] if one_sided else bottoms
             )
-
-            def store(first: int, outs: Outs, weights: NDArray = weights) -> None:
-                chosen = entries.of(first, len(outs[0]))
-                i, j = row[chosen], column[chosen]
-                with np.errstate(all="ignore"):
-                    change = outs[0][color[chosen] - first, i]
-                    if one_sided:
-                        change = change - problem.base[i]
-                    data[chosen] = data[chosen] + change * weights[j]
-
-            kept = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
-            run_parts(work, coloring.count, store, self.options.workers, report, kept)
+            below = problem.base if one_sided else None
+            self._add_in_parts(work, weights, below, data, f"pair-{p}", report)
             calls += coloring.count * (1 if one_sided else 2)
         return data, np.broadcast_to(np.inf, data.shape), table[0, 0], status, calls
+
+    def _add_in_parts(
+        self,
+        work: Differences,
+        weights: NDArray,
+        below: NDArray | None,
+        data: NDArray,
+        name: str,
+        report: Progress,
+    ) -> None:
+        """Add to the entries what the differences of some colors at a time say."""
+        row, color, column = self.pattern.sources()
+        entries = Entries(color, self.pattern.coloring.count)
+
+        def store(first: int, outs: Outs) -> None:
+            chosen = entries.of(first, len(outs[0]))
+            i, j = row[chosen], column[chosen]
+            with np.errstate(all="ignore"):
+                change = outs[0][color[chosen] - first, i]
+                if below is not None:
+                    change = change - below[i]
+                data[chosen] = data[chosen] + change * weights[j]
+
+        kept = Checkpoint.of(self.options.checkpoint, name)
+        workers, count = self.options.workers, self.pattern.coloring.count
+        run_parts(work, count, store, workers, report, kept)
+
+    def _complex_steps(
+        self, problem: Problem, report: Progress
+    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+        """Do as `_fixed` along the imaginary axis, where nothing is subtracted."""
+        # Their lengths are those of x, which may not be the one that was planned with.
+        coloring, lengths = self.pattern.coloring, steps_of(problem, self.options).lengths
+        if lengths.size == 1:
+            lengths = lengths.repeat(problem.coordinates)
+        with np.errstate(divide="ignore"):
+            weights = 1 / lengths.astype(np.promote_types(problem.base.dtype, np.float64))
+        status = np.where(lengths != 0, FIXED, EXCLUDED).astype(np.int8)
+        work = Differences(problem, coloring.colors, lengths, lengths[:0])
+        data = np.zeros(self.pattern.indices.size, problem.base.dtype)
+        if self._in_parts(problem):
+            self._add_in_parts(work, weights, None, data, "imaginary", report)
+        else:
+            kept = Checkpoint.of(self.options.checkpoint, "imaginary")
+            (rows,) = run(work, coloring.count, self.options.workers, report, checkpoint=kept)
+            self.pattern.recover(rows, weights, data, False, None)
+        points = problem.x.reshape(-1) + 1j * lengths
+        return data, np.broadcast_to(np.inf, data.shape), points, status, coloring.count
 
     def _ladders(
         self, problem: Problem, report: Progress
