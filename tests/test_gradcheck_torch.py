@@ -1,5 +1,7 @@
 """Right derivatives of torch's own operations, where something else was taken for an error."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -27,8 +29,8 @@ def checked(f, *inputs, **options):
     return calipers.gradcheck(f, inputs, raise_exception=False, **options)
 
 
-def twice(f, *inputs):
-    return calipers.gradgradcheck(f, inputs, raise_exception=False)
+def twice(f, *inputs, **options):
+    return calipers.gradgradcheck(f, inputs, raise_exception=False, **options)
 
 
 def test_vmap_may_round_otherwise_than_the_function():
@@ -305,3 +307,13 @@ def test_a_tensor_that_is_named_is_differentiated_in_any_case():
     assert checked(torch.mul, x, y).shape == (3, 3)
     assert checked(torch.mul, x, y, argnums=(0, 1)).shape == (3, 6)
     assert checked(torch.mul, x, y, argnums=1).shape == (3, 3)
+
+
+def test_nobody_is_warned_of_batches_that_nobody_asked_for():
+    lower = lambda x: torch.linalg.lu(x)[1]  # noqa: E731, whose rule for batches is a loop
+    x = (random(4, 4) + 4 * torch.eye(4, dtype=torch.double)).requires_grad_()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert twice(lower, x, check_fwd_over_rev=True).verdict == "PASS"
+        assert checked(lower, x, check_forward_ad=True).verdict == "PASS"
+    assert [str(warning.message) for warning in told] == []

@@ -1,6 +1,5 @@
 """Whether a function that a library made take batches gives what it gave before."""
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -23,10 +22,8 @@ def base_in_batches(
     beside = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
     points = np.stack([x, beside.astype(x.dtype, copy=False)])
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of operations that loop over a batch
-            found = of_batch(points)
-            expected = np.stack([y, f(points[1])])
+        found = of_batch(points)
+        expected = np.stack([y, f(points[1])])
     except Exception:  # whatever f does that has no batch
         return None
     if found.shape != expected.shape:
