@@ -317,3 +317,12 @@ def test_nobody_is_warned_of_batches_that_nobody_asked_for():
         assert twice(lower, x, check_fwd_over_rev=True).verdict == "PASS"
         assert checked(lower, x, check_forward_ad=True).verdict == "PASS"
     assert [str(warning.message) for warning in told] == []
+
+
+def test_what_f_warns_of_is_shown():
+    def f(x):
+        warnings.warn("of f", stacklevel=1)
+        return x.sin(), x
+
+    with pytest.warns(UserWarning, match="of f"):
+        assert checked(f, leaf(*range(10))).verdict == "PASS"

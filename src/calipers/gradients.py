@@ -9,6 +9,7 @@ from ._arrays import require_callable
 from ._differences.checkpoint import require_folder
 from ._differences.plan import others_of
 from ._differences.progress import Progress
+from ._gradcheck.batches import without_warnings_of_batches
 from ._gradcheck.check import Check
 from ._gradcheck.given import Given, require_way
 from ._gradcheck.numerical import Way
@@ -242,14 +243,15 @@ def gradcheck(
     steps = steps_for(len(subject.active), step=step, scale=scale, bounds=bounds)
     heard = Progress(progress, 0)
     try:
-        report = check.run(
-            [{"method": method, **each} for each in steps],
-            Way(workers, heard if heard.wanted else None, checkpoint),
-            nondet_tol,
-            undefined,
-            batched,
-            given.primals,
-        )
+        with without_warnings_of_batches():
+            report = check.run(
+                [{"method": method, **each} for each in steps],
+                Way(workers, heard if heard.wanted else None, checkpoint),
+                nondet_tol,
+                undefined,
+                batched,
+                given.primals,
+            )
     finally:
         heard.close()
     if given.leaves is not None:

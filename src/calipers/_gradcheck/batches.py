@@ -1,6 +1,8 @@
 """Whether a function that a library made take batches gives what it gave before."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -8,6 +10,18 @@ from .._protocols import NDArray
 from .rule import alike
 
 _ROUNDINGS = 128.0  # by which a batch may differ from single calls
+
+_OF_TORCH = "There is a performance drop", "An output with one or more elements was resized"
+
+
+@contextmanager
+def without_warnings_of_batches() -> Iterator[None]:
+    """Ignore what torch says of operations that loop over a batch, which nobody asked for."""
+    # Once around all batches: threads would put back each other's filters.
+    with warnings.catch_warnings():
+        for message in _OF_TORCH:
+            warnings.filterwarnings("ignore", message)
+        yield
 
 
 def base_in_batches(

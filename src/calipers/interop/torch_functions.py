@@ -1,9 +1,7 @@
 """PyTorch functions, whose derivatives come from autograd."""
 
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -143,14 +141,6 @@ def _to_numpy(x: Any) -> NDArray:
     return _library.as_numpy(x.cpu())
 
 
-@contextmanager
-def _quiet_batches() -> Iterator[None]:
-    """Ignore that an operation loops over a batch, which was not the caller's idea."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="There is a performance drop")
-        yield
-
-
 class _Sparse:
     """A gradient of another layout than its input: a finding, which its name is for."""
 
@@ -229,7 +219,7 @@ class _Function:
             def at(x: Any) -> Any:
                 return self._f(*others[:position], x, *others[position + 1 :])
 
-            with torch.no_grad(), _quiet_batches():
+            with torch.no_grad():
                 return self._arrays(torch.func.vmap(at)(points))
 
         return of_batch
@@ -265,9 +255,9 @@ class _Function:
             else torch.from_numpy(np.array(c)).to(device=y.device, dtype=y.dtype)
             for y, c in pairs
         ]
-        options = {"retain_graph": True, "allow_unused": True, "is_grads_batched": batched}
-        with _quiet_batches() if batched else nullcontext():
-            found = torch.autograd.grad(ends, sources, weights, **options)
+        found = torch.autograd.grad(
+            ends, sources, weights, retain_graph=True, allow_unused=True, is_grads_batched=batched
+        )
         return tuple(map(self._gradient, self._argnums, found))
 
     def _gradient(self, position: int, gradient: Any) -> Any:
@@ -315,8 +305,7 @@ class _Function:
         def one(*directions: Any) -> Any:
             return func.jvp(of_active, primals, directions)[1]
 
-        with _quiet_batches():
-            found: tuple[Any, ...] = func.vmap(one)(*directions)
+        found: tuple[Any, ...] = func.vmap(one)(*directions)
         return found
 
     def _tangents(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
