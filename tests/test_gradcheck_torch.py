@@ -326,3 +326,31 @@ def test_what_f_warns_of_is_shown():
 
     with pytest.warns(UserWarning, match="of f"):
         assert checked(f, leaf(*range(10))).verdict == "PASS"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_batches_that_fail_where_they_are_larger(wrong):
+    class Cube(torch.autograd.Function):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def forward(x):
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return (2 if wrong else 3) * x**2 * w
+
+        @staticmethod
+        def vmap(info, dims, x):
+            if info.batch_size > 2:
+                raise RuntimeError("too many")
+            return x**3, dims[0]
+
+    report = checked(lambda x: (Cube.apply(x), x.sin()), leaf(*range(1, 11)))
+    assert report.verdict == ("FAIL" if wrong else "PASS")

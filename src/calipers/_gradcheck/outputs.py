@@ -64,15 +64,25 @@ class RealOutputs:
 
 @dataclass(frozen=True)
 class RealBatches:
-    """A function of batches of which the real numbers of some outputs are wanted."""
+    """A function of batches of one argument, of which the real numbers of outputs are wanted."""
 
     inner: Callable[..., Any]
-    kept: tuple[int, ...]
+    position: int
+    alone: RealOutputs
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+    def together(self, *args: Any, **kwargs: Any) -> NDArray:
         """Return them, a row for each point."""
         arrays, _ = as_outputs(self.inner(*args, **kwargs))
-        return real_rows([arrays[k] for k in self.kept])
+        return real_rows([arrays[k] for k in self.alone.kept])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
+        """Return them; where a batch fails, of one point after the other."""
+        try:
+            return self.together(*args, **kwargs)
+        except Exception:  # of so many points, or of one that says so again
+            points, after = args[self.position], args[self.position + 1 :]
+            each = (self.alone(*args[: self.position], x, *after, **kwargs) for x in points)
+            return np.stack(list(each))
 
 
 @dataclass(frozen=True)

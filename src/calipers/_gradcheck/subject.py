@@ -230,13 +230,13 @@ class Subject:
         together = self.batched(part.position)
         if together is None:
             return None
-        f = RealBatches(together, tuple(p.position for p in self.kept))
+        f = RealBatches(together, part.position, self._real_outputs)
 
         def of_batch(points: NDArray) -> NDArray:
-            return f(*before, points, *after, **named)
+            return f.together(*before, points, *after, **named)
 
         def alone(point: NDArray) -> NDArray:
-            return self._real_outputs(*before, point, *after, **named)
+            return f.alone(*before, point, *after, **named)
 
         base = base_in_batches(of_batch, alone, x, self.base)
         return None if base is None else (f, base)
