@@ -271,7 +271,7 @@ def gradchecks() -> Iterator[Bar]:
         value = torch.track_over_torch()
         yield Bar("gradcheck of a torch function, n = 1000", value, 5, "x torch, slow mode")
         layer = bench_gradcheck.Layer()
-        for check in layer.params:
+        for check in layer.params[0]:
             layer.setup(check)
             value = layer.track_over_torch(check)
             yield Bar(f"{check} of torch's linear, 8 x 16 to 4", value, 1, "x torch, slow mode")

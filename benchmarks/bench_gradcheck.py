@@ -83,7 +83,7 @@ class Torch:
 class Layer:
     """A small torch layer, as in a test: what it takes is more than the calls of f."""
 
-    params = ("gradcheck", "gradgradcheck")
+    params = (["gradcheck", "gradgradcheck"],)
     param_names = ("check",)
 
     def setup(self, check):
