@@ -992,6 +992,19 @@ def test_complex_steps_tell_how_often_f_was_called(pattern):
     assert sum(np.any(x.imag) for x in seen) == 3
 
 
+@pytest.mark.parametrize("pattern", [TRIDIAGONAL, "detect"])
+@pytest.mark.parametrize(
+    ("f", "options"),
+    [
+        (lambda x: band(x + 0j), {}),
+        (compiled_band_into, {"out_like": np.empty(N, complex)}),
+    ],
+)
+def test_complex_steps_of_what_is_always_complex(f, options, pattern):
+    found = calipers.jacobian(f, X, method="cs", sparsity=pattern, **options)
+    assert_sparse(found, band_jacobian(X), 1e-14, TRIDIAGONAL.nnz)
+
+
 @either
 def test_complex_steps_are_the_same_however_the_work_is_done(f, monkeypatch, tmp_path):
     options = {"method": "cs", "sparsity": TRIDIAGONAL}

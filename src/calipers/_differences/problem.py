@@ -100,10 +100,13 @@ class Problem:
         return new
 
     def on_the_real_axis(self) -> "Problem":
-        """Return the problem of the same f and x in real steps; its base is asked of f."""
-        point = np.ascontiguousarray(self.x.real)
-        rest = self.scalar, self.out_like, self.rowwise, self.batched
-        return Problem(self.f, self.before, point, self.after, self.kwargs, REAL, *rest)
+        """Return the problem of real steps from x, of real parts: f gets complex x all the same."""
+
+        def real_values(x: NDArray) -> NDArray:
+            return self.at(reals(x.astype(self.x.dtype)))[::2]
+
+        x, base = np.ascontiguousarray(self.x.real), self.base[::2]
+        return Problem(real_values, (), x, (), {}, REAL, False, known=base)
 
     def interpreted(self) -> "Problem":
         """Return the same problem without its compiled form."""

@@ -69,7 +69,6 @@ def plan(
     else:
         real = problem.on_the_real_axis() if problem.imaginary else problem
         indptr, indices, calls = detect(real, options, symmetric)
-        calls += problem.imaginary
     if lasting:
         indptr.flags.writeable = indices.flags.writeable = False
     coloring: Coloring
@@ -114,7 +113,7 @@ class Plan:
 
     def asks_base(self, problem: Problem) -> bool:
         """Whether f(x) has to be known beforehand."""
-        return not problem.imaginary and (self._check or not self._fills_base(problem))
+        return self._check or not (problem.imaginary or self._fills_base(problem))
 
     def _fills_base(self, problem: Problem) -> bool:
         """Whether f(x), where it is needed, is one color more, whose work threads share, too."""
@@ -161,7 +160,7 @@ class Plan:
             return verify(problem, self.steps, self.pattern, *found)
         real = problem.on_the_real_axis()
         steps = steps_of(real, replace(self.options, method="3-point", step=None))
-        return 1 + verify(real, steps, self.pattern, *found)
+        return verify(real, steps, self.pattern, *found)
 
     def _matrix(self, data: NDArray) -> Any:
         p = self.pattern
