@@ -15,7 +15,8 @@ _WORD = 64
 # Sizes of moves are spread evenly from this to 1 more, and then have this mean square.
 _LEAST = 0.5
 _UNIT = 1.0 / math.sqrt(((_LEAST + 1.0) ** 3 - _LEAST**3) / 3.0)
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+# Fractions of the golden ratio's multiples, which are spread evenly.
+_TURNS = np.fmod((math.sqrt(5.0) - 1.0) / 2.0 * np.arange(_WORD), 1.0)
 
 
 @register_jitable
@@ -34,16 +35,17 @@ def move(x, delta, seed, out):
     Not only the sign of e is random: with one size for all, half of the products of two numbers
     would stay as they are, and with them the rounding errors of their sum.
     """
+    unit = delta * _UNIT
     for first in range(0, x.size, _WORD):
         signs = scrambled(seed, first)
         phase = np.float64(signs >> np.uint64(12)) * 2.0**-52
         own = x[first : first + _WORD]
         moved = out[first : first + _WORD]
         for j in range(own.size):
-            sign = 1.0 - 2.0 * np.float64((signs >> np.uint64(j)) & np.uint64(1))
-            turn = phase + _GOLDEN * j  # spread evenly over its fractions
-            size = _LEAST + (turn - math.floor(turn))
-            moved[j] = np.float64(own[j]) * (1.0 + delta * sign * size * _UNIT)
+            turn = phase + _TURNS[j]
+            e = unit * (_LEAST + (turn - 1.0 if turn >= 1.0 else turn))
+            negative = (signs >> np.uint64(j)) & np.uint64(1)
+            moved[j] = np.float64(own[j]) * (1.0 + (-e if negative else e))
 
 
 def add_squares(d, sums):
