@@ -17,6 +17,7 @@ from .derivative_functions import (
     boundable,
     compiled_chain,
     counted,
+    methods,
     points,
     square,
 )
@@ -35,7 +36,7 @@ EDGES = {
 
 
 @pytest.mark.parametrize("place", EDGES)
-@boundable
+@methods
 def test_f_is_not_called_outside_bounds(place, method):
     value, low, high = EDGES[place]
     x = np.array([value, value])
@@ -120,7 +121,7 @@ def test_a_central_step_may_reach_the_bounds(f):
     assert_near(found, ((f(x + room) - f(x - room)) / (2 * room))[:, None], 1e-14)
 
 
-@boundable
+@methods
 def test_a_product_goes_where_there_is_room(method):
     f, seen = counted(np.sin)
     x = np.array([1.0, 0.5])
@@ -179,7 +180,7 @@ def test_bounds_are_not_exceeded_by_rounding():
 
 
 @pytest.mark.parametrize("room", [1e-6, 1e-9, 1e-12])
-@boundable
+@methods
 def test_tiny_room_is_used(method, room):
     low, high = 0.7 - room / 3, 0.7 + room / 2
     f, seen = counted(np.sin)
@@ -205,7 +206,14 @@ def test_no_room_is_no_derivative(function, method):
     assert "BOUNDED" not in d.status[others]
 
 
-@boundable
+@pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])
+def test_a_complex_step_needs_no_room(function):
+    d = calipers.differentiate(function, X, method="cs", bounds=(X, X))
+    assert_near(d.value, CHAIN, BARS["cs"])
+    assert set(d.status) == {"FIXED"}
+
+
+@methods
 def test_bounds_of_scipy(method):
     optimize = pytest.importorskip("scipy.optimize")
     f, seen = counted(square)
@@ -218,7 +226,7 @@ def test_bounds_of_scipy(method):
     assert_near(found, np.diag(2 * x), BARS[method])
 
 
-@boundable
+@methods
 def test_bounds_have_the_shape_of_x(method):
     low, high = M.copy(), M + 1
     f, seen = counted(square)
@@ -228,12 +236,16 @@ def test_bounds_have_the_shape_of_x(method):
     assert np.all((called >= low) & (called <= high))
 
 
-@boundable
+@methods
 def test_x_outside_bounds_is_named(method):
     low, high = np.zeros(4), np.ones(4)
     with pytest.raises(ValueError, match=r"x\[1\] = 1.25 is outside its bounds \[0.0, 1.0\]"):
         calipers.jacobian(square, X, method=method, bounds=(low, high))
     jac = calipers.jacobian_function(square, np.full(4, 0.5), method=method, bounds=(low, high))
+    with pytest.raises(ValueError, match=r"x\[1\] = 1.25 is outside its bounds \[0.0, 1.0\]"):
+        jac(X)
+    options = {"method": method, "bounds": (low, high), "sparsity": np.eye(4)}
+    jac = calipers.jacobian_function(square, np.full(4, 0.5), **options)
     with pytest.raises(ValueError, match=r"x\[1\] = 1.25 is outside its bounds \[0.0, 1.0\]"):
         jac(X)
 
@@ -251,8 +263,6 @@ def test_bounds_that_make_no_sense_are_refused():
         calipers.jacobian(square, X, bounds=(np.nan, 9))
     with pytest.raises(ValueError, match="bounds are for real x"):
         calipers.jacobian(square, Z, bounds=(0, 1))
-    with pytest.raises(ValueError, match="bounds are for real x"):
-        calipers.jacobian(square, X, method="cs", bounds=(-9, 9))
 
 
 @pytest.mark.parametrize("x", [[0.0, 1.0], [0.0, 0.5], [1e-9, 1 - 1e-9], [0.0, 0.0]])

@@ -429,8 +429,6 @@ def test_lists_are_results():
 @methods
 @pytest.mark.parametrize("bounds", [None, (-0.75, 2.0)])
 def test_nfev_is_how_often_f_was_called(method, bounds):
-    if method == "cs" and bounds:
-        pytest.skip("has no bounds")
     f, seen = counted(waves)
     d = calipers.differentiate(f, X, method=method, bounds=bounds)
     assert d.nfev == len(seen)

@@ -1024,6 +1024,19 @@ def test_complex_steps_of_other_formats(dtype):
     assert_near(found.toarray(), band_jacobian(x), 8 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("pattern", [TRIDIAGONAL, "detect"], ids=["given", "detect"])
+def test_complex_steps_stay_within_bounds(pattern):
+    f, seen = counted(band)
+    options = {"method": "cs", "sparsity": pattern, "bounds": (X, X + 1e-3)}
+    jac = calipers.jacobian_function(f, X, **options)
+    for x in (X, X + 1e-3):
+        assert_near(jac(x).toarray(), band_jacobian(x), 1e-14)
+    called = np.real(seen)
+    assert np.all((X <= called) & (called <= X + 1e-3))
+    with pytest.raises(ValueError, match="is outside its bounds"):
+        jac(X + 2e-3)
+
+
 def test_a_complex_step_of_0_leaves_an_element_out():
     step = np.full(N, 1e-30)
     step[3] = 0

@@ -138,7 +138,8 @@ def jacobian(
         "adaptive" starts from ``|x|``.
     bounds : (lower, upper) or scipy.optimize.Bounds, optional
         f is not called outside them. Where there is room on one side only, one-sided differences
-        of the same order are taken; where there is none, the derivative is NaN.
+        of the same order are taken; where there is none, the derivative is NaN. A complex step
+        needs no room.
     sparsity : sparse matrix, (matrix, groups) or "detect", optional
         Where the Jacobian of f(x).ravel() by x.ravel() may be non-zero. Columns that share no row
         are evaluated together, in `groups` if given (a number for each column). The pattern is

@@ -169,9 +169,8 @@ def _real_array(given: Any, name: str) -> NDArray:
 def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
     if bounds is None:
         return _NONE, _NONE
-    if problem.x.dtype.kind == "c":
-        way = "method='cs' leaves the real axis" if problem.mode == IMAGINARY else "x is complex"
-        msg = f"bounds are for real x, and {way}: leave them out"
+    if problem.x.dtype.kind == "c" and not problem.imaginary:
+        msg = "bounds are for real x, and x is complex: leave them out"
         raise ValueError(msg)
     if isinstance(bounds, list) and bounds and all(isinstance(pair, tuple) for pair in bounds):
         msg = (
@@ -188,12 +187,13 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
     if np.isnan(shaped).any():
         msg = "bounds must not be NaN: for no bound give numpy.inf or -numpy.inf"
         raise ValueError(msg)
-    kind = problem.x.dtype.type
+    kind = problem.x.real.dtype.type
     lows, highs = (
         _rounded(b, kind, inward) for b, inward in zip(shaped, (np.inf, -np.inf), strict=True)
     )
     require_inside(problem, lows, highs)
-    return lows, highs
+    # A complex step leaves the real parts where they are, and needs no room.
+    return (_NONE, _NONE) if problem.imaginary else (lows, highs)
 
 
 def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
@@ -206,7 +206,7 @@ def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
 
 def require_inside(problem: Problem, lows: NDArray, highs: NDArray) -> None:
     """Refuse a point outside the bounds."""
-    x = reals(problem.x).astype(float)
+    x = problem.x.real.reshape(-1).astype(float)
     outside = ~((lows <= x) & (x <= highs))
     if outside.any():
         j = int(np.argmax(outside))
