@@ -165,6 +165,12 @@ class Problem:
             raise ValueError(msg)
         if self.imaginary and (np.abs(y.imag) > 0).any():
             msg = "method='cs' is for functions that are real at real x, and f(x) is complex there"
+            most, share = np.abs(y.imag).max(), np.finfo(y.dtype).eps ** 0.5
+            if most <= share * np.abs(y.real).max():
+                msg += (
+                    f": its imaginary part, {most:.2g} at most, is rounding, as that of compiled "
+                    "powers is; write x * x * x for x**3"
+                )
             raise ValueError(msg)
         return np.array(y, order="C")
 
