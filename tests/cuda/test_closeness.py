@@ -1,6 +1,8 @@
 """Verdicts on device arrays are those on host arrays."""
 
 import asyncio
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -259,6 +261,15 @@ def test_fields_of_structures_are_refused():
     part = type(cuda.to_device(np.ones(1)))(whole["a"])
     with pytest.raises(TypeError, match="which are no multiples of its elements' size"):
         calipers.allclose(part, part)
+
+
+def test_an_answer_that_the_end_of_the_process_finds_is_no_error():
+    code = "import numpy, calipers; from numba import cuda; x = cuda.to_device(numpy.ones(3)); "
+    code += "numpy.pending = calipers.allclose_async(x, x)"  # outlives other modules
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert not done.stderr
 
 
 def test_an_array_beside_a_number_is_not_equal_to_it():

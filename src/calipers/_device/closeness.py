@@ -23,7 +23,7 @@ class Pending:
         self._answer = flag is None
         self._taken = Lock()
 
-    def __del__(self) -> None:
+    def __del__(self, suppress: Any = suppress) -> None:  # names of modules may be gone by then
         # The kernel of an answer that nobody waits for still reads the arrays.
         with suppress(Exception):
             self.result()
