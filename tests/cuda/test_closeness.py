@@ -263,6 +263,15 @@ def test_fields_of_structures_are_refused():
         calipers.allclose(part, part)
 
 
+@pytest.mark.skipif(not target.SIMULATOR, reason="needs an array made by hand")
+def test_elements_that_are_not_aligned_are_refused():
+    """A device cannot read them, and all that its process does there would fail from then on."""
+    part = type(cuda.to_device(np.ones(1)))(np.zeros(33, np.uint8)[1:].view(np.float64))
+    with pytest.raises(TypeError, match="no multiple of its elements' alignment of 8 bytes"):
+        calipers.allclose(part, part)
+    assert calipers.allclose(*[part[:0]] * 2)
+
+
 def test_an_answer_that_the_end_of_the_process_finds_is_no_error():
     code = "import numpy, calipers; from numba import cuda; x = cuda.to_device(numpy.ones(3)); "
     code += "numpy.pending = calipers.allclose_async(x, x)"  # outlives other modules

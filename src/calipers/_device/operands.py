@@ -200,6 +200,11 @@ def operand(x: Any, name: str) -> Operand:
         msg = f"{name} has strides {memory.strides}, which are no multiples of its elements' size; "
         msg += "pass a contiguous copy of it"
         raise TypeError(msg)
+    # Of a read across its bounds a device makes an error that ends all work of the process there.
+    if memory.address % carrier.alignment and prod(memory.shape):
+        msg = f"{name} begins at {memory.address:#x}, which is no multiple of its elements' "
+        msg += f"alignment of {carrier.alignment} bytes; pass a contiguous copy of it"
+        raise TypeError(msg)
     return Operand(memory, kind)
 
 
