@@ -205,8 +205,9 @@ def allclose_async(
     """
     Begin to compare two arrays as `allclose` does, and return at once.
 
-    Arrays on a device are compared there, in the order of the stream that fills them; arrays on
-    the host on calipers' threads. Change no array before the answer is there.
+    Arrays on a device are compared there, after what the stream that they name has begun: of
+    torch's tensors that is torch's current stream. Arrays on the host are compared on calipers'
+    threads. Change no array before the answer is there.
 
     Parameters
     ----------
