@@ -755,6 +755,24 @@ def test_what_is_missed_is_missed_at_first_with_bounds_too(f, method):
         calipers.jacobian(f, X, sparsity=without((12, 12)), **options)
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [(X, X + 1), (X - 1, X), (X, np.where(np.arange(N) == 5, X, X + 1)), (X - 1e-12, X + 1)],
+    ids=["lower", "upper", "one held", "near"],
+)
+@either
+@methods
+def test_what_is_missed_is_missed_at_the_edge_of_bounds_too(f, method, bounds):
+    g, seen = counted(f)
+    options = {"method": method, "bounds": bounds}
+    with pytest.raises(ValueError, match="misses entries in row"):
+        calipers.jacobian(g, X, sparsity=without((12, 12), (20, 21)), **options)
+    called = np.array(seen)
+    assert np.all((bounds[0] <= called) & (called <= bounds[1]))
+    found = calipers.jacobian(f, X, sparsity=TRIDIAGONAL, **options)
+    assert found.nnz == TRIDIAGONAL.nnz
+
+
 def test_many_missing_rows_are_counted():
     with pytest.raises(ValueError, match="rows 0, 1, 2, 3, 4 and 25 more"):
         calipers.jacobian(lambda x: x * x[::-1] + x, X + 2, sparsity=np.eye(N))
