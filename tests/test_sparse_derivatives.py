@@ -958,6 +958,30 @@ def test_a_longer_ladder_stays_within_bounds():
     assert np.max(seen) <= high
 
 
+def test_ladders_that_reach_a_bound_are_not_rounded_beyond_it():
+    n = 200
+    random = np.random.default_rng(0)
+    x = random.uniform(-1e-3, 1e-3, n)
+    bounds = x - 0.2 * random.random(n), x + 0.2 * random.random(n)
+    f, seen = counted(np.sin)
+    pattern = np.eye(n), np.arange(n)  # each reaches as far as it can
+    calipers.differentiate(f, x, sparsity=pattern, bounds=bounds, step=random.uniform(1, 2, n))
+    called = np.array(seen)
+    assert np.all((bounds[0] <= called) & (called <= bounds[1]))
+
+
+@pytest.mark.parametrize("held", [{"step": [0.1, 0, 0, 0]}, {"bounds": (1, [2, 1, 1, 1])}])
+def test_where_nothing_moves_the_ladder_of_a_color_knows_nothing(held):
+    random = np.random.default_rng(0)
+
+    def f(x):
+        return np.array([x[0], 1.0, x[2] + 1e-9 * random.random(), 0 * x[3]])
+
+    d = calipers.differentiate(f, np.ones(4), sparsity=np.eye(4), **held)
+    assert np.isnan(d.value.data).tolist() == [False, True, True, True]
+    assert np.isinf(d.error.data).tolist() == [False, True, True, True]
+
+
 @either
 @methods
 def test_edges_differ_between_columns(f, method):

@@ -116,6 +116,8 @@ class ColorLadders:
     problem: Problem
     colors: NDArray
     directions: NDArray  # how far each coordinate goes where t is 1
+    lows: NDArray
+    highs: NDArray
     states: NDArray
     calls = CALLS
 
@@ -138,8 +140,11 @@ class ColorLadders:
             rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)
             for row, color, far in zip(rows, start + active, t, strict=True):
                 shift = np.where(self.colors == color, far * self.directions, 0.0)
+                point = x + shift
+                if self.lows.size:  # beyond which rounding may have led
+                    point = np.clip(point, self.lows, self.highs)
                 with _blamed(color):
-                    row[:] = self.problem.at((x + shift).astype(x.dtype))
+                    row[:] = self.problem.at(point.astype(x.dtype))
             return rows, t
 
         climb(self.problem.base, displaced, outs)

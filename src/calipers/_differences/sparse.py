@@ -285,7 +285,8 @@ class Plan:
         np.maximum.at(states["grain"], coloring.colors[usable], by_column["grain"][usable])
         states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
-        work = ColorLadders(problem, coloring.colors, directions, states.copy())
+        limits = self.steps.lows, self.steps.highs
+        work = ColorLadders(problem, coloring.colors, directions, *limits, states.copy())
         row, color, column = self.pattern.sources()
         entries = Entries(color, coloring.count)
         x = reals(problem.x)
@@ -302,6 +303,8 @@ class Plan:
 
         kept = Checkpoint.of(self.options.checkpoint)
         run_parts(work, coloring.count, store, self.options.workers, report, kept)
+        nowhere = ~usable[column]  # of which noise of f would make infinities, and zeros NaN
+        data[nowhere], error[nowhere] = np.nan, np.inf
         status = by_column["status"].astype(np.int8)
         status[usable] = states["status"][coloring.colors[usable]]
         points = x + states["step"][coloring.colors] * lengths
