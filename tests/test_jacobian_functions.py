@@ -105,6 +105,21 @@ def test_other_arguments_take_effect(f, method):
     assert_near(jac(np.float32(1.0), X, K), K * slope, bar)
 
 
+@numba.njit
+def first_times(x, a):
+    return a * x[0]
+
+
+@pytest.mark.parametrize("f", [first_times, first_times.py_func], ids=["compiled", "python"])
+@pytest.mark.parametrize("method", ["2-point", "3-point", "adaptive"])
+def test_arguments_of_another_shape_are_planned_anew(f, method):
+    jac = calipers.jacobian_function(f, X, args=(K,), method=method)
+    for a in (np.ones((2, 3)), np.ones((3, 2)), np.ones(5), 1j * np.ones(5), np.ones(0)):
+        found = jac(X, a)
+        assert found.shape == a.shape + X.shape
+        assert_near(found[..., 0], a, 1e-7)
+
+
 @pytest.mark.parametrize(
     "f", [compiled_scaled, compiled_scaled.py_func], ids=["compiled", "python"]
 )

@@ -71,11 +71,17 @@ class Problem:
             self.native = native_form(self)
 
     def same_kinds(self, others: tuple[Any, ...]) -> bool:
-        """Tell whether f's compiled form takes these other arguments as it took the first."""
+        """
+        Tell whether these other arguments can be in the place of the first.
+
+        f's compiled form has to take them in the same way, and f to give values of one shape.
+        """
         own = (*self.before, *self.after)
         if not own:
             return not others
         if len(own) != len(others):
+            return False
+        if any(_looks(a) != _looks(b) for a, b in zip(own, others, strict=True) if a is not b):
             return False
         if self.native is None:
             return True
@@ -274,6 +280,11 @@ class Problem:
         x = np.empty_like(self.x)
         reals(x)[:] = coordinates
         return self.values(x)
+
+
+def _looks(x: Any) -> Any:
+    """Return what may decide the shape and dtype of f's values, if x is an array."""
+    return (x.shape, x.dtype) if isinstance(x, np.ndarray) else None
 
 
 def own_callable(f: Any) -> Any:
