@@ -53,6 +53,13 @@ def test_dtypes_without_a_ladder_are_told_of_another_method(dtype):
         calipers.differentiate(np.sin, np.ones(2, dtype))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+@pytest.mark.parametrize("sparsity", [None, np.eye(2)])
+def test_results_without_a_ladder_are_told_of_another_method(dtype, sparsity):
+    with pytest.raises(ValueError, match=r"takes f\(x\) of float32 or float64"):
+        calipers.differentiate(lambda x: x.astype(dtype), np.ones(2), sparsity=sparsity)
+
+
 @pytest.mark.parametrize("function", [compiled_chain, square], ids=["compiled", "python"])
 @pytest.mark.parametrize("method", METHODS[:3] + ["cs"])
 def test_the_step_is_what_was_asked_for(function, method):

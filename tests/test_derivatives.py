@@ -109,6 +109,17 @@ def test_bytes_in_another_order_are_understood():
     assert np.array_equal(calipers.jacobian(square, x.astype(">f8")), expected)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("sparsity", [None, np.eye(3)])
+def test_results_may_have_their_bytes_in_another_order(method, sparsity):
+    def f(x):
+        return (x * x).astype(x.dtype.newbyteorder())
+
+    d = calipers.differentiate(f, np.ones(3), method=method, sparsity=sparsity)
+    assert d.value.dtype == np.dtype(float)
+    assert_near(np.asarray(d.value.diagonal()), 2 * np.ones(3), 1e-7)
+
+
 # Several inputs.
 
 

@@ -194,19 +194,14 @@ def pose(
         fills = options.out_like is not None and not options.rowwise
         f = Foreign(f, position + options.rowwise, x, fills)
     point, scalar = as_point(x)
-    if options.adaptive and point.dtype.char in "egG":
-        msg = (
-            f"method='adaptive' takes x of float32 or float64, and computes in binary64; for "
-            f"{point.dtype} take '5-point'"
-        )
-        raise ValueError(msg)
+    _require_doubles("x", point.dtype, options)
     mode = modes_of(point, options.method, options.holomorphic)
     if mode == IMAGINARY:
         point = point.astype(np.result_type(point.dtype, np.complex64))
     if dense and options.out_like is not None:  # else f has to be asked for its size
         size = empty_like(options.out_like).size
         require_memory(size, point.size, point.itemsize, options.memory_limit)
-    return Problem(
+    problem = Problem(
         f,
         args[:position],
         point,
@@ -218,6 +213,18 @@ def pose(
         options.rowwise,
         options.batched,
     )
+    _require_doubles("f(x)", problem.dtype, options)
+    return problem
+
+
+def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
+    """Refuse formats of which no ladder is made."""
+    if options.adaptive and dtype.char in "egG":
+        msg = (
+            f"method='adaptive' takes {name} of float32 or float64, and computes in binary64; for "
+            f"{dtype} take '5-point'"
+        )
+        raise ValueError(msg)
 
 
 def steps_of(problem: Problem, options: Options) -> Steps:

@@ -53,7 +53,8 @@ class Problem:
             if self.mode == IMAGINARY and self.dtype.kind != "c":
                 self.dtype = np.result_type(self.dtype, np.complex64)
         started = time.perf_counter()
-        y = self._base() if known is None else np.array(known, order="C")
+        y = self._base() if known is None else known
+        y = np.array(y, dtype=y.dtype.newbyteorder("="), order="C")  # kernels know no other
         self.seconds = time.perf_counter() - started
         self.shape, self.dtype = y.shape, y.dtype
         self.base = reals(y)
@@ -178,7 +179,7 @@ class Problem:
                     "powers is; write x * x * x for x**3"
                 )
             raise ValueError(msg)
-        return np.array(y, order="C")
+        return y
 
     def _filled(self, x: NDArray, before: float) -> NDArray:
         out = np.full(self.shape, before, self.dtype)
