@@ -167,6 +167,16 @@ def test_a_direction_may_be_of_any_length(method, size):
     assert np.all(np.abs(found / size - [8.0, 32.0]) <= 1e-6 * 32)
 
 
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs"])
+def test_products_in_extended_precision_are_as_good_as_the_jacobian(method):
+    x = np.array([0.1, 3], np.longdouble) + np.longdouble(1e-17) / 3
+    bar = {"2-point": 1e-8, "3-point": 1e-11, "5-point": 1e-13, "cs": 1e-17}[method]
+    if np.finfo(np.longdouble).eps == np.finfo(float).eps:
+        pytest.skip("longdouble is float64 here")
+    product = calipers.jvp(np.exp, x, np.array([1.0, 0.5]), method=method)
+    assert np.all(np.abs(product / np.exp(x) / np.array([1.0, 0.5]) - 1) <= bar)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
 def test_products_that_are_not_numbers_warn_of_nothing(method):

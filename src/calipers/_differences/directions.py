@@ -117,8 +117,10 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
         there = _at(problem, steps, reals(problem.x), t, np.roll(direction, 1))
         with np.errstate(all="ignore"):
             return there / t
-    x = reals(problem.x).astype(float)
-    value = np.zeros(shape)
+    x = reals(problem.x)
+    x = x.astype(np.promote_types(x.dtype, float))
+    wide = np.promote_types(problem.base.dtype, float)
+    value = np.zeros(shape, wide)
     stencil = steps.central
     up, down = _room(x, direction, steps)
     if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < _reach(steps) * t:
@@ -132,7 +134,7 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
         return problem.base if far == 0 else _at(problem, steps, x, far, direction)
 
     for first, last, weight in stencil.tolist():  # numbers of Python warn of nothing
-        top, bottom = at(first * t).astype(float), at(last * t)
+        top, bottom = at(first * t).astype(wide), at(last * t)
         with np.errstate(all="ignore"):
             value += weight * (top - bottom) / ((first - last) * t)
     return value
