@@ -169,7 +169,7 @@ def _real_array(given: Any, name: str) -> NDArray:
 def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
     if bounds is None:
         return _NONE, _NONE
-    if problem.x.dtype.kind == "c" and not problem.imaginary:
+    if problem.x.dtype.kind == "c" and problem.mode != IMAGINARY:
         msg = "bounds are for real x, and x is complex: leave them out"
         raise ValueError(msg)
     if isinstance(bounds, list) and bounds and all(isinstance(pair, tuple) for pair in bounds):
@@ -193,7 +193,7 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
     )
     require_inside(problem, lows, highs)
     # A complex step leaves the real parts where they are, and needs no room.
-    return (_NONE, _NONE) if problem.imaginary else (lows, highs)
+    return (_NONE, _NONE) if problem.mode == IMAGINARY else (lows, highs)
 
 
 def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
