@@ -1,5 +1,6 @@
 """What else than rounding sides differ by, and what is: waves, ties, chaos, narrow formats."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -66,6 +67,29 @@ def test_ties_are_told_beside_other_results():
     assert wrong.kind == "BUG"
     smallest = calipers.diagnose(largest, lambda x: (x.max(axis=1), x.argmin(axis=1)), x)
     assert smallest.kind == "BUG"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", ml_dtypes.bfloat16])
+def test_large_integers_beside_other_results_are_not_rounded(dtype):
+    x = np.random.default_rng(0).standard_normal((4, 3000)).astype(dtype)
+
+    def largest(x, first=0):
+        order = np.argsort(-x, axis=1, kind="stable")[:, :4]
+        return np.take_along_axis(x, order, axis=1), order + first
+
+    found = calipers.diagnose(largest, lambda x: largest(x, first=1), x)
+    assert found.kind == "BUG"
+    assert "16 of 16 integers differ" in found.reason
+
+
+def test_integers_beyond_float64_differ_beside_other_results():
+    x = np.random.default_rng(0).random(50)
+    found = calipers.diagnose(
+        lambda x: {"key": np.int64(2**60 + 1), "sum": x.sum()},
+        lambda x: {"key": np.int64(2**60), "sum": x.cumsum()[-1]},
+        x,
+    )
+    assert found.kind == "BUG"
 
 
 def test_a_property_that_inputs_have_to_rounding_is_told_from_another_function():

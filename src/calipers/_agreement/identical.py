@@ -94,8 +94,9 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     if here is None or not here.any():
         return None
     told = f"{np.count_nonzero(here)} of {here.size} integers differ"
+    alone = q.of_f.integers.all()  # else the rules that follow tell of the others
     if not movable(q.inputs):
-        return Verdict(BUG, f"{told}, and nothing is rounded")
+        return Verdict(BUG, f"{told}, and nothing is rounded") if alone else None
     if len(q.wide_answers) < 2:
         return None
     there = _integers_apart(q.wide_answers["f"], q.wide_answers["g"])
@@ -105,12 +106,12 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     ties = _ties(q)
     if ties is None:
         return Verdict(BUG, f"{told}: another function")
-    return Verdict(SUSPECT, f"{told}, {ties}")
+    return Verdict(SUSPECT, f"{told}, {ties}") if alone else None
 
 
 def integers_at_ties(q: Inquiry) -> Verdict | None:
     """Integers that differ at ties alone, beside results that rounding explains."""
-    here = _integers_apart(q.of_f, q.of_g, among=True)
+    here = _integers_apart(q.of_f, q.of_g)
     if here is None or not here.any() or not movable(q.inputs):
         return None
     others = ~q.of_f.integers
@@ -125,18 +126,15 @@ def _ties(q: Inquiry) -> str | None:
     """Tell of ties, if no integers differ where inputs are moved: zeros, too, if need be."""
     for zeros in (False, True):
         there = q.at_moved(2.0**-COARSEST, q.seed + 820, zeros=zeros)
-        moved = _integers_apart(*there, among=True)
+        moved = _integers_apart(*there)
         if moved is not None and not moved.any():
             too = ", zeros too" if zeros else ""
             return f"but none where inputs are moved{too}: ties are decided otherwise"
     return None
 
 
-def _integers_apart(a: Answer, b: Answer, *, among: bool = False) -> NDArray | None:
-    """Return differences of integers, which may wrap around, or None where results are others.
-
-    Or those of the integers among results.
-    """
+def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
+    """Return differences of the integers among results, which may wrap around, if any can."""
     if a.error or b.error or a.forms != b.forms:
         return None
     pairs = [
@@ -144,8 +142,6 @@ def _integers_apart(a: Answer, b: Answer, *, among: bool = False) -> NDArray | N
         for x, y in zip(a.arrays, b.arrays, strict=True)
         if x.dtype.kind in "biu" and y.dtype.kind in "biu"
     ]
-    if len(pairs) < len(a.arrays) and not among:
-        return None
     differences = [np.ravel(x.astype(np.int64) - y.astype(np.int64)) for x, y in pairs]
     return np.concatenate([np.empty(0, np.int64), *differences])
 

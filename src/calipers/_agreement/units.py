@@ -67,7 +67,8 @@ class Moves:
 def difference(a: Answer, b: Answer) -> NDArray:
     """Return how far two answers are apart; 0 for equal infinities, and for two NaN."""
     dtypes = [x.dtype for answer in (a, b) for x in answer.arrays]
-    exact = any(dtype.char in "gG" for dtype in dtypes)
+    # Integers of 64 bits are not all numbers of float64.
+    exact = any(dtype.char in "gG" or dtype.str[1:] in ("i8", "u8") for dtype in dtypes)
     wide = np.longdouble if exact else np.float64
     x, y = a.numbers(wide), b.numbers(wide)
     with np.errstate(all="ignore"):
@@ -165,8 +166,9 @@ def unit_of(
     """Estimate units around a reference, by calls at inputs that are moved at random."""
     seeds = [seed + k for k in range(MOVES)]
     spread = spread_of(side, reference, moves, roundoff, seeds, wide=True)
-    own = own_roundings(reference, roundoff)
-    values = np.hypot(np.hypot(spread, own), _SMALLEST.get(form, 0.0))
+    rounded = own_roundings(reference, roundoff)
+    values = np.hypot(np.hypot(spread, rounded), _SMALLEST.get(form, 0.0))
+    own = roundoff * np.abs(reference.numbers(np.float64))
     known = np.isfinite(own)
     scale = _scale(own)
     size, moved = (float(np.linalg.norm(x[known] * scale)) for x in (own, spread))
@@ -174,7 +176,8 @@ def unit_of(
 
 
 def own_roundings(answer: Answer, roundoff: float) -> NDArray:
-    """Return what a rounding of each result is; infinite where it is not finite."""
+    """Return what a rounding of each result is: 0 of integers, infinite of what is not finite."""
     own = roundoff * np.abs(answer.numbers(np.float64))
     own[~np.isfinite(own)] = np.inf
+    own[answer.integers] = 0
     return own
