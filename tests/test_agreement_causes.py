@@ -92,6 +92,77 @@ def test_integers_beyond_float64_differ_beside_other_results():
     assert found.kind == "BUG"
 
 
+def ranks(x, side):
+    """Rank numbers among themselves: equal ones by how many are less, or not more."""
+    return np.searchsorted(np.sort(x), x, side=side).astype(x.dtype)
+
+
+TIED = {
+    "steps": (lambda x: np.floor(x / 2), lambda x: np.ceil(x / 2) - 1),
+    "sum above a threshold": (
+        lambda x: np.where(x >= 5, x, 0).sum(),
+        lambda x: np.where(x > 5, x, 0).sum(),
+    ),
+    "ranks": (lambda x: ranks(x, "left"), lambda x: ranks(x, "right") - 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", TIED)
+def test_other_results_at_ties_are_suspect_whatever_they_are_held_in(name, dtype):
+    """The function jumps there, but no rounding decides: the wider format has the same results."""
+    f, g = TIED[name]
+    x = np.random.default_rng(0).integers(0, 10, 60).astype(dtype)
+    found = calipers.diagnose(f, g, x)
+    assert found.kind == "SUSPECT"
+    assert "ties are decided otherwise" in found.reason
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("factor", "kind"), [(1 / 3, "ROUNDING"), (0.3333, "BUG")])
+def test_as_many_results_as_there_are_different_numbers(factor, kind, dtype):
+    """Moved inputs have no equal numbers, and so more results."""
+
+    def sums(x):
+        return np.array([x[x == t].sum() for t in np.unique(x)])
+
+    x = np.random.default_rng(0).integers(0, 10, 60).astype(dtype)
+    port = lambda x: sums(x) * x.dtype.type(factor)  # noqa: E731
+    assert calipers.diagnose(lambda x: sums(x) / 3, port, x).kind == kind
+
+
+def test_other_results_at_ties_are_suspect_without_a_wider_format():
+    def correlation(x, y, ranked):
+        return np.corrcoef(ranked(x), ranked(y))[0, 1]
+
+    def least(x):
+        return ranks(x, "left")
+
+    def in_turn(x):
+        return np.argsort(np.argsort(x, kind="stable"))
+
+    random = np.random.default_rng(3)
+    x = random.integers(1, 9, 40).astype(float), random.integers(1, 9, 40).astype(float)
+    found = calipers.diagnose(
+        lambda x, y: correlation(x, y, least),
+        lambda x, y: correlation(x, y, in_turn),
+        x,
+        float64=None,
+    )
+    assert found.kind == "SUSPECT"
+
+
+def test_rounding_that_decides_at_ties_is_amplified():
+    x = np.random.default_rng(0).random((50, 20))
+    shares = (x / x.sum(axis=1, keepdims=True)).astype(np.float32)
+    found = calipers.diagnose(
+        lambda x: np.floor(x.sum(axis=1)),
+        lambda x: np.floor(x[:, ::-1].cumsum(axis=1)[:, -1]),
+        shares,
+    )
+    assert found.kind == "AMPLIFIED"
+
+
 def test_a_property_that_inputs_have_to_rounding_is_told_from_another_function():
     """Rows sum to 1, but not exactly: what comes of that grows as inputs are moved."""
     x = np.exp(np.random.default_rng(0).standard_normal((16, 32), dtype=np.float32))

@@ -4,6 +4,7 @@ import numpy as np
 
 from .inquiry import Inquiry
 from .layouts import plain
+from .ties import at_ties
 from .units import difference, size_of
 from .verdicts import AMPLIFIED, BUG, COARSEST, FLIPS, STEADY, UNSTABLE, Verdict
 
@@ -76,7 +77,7 @@ def jumps(q: Inquiry) -> Verdict | None:
     )
     if share >= 0.9 and small:
         n = int(np.count_nonzero(outliers))
-        return Verdict(
+        return at_ties(q) or Verdict(
             AMPLIFIED,
             f"{n} results differ beyond rounding, and the function itself jumps as far when its "
             f"inputs are moved by last places",
@@ -100,6 +101,9 @@ def loses_digits(q: Inquiry) -> Verdict | None:
         told = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
         told += "format; but here their difference stays where inputs are moved far: no rounding"
         return Verdict(BUG, told)
+    ties = at_ties(q)
+    if ties is not None:
+        return ties
     errors = {"f": q.eta_f, "g": q.eta_g}
     name = max(errors, key=lambda name: errors[name].least)
     return Verdict(

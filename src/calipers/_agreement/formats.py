@@ -12,8 +12,9 @@ from .._protocols import NDArray
 from ..emulation import bit_rule, round_array
 from .inquiry import Inquiry
 from .sides import Answer, BudgetError
+from .ties import agree_nearby
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
-from .verdicts import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, UNSTABLE, Verdict
+from .verdicts import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, SUSPECT, UNSTABLE, Verdict
 from .working_format import movable
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
@@ -221,6 +222,13 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
                 None,
             )
     if reach < COARSE * q.roundoff and q.eta_wide is None:
+        if agree_nearby(q) or agree_nearby(q, zeros=True):
+            return Verdict(
+                SUSPECT,
+                f"the sides are {q.eta_apart.least:.2g} units apart, of {q.allowed:.3g} that "
+                f"rounding may take, and agree where inputs are moved: ties, or what inputs like "
+                f"these alone have, are decided otherwise",
+            )
         return Verdict(
             UNSTABLE,
             f"the sides are {q.eta_apart.least:.2g} units apart, of {q.allowed:.3g} that rounding "

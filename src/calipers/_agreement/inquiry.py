@@ -227,6 +227,8 @@ class Inquiry:
         f, g = self.f(points), self.g(points)
         if f.error is not None or g.error is not None or f.forms != g.forms:
             return None
+        if f.forms != self.of_f.forms:  # as many as there are different numbers, say
+            f, g = self.wide_answers["f"], self.wide_answers["g"]
         return difference(f, g), self._unit_wide()
 
     def _unit_wide(self) -> NDArray:
@@ -373,9 +375,11 @@ class Inquiry:
         found = [self.likeness(2.0**-COARSEST, self.seed + 850 + k) for k in range(2)]
         return min(0.0 if x is None else x for x in found)
 
-    def at_moved(self, delta: float, seed: int, *, zeros: bool = False) -> tuple[Answer, Answer]:
-        """Ask both sides at inputs that are moved, and rounded to their format; or zeros, too."""
-        x = self.moves(delta, seed, wide=False)
+    def at_moved(
+        self, delta: float, seed: int, *, zeros: bool = False, wide: bool = False
+    ) -> tuple[Answer, Answer]:
+        """Ask both sides at inputs that are moved, and rounded to a format; or zeros, too."""
+        x = self.moves(delta, seed, wide)
         if zeros:
             random = np.random.default_rng(seed % 2**64)
             for k in movable(x):

@@ -8,6 +8,7 @@ import numpy as np
 from .inquiry import Inquiry
 from .layouts import layouts, slices
 from .sides import Answer
+from .ties import at_ties
 from .units import cosine, difference, size_of
 from .verdicts import (
     ALONE,
@@ -39,7 +40,7 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     kappa = q.unit.kappa if q.standard is not None else 0.0
     size = _worst(q)
     if kappa > ILL:
-        return Verdict(
+        return at_ties(q) or Verdict(
             AMPLIFIED,
             f"the function magnifies a change of the inputs' last places {kappa:.3g} times; in "
             f"units of that the error is {size:.2g}, of {q.allowed:.3g} that rounding may take",
