@@ -521,7 +521,7 @@ class TestCompareToReference:
         y[3, 4] = np.inf
         found = calipers.compare_to_reference(linear(X, W, B), y, self.exact)
         assert found.kind == "RANGE"
-        assert found.reason.startswith("expected has 1 results that are not finite")
+        assert found.reason.startswith("expected has 1 result that is not finite")
 
     def test_bad_arrays(self):
         with pytest.raises(ValueError, match="must be of one shape"):

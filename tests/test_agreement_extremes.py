@@ -30,6 +30,26 @@ def test_arrays_alone_name_the_side_whose_results_are_not_finite():
     actual[0], expected[:3] = np.inf, np.inf
     found = calipers.compare_to_reference(actual, expected, np.ones(5))
     assert "expected has 3 results" in found.reason
+    assert "actual has 1 result that is not finite" in str(
+        calipers.compare_to_reference(actual, np.ones(5, np.float32), np.ones(5))
+    )
+
+
+def test_infinity_is_right_for_a_reference_beyond_the_format():
+    exact = np.array([1e39, 1.0])
+    right, wrong = np.array([np.inf, 1], np.float32), np.array([1e38, 1], np.float32)
+    found = calipers.compare_to_reference(right, wrong, exact)
+    assert found.kind == "SUSPECT"
+    assert "actual equals the reference" in found.reason
+    near = np.array([np.inf, np.nextafter(np.float32(1), np.float32(2))], np.float32)
+    assert calipers.compare_to_reference(right, near, exact).kind == "ROUNDING"
+
+
+def test_a_result_is_not_lost_where_the_reference_is():
+    ones = np.ones(2, np.float32)
+    found = calipers.compare_to_reference(ones, ones * np.float32(1.5), np.array([np.nan, 1]))
+    assert found.kind == "SUSPECT"
+    assert "1 of 2 results of actual are not the reference's, which is not finite" in found.reason
 
 
 def totals_and_signs(x):

@@ -102,6 +102,26 @@ def test_what_takes_no_wider_format():
     assert "-" in str(found)
 
 
+def test_what_is_narrow_inside_has_no_error_to_be_known():
+    def narrow(x):
+        return running(x.astype(np.float32))
+
+    found = calipers.growth(narrow, running, ones, SIZES)
+    assert all(map(math.isnan, found.error_f))
+
+
+def test_arrays_in_containers_have_a_format():
+    def inputs(n):
+        return {"x": np.random.default_rng(n).random((3, n), np.float32)}
+
+    def last(held):
+        return held["x"].cumsum(axis=1)[:, -1]
+
+    found = calipers.growth(last, last, inputs, [300])
+    assert found.format == "float32"
+    assert found.error_f[0] > 0
+
+
 def test_tensors_and_several_inputs():
     torch = pytest.importorskip("torch")
 
@@ -156,6 +176,7 @@ def fails(x):
         ((fails, identity, ones, [1]), ZeroDivisionError, "on purpose"),
         ((identity, fails, ones, [1]), ZeroDivisionError, "on purpose"),
         ((identity, identity, fails, [1]), ZeroDivisionError, "on purpose"),
+        ((identity, lambda x: x + 0j, ones, [4]), ValueError, "both return real numbers, or"),
         ((identity, running, ones, [4]), ValueError, r"the same shapes, got .* at size 4"),
         (
             (identity, identity, lambda n: np.ones(n, "f" if n > 1 else "d"), [1, 2]),

@@ -23,7 +23,7 @@ from ._agreement.sides import (
     is_movable,
     longest_axis,
 )
-from ._agreement.units import ROUNDOFF, Size, difference, rms_of, size_of
+from ._agreement.units import ROUNDOFF, Size, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
 from ._agreement.working_format import format_of
 from ._arrays import require_callable
@@ -296,9 +296,9 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     numbers = r.numbers(np.float64)
     unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
     unit[~np.isfinite(unit)] = np.inf
-    sizes = [size_of(difference(answer, r), unit) for answer in answers]
     q = Inquiry(first, second, (actual,), form)
     q.given(answers[0], answers[1], r, unit)
+    sizes = [size_of(q.off(answer), unit) for answer in answers]
     return diagnosis_of(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
 
 
@@ -316,8 +316,15 @@ def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
     if sizes[0].broken or sizes[1].broken:
         counts = {"actual": sizes[0].broken, "expected": sizes[1].broken}
         name = max(counts, key=counts.__getitem__)
-        told = f"{name} has {counts[name]} results that are not finite, unlike the reference"
-        return Verdict(RANGE, told)
+        numbers = answers[name == "expected"].numbers(np.float64)
+        assert q.standard is not None
+        known = np.isfinite(q.standard[1].numbers(np.float64))
+        lost = int(np.count_nonzero(known & ~np.isfinite(numbers)))
+        if not lost:
+            told = f"{counts[name]} of {numbers.size} results of {name} are not the reference's, "
+            return Verdict(SUSPECT, told + "which is not finite there")
+        what = "1 result that is" if lost == 1 else f"{lost} results that are"
+        return Verdict(RANGE, f"{name} has {what} not finite, unlike the reference")
     if max(far) <= q.allowed:
         return Verdict(ROUNDING, f"errors are {max(far):.2g} roundings at most; {nearer}")
     return Verdict(

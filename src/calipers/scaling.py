@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._agreement.nest import Nest
 from ._agreement.sides import Answer, widened
 from ._agreement.trials import inputs_of, side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
-from ._agreement.working_format import format_of
+from ._agreement.working_format import format_of, is_wide
 from ._arrays import require_callable
+from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._report import jsonable, jsonable_fields
@@ -147,7 +149,8 @@ def growth(
     Raises
     ------
     ValueError
-        If there are no sizes, one is not positive, or f and g return different shapes.
+        If there are no sizes, one is not positive, or f and g return different shapes, or one of
+        them complex numbers.
 
     Notes
     -----
@@ -204,9 +207,12 @@ def _measured(
     f: Callable[..., Any], g: Callable[..., Any], inputs: Any, n: int
 ) -> tuple[str, tuple[float, ...]]:
     """Return the working format, the difference and both errors at one size, and the total."""
-    arrays = inputs_of(inputs)
+    nest = Nest(several(inputs))
+    names = [f"inputs[{k}]{path}" for k, path in zip(nest.owners, nest.paths, strict=True)]
+    arrays = inputs_of(nest.leaves, names)
     form = format_of(arrays, None)
-    sides = side_of("f", f, inputs), side_of("g", g, inputs)
+    require_callable(f=f, g=g)
+    sides = side_of("f", nest.called(f), nest.leaves), side_of("g", nest.called(g), nest.leaves)
     answers = [side(arrays) for side in sides]
     for answer in answers:
         if answer.error is not None:
@@ -215,18 +221,21 @@ def _measured(
         shapes = " and ".join(str(answer.shapes) for answer in answers)
         msg = f"f and g must return the same shapes, got {shapes} at size {n}"
         raise ValueError(msg)
+    if answers[0].forms != answers[1].forms:
+        msg = f"f and g must both return real numbers, or complex ones, and do not at size {n}"
+        raise ValueError(msg)
     results = answers[1].numbers(np.float64)
     unit = ROUNDOFF[form] * rms_of(results)
     errors = []
     for side, answer in zip(sides, answers, strict=True):
         exact = side(widened(arrays))
-        errors.append(_error(answer, exact, unit))
+        errors.append(_error(answer, exact, unit, form))
     d = difference(*answers)
     return form, (_ratio(_rms(d), unit), *errors, float(np.sum(np.abs(d))))
 
 
-def _error(answer: Answer, exact: Answer, unit: float) -> float:
-    known = exact.error is None and exact.shapes == answer.shapes
+def _error(answer: Answer, exact: Answer, unit: float, form: str) -> float:
+    known = exact.error is None and exact.forms == answer.forms and is_wide(exact, form)
     return _ratio(_rms(difference(answer, exact)), unit) if known else math.nan
 
 

@@ -114,4 +114,6 @@ def _problem(a: Answer, b: Answer) -> str | None:
     for name, answer in (("f", a), ("g", b)):
         if answer.error is not None:
             return f"{name} raises {in_a_line(answer.error)}"
-    return f"shapes {a.shapes} and {b.shapes}" if a.shapes != b.shapes else None
+    if a.shapes != b.shapes:
+        return f"shapes {a.shapes} and {b.shapes}"
+    return None if a.forms == b.forms else "one gives complex numbers, and the other real ones"
