@@ -256,6 +256,30 @@ def test_a_list_of_numbers_is_an_array():
     assert whole.kind == "BUG"
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_numbers_are_an_array_where_the_other_side_gives_one(kind):
+    def by_rows(x):
+        return kind(row.sum() for row in x)
+
+    for f, g in ((total, by_rows), (by_rows, total)):
+        assert calipers.diagnose(f, g, X).kind in ("EQUAL", "ROUNDING", "LAYOUT")
+    wrong = calipers.diagnose(total, lambda x: kind(row[1:].sum() for row in x), X)
+    assert wrong.kind == "BUG"
+    assert wrong.shapes == ((8,),)
+    more = calipers.diagnose(total, lambda x: kind(by_rows(x)[1:]), X)
+    assert "and g (), ()" in more.reason
+    # Two results on both sides stay two.
+    both = calipers.diagnose(lambda x: [x.sum(), x.max()], lambda x: (x.sum(), x.max()), X)
+    assert both.kind == "EQUAL"
+    assert both.shapes == ((), ())
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_a_matrix_is_no_array():
+    with pytest.raises(TypeError, match=r"input 0 is a numpy\.matrix: pass an array"):
+        calipers.diagnose(lambda x: x * x, lambda x: x @ x, np.matrix(np.ones((2, 2))))
+
+
 def test_results_of_other_dtypes_are_told():
     found = calipers.diagnose(total, lambda x: backwards(x).astype(float), X)
     assert found.ok({"ROUNDING", "LAYOUT"}), str(found)

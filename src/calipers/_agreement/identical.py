@@ -31,6 +31,7 @@ def one_raises(q: Inquiry) -> Verdict | None:
 
 def other_shapes(q: Inquiry) -> Verdict | None:
     """Results that are not compared: of other shapes, complex on one side, or by other names."""
+    _join(q)
     f, g = q.of_f.shapes, q.of_g.shapes
     names = [dict.fromkeys(filter(None, x.names)) for x in (q.of_f, q.of_g)]
     if all(names) and names[0].keys() != names[1].keys():  # a tuple has none, and is like any dict
@@ -41,6 +42,15 @@ def other_shapes(q: Inquiry) -> Verdict | None:
         told = "one side gives complex numbers, and the other real ones"
         return Verdict(BUG, f"{told}: compare their real parts, or give both as complex")
     return Verdict(BUG, f"f gives results of shape {listed(f)}, and g {listed(g)}")
+
+
+def _join(q: Inquiry) -> None:
+    """Take several numbers for an array, where the other side gives one: row by row, say."""
+    f, g = q.of_f.joined(), q.of_g.joined()
+    if f.shapes == q.of_g.shapes:
+        q.f.joins, q.of_f = True, f
+    elif g.shapes == q.of_f.shapes:
+        q.g.joins, q.of_g = True, g
 
 
 def same_bits(q: Inquiry) -> Verdict | None:

@@ -69,6 +69,12 @@ class Answer:
         """Return what two answers that are the same to the last bit have in common."""
         return tuple((x.shape, x.dtype.str, x.tobytes()) for x in self.arrays)
 
+    def joined(self) -> "Answer":
+        """Return several numbers as one array; all else as it is."""
+        if len(self.arrays) < 2 or any(self.names) or {*self.shapes} != {()}:
+            return self
+        return Answer((np.array([x[()] for x in self.arrays]),), names=("",))
+
     def numbers(self, dtype: Any) -> NDArray:
         """Return all real numbers, one after the other; a complex one is two."""
         with np.errstate(over="ignore"):
@@ -131,6 +137,7 @@ class Side:
     seconds: float = float("inf")
     writes: bool | None = None  # into its arguments; None before the first call
     sent: Callable[[Any, Any], Any] | None = None  # makes an argument; None before the first call
+    joins: bool = False  # the numbers that it returns, as the other side gives an array of them
 
     def __call__(self, inputs: Sequence[Any]) -> Answer:
         """Return what the function gives for the inputs, which stay as they are."""
@@ -164,7 +171,7 @@ class Side:
         answer = Answer(tuple(x for _, x in leaves), names=tuple(name for name, _ in leaves))
         if self.writes is None:
             self.writes = any(_differ(x, then) for x, then in zip(own, inputs, strict=True))
-        return answer
+        return answer.joined() if self.joins else answer
 
 
 def listed(x: tuple[Any, ...]) -> str:
@@ -268,6 +275,9 @@ def _as_input(x: Any, name: str) -> Any:
         return np.array(library.fetch(x))
     if isinstance(x, np.ma.MaskedArray):
         msg = f"{name} is a masked array: pass its data and its mask, and put them together in f"
+        raise TypeError(msg)
+    if isinstance(x, np.matrix):  # of which * is another product
+        msg = f"{name} is a numpy.matrix: pass an array, and make a matrix of it in f"
         raise TypeError(msg)
     if isinstance(x, (np.ndarray, np.generic, float, complex)) and not isinstance(x, bool):
         return np.array(x, order="K")
