@@ -77,10 +77,11 @@ def jumps(q: Inquiry) -> Verdict | None:
     )
     if share >= 0.9 and small:
         n = int(np.count_nonzero(outliers))
+        differ = "1 result differs" if n == 1 else f"{n} results differ"
         return at_ties(q) or Verdict(
             AMPLIFIED,
-            f"{n} results differ beyond rounding, and the function itself jumps as far when its "
-            f"inputs are moved by last places",
+            f"{differ} beyond rounding, and the function itself jumps as far when its inputs are "
+            f"moved by last places",
         )
     return None
 
