@@ -208,8 +208,7 @@ def _measured(
 ) -> tuple[str, tuple[float, ...]]:
     """Return the working format, the difference and both errors at one size, and the total."""
     nest = Nest(several(inputs))
-    names = [f"inputs[{k}]{path}" for k, path in zip(nest.owners, nest.paths, strict=True)]
-    arrays = inputs_of(nest.leaves, names)
+    arrays = inputs_of(nest.leaves, nest.names)
     form = format_of(arrays, None)
     require_callable(f=f, g=g)
     sides = side_of("f", nest.called(f), nest.leaves), side_of("g", nest.called(g), nest.leaves)

@@ -18,6 +18,8 @@ class Nest(Opened):
     ----------
     titles : tuple of str
         How each is reached: "1", or "0['weights'][2]".
+    names : tuple of str
+        What messages call it: "inputs[1]", or "inputs[0]['weights'][2]".
     whole : tuple of bool
         Whether it is an input itself.
     """
@@ -29,7 +31,9 @@ class Nest(Opened):
                 kind = type(x).__name__
                 msg = f"inputs must be there for more than one call, got {kind}: pass a list"
                 raise TypeError(msg)
-        self.titles = tuple(f"{k}{path}" for k, path in zip(self.owners, self.paths, strict=True))
+        places = list(zip(self.owners, self.paths, strict=True))
+        self.titles = tuple(f"{k}{path}" for k, path in places)
+        self.names = tuple(f"inputs[{k}]{path}" for k, path in places)
         self.whole = tuple(not path for path in self.paths)
 
     def places(self, inputs: Iterable[int]) -> list[int]:

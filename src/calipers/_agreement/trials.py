@@ -179,8 +179,7 @@ class Subject:
     def __init__(self, f: Callable[..., Any], inputs: Any, seed: int = 0) -> None:
         require_callable(f=f)
         self.nest = nest = Nest(several(inputs))
-        names = [f"inputs[{k}]{path}" for k, path in zip(nest.owners, nest.paths, strict=True)]
-        self.inputs = inputs_of(nest.leaves, names)
+        self.inputs = inputs_of(nest.leaves, nest.names)
         self.side = side_of("f", nest.called(f), nest.leaves)
         form, length = format_of(self.inputs, None), longest_axis(self.inputs)
         sides = self.side, self.side
