@@ -224,7 +224,7 @@ def _measured(track: Callable[..., float], *given: Any) -> float | None:
 
 
 def _two_threads() -> float:
-    x = bench_derivatives.point(200)
+    x = bench_derivatives.point(min(200, common.SIZE))
     own = partial(calipers.jacobian, bench_derivatives.slow, x, out_like=x)
 
     def use_threads(side: int) -> None:

@@ -129,6 +129,7 @@ def test_reached_bars_pass(capsys):
 def test_groups_measure_every_bar(monkeypatch):
     monkeypatch.setattr(bars, "LARGE", 1000)
     monkeypatch.setattr(bars, "MEDIUM", 1000)
+    monkeypatch.setattr(common, "SIZE", 50)
     monkeypatch.setattr(common, "_SAMPLE_SECONDS", 0.0)
     in_process = [group for group in bars.GROUPS if group is not bars.startup]
     for bar in itertools.chain.from_iterable(group() for group in in_process):
