@@ -462,6 +462,11 @@ def test_conditions_without_a_number():
     assert probes.condition(np.zeros_like, X).kappa == 0
     assert probes.condition(lambda x: x - x[0], np.ones(2)).digits == 0
     assert probes.condition(identity, np.ones(0)).kappa == 0
+    for unmoved in (np.arange(4), np.zeros(3)):
+        with pytest.raises(ValueError, match="floating-point numbers other than 0"):
+            probes.condition(np.sum, unmoved)
+    with pytest.raises(ValueError, match="f must give a finite number"):
+        probes.condition(lambda x: x * np.nan, X)
 
 
 def test_the_condition_of_a_matrix():
@@ -568,6 +573,8 @@ def test_exact_sums_that_cannot_be_compared():
     assert "one gives complex numbers" in str(probes.exact(identity, lambda x: x + 0j, (9,)))
     with pytest.raises(ValueError, match="must hold shapes"):
         probes.exact(identity, identity, 3)
+    with pytest.raises(TypeError, match="dtype must be one of floating-point numbers"):
+        probes.exact(identity, identity, (9,), dtype=np.int8)
     with pytest.raises(TypeError, match="g must be callable"):
         probes.exact(identity, 3, (9,))
 
@@ -908,11 +915,19 @@ def test_inputs_with_nan_and_infinities(ask):
         assert found
 
 
+INTEGERS = np.arange(6).reshape(3, 2)
+
+
 @asked
-@pytest.mark.parametrize("x", [np.zeros((3, 0)), np.arange(6).reshape(3, 2), [np.ones(2), "flag"]])
+@pytest.mark.parametrize("x", [np.zeros((3, 0)), INTEGERS, [np.ones(2), "flag"]])
 def test_inputs_of_other_kinds(ask, x):
-    found = ask(identity, x)
-    assert ask is probes.condition or found
+    if ask is not probes.condition:
+        assert ask(identity, x)
+    elif x is INTEGERS:  # which cannot be moved by a rounding
+        with pytest.raises(ValueError, match="floating-point numbers other than 0"):
+            ask(identity, x)
+    else:
+        ask(identity, x)
 
 
 @asked

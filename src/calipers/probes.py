@@ -246,7 +246,8 @@ def condition(f: Any, inputs: Any = None) -> Condition:
     TypeError
         If `f` is a function and there are no inputs, or a matrix and there are.
     ValueError
-        If a matrix has no elements, not two axes, or NaN or infinities.
+        If a matrix has no elements, not two axes, or NaN or infinities; if no result of `f` is
+        finite, or no input can be moved: they are integers or 0.
 
     Notes
     -----
@@ -311,6 +312,8 @@ def exact(
     ------
     ValueError
         If there is neither a shape nor an array.
+    TypeError
+        If `dtype` is none of floating-point numbers.
 
     Examples
     --------

@@ -91,7 +91,13 @@ class Condition(Shown):
 def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
     """Move the inputs by a rounding, and see how far the results move."""
     subject = Subject(f, inputs)
-    ask = subject.ask
+    ask, results = subject.ask, subject.plain.numbers(np.float64)
+    if results.size and not ask.are_moved:
+        msg = "inputs must hold floating-point numbers other than 0, which are what is moved"
+        raise ValueError(msg)
+    if results.size and not np.isfinite(results).any():
+        msg = "f must give a finite number: of what is infinite or NaN there is no condition"
+        raise ValueError(msg)
     if ask.standard is not None:
         kappa = ask.unit.kappa
         return Condition(kappa, _digits(kappa, ask.roundoff), ask.form)

@@ -75,6 +75,9 @@ def of_exact(
 ) -> Exact:
     """Ask both for the same sums."""
     require_callable(f=f, g=g)
+    if not is_movable(np.empty(0, dtype)):
+        msg = f"dtype must be one of floating-point numbers, got {dtype!r:.60}"
+        raise TypeError(msg)
     random = np.random.default_rng(seed)
     # A tuple of numbers is one shape, and not numbers to hand on.
     likes = (inputs,) if _is_shape(inputs) else several(inputs)
