@@ -24,6 +24,7 @@ from benchmarks import (
 import calipers
 
 KINDS = ("time_", "track_", "peakmem_")
+SIZE = 100  # in place of what is measured
 
 
 def _classes(module):
@@ -48,7 +49,7 @@ def _cases():
 
 @pytest.mark.parametrize(("cls", "params"), list(_cases()))
 def test_bodies_run(cls, params, monkeypatch):
-    monkeypatch.setattr(common, "SIZE", 1000)
+    monkeypatch.setattr(common, "SIZE", SIZE)
     monkeypatch.setattr(common, "_SAMPLE_SECONDS", 0.0)
     benchmark = cls()
     try:
@@ -129,7 +130,7 @@ def test_reached_bars_pass(capsys):
 def test_groups_measure_every_bar(monkeypatch):
     monkeypatch.setattr(bars, "LARGE", 1000)
     monkeypatch.setattr(bars, "MEDIUM", 1000)
-    monkeypatch.setattr(common, "SIZE", 50)
+    monkeypatch.setattr(common, "SIZE", SIZE)
     monkeypatch.setattr(common, "_SAMPLE_SECONDS", 0.0)
     in_process = [group for group in bars.GROUPS if group is not bars.startup]
     for bar in itertools.chain.from_iterable(group() for group in in_process):

@@ -1,5 +1,6 @@
 """Kernels for devices, without one: in Numba's simulator, and compiled to PTX."""
 
+import functools
 import importlib.util
 import math
 import os
@@ -57,10 +58,11 @@ def test_the_benchmark_of_a_device_runs_through():
 
 @pytest.fixture(scope="module")
 def ptx():
-    """Compile a kernel for a device that is not there."""
+    """Compile a kernel for a device that is not there; once where dtypes share it."""
     from numba import cuda
     from numba.cuda import dispatcher
 
+    @functools.cache
     def compiled(kernel, arguments, capability):
         device = SimpleNamespace(compute_capability=capability)
         with pytest.MonkeyPatch.context() as patch:
