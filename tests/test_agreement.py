@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -515,6 +516,18 @@ class TestCompareToReference:
         assert "expected is" in found.reason
         assert "nearer to the reference than actual" in found.reason
         assert "arrays alone do not tell" in found.reason
+
+    def test_the_report_speaks_of_arrays(self):
+        found = calipers.compare_to_reference(linear(X, W, B), turned(X, W, B), self.exact)
+        assert not found.calls
+        text = str(found)
+        for told in ("error of actual", "error of expected", "actual - expected", "arrays alone"):
+            assert told in text
+        assert "calipers.compare_to_reference(actual, expected, reference)" in text
+        assert not re.search(r"\bf\b|\bg\b|lambda|inputs do", text)
+        assert max(map(len, text.splitlines())) <= 80
+        other = calipers.compare_to_reference(linear(X, W, B), turned(X, W, B), self.exact * 2)
+        assert other.reproducer != found.reproducer
 
     def test_what_is_not_finite(self):
         y = linear(X, W, B)

@@ -296,10 +296,11 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     numbers = r.numbers(np.float64)
     unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
     unit[~np.isfinite(unit)] = np.inf
-    q = Inquiry(first, second, (actual,), form)
+    q = Inquiry(first, second, (actual, expected, reference), form)
     q.given(answers[0], answers[1], r, unit)
     sizes = [size_of(q.off(answer), unit) for answer in answers]
-    return diagnosis_of(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
+    found = diagnosis_of(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
+    return replace(found, calls={}, names=("actual", "expected"))
 
 
 def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:

@@ -87,7 +87,7 @@ class Diagnosis(Shown):
     where : str or None
         In which rows, columns or parts results are farther apart than is allowed.
     calls : dict
-        How often each side was called.
+        How often each side was called; empty for arrays alone.
     seconds : float
         What all took.
     environment : dict
@@ -95,7 +95,7 @@ class Diagnosis(Shown):
     seed : int
         Of all random moves.
     names : tuple of str
-        Of f and g.
+        Of f and g, or of the arrays.
     """
 
     kind: str
@@ -138,10 +138,10 @@ class Diagnosis(Shown):
             else:
                 kinds.append(type(x).__name__)
         f, g = self.names
-        return (
-            f"calipers.diagnose({f}, {g}, inputs, seed={self.seed})\n"
-            f"# inputs: {', '.join(kinds)}; sha256 {digest.hexdigest()[:16]}"
-        )
+        call = f"diagnose({f}, {g}, inputs, seed={self.seed})"
+        if not self.calls:
+            call = f"compare_to_reference({f}, {g}, reference)"
+        return f"calipers.{call}\n# inputs: {', '.join(kinds)}; sha256 {digest.hexdigest()[:16]}"
 
     def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
         """

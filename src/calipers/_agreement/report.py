@@ -14,22 +14,23 @@ def text_of(found: "Diagnosis") -> str:
     lines = textwrap.wrap(f"{found.kind}: {found.reason}", _WIDTH, subsequent_indent="  ")
     evidence = found.evidence
     sides = [(name, evidence[name]) for name in ("f", "g", "apart") if name in evidence]
+    f, g = ("f", "g") if found.calls else found.names
     if sides:
-        lines.append(f"  {'':12} {'rms':>9} {'largest':>9} {'normwise':>9} {'absolute':>9}")
-        titles = {"f": "error of f", "g": "error of g", "apart": "f - g"}
+        titles = {"f": f"error of {f}", "g": f"error of {g}", "apart": f"{f} - {g}"}
+        width = max(12, *map(len, titles.values()))
+        lines.append(f"  {'':{width}} {'rms':>9} {'largest':>9} {'normwise':>9} {'absolute':>9}")
         for name, size in sides:
             cells = (size[k] for k in ("rms", "largest", "normwise", "absolute"))
-            lines.append(f"  {titles[name]:12}" + "".join(f" {_brief(x):>9}" for x in cells))
+            lines.append(f"  {titles[name]:{width}}" + "".join(f" {_brief(x):>9}" for x in cells))
         unit = f"  in units of rounding ({_unit(found)}); allowed: {_brief(found.allowed)}"
         lines += textwrap.wrap(unit, _WIDTH, subsequent_indent="    ")
     if "dtypes" in evidence:
-        f, g = (", ".join(evidence["dtypes"][name]) for name in ("f", "g"))
-        lines += textwrap.wrap(
-            f"  dtypes: f gives {f}, and g {g}", _WIDTH, max_lines=1, placeholder=" ..."
-        )
+        of_f, of_g = (", ".join(evidence["dtypes"][name]) for name in ("f", "g"))
+        told = f"{f} gives {of_f}, and {g} {of_g}" if found.calls else f"{of_f} and {of_g}"
+        lines += textwrap.wrap(f"  dtypes: {told}", _WIDTH, max_lines=1, placeholder=" ...")
     if found.worst:
         named = "  reference" if found.worst[0].reference is not None else ""
-        lines.append(f"  {'worst':14} {'f':>14} {'g':>14}{named:>14} {'units':>9}")
+        lines.append(f"  {'worst':14} {f:>14} {g:>14}{named:>14} {'units':>9}")
         for worst in found.worst:
             index = f"[{', '.join(map(str, worst.index))}]"
             if len(found.shapes) > 1:
@@ -42,6 +43,7 @@ def text_of(found: "Diagnosis") -> str:
     calls = " and ".join(
         f"{count} call{'' if count == 1 else 's'} of {name}" for name, count in found.calls.items()
     )
+    calls = calls or "arrays alone"
     lines += textwrap.wrap(
         f"  {calls}, {found.seconds:.2g} s; {_setting(found.environment)}",
         _WIDTH,
@@ -54,6 +56,8 @@ def text_of(found: "Diagnosis") -> str:
 
 
 def _unit(found: "Diagnosis") -> str:
+    if not found.calls:
+        return f"what {found.dtype} rounds by"
     kappa = found.evidence.get("kappa")
     told = f"what a last place of {found.dtype} inputs does"
     return (
