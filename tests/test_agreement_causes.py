@@ -80,6 +80,8 @@ def test_large_integers_beside_other_results_are_not_rounded(dtype):
     found = calipers.diagnose(largest, lambda x: largest(x, first=1), x)
     assert found.kind == "BUG"
     assert "16 of 16 integers differ" in found.reason
+    found = calipers.diagnose(np.sum, lambda x: np.sum(x) + 1, np.arange(4))
+    assert found.reason.startswith("1 of 1 integer differs")
 
 
 def test_integers_beyond_float64_differ_beside_other_results():

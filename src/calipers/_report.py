@@ -87,13 +87,13 @@ def _headline(report: "Comparison") -> str:
 def _mismatches(report: "Comparison") -> str:
     size, mismatches = report.size, report.mismatches
     if mismatches:
-        differ = "differs" if mismatches == 1 else "differ"
-        return f"{mismatches} of {_elements(size)} {differ} ({percent(mismatches, size)})"
-    return f"{_elements(size)} {'agrees' if size == 1 else 'agree'}"
+        return f"{differing(mismatches, size)} ({percent(mismatches, size)})"
+    return f"{size} element{'s agree' if size != 1 else ' agrees'}"
 
 
-def _elements(n: int) -> str:
-    return f"{n} element{'' if n == 1 else 's'}"
+def differing(count: int, size: int, noun: str = "element") -> str:
+    """Say how many of some differ."""
+    return f"{count} of {size} {noun}{'s' * (size != 1)} differ{'s' * (count == 1)}"
 
 
 def _entry(name: str, text: str) -> list[str]:

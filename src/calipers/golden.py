@@ -22,7 +22,7 @@ from ._arrays import library_of
 from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray
-from ._report import jsonable_fields
+from ._report import differing, jsonable_fields
 
 __all__ = ["GoldenCheck", "check", "record"]
 
@@ -209,7 +209,7 @@ def _reason(apart: Trial) -> str:
     if apart.equal:
         return f"all {apart.size} elements are equal to the last bit"
     return (
-        f"{apart.differing} of {apart.size} elements differ, {apart.units:.3g} units rms "
+        f"{differing(apart.differing, apart.size)}, {apart.units:.3g} units rms "
         f"(allowed: {apart.allowed:.3g}), {apart.largest:.3g} at most"
     )
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._report import differing
 from .inquiry import Inquiry
 from .layouts import plain
 from .ties import at_ties
@@ -76,8 +77,7 @@ def jumps(q: Inquiry) -> Verdict | None:
         for y in (q.of_f, q.of_g)
     )
     if share >= 0.9 and small:
-        n = int(np.count_nonzero(outliers))
-        differ = "1 result differs" if n == 1 else f"{n} results differ"
+        differ = differing(int(np.count_nonzero(outliers)), outliers.size, "result")
         return at_ties(q) or Verdict(
             AMPLIFIED,
             f"{differ} beyond rounding, and the function itself jumps as far when its inputs are "

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from .._protocols import NDArray
+from .._report import differing
 from .formats import grid_of
 from .inquiry import Inquiry
 from .sides import Answer, in_a_line, listed
@@ -103,7 +104,7 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     here = _integers_apart(q.of_f, q.of_g)
     if here is None or not here.any():
         return None
-    told = f"{np.count_nonzero(here)} of {here.size} integers differ"
+    told = differing(int(np.count_nonzero(here)), here.size, "integer")
     alone = q.of_f.integers.all()  # else the rules that follow tell of the others
     if not movable(q.inputs):
         return Verdict(BUG, f"{told}, and nothing is rounded") if alone else None
@@ -129,7 +130,8 @@ def integers_at_ties(q: Inquiry) -> Verdict | None:
     ties = None if rest.broken or rest.least > q.allowed else _ties(q)
     if ties is None:
         return None
-    return Verdict(SUSPECT, f"{np.count_nonzero(here)} of {here.size} integers differ, {ties}")
+    told = differing(int(np.count_nonzero(here)), here.size, "integer")
+    return Verdict(SUSPECT, f"{told}, {ties}")
 
 
 def _ties(q: Inquiry) -> str | None:

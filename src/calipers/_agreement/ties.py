@@ -3,6 +3,7 @@
 import numpy as np
 
 from .._protocols import NDArray
+from .._report import differing
 from .inquiry import Inquiry
 from .sides import Answer
 from .units import difference, rms_of
@@ -25,7 +26,7 @@ def at_ties(q: Inquiry) -> Verdict | None:
     there = difference(f, g)
     apart = _gross(q, q.apart, f) | _gross(q, there, f)
     same = apart & (np.abs(q.apart - there) <= GROSS * np.abs(there))
-    n = np.count_nonzero(same)
+    n = int(np.count_nonzero(same))
     if not n or n < _SAME * np.count_nonzero(apart):
         return None
     for zeros in (False, True):
@@ -33,8 +34,8 @@ def at_ties(q: Inquiry) -> Verdict | None:
             too = ", zeros too" if zeros else ""
             return Verdict(
                 SUSPECT,
-                f"{n} of {same.size} results differ, and by as much in the wider format, but none "
-                f"where inputs are moved{too}: ties are decided otherwise",
+                f"{differing(n, same.size, 'result')}, and by as much in the wider format, but "
+                f"none where inputs are moved{too}: ties are decided otherwise",
             )
     return None
 

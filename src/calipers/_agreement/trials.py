@@ -13,7 +13,7 @@ from .._arrays import require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import jsonable_fields
+from .._report import differing, jsonable_fields
 from .inquiry import Inquiry
 from .nest import Nest
 from .sides import (
@@ -87,7 +87,7 @@ class Trial(Shown):
         if self.equal:
             return f"{self.name}: equal"
         return (
-            f"{self.name}: {self.differing} of {self.size} elements differ, "
+            f"{self.name}: {differing(self.differing, self.size)}, "
             f"{self.units:.3g} units rms, {self.largest:.3g} at most"
             + ("" if self else ": beyond rounding")
         )
