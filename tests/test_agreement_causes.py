@@ -84,6 +84,16 @@ def test_large_integers_beside_other_results_are_not_rounded(dtype):
     assert found.reason.startswith("1 of 1 integer differs")
 
 
+def test_no_rounding_of_their_size_excuses_integers():
+    x = np.random.default_rng(0).standard_normal(5000, dtype=np.float32)
+
+    def counted(x, count=2**24):
+        return x.sum(), count
+
+    found = calipers.diagnose(counted, lambda x: counted(x[::-1], 2**24 + 1), x, float64=None)
+    assert found.kind == "BUG"
+
+
 def test_integers_beyond_float64_differ_beside_other_results():
     x = np.random.default_rng(0).random(50)
     found = calipers.diagnose(
