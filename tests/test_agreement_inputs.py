@@ -1,5 +1,6 @@
 """What diagnose takes, gives and refuses: containers, None, options, and what sides raise."""
 
+import random
 from collections import OrderedDict, namedtuple
 
 import numpy as np
@@ -304,3 +305,17 @@ def test_arrays_of_references_are_handed_on(dtype):
     assert found[0].kind == calipers.diagnose(total, backwards, X).kind == "ROUNDING"
     assert found[0].reproducer == found[1].reproducer
     assert calipers.probes.layout(named(np.exp), (X, np.array(["a", "b" * 20], dtype))).equal
+
+
+@pytest.mark.parametrize(
+    "make", [np.random.default_rng, np.random.RandomState, random.Random], ids=lambda f: f.__name__
+)
+def test_what_draws_random_numbers_stays_where_it_stands(make):
+    def noisy(x, source):
+        return x + source.random()
+
+    source = make(5)
+    found = calipers.diagnose(noisy, lambda x, source: x + source.random(), (X, source))
+    assert found.kind == "EQUAL"
+    assert source.random() == make(5).random()
+    assert calipers.probes.repeat(noisy, (X, source)).equal

@@ -1,8 +1,10 @@
 """Two callables as functions of NumPy arrays that are called, counted and not trusted."""
 
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -159,6 +161,8 @@ class Side:
         self.calls += 1
         # After a first call that left its copies as they were, it is given arrays themselves.
         own = inputs if self.writes is False else [_copied(x) for x in inputs]
+        # One that draws random numbers goes on, in each call, from where the caller's stands.
+        own = [deepcopy(x) if isinstance(x, _DRAWS) else x for x in own]
         started = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
@@ -188,6 +192,8 @@ def in_a_line(error: BaseException) -> str:
 
 
 _SAID = 300  # characters of what an error says
+
+_DRAWS = (np.random.Generator, np.random.RandomState, random.Random)
 
 # What functions raise for arrays of another library than theirs.
 _WRONG_TYPE = (TypeError, AttributeError, NumbaError, Warning)
