@@ -9,6 +9,7 @@ from .._report import differing
 from .formats import grid_of
 from .inquiry import Inquiry
 from .sides import Answer, in_a_line, listed
+from .ties import none_nearby
 from .units import ROUNDOFF, difference, own_roundings, size_of, spread_of
 from .verdicts import BUG, COARSEST, EQUAL, FAR, NONDETERMINISTIC, RAISES, SUSPECT, Verdict
 from .working_format import movable
@@ -140,8 +141,7 @@ def _ties(q: Inquiry) -> str | None:
         there = q.at_moved(2.0**-COARSEST, q.seed + 820, zeros=zeros)
         moved = _integers_apart(*there)
         if moved is not None and not moved.any():
-            too = ", zeros too" if zeros else ""
-            return f"but none where inputs are moved{too}: ties are decided otherwise"
+            return none_nearby(zeros)
     return None
 
 

@@ -31,13 +31,15 @@ def at_ties(q: Inquiry) -> Verdict | None:
         return None
     for zeros in (False, True):
         if agree_nearby(q, zeros=zeros, wide=True):
-            too = ", zeros too" if zeros else ""
-            return Verdict(
-                SUSPECT,
-                f"{differing(n, same.size, 'result')}, and by as much in the wider format, but "
-                f"none where inputs are moved{too}: ties are decided otherwise",
-            )
+            told = f"{differing(n, same.size, 'result')}, and by as much in the wider format"
+            return Verdict(SUSPECT, f"{told}, {none_nearby(zeros)}")
     return None
+
+
+def none_nearby(zeros: bool) -> str:
+    """Say what results are whose differences vanish where inputs are moved, or zeros, too."""
+    too = ", zeros too" if zeros else ""
+    return f"but none where inputs are moved{too}: ties are decided otherwise"
 
 
 def agree_nearby(q: Inquiry, *, zeros: bool = False, wide: bool = False) -> bool:

@@ -168,6 +168,7 @@ def unit_of(
     spread = spread_of(side, reference, moves, roundoff, seeds, wide=True)
     rounded = own_roundings(reference, roundoff)
     values = np.hypot(np.hypot(spread, rounded), _SMALLEST.get(form, 0.0))
+    # What is magnified is measured by the size of all results, of integers, too.
     own = roundoff * np.abs(reference.numbers(np.float64))
     known = np.isfinite(own)
     scale = _scale(own)
