@@ -1,19 +1,19 @@
 """What would a narrower format give? emulate, emulated_matmul; and a census, denormals."""
 
 from collections.abc import Callable, Collection
-from copy import copy
 from dataclasses import asdict, dataclass
-from functools import lru_cache, wraps
+from functools import wraps
 from math import prod
-from typing import Any, NamedTuple, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 import numpy as np
 
-from ._arrays import FLOAT32, FLOAT64, DType, as_array, library_of, require_callable, require_host
-from ._dispatch import fold, scan
-from ._kernels.emulation import CENSUS, MULTIPLY, ROUND_EACH
+from ._arrays import FLOAT32, FLOAT64, as_array, library_of, require_callable
+from ._dispatch import fold
+from ._kernels.emulation import CENSUS, MULTIPLY
 from ._notebook import Shown
 from ._protocols import NDArray
+from ._rounding import FORMATS, Rounder, bit_rule, bits_of, held_for, round_array
 from ._threads import get_num_threads, in_parts
 from ._types import EmulateOptions, FormatName, Rounding, Sides
 
@@ -24,44 +24,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Below this many products of numbers, one thread is as soon done.
 _SERIAL_PRODUCTS = 1 << 18
 _TASKS_PER_THREAD = 8
-
-
-class Format(NamedTuple):
-    """
-    A binary floating-point format.
-
-    Attributes
-    ----------
-    fraction : int
-        Bits behind the leading one.
-    lowest : int
-        The exponent of the smallest normal number.
-    largest : float
-        The largest finite number.
-    infinity : bool
-        Whether there is an infinity; a NaN stands in its place if not.
-    """
-
-    fraction: int
-    lowest: int
-    largest: float
-    infinity: bool = True
-
-
-def _ieee(fraction: int, lowest: int) -> Format:
-    """Return a format whose exponents lie about 0 as those of IEEE 754."""
-    return Format(fraction, lowest, (2.0 - 2.0**-fraction) * 2.0 ** (1 - lowest))
-
-
-FORMATS = {
-    "tf32": _ieee(10, -126),
-    "bfloat16": _ieee(7, -126),
-    "float16": _ieee(10, -14),
-    "float8_e4m3": Format(3, -6, 448.0, infinity=False),
-    "float8_e5m2": _ieee(2, -14),
-    "float32": _ieee(23, -126),
-    "float64": _ieee(52, -1022),
-}
 
 
 @overload
@@ -152,7 +114,7 @@ def emulate(
         msg = f'rounding must be "nearest" or "truncate", got {rounding!r}'
         raise ValueError(msg)
     _require_known(fmt=fmt)
-    rounder = _Rounder(fmt, rounding == "truncate", bool(flush))
+    rounder = Rounder(fmt, rounding == "truncate", bool(flush))
     sides = [*where] if np.iterable(where) and not isinstance(where, str) else [where]
     if not sides or not all(side in ("inputs", "outputs") for side in sides):
         msg = f'where must be "inputs", "outputs" or both, got {where!r:.60}'
@@ -370,7 +332,7 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     of 1000 elements 276 (27.6 %) are subnormal in float16, 373 zero, 0 not finite
     """
     x = as_array(a)
-    held = _held(x, "a")
+    held = held_for(x, "a")
     if held is None or x.dtype.kind == "c":
         msg = f"a must be of real floating-point numbers, got dtype {x.dtype}"
         raise TypeError(msg)
@@ -380,7 +342,7 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
         raise TypeError(msg)
     _require_known(fmt=name)
     rule, (*_, normal, _, _, _) = bit_rule(name, held), bit_rule(name, held, flush=True)
-    bits = _bits(held)
+    bits = bits_of(held)
     kernel = CENSUS[bits]
 
     def count(counts: NDArray, position: int, block: NDArray) -> None:
@@ -395,119 +357,11 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     return Denormals(name, x.size, finite, zeros, subnormals)
 
 
-# The rule of a format, and its way to arrays and to all that holds them
-
-
-def _bits(dtype: DType) -> DType:
-    return np.dtype(f"i{dtype.itemsize}")
-
-
 def _require_known(**formats: Any) -> None:
     for name, fmt in formats.items():
         if not (isinstance(fmt, str) and fmt in FORMATS):
             msg = f"{name} must be one of {', '.join(FORMATS)}, got {fmt!r:.60}"
             raise ValueError(msg)
-
-
-@lru_cache
-def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False) -> tuple[int, ...]:
-    """Return what the kernels know of a format whose numbers are held in float32 or float64."""
-    own, widest = FORMATS[fmt], FORMATS[held.name]
-    fraction = min(own.fraction, widest.fraction)
-    lowest = max(own.lowest, widest.lowest) - widest.lowest + 1
-
-    def bits(x: float) -> int:
-        return int(held.type(x).view(_bits(held)))
-
-    largest = bits(min(own.largest, widest.largest))
-    special = 0 if own.infinity else bits(np.nan)
-    beyond = largest if truncate else bits(np.inf) | special
-    # What is less than a number that is subnormal when held becomes 0 by itself.
-    least = max(lowest if flush else lowest - fraction, 0) << widest.fraction
-    nearest = 0 if truncate else -1
-    return widest.fraction - fraction, lowest, nearest, least, largest, beyond, special
-
-
-def _is_floating(dtype: Any) -> bool:
-    name = getattr(dtype, "name", str(dtype))  # torch's have none
-    return "float" in name or "complex" in name
-
-
-def _held(x: NDArray, name: str) -> DType | None:
-    """Return the dtype in which an array is rounded, or None if it is not of floating point."""
-    if type(x) is not np.ndarray:
-        msg = f"{name} is a {type(x).__name__}, whose numbers are not all there is to it; "
-        raise TypeError(msg + "pass a plain array")
-    if x.dtype.kind == "c":
-        x = x.real
-    for held in (FLOAT32, FLOAT64):
-        if _is_floating(x.dtype) and np.can_cast(x.dtype, held):
-            return held
-    if _is_floating(x.dtype) or x.dtype.kind == "O" or x.dtype.fields:
-        msg = f"{name} has dtype {x.dtype}, which is not rounded here; pass float64 or narrower"
-        raise TypeError(msg)
-    return None
-
-
-def round_array(x: NDArray, rule: tuple[int, ...]) -> NDArray:
-    """Return a rounded copy of an array of float32 or float64."""
-    if not (x.flags.forc and x.flags.aligned):
-        x = x.copy()
-    out = np.empty_like(x)
-    bits = _bits(x.dtype)
-    kernel = ROUND_EACH[bits]
-    pair = x.view(bits), out.view(bits)
-    scan(lambda _, block, rounded: kernel(block, rule, rounded), pair, (bits, bits))
-    return out
-
-
-class _Rounder:
-    """Rounds all that is of floating point, and leaves the rest; names are for errors."""
-
-    def __init__(self, fmt: str, truncate: bool, flush: bool) -> None:
-        self._rules = {held: bit_rule(fmt, held, truncate, flush) for held in (FLOAT32, FLOAT64)}
-
-    def __call__(self, x: Any, name: str) -> Any:
-        if isinstance(x, list | tuple):
-            items = [self(item, f"{name}[{k}]") for k, item in enumerate(x)]
-            return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
-        if isinstance(x, dict):
-            rounded = copy(x)
-            for key, value in x.items():
-                rounded[key] = self(value, f"{name}[{key!r}]")
-            return rounded
-        library = library_of(x)
-        if library is not None:
-            # Asked first: a random key of jax cannot be viewed.
-            if not _is_floating(x.dtype):
-                return x
-            result = library.from_numpy(self._array(as_array(x, name), name))
-            return result.to(x.dtype) if hasattr(result, "to") else result.astype(x.dtype)
-        if isinstance(x, np.ndarray | np.generic | float | complex):
-            array = as_array(x, name)
-            if _held(array, name) is None:
-                return x
-            with np.errstate(all="ignore"):
-                result = self._array(array, name).astype(array.dtype, copy=False)
-            if isinstance(x, np.ndarray):
-                return result
-            return result[()] if isinstance(x, np.generic) else result.item()
-        require_host(**{name: x})
-        if hasattr(type(x), "__array__"):
-            msg = f"{name} is a {type(x).__name__}, which is not rounded here; "
-            raise TypeError(msg + "pass an array of NumPy, torch or jax")
-        return x
-
-    def _array(self, x: NDArray, name: str) -> NDArray:
-        held = _held(x, name)
-        if held is None:
-            return x
-        if x.dtype.kind == "c":
-            out = np.empty_like(x)
-            out.real, out.imag = self._array(x.real, name), self._array(x.imag, name)
-            return out
-        with np.errstate(all="ignore"):
-            return round_array(x.astype(held, copy=False), self._rules[held])
 
 
 def _operand(x: Any, name: str) -> NDArray:
@@ -548,7 +402,7 @@ def _multiply(
         both.append(numbers.astype(held, copy=False).reshape(-1))
         count = x.shape[:-2]
         places.append(np.broadcast_to(np.arange(prod(count)).reshape(count), batch).flatten())
-    kernel = MULTIPLY[_bits(held)]
+    kernel = MULTIPLY[bits_of(held)]
     sums = bit_rule(accumulate, held)
     part = bit_rule(fmt, held) if split > 1 else sums
     # Beyond the length there is nothing to split.

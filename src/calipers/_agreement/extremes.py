@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..emulation import FORMATS
+from .._rounding import FORMATS
 from .inquiry import Inquiry
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, Side

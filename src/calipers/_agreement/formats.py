@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from ..emulation import bit_rule, round_array
+from .._rounding import bit_rule, round_array
 from .inquiry import Inquiry
 from .sides import Answer, BudgetError
 from .ties import agree_nearby

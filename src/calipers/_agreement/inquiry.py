@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from ..emulation import FORMATS
+from .._rounding import FORMATS
 from .sides import Answer, BudgetError, Side, in_a_line, listed, widened
 from .units import (
     MOVES,

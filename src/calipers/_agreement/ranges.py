@@ -10,7 +10,7 @@ import numpy as np
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable_fields
-from ..emulation import FORMATS
+from .._rounding import FORMATS
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, is_movable, widened
 from .trials import Subject, in_units

@@ -10,7 +10,7 @@ import numpy as np
 from .._kernels.agreement import ADD_SQUARES, COSINE, MOVE, WEIGH
 from .._protocols import NDArray
 from .._reals import reals
-from ..emulation import FORMATS
+from .._rounding import FORMATS
 from .sides import WIDER, Answer, Side, is_movable
 
 # Unit roundoff: half of the distance from 1 to the next number.
