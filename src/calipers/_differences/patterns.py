@@ -135,28 +135,17 @@ def verify(
     if np.all(length == n):
         return 0
     random = np.random.default_rng(0)
-    coords = reals(problem.x)
-    x = coords.astype(float)
     shift = _displacements(problem, steps, points)
     shift *= random.uniform(1, 1.5, n) * random.choice([-1.0, 1.0], n)
     shift[status > NONFINITE] = 0.0
     base = problem.base.astype(float)
     central = True
     if steps.lows.size:
-        shift, central = _within(x, shift, steps)
-
-    def odd(far: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        ends = [x + far, x - far if central else x]
-        if steps.lows.size:  # beyond which rounding may have led
-            ends = [np.clip(end, steps.lows, steps.highs) for end in ends]
-        top, bottom = (end.astype(coords.dtype) for end in ends)
-        above = problem.at(top).astype(float)
-        below = problem.at(bottom).astype(float) if central else base
-        return above - below, above, below, top.astype(float) - bottom.astype(float)
-
+        shift, central = _within(reals(problem.x).astype(float), shift, steps)
     with np.errstate(all="ignore"):
-        change, above, below, moved = odd(shift)
-        half = odd(shift / 2)[0]
+        above, below, moved = _sides(problem, steps, shift, central)
+        above_half, below_half, _ = _sides(problem, steps, shift / 2, central)
+        change, half = above - below, above_half - below_half
         if data.dtype.char not in "fd":
             data = data.astype(float)
         known = np.where(np.isfinite(data), data, 0)
@@ -192,6 +181,28 @@ def verify(
     return calls
 
 
+def _sides(
+    problem: Problem, steps: Steps, shift: NDArray, central: bool
+) -> tuple[NDArray, NDArray, NDArray]:
+    """Return f where x is displaced and on the other side, or at x, and how far these are apart."""
+    top = _displaced(problem, steps, shift)
+    above = problem.at(top).astype(float)
+    bottom, below = reals(problem.x), problem.base
+    if central:
+        bottom = _displaced(problem, steps, -shift)
+        below = problem.at(bottom)
+    return above, below.astype(float), top.astype(float) - bottom.astype(float)
+
+
+def _displaced(problem: Problem, steps: Steps, shift: NDArray) -> NDArray:
+    """Return the coordinates, displaced, in their own dtype."""
+    x = reals(problem.x)
+    point = x.astype(float) + shift
+    if steps.lows.size:  # beyond which rounding may have led
+        point = np.clip(point, steps.lows, steps.highs)
+    return point.astype(x.dtype)
+
+
 def _within(x: NDArray, shift: NDArray, steps: Steps) -> tuple[NDArray, bool]:
     """
     Return how far each coordinate goes within the bounds, and whether all can go back as far.
@@ -217,16 +228,12 @@ def _of_others(
 
     A row that depends on none of those is the same to the last bit, however noisy f is.
     """
-    x = reals(problem.x)
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
     found = []
     for row in rows:
         far = shift.copy()
         far[columns[pattern.indices == row]] = 0.0
-        point = x.astype(float) + far
-        if steps.lows.size:
-            point = np.clip(point, steps.lows, steps.highs)
-        value, base = problem.at(point.astype(x.dtype))[row], problem.base[row]
+        value, base = problem.at(_displaced(problem, steps, far))[row], problem.base[row]
         if not (value == base or (np.isnan(value) and np.isnan(base))):
             found.append(row)
     return np.array(found, dtype=np.intp)
