@@ -668,6 +668,19 @@ def test_no_flag_is_raised_and_none_is_heeded():
 # What NumPy compares
 
 
+@pytest.mark.parametrize("kind", [float, Decimal, np.longdouble, complex])
+def test_infinities_among_objects_are_close_to_themselves_alone(kind):
+    inf, one = kind("inf"), kind(1)
+    a = np.array([one, -inf, inf, inf, one], object)
+    b = np.array([inf, inf, one, inf, one], object)
+    report = calipers.compare(a, b)
+    assert [found.index[0] for found in report.first_mismatches] == [0, 1, 2]
+    assert (report.infinite_mismatches, report.finite, report.passing_rtol) == (3, 1, None)
+    with pytest.raises(calipers.ClosenessError):
+        calipers.assert_close(a[:1], b[:1])
+    assert a[:1] != calipers.approx(b[:1])
+
+
 def test_longdouble_objects_strings_and_dates():
     wide = calipers.compare(np.longdouble([1, 2, np.nan]), np.longdouble([1, 3, 0]))
     assert (wide.mismatches, wide.nan_actual, wide.worst("absolute").absolute) == (2, 1, 1.0)

@@ -298,7 +298,8 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
 def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
     try:
         return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
-    except TypeError:  # of objects and timedelta64, which may have a distance, and of text
+    # Of objects and timedelta64, which may have a distance, of text, and of Decimal's infinities.
+    except (TypeError, ArithmeticError):
         equal = near | _equal(a, b)
         if rule.equal_nan:
             equal |= _nan(a) & _nan(b)
@@ -317,14 +318,25 @@ def _nan(x: NDArray) -> NDArray:
 
 
 def _infinite(x: NDArray) -> NDArray:
+    isinf = np.frompyfunc(_is_infinite, 1, 1) if x.dtype.kind == "O" else np.isinf
     try:
-        return np.asarray(np.ma.filled(np.isinf(x), False), dtype=bool)
+        return np.asarray(np.ma.filled(isinf(x), False), dtype=bool)
     except TypeError:
         return np.zeros(x.shape, dtype=bool)
 
 
+def _is_infinite(x: Any) -> bool:
+    try:
+        return bool(abs(x) == math.inf)
+    except (TypeError, ValueError, ArithmeticError):  # of what is no number
+        return False
+
+
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
+    if "O" in (a.dtype.kind, b.dtype.kind):  # in which an infinity less another may be an error
+        a, b = a.copy(), b.copy()
+        a[~usual] = b[~usual] = 0
     try:
         d, size = (
             np.where(usual, np.ma.filled(x, 0).astype(np.longdouble), 0)
