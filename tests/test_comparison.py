@@ -720,6 +720,21 @@ def test_tolerances_hold_for_all_that_has_a_distance():
     assert calipers.compare(mixed, np.array([1 + 1e-12, "text", None], object)).mismatches == 1
 
 
+def test_time_differences_at_the_ends_of_their_range_are_far_apart():
+    last = np.array([2**63 - 1, 1 - 2**63, 5, 2**53], "m8[ms]")
+    first = np.array([1 - 2**63, 2**63 - 1, 7, 2**53 + 1], "m8[ms]")
+    report = calipers.compare(last, first, rtol=0.0, atol=2.0)
+    assert [found.index[0] for found in report.first_mismatches] == [0, 1]
+    assert report.worst("absolute").absolute == 2.0**64
+    assert calipers.compare(last, first, rtol=0.0, atol=0.5).mismatches == 4
+    masked = np.ma.array(last, mask=[True, True, False, False])
+    assert calipers.compare(masked, first, rtol=0.0, atol=2.0)
+    seconds = np.array([1], "m8[s]")
+    options = {"rtol": 0.0, "atol": 1.0, "check_dtype": False}
+    assert calipers.compare(np.array([1001], "m8[ms]"), seconds, **options)
+    assert not calipers.compare(np.array([1002], "m8[ms]"), seconds, **options)
+
+
 def test_structures_of_other_fields_differ():
     a, b = np.zeros(2, [("x", "f4")]), np.zeros(2, [("y", "f4")])
     for other in (b, np.zeros(2)):

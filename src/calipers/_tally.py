@@ -340,11 +340,20 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
     try:
         d, size = (
             np.where(usual, np.ma.filled(x, 0).astype(np.longdouble), 0)
-            for x in (abs(a - b), abs(b))
+            for x in (_apart(a, b), abs(b))
         )
     except (TypeError, ValueError):  # as of text
         return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
     return usual, d, size
+
+
+def _apart(a: NDArray, b: NDArray) -> NDArray:
+    if a.dtype.kind != "m" or b.dtype.kind != "m":
+        return np.asanyarray(abs(a - b))
+    # Their difference may need a bit more than timedelta64 has, and would wrap.
+    ends = np.maximum(a, b), np.minimum(a, b)
+    high, low = (x.astype(np.int64).astype(np.uint64) for x in ends)
+    return high - low
 
 
 def widened(dtype: DType) -> DType:
