@@ -735,6 +735,18 @@ def test_time_differences_at_the_ends_of_their_range_are_far_apart():
     assert not calipers.compare(np.array([1002], "m8[ms]"), seconds, **options)
 
 
+def test_integers_that_no_float_holds():
+    a = np.array([10**400, 10**400, 1.0, 10**400, 1], object)
+    b = np.array([10**400, 3 * 10**400, 1 + 1e-9, 1, 10**400], object)
+    report = calipers.compare(a, b)
+    assert [found.index[0] for found in report.first_mismatches] == [1, 3, 4]
+    assert calipers.compare(a[:1] + 1, b[:1])
+    assert calipers.compare(a[:1] + 1, b[:1], rtol=0.0, atol=1.0)
+    assert not calipers.compare(a[:1] + 2, b[:1], rtol=0.0, atol=1.0)
+    assert "3 of 5 elements differ" in str(report)
+    json.dumps(report.to_dict(), allow_nan=False)
+
+
 def test_structures_of_other_fields_differ():
     a, b = np.zeros(2, [("x", "f4")]), np.zeros(2, [("y", "f4")])
     for other in (b, np.zeros(2)):

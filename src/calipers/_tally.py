@@ -262,8 +262,9 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
         nan_a, nan_b, infinite = _nan(a), _nan(b), _infinite(a) | _infinite(b)
         usual = ~(nan_a | nan_b | infinite)
         usual, d, size = _distances(a, b, usual)
-        bound = rule.atol + rule.rtol * size
-        bad = ~_accepted(a, b, rule, usual & (d <= bound))
+        bound = rule.atol + (rule.rtol * size if rule.rtol else 0.0)  # and not 0*inf
+        # Of what is beyond all floats, that it is equal is all that can be told.
+        bad = ~_accepted(a, b, rule, usual & (d <= bound) & (d < np.inf))
         measures = {
             "excess": np.where(d > 0, d / bound, 0.0),
             "absolute": d,
@@ -339,12 +340,25 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
         a[~usual] = b[~usual] = 0
     try:
         d, size = (
-            np.where(usual, np.ma.filled(x, 0).astype(np.longdouble), 0)
-            for x in (_apart(a, b), abs(b))
+            np.where(usual, _as_longdouble(np.ma.filled(x, 0)), 0) for x in (_apart(a, b), abs(b))
         )
     except (TypeError, ValueError):  # as of text
         return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
     return usual, d, size
+
+
+def _as_longdouble(x: NDArray) -> NDArray:
+    try:
+        return np.asarray(x, np.longdouble)
+    except OverflowError:  # of integers that no float holds
+        return np.asarray(np.frompyfunc(_as_float, 1, 1)(x), np.longdouble)
+
+
+def _as_float(x: Any) -> float:
+    try:
+        return float(x)
+    except OverflowError:
+        return math.inf
 
 
 def _apart(a: NDArray, b: NDArray) -> NDArray:
