@@ -747,6 +747,13 @@ def test_integers_that_no_float_holds():
     json.dumps(report.to_dict(), allow_nan=False)
 
 
+def test_objects_that_are_not_numbers_beside_other_dtypes():
+    strings = np.dtypes.StringDType(coerce=False)
+    for other in np.array(["NaT", "NaT"], "M8"), np.array(["x", "y"], strings):
+        objects = np.array([math.nan, 1], object)
+        assert calipers.compare(objects, other, check_dtype=False).mismatches == 2
+
+
 def test_structures_of_other_fields_differ():
     a, b = np.zeros(2, [("x", "f4")]), np.zeros(2, [("y", "f4")])
     for other in (b, np.zeros(2)):

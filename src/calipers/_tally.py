@@ -335,9 +335,7 @@ def _is_infinite(x: Any) -> bool:
 
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
-    if "O" in (a.dtype.kind, b.dtype.kind):  # in which an infinity less another may be an error
-        a, b = a.copy(), b.copy()
-        a[~usual] = b[~usual] = 0
+    a, b = (_without(x, ~usual) if x.dtype.kind == "O" else x for x in (a, b))
     try:
         d, size = (
             np.where(usual, _as_longdouble(np.ma.filled(x, 0)), 0) for x in (_apart(a, b), abs(b))
@@ -345,6 +343,13 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
     except (TypeError, ValueError):  # as of text
         return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
     return usual, d, size
+
+
+def _without(x: NDArray, places: NDArray) -> NDArray:
+    """Return objects with 0 in some places: an infinity less another may be an error."""
+    x = x.copy()
+    x[places] = 0
+    return x
 
 
 def _as_longdouble(x: NDArray) -> NDArray:
