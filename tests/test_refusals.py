@@ -314,6 +314,27 @@ def test_sparse_arrays_are_not_compared_by_elements():
             check(np.eye(3), sparse.eye_array(3))
 
 
+def test_sparse_tensors_are_refused_by_the_name_of_the_argument():
+    torch = pytest.importorskip("torch")
+    eye = torch.eye(3)
+    for check in (calipers.compare, calipers.assert_close):
+        with pytest.raises(TypeError, match=r"expected: a torch\.sparse_coo tensor.*to_dense"):
+            check(eye, eye.to_sparse())
+    with pytest.raises(TypeError, match=r"^a: a torch\.sparse_coo tensor"):
+        calipers.allclose(eye.to_sparse(), eye.to_sparse())
+
+
+def test_arrays_of_arrays_are_not_compared_by_elements():
+    ragged = np.empty(2, object)
+    ragged[:] = [np.ones(3), np.ones(2)]
+    for check in (calipers.compare, calipers.assert_close):
+        with pytest.raises(TypeError, match=r"actual holds arrays.*actual\.tolist\(\)"):
+            check(ragged, ragged)
+    with pytest.raises(TypeError, match=r"a holds arrays"):
+        calipers.allclose(ragged, ragged)
+    assert calipers.compare(ragged.tolist(), ragged.tolist())
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -182,7 +182,10 @@ def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
         return None
     if library.device(a) != "cpu" or library.device(b) != "cpu":
         return None
-    return library.as_numpy(a), library.as_numpy(b)
+    try:
+        return library.as_numpy(a), library.as_numpy(b)
+    except TypeError:  # which has to name the argument
+        return None
 
 
 def _view(x: Any, name: str) -> NDArray:
@@ -190,7 +193,10 @@ def _view(x: Any, name: str) -> NDArray:
         return x
     library = library_of(x)
     if library is not None:
-        return library.as_numpy(x)
+        try:
+            return library.as_numpy(x)
+        except TypeError as error:  # of what NumPy has no array for
+            raise TypeError(f"{name}: {error}") from None
     if type(x) is np.memmap:
         # An ndarray in all but the file behind it.
         require_whole(x)
@@ -228,12 +234,19 @@ def as_array(x: Any, name: str = "a") -> NDArray:
 
 
 def require_dense(**arrays: Any) -> None:
-    """Refuse sparse arrays, whose elements are not all there; the names are for the error."""
+    """Refuse sparse arrays and arrays of arrays: they have other elements; names are for errors."""
     for name, x in arrays.items():
         # dask's Delayed has every attribute, and none is a number.
         if is_integer(getattr(x, "nnz", None)) and hasattr(x, "toarray"):
             msg = f"{name} is sparse, and elements are compared one by one: pass {name}.toarray()"
             raise TypeError(msg)
+        if type(x) is np.ndarray and x.dtype.kind == "O" and any(map(_is_array, x.flat)):
+            msg = f"{name} holds arrays, and elements are compared one by one: "
+            raise TypeError(msg + f"give compare or assert_close {name}.tolist()")
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.ndim > 0
 
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
