@@ -312,7 +312,8 @@ def test_nobody_is_warned_of_batches_that_nobody_asked_for():
         warnings.simplefilter("always")
         assert twice(lower, x, check_fwd_over_rev=True).verdict == "PASS"
         assert checked(lower, x, check_forward_ad=True).verdict == "PASS"
-    assert [str(warning.message) for warning in told] == []
+    # torch tells of its own parts as it loads them.
+    assert [w for w in told if "`torch.jit.script` is deprecated" not in str(w.message)] == []
 
 
 def test_what_f_warns_of_is_shown():
