@@ -287,3 +287,19 @@ def test_bounds_hold_for_every_relative(method, x):
     called = points(seen + more + most, (2,))
     assert called.min() >= 0
     assert called.max() <= 1
+
+
+@pytest.mark.parametrize("method", ["3-point", "adaptive"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_where_no_step_is_made_it_is_0(method, compiled):
+    def squares(x):
+        return x**2
+
+    x, f = np.array([1.0, 2.0, 3.0]), numba.njit(squares) if compiled else squares
+    bounds = [0, 2, 0], [5, 2, 5]
+    excluded = np.array([0.125, 0.0, 0.125])
+    for options in ({"bounds": bounds}, {"step": excluded}):
+        for sparsity in (None, "detect"):
+            found = calipers.differentiate(f, x, method=method, sparsity=sparsity, **options)
+            assert found.step[1] == 0.0
+            assert (found.step[[0, 2]] > 0).all()

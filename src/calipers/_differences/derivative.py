@@ -23,8 +23,8 @@ class Derivative(Shown):
         An estimate, for each entry, of how far `value` is from the derivative. It is inf where
         that is not known: always with a fixed step, which estimates nothing.
     step : ndarray
-        The step along each element of x; the adaptive method's is the one that it began with, or
-        began anew with at a smaller scale.
+        The step along each element of x, 0 where none was made; the adaptive method's is the one
+        that it began with, or began anew with at a smaller scale.
     status : ndarray of str
         What became of each element of x: CONVERGED; FIXED (a fixed step: nothing is known of the
         error); NOISY (f has far more noise than rounding, the error says how much it matters);

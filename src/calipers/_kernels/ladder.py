@@ -112,7 +112,7 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
     state.side = 0
     state.limit = state.t = 0.0
     state.grain = eps * abs(x) / state.length if given > 0 else eps
-    state.step = math.nan
+    state.step = 0.0
     state.status = EXCLUDED
     if state.length > 0:
         up, down = (high - x) / state.length, (x - low) / state.length
