@@ -4,8 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
-from operator import index
+from functools import partial
 from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -27,108 +26,21 @@ from ._arrays import (
     working_dtypes,
 )
 from ._nested import Leaf, is_container, leaves
+from ._options import Options, checked_options, default_of
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import plainly_close
 from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, tally_pair
 from ._types import CompareOptions, Plain
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
-from .tolerances import Tolerance, default_tolerance
+from .tolerances import Tolerance
 
 __all__ = ["assert_close", "compare"]
 
 _NAMES = ("actual", "expected")
-# By the dtypes themselves: their names take longer to make than ten elements to compare.
-_default = lru_cache(default_tolerance)
 # Numbers that are of one format, and the options beside which two of them are asked plainly.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
 _OF_PLAIN = {"rtol", "atol", "equal_nan", "check_dtype", "check_shape"}
-
-
-class Options(NamedTuple):
-    """The checked options of a comparison; a tolerance of None is that of the dtypes."""
-
-    tolerance: Tolerance | None
-    check_dtype: bool
-    check_shape: bool
-    rule: Rule
-    memory_limit: int
-
-    def rule_for(self, a: DType, b: DType) -> Rule:
-        if self.rule.max_ulp is not None:
-            return self.rule
-        rtol, atol = self.tolerance or _default(a, b)
-        return replace(self.rule, rtol=rtol, atol=atol)
-
-
-def checked_options(
-    rtol: Any,
-    atol: Any,
-    tolerance: Any = None,
-    max_ulp: Any = None,
-    equal_nan: Any = False,
-    check_dtype: Any = True,
-    check_shape: Any = True,
-    max_mismatches: Any = 0,
-    max_mismatch_ratio: Any = 0.0,
-    memory_limit: Any = MEMORY_LIMIT,
-) -> Options:
-    """Return the options of a comparison, or say which of them cannot be."""
-    if (rtol is None) != (atol is None) and tolerance is None:
-        given, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
-        msg = f"{given} was given without {missing}: give both, or neither for those of the dtype"
-        raise ValueError(msg)
-    if tolerance is not None:
-        if rtol is not None or atol is not None:
-            msg = "tolerance was given beside rtol and atol: give one of the two"
-            raise ValueError(msg)
-        try:
-            rtol, atol = tolerance
-        except (TypeError, ValueError):
-            msg = f"tolerance must be a Tolerance or a pair (rtol, atol), got {tolerance!r:.60}"
-            raise TypeError(msg) from None
-    if max_ulp is not None:
-        if rtol is not None:
-            msg = "max_ulp was given beside tolerances: it makes the verdict alone, leave them out"
-            raise ValueError(msg)
-        max_ulp = _count(max_ulp, "max_ulp")
-    chosen = None
-    if rtol is not None:
-        chosen = Tolerance(_number(rtol, "rtol"), _number(atol, "atol"))
-    ratio = _number(max_mismatch_ratio, "max_mismatch_ratio")
-    if ratio > 1:
-        msg = f"max_mismatch_ratio must lie from 0 to 1, got {ratio}; for a count: max_mismatches"
-        raise ValueError(msg)
-    count = _count(max_mismatches, "max_mismatches")
-    rule = Rule(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
-    return Options(chosen, check_dtype, check_shape, rule, memory_limit)
-
-
-def _number(value: Any, name: str) -> float:
-    try:
-        if isinstance(value, (str, bytes)):
-            raise TypeError
-        number = float(value)
-    except (TypeError, ValueError):
-        msg = f"{name} must be a number, got {type(value).__name__}: {value!r:.60}"
-        raise TypeError(msg) from None
-    if not 0 <= number < math.inf:
-        msg = f"{name} must be finite and not negative, got {value!r}"
-        raise ValueError(msg)
-    return number
-
-
-def _count(value: Any, name: str) -> int:
-    try:
-        number = index(value)
-    except TypeError:
-        advice = "; for a share: max_mismatch_ratio" if name == "max_mismatches" else ""
-        msg = f"{name} must be an integer, got {type(value).__name__}: {value!r:.60}{advice}"
-        raise TypeError(msg) from None
-    if not 0 <= number < 2**63:
-        msg = f"{name} must not be negative, nor beyond int64, got {value!r}"
-        raise ValueError(msg)
-    return number
 
 
 @overload
@@ -333,7 +245,7 @@ def _plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: 
             return None
         actual, expected = views
     if rtol is None and atol is None:
-        rtol, atol = _default(actual.dtype)
+        rtol, atol = default_of(actual.dtype)
     return plainly_close(actual, expected, rtol, atol, bool(equal_nan))
 
 

@@ -39,6 +39,7 @@ from ._assertions import (
     to_array,
     views,
 )
+from ._options import checked_options
 from ._pairs import Checks, related_leaves
 
 __all__ = [*numpy.testing.__all__, "assert_close"]
@@ -576,7 +577,7 @@ def assert_close(
       [1]  types differ: float and int; check_dtype=False lets that pass
     """
     __tracebackhide__ = True
-    options = comparison.checked_options(rtol, atol, equal_nan=equal_nan, check_dtype=check_dtype)
+    options = checked_options(rtol, atol, equal_nan=equal_nan, check_dtype=check_dtype)
     checks = Checks(allow_subclasses, check_device, check_dtype, check_layout, check_stride)
     leaves = tuple(related_leaves(actual, expected, checks))
     nested = len(leaves) != 1 or bool(leaves[0].path)

@@ -91,7 +91,7 @@ def compare(
     """
     from .._files.pairs import Options
     from .._files.trees import pairs_of
-    from ..comparison import checked_options
+    from .._options import checked_options
     from .text import as_dict, as_text
 
     if (rtol is None) != (atol is None):

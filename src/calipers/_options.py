@@ -1,0 +1,101 @@
+"""The options of a comparison, checked; and the tolerances that the dtypes have by default."""
+
+import math
+from dataclasses import replace
+from functools import lru_cache
+from operator import index
+from typing import Any, NamedTuple
+
+from ._arrays import DType
+from ._spread import MEMORY_LIMIT
+from ._tally import Rule
+from .tolerances import Tolerance, default_tolerance
+
+# By the dtypes themselves: their names take longer to make than ten elements to compare.
+default_of = lru_cache(default_tolerance)
+
+
+class Options(NamedTuple):
+    """The checked options of a comparison; a tolerance of None is that of the dtypes."""
+
+    tolerance: Tolerance | None
+    check_dtype: bool
+    check_shape: bool
+    rule: Rule
+    memory_limit: int
+
+    def rule_for(self, a: DType, b: DType) -> Rule:
+        if self.rule.max_ulp is not None:
+            return self.rule
+        rtol, atol = self.tolerance or default_of(a, b)
+        return replace(self.rule, rtol=rtol, atol=atol)
+
+
+def checked_options(
+    rtol: Any,
+    atol: Any,
+    tolerance: Any = None,
+    max_ulp: Any = None,
+    equal_nan: Any = False,
+    check_dtype: Any = True,
+    check_shape: Any = True,
+    max_mismatches: Any = 0,
+    max_mismatch_ratio: Any = 0.0,
+    memory_limit: Any = MEMORY_LIMIT,
+) -> Options:
+    """Return the options of a comparison, or say which of them cannot be."""
+    if (rtol is None) != (atol is None) and tolerance is None:
+        given, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
+        msg = f"{given} was given without {missing}: give both, or neither for those of the dtype"
+        raise ValueError(msg)
+    if tolerance is not None:
+        if rtol is not None or atol is not None:
+            msg = "tolerance was given beside rtol and atol: give one of the two"
+            raise ValueError(msg)
+        try:
+            rtol, atol = tolerance
+        except (TypeError, ValueError):
+            msg = f"tolerance must be a Tolerance or a pair (rtol, atol), got {tolerance!r:.60}"
+            raise TypeError(msg) from None
+    if max_ulp is not None:
+        if rtol is not None:
+            msg = "max_ulp was given beside tolerances: it makes the verdict alone, leave them out"
+            raise ValueError(msg)
+        max_ulp = _count(max_ulp, "max_ulp")
+    chosen = None
+    if rtol is not None:
+        chosen = Tolerance(_number(rtol, "rtol"), _number(atol, "atol"))
+    ratio = _number(max_mismatch_ratio, "max_mismatch_ratio")
+    if ratio > 1:
+        msg = f"max_mismatch_ratio must lie from 0 to 1, got {ratio}; for a count: max_mismatches"
+        raise ValueError(msg)
+    count = _count(max_mismatches, "max_mismatches")
+    rule = Rule(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
+    return Options(chosen, check_dtype, check_shape, rule, memory_limit)
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError):
+        msg = f"{name} must be a number, got {type(value).__name__}: {value!r:.60}"
+        raise TypeError(msg) from None
+    if not 0 <= number < math.inf:
+        msg = f"{name} must be finite and not negative, got {value!r}"
+        raise ValueError(msg)
+    return number
+
+
+def _count(value: Any, name: str) -> int:
+    try:
+        number = index(value)
+    except TypeError:
+        advice = "; for a share: max_mismatch_ratio" if name == "max_mismatches" else ""
+        msg = f"{name} must be an integer, got {type(value).__name__}: {value!r:.60}{advice}"
+        raise TypeError(msg) from None
+    if not 0 <= number < 2**63:
+        msg = f"{name} must not be negative, nor beyond int64, got {value!r}"
+        raise ValueError(msg)
+    return number
