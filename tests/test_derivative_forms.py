@@ -535,3 +535,15 @@ def test_batches_at_a_root():
     assert np.allclose(found, a.T, atol=1e-6)
     with pytest.raises(ValueError, match="mixes the arguments"):
         calipers.jacobian(lambda x: x - x.mean(0), x, batched=True)
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "adaptive"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_compiled_results_of_one_size_and_two_shapes_are_refused(method, turned):
+    @numba.njit
+    def f(x):
+        y = np.ones((3, 2)) if x[0] > 1 else np.ones((2, 3))
+        return (y.T if turned else y) * x[0]
+
+    with pytest.raises(ValueError, match="two shapes"):
+        calipers.jacobian(f, np.array([1.0, 2.0]), method=method)

@@ -376,7 +376,7 @@ def test_compiled_results_of_two_sizes_are_refused():
     def f(x):
         return x if x[0] == 0.5 else x[:-1]
 
-    with pytest.raises(ValueError, match="two s"):
+    with pytest.raises(ValueError, match="two shapes"):
         calipers.jacobian(f, X)
 
 

@@ -43,6 +43,14 @@ class Native:
         defaults = self.form.after[len(after) :]
         return replace(self, form=self.form._replace(before=before, after=(*after, *defaults)))
 
+    def of_shape(self, shape: tuple[int, ...]) -> "Native":
+        """Return the same for results of another shape."""
+        return (
+            self
+            if shape == self.form.shape
+            else replace(self, form=self.form._replace(shape=shape))
+        )
+
 
 # What was found of a function, by what it was asked with. The values do not hold the function.
 _known: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
@@ -62,9 +70,16 @@ def native_form(problem: "Problem") -> Native | None:
     native = answers.get(question)
     if question not in answers or not _is_current(f, native):
         native = answers[question] = _sought(problem)
-    if native is not None and (problem.before or problem.after):
-        return native.given(problem.before, problem.after)
-    return native
+    if native is None:
+        return None
+    if problem.before or problem.after:
+        native = native.given(problem.before, problem.after)
+    return native.of_shape(_told(problem))
+
+
+def _told(problem: "Problem") -> tuple[int, ...]:
+    """Return the shape of f's results as far as their number does not tell it."""
+    return problem.shape if len(problem.shape) > 1 else ()
 
 
 def _is_current(f: Any, native: Native | None) -> bool:
@@ -119,7 +134,7 @@ def _sought(problem: "Problem") -> Native | None:
     if example is _UNFIT:
         return None
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-    form = make(address, example, before, after)
+    form = make(address, example, _told(problem), before, after)
     key = (numba.typeof(form), x.dtype, x.ndim, problem.dtype, len(problem.native_shape))
     return Native(form, key, bool(f.targetoptions.get("parallel")), compiled)
 

@@ -17,6 +17,7 @@ class Returns(NamedTuple):
 
     address: int
     example: Any  # of y's type
+    shape: tuple[int, ...]  # of y; none if it has one axis or none
     before: tuple[Any, ...]
     after: tuple[Any, ...]
 
@@ -26,6 +27,7 @@ class Fills(NamedTuple):
 
     address: int
     example: None
+    shape: tuple[int, ...]
     before: tuple[Any, ...]
     after: tuple[Any, ...]
 
@@ -35,6 +37,7 @@ class Rows(NamedTuple):
 
     address: int
     example: Any
+    shape: tuple[int, ...]
     before: tuple[Any, ...]
     after: tuple[Any, ...]
 
@@ -113,9 +116,9 @@ def borrowed(typingctx: Any, arrays: Any) -> Any:
 
 
 @register_jitable
-def _require(found: int, expected: int) -> None:
-    if found != expected:
-        msg = "f returned results of two sizes"
+def _require_shape(f: Any, y: Any, out: Any) -> None:
+    if y.size != out.size or (len(f.shape) and y.shape != f.shape):
+        msg = "f returned results of two shapes"
         raise ValueError(msg)
 
 
@@ -149,18 +152,18 @@ def _evaluate(f, x, out):
     if example.layout == "C":
 
         def contiguous(f, x, out):
-            y = _call(f, x).reshape(-1)
-            flat = out.reshape(-1)
-            _require(y.size, flat.size)
+            y = _call(f, x)
+            _require_shape(f, y, out)
+            found, flat = y.reshape(-1), out.reshape(-1)
             for i in range(flat.size):
-                flat[i] = y[i]
+                flat[i] = found[i]
 
         return contiguous
 
     def strided(f, x, out):
         y = _call(f, x)
+        _require_shape(f, y, out)
         flat = out.reshape(-1)
-        _require(y.size, flat.size)
         for i, element in enumerate(y.flat):
             flat[i] = element
 
