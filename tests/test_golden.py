@@ -409,3 +409,13 @@ def test_results_under_other_names_are_others(tmp_path):
         "results are called ['loss'], ['more']['rmse'] instead of ['loss'], ['more']['mae']"
     )
     assert "called nothing" in golden.check(path, lambda x: (x, 2 * x)).reason
+
+
+def test_results_of_another_number_are_counted(tmp_path):
+    path = tmp_path / "pairs.npz"
+    x = np.arange(3.0)
+    golden.record(path, lambda x: (x, 2 * x), x)
+    assert golden.check(path, lambda x: x).reason == "number of results 1 instead of 2"
+    golden.record(path, lambda x: {"b": x, "w": (x, 2 * x)}, x)
+    found = golden.check(path, lambda x: {"b": x, "w": (x,)})
+    assert found.reason == "number of results 1, 1 instead of 1, 2"

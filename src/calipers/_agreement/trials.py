@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -263,8 +264,11 @@ def _problem(answer: Answer, expected: Answer) -> str | None:
     if answer.error is not None:
         return f"f raises {in_a_line(answer.error)}"
     if answer.names != expected.names:
-        names = (", ".join(dict.fromkeys(filter(None, x.names))) for x in (answer, expected))
-        return "results are called {} instead of {}".format(*(x or "nothing" for x in names))
+        own, other = (", ".join(dict.fromkeys(filter(None, x.names))) for x in (answer, expected))
+        if own == other:
+            counts = (listed(tuple(Counter(x.names).values())) for x in (answer, expected))
+            return "number of results {} instead of {}".format(*counts)
+        return f"results are called {own or 'nothing'} instead of {other or 'nothing'}"
     for name in ("shape", "dtype"):
         a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (answer, expected))
         if a != b:
