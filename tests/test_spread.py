@@ -802,6 +802,12 @@ def test_chunks_that_are_no_arrays_are_named(chunks, message):
         calipers.allfinite(iter(chunks))
 
 
+def test_sparse_chunks_are_named():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match="chunk 1 of actual is sparse"):
+        calipers.compare(iter([np.eye(3), sparse.eye_array(3)]), np.zeros((6, 3)))
+
+
 def test_wide_rows_beside_an_iterator_are_refused_before_they_are_read(places, monkeypatch):
     x = np.zeros((40, 30_000))
     a = places.zarr(x, 10)

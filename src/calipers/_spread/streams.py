@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import FLOAT64, as_array, broadcast_shape
+from .._arrays import FLOAT64, as_array, broadcast_shape, require_dense
 from .._protocols import NDArray, Result, UnevenError
 from . import is_stream
 from .overlap import IN_FLIGHT, overlapped
@@ -239,6 +239,7 @@ _END = object()
 
 
 def _as_chunk(x: Any, name: str) -> NDArray:
+    require_dense(**{name: x})
     try:
         return as_array(x, name)
     except ValueError as error:
