@@ -207,6 +207,13 @@ class TestVerdicts:
         a = da.from_array(x, 5)
         assert calipers.allclose(a, da.where(a > 15, 7.0, a))
 
+    @pytest.mark.parametrize("ask", [calipers.allclose, calipers.array_equal, calipers.compare])
+    def test_sparse_blocks_are_named(self, ask):
+        sparse = pytest.importorskip("scipy.sparse")
+        a = da.ones((4, 4), chunks=2).map_blocks(sparse.csr_array, dtype=float)
+        with pytest.raises(TypeError, match=r"is sparse, .*: pass \w+\.toarray\(\)"):
+            ask(a, np.ones((4, 4)))
+
     def test_in_containers(self):
         x = np.arange(10.0)
         calipers.assert_close({"w": [da.from_array(x, 3)]}, {"w": [x]})

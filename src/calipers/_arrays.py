@@ -337,6 +337,8 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     # Masks, units and the like have an arithmetic of their own.
     plain = type(x) is np.ndarray and type(y) is np.ndarray
     dtypes = working_dtypes(x.dtype, y.dtype) if plain else None
+    if dtypes is None:
+        require_dense(**{names[0]: a, names[1]: b})
     return Pair(x, y, dtypes, library_of(a) or library_of(b))
 
 

@@ -22,7 +22,6 @@ from ._arrays import (
     kernel_dtype,
     library_of,
     on_device,
-    require_dense,
     working_dtypes,
 )
 from ._nested import Leaf, is_container, leaves
@@ -326,8 +325,6 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         return _compare_spread(leaf, spread, options)
     side = _side(leaf)
     pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
-    if pair.dtypes is None:
-        require_dense(actual=leaf.actual, expected=leaf.expected)
     rule = options.rule_for(pair.a.dtype, pair.b.dtype)
     problems = _problems(leaf, pair.a, pair.b, options)
     about = _about(leaf, pair.a, pair.b, rule, problems)
