@@ -488,6 +488,16 @@ def test_rearrangements_are_recognised(text, moved, dtype):
     assert ("looks like" in str(report)) is (text is not None)
 
 
+@pytest.mark.parametrize("shape", [(6,), (4, 4), (6, 4)])
+def test_nan_that_lies_in_both_at_the_same_places_was_not_moved(shape):
+    x = np.random.default_rng(0).normal(size=shape)
+    x[2:4] = np.nan
+    for same in (x, np.full(shape, np.nan)):
+        report = calipers.compare(same, same)
+        assert not report
+        assert report.arrangement is None
+
+
 def test_swapped_axes_and_halves_of_odd_length_are_recognised():
     x = np.random.default_rng(0).normal(size=(3, 5, 5))
     assert calipers.compare(x.swapaxes(1, 2), x).arrangement == "expected, its axes 1 and 2 swapped"
