@@ -174,6 +174,7 @@ def test_a_function_that_takes_no_other_batch():
         (np.ones((4, 3)), (1,), "positions of the 1 inputs, got 1"),
         (np.ones((4, 3)), (), "two rows or more"),
         (np.ones((4, 3)), ("x",), "positions of the 1 inputs, got 'x'"),
+        (np.ones((4, 3)), 0.0, r"positions of the 1 inputs, got 0\.0"),
     ],
 )
 def test_batches_that_are_none(inputs, batch, match):

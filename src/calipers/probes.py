@@ -86,7 +86,7 @@ def batch(
     False
     """
     own = as_inputs(inputs)
-    chosen = (batch,) if is_integer(batch) else tuple(batch)
+    chosen = tuple(batch) if np.iterable(batch) else (batch,)
     rows = set()
     for k in chosen:
         if not (is_integer(k) and 0 <= k < len(own)):
