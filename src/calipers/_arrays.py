@@ -246,7 +246,7 @@ def require_dense(**arrays: Any) -> None:
 
 
 def _is_array(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.ndim > 0
+    return isinstance(x, np.ndarray) and x.size != 1  # which has a truth value
 
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
