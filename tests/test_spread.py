@@ -744,6 +744,24 @@ def test_an_iterator_that_ends_too_soon_is_named():
     assert report.mismatches == 0
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed on Linux")
+def test_a_map_is_not_read_on_where_chunks_have_ended(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", np.zeros(3 << 20))
+    x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    read, rows = Mapped.read, []
+
+    def counted(self, region, memory=None):
+        rows.append(region[0].stop)
+        return read(self, region, memory)
+
+    monkeypatch.setattr(Mapped, "read", counted)
+    before = len(os.listdir("/proc/self/fd"))
+    report = calipers.compare(iter([np.zeros(10)]), x)
+    assert (report.actual_shape, report.expected_shape) == ((10,), x.shape)
+    assert max(rows) < len(x)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_an_array_of_more_axes_meets_no_chunks():
     row = np.arange(100.0)
     with pytest.raises(ValueError, match=r"b has shape \(5, 100\), and the chunks beside it"):

@@ -209,8 +209,8 @@ class _Chunks:
         return self._chunk[start : start + rows]
 
     def skip(self) -> None:
-        """Read to the end, to know how long it is."""
-        while rows := self.ahead():
+        """Read to the end, to know how long it is, unless that is known."""
+        while self._source is None and (rows := self.ahead()):
             self.take(rows)
 
     def _checked(self, chunk: NDArray) -> NDArray:
