@@ -732,6 +732,16 @@ def test_chunks_that_do_not_line_up_are_named():
     assert not calipers.array_equal(chunks_of(a, 4), chunks_of(b, 5))
 
 
+def test_reports_of_chunks_that_do_not_line_up_have_the_whole_shapes():
+    a, b = (np.zeros((6, n)) for n in (2, 3))
+    report = calipers.compare(chunks_of(a, 4), chunks_of(b, 5))
+    assert (report.actual_shape, report.expected_shape) == ((6, 2), (6, 3))
+    assert "nothing could be compared" in str(report)
+    report = calipers.compare(chunks_of(np.zeros(6), 4), a)
+    assert (report.actual_shape, report.expected_shape) == ((6,), (6, 2))
+    assert "nothing could be compared" in str(report)
+
+
 def test_an_iterator_that_ends_too_soon_is_named():
     x = np.arange(20.0)
     with pytest.raises(ValueError, match="a has 15 rows and b has more"):

@@ -1,6 +1,5 @@
 """How do two arrays differ, and where? compare, assert_close, and the report of one pass."""
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -406,11 +405,15 @@ def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
             shape = common_shape(a.shape, b.shape)
         except ValueError:
             return about
-    found = None
-    with contextlib.suppress(UnevenError):  # of which the shapes tell
+    found, uneven = None, False
+    try:
         found = spread.reduced(partial(_compare_block, rule, shape), united)
+    except UnevenError:  # of which the shapes tell
+        uneven = True
     a, b = _described(spread)
     about = _about(leaf, a, b, rule, _problems(leaf, a, b, options))
+    if uneven:
+        return about
     if found is None:
         whole = shape if shape is not None else a.shape
         return replace(about, tally=Tally.empty(whole))

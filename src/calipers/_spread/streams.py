@@ -64,14 +64,21 @@ class Streams:
     def reduced(
         self, part: Callable[..., Result], merge: Callable[[Result, Result], Result]
     ) -> Result | None:
-        with closing(self._each(part)) as parts:
-            result = next(parts, None)
-            for following in parts:
-                result = merge(result, following)  # type: ignore[arg-type]  # None is a result, too
-        for stream in self._streams.values():
-            stream.skip()
+        try:
+            with closing(self._each(part)) as parts:
+                result = next(parts, None)
+                for following in parts:
+                    result = merge(result, following)  # type: ignore[arg-type]  # None is one, too
+        except UnevenError:
+            self._skip()
+            raise
+        self._skip()
         self._finish()
         return result
+
+    def _skip(self) -> None:
+        for stream in self._streams.values():
+            stream.skip()
 
     def _part(self, name: str) -> "_Chunks | Source":
         return self._streams[name] if name in self._streams else self._sources[name]
