@@ -565,14 +565,16 @@ class TestRecommendTolerance:
         found = calipers.recommend_tolerance("float16", 256, accumulator="float16", scale=2.0)
         assert found.atol == pytest.approx(2 * 3.1e-2, rel=0.05)
         assert calipers.recommend_tolerance(np.float32).rtol == 8 * 2.0**-24
+        assert type(calipers.recommend_tolerance("float32", scale=np.float32(2)).atol) is float
 
     def test_bad_arguments(self):
         with pytest.raises(ValueError, match="dtype must be one of float64"):
             calipers.recommend_tolerance("int8")
         with pytest.raises(ValueError, match="accumulator must be one of"):
             calipers.recommend_tolerance("float32", accumulator="quarter")
-        with pytest.raises(ValueError, match="reduction must be at least 1"):
-            calipers.recommend_tolerance("float32", 0)
+        for reduction in (0, 10**400):
+            with pytest.raises(ValueError, match="reduction must be at least 1 and finite"):
+                calipers.recommend_tolerance("float32", reduction)
         with pytest.raises(ValueError, match="scale must be positive and finite"):
             calipers.recommend_tolerance("float32", scale=-1.0)
 

@@ -1,5 +1,6 @@
 """Narrow formats against their definition in exact arithmetic, ml_dtypes, NumPy and torch."""
 
+import array
 import collections
 import inspect
 import math
@@ -881,3 +882,9 @@ def test_a_census_of_what_has_no_subnormal_numbers():
     assert calipers.denormals(other, "float16").finite == 3
     with pytest.raises(ValueError, match="fmt must be one of"):
         calipers.denormals([1.0], "half")
+
+
+@pytest.mark.parametrize("kind", [lambda x: array.array("d", x), lambda x: memoryview(np.array(x))])
+def test_buffers_are_not_handed_on_as_they_are(kind):
+    with pytest.raises(TypeError, match=r"argument 0 is a .*, which is not rounded here"):
+        calipers.emulate(np.sum, "bfloat16")(kind([1.01]))

@@ -1028,3 +1028,19 @@ def test_a_range_of_what_is_in_a_container_is_named():
     assert "with input 1['b'] times 2**" in found.reason
     assert found.argument == 1
     assert set(found.homogeneous) == {0, 1, -1}
+
+
+def test_a_seed_that_is_no_integer_is_named():
+    for ask in (
+        lambda seed: probes.batch(np.sin, np.ones((3, 2)), seed=seed),
+        lambda seed: probes.exact(np.sin, np.sin, np.ones(3), seed=seed),
+    ):
+        with pytest.raises(TypeError, match="seed must be an integer, got str"):
+            ask("a")
+        assert ask(-1)
+
+
+def test_results_that_no_format_holds_are_told():
+    found = probes.range(np.exp, np.float32([1.0, 1000.0]))
+    assert found.kind == "FITS"
+    assert "1 of 2 are not finite in a wider format, either" in found.reason

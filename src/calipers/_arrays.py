@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
 from numbers import Real
+from operator import index
 from os import PathLike
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple, TypeGuard
@@ -284,6 +285,23 @@ def require_callable(**functions: Any) -> None:
 def is_integer(x: Any) -> TypeGuard[int]:
     """Tell whether x is an integer, one of NumPy's maybe."""
     return isinstance(x, (int, np.integer))
+
+
+def as_float(x: Any) -> float:
+    """Return a number as a float, infinite if none holds it."""
+    try:
+        return float(x)
+    except OverflowError:
+        return float("inf")
+
+
+def as_integer(x: Any, name: str) -> int:
+    """Return x as Python's integer, or say that it is none."""
+    try:
+        return index(x)
+    except TypeError:
+        msg = f"{name} must be an integer, got {type(x).__name__}: {x!r:.60}"
+        raise TypeError(msg) from None
 
 
 def is_real(x: Any) -> bool:

@@ -1,5 +1,6 @@
 """Binary formats, and numbers rounded to them."""
 
+import array
 from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -129,16 +130,16 @@ class Rounder:
             result = library.from_numpy(self._array(as_array(x, name), name))
             return result.to(x.dtype) if hasattr(result, "to") else result.astype(x.dtype)
         if isinstance(x, np.ndarray | np.generic | float | complex):
-            array = as_array(x, name)
-            if held_for(array, name) is None:
+            numbers = as_array(x, name)
+            if held_for(numbers, name) is None:
                 return x
             with np.errstate(all="ignore"):
-                result = self._array(array, name).astype(array.dtype, copy=False)
+                result = self._array(numbers, name).astype(numbers.dtype, copy=False)
             if isinstance(x, np.ndarray):
                 return result
             return result[()] if isinstance(x, np.generic) else result.item()
         require_host(**{name: x})
-        if hasattr(type(x), "__array__"):
+        if hasattr(type(x), "__array__") or isinstance(x, (array.array, memoryview)):
             msg = f"{name} is a {type(x).__name__}, which is not rounded here; "
             raise TypeError(msg + "pass an array of NumPy, torch or jax")
         return x

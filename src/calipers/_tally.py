@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import FLOAT32, FLOAT64, DType, Pair, broadcast_arrays, finfo, widest
+from ._arrays import FLOAT32, FLOAT64, DType, Pair, as_float, broadcast_arrays, finfo, widest
 from ._dispatch import fold
 from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY
@@ -356,14 +356,7 @@ def _as_longdouble(x: NDArray) -> NDArray:
     try:
         return np.asarray(x, np.longdouble)
     except OverflowError:  # of integers that no float holds
-        return np.asarray(np.frompyfunc(_as_float, 1, 1)(x), np.longdouble)
-
-
-def _as_float(x: Any) -> float:
-    try:
-        return float(x)
-    except OverflowError:
-        return math.inf
+        return np.asarray(np.frompyfunc(as_float, 1, 1)(x), np.longdouble)
 
 
 def _apart(a: NDArray, b: NDArray) -> NDArray:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ._agreement.sides import (
 from ._agreement.units import ROUNDOFF, Size, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
 from ._agreement.working_format import format_of
-from ._arrays import require_callable
+from ._arrays import as_integer, require_callable
 from ._containers import several
 from ._types import Effort, Widens
 
@@ -144,7 +143,7 @@ def diagnose(
     )
     rows = _batch(batch, nest)
     reference = reference and nest.called(reference)
-    inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, _integer(seed, "seed"))
+    inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, as_integer(seed, "seed"))
     inquiry.titles, inquiry.owners = nest.titles, nest.owners
     by_results = dtype is None and not any(map(is_movable, arrays))
     try:
@@ -192,19 +191,11 @@ def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
 def _length(reduction: Any, arrays: tuple[Any, ...]) -> int:
     if reduction is None:
         return longest_axis(arrays)
-    length = _integer(reduction, "reduction")
+    length = as_integer(reduction, "reduction")
     if length < 1:
         msg = f"reduction must be at least 1, got {reduction}"
         raise ValueError(msg)
     return length
-
-
-def _integer(x: Any, name: str) -> int:
-    try:
-        return index(x)
-    except TypeError:
-        msg = f"{name} must be an integer, got {type(x).__name__}: {x!r:.60}"
-        raise TypeError(msg) from None
 
 
 def _calls(budget: Any) -> int:

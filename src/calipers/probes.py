@@ -21,7 +21,7 @@ from ._agreement.sides import as_inputs
 from ._agreement.summation import SummationOrder, of_summation
 from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats
-from ._arrays import is_integer
+from ._arrays import as_integer, is_integer
 from ._containers import several
 
 __all__ = [
@@ -99,7 +99,7 @@ def batch(
     if len(rows) != 1 or min(rows) < 2:
         msg = f"inputs at batch={chosen} must have the same two rows or more, got {sorted(rows)}"
         raise ValueError(msg)
-    return of_batch(f, inputs, chosen, seed)
+    return of_batch(f, inputs, chosen, as_integer(seed, "seed") % 2**64)
 
 
 def layout(f: Callable[..., Any], inputs: Any) -> Trials:
@@ -326,7 +326,7 @@ def exact(
     >>> bool(probes.exact(np.matmul, lambda a, b: a[:, 1:] @ b[1:], [(8, 100), (100, 3)]))
     False
     """
-    return of_exact(f, g, inputs, dtype, seed)
+    return of_exact(f, g, inputs, dtype, as_integer(seed, "seed"))
 
 
 def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -> SummationOrder:

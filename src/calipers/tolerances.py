@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import is_real
+from ._arrays import as_float, is_real
 
 __all__ = ["Tolerance", "default_tolerance", "recommend_tolerance"]
 
@@ -166,13 +166,13 @@ def recommend_tolerance(
     sums = own.accumulator
     if accumulator is not None:
         sums = _PRECISIONS[_format(accumulator, "accumulator")[0]].roundoff
-    if not is_real(reduction) or not 1 <= reduction < float("inf"):
+    if not is_real(reduction) or not 1 <= as_float(reduction) < float("inf"):
         msg = f"reduction must be at least 1 and finite, got {reduction!r:.60}"
         raise ValueError(msg)
-    if not is_real(scale) or not 0 < scale < float("inf"):
+    if not is_real(scale) or not 0 < as_float(scale) < float("inf"):
         msg = f"scale must be positive and finite, got {scale!r}"
         raise ValueError(msg)
-    atol = (4 * float(reduction) ** 0.5 * sums + own.narrowing) * scale
+    atol = (4 * float(reduction) ** 0.5 * sums + own.narrowing) * float(scale)
     return Tolerance(twice * own.roundings * own.roundoff, twice * atol)
 
 

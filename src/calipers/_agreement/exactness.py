@@ -78,7 +78,7 @@ def of_exact(
     if not is_movable(np.empty(0, dtype)):
         msg = f"dtype must be one of floating-point numbers, got {dtype!r:.60}"
         raise TypeError(msg)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed % 2**64)
     # A tuple of numbers is one shape, and not numbers to hand on.
     likes = (inputs,) if _is_shape(inputs) else several(inputs)
     given, arrays = [], []

@@ -122,6 +122,9 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     beyond = int(np.sum(np.isfinite(reference) & ~fits))
     if beyond:
         reason += f"; {beyond} of {numbers.size} results are themselves too large for it"
+    endless = int(np.sum(~np.isfinite(reference)))
+    if endless:
+        reason += f"; {endless} of {numbers.size} are not finite in a wider format, either"
     owners = (*subject.nest.owners, -1)  # of -1, which is all
     return Range(
         *(kind, reason, ask.form, nonfinite, first),
