@@ -142,8 +142,7 @@ class Columns:
         table, status[:] = self.steps.tables(self.problem, start, start + len(status))
         require_steps(self.problem, start, status)
         evaluate = Evaluator(self.problem)
-        for block in evaluate.blocks(len(status)):
-            numbers = self.problem.stride * (start + np.arange(block.start, block.stop))
+        for block, numbers in evaluate.coordinates(start, len(status)):
             for p, (tops, bottoms, weights) in enumerate(table[:, :, block].swapaxes(0, 1)):
                 change = evaluate(numbers, tops)
                 below = self.problem.base
@@ -153,7 +152,7 @@ class Columns:
                 with np.errstate(all="ignore"):
                     change -= below
                     if p == 0:
-                        np.multiply(change, weights[:, None], out=rows, casting="same_kind")
+                        np.multiply(change, weights[:, None], out=rows)
                     else:
                         rows += (change * weights[:, None]).astype(rows.dtype, copy=False)
 
@@ -163,8 +162,7 @@ class Columns:
         lengths = lengths.repeat(count) if lengths.size == 1 else lengths[start : start + count]
         status[:] = np.where(lengths != 0, FIXED, EXCLUDED)
         evaluate = Evaluator(self.problem)
-        for block in evaluate.blocks(count):
-            numbers = 2 * (start + np.arange(block.start, block.stop)) + 1
-            values = evaluate(numbers, lengths[block])[:, 1::2]
+        for block, numbers in evaluate.coordinates(start, count):
+            values = evaluate(numbers + 1, lengths[block])[:, 1::2]
             with np.errstate(all="ignore"):
                 result[block] = values / lengths[block, None]

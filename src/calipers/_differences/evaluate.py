@@ -29,9 +29,9 @@ class Evaluator:
         bytes_per_call = problem.x.nbytes + problem.base.nbytes
         rows = max(1, problem.batch_bytes // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
-        size = self._origin.itemsize
-        self._bits = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype(np.uint8)
         if problem.batched:
+            size = self._origin.itemsize
+            self._bits = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype(np.uint8)
             self._room = min(rows, 2 * self.block)
             self._buffer = np.repeat(problem.x[None], self._room + 1, axis=0)
         else:
@@ -42,19 +42,29 @@ class Evaluator:
         for start in range(0, count, self.block):
             yield slice(start, min(start + self.block, count))
 
+    def coordinates(self, start: int, count: int) -> Iterator[tuple[slice, NDArray]]:
+        """Split coordinates from `start` alike: where each part is in a range, and its numbers."""
+        stride = self.problem.stride
+        for block in self.blocks(count):
+            first, last = start + block.start, start + block.stop
+            yield block, np.arange(stride * first, stride * last, stride)
+
     def __call__(self, numbers: NDArray, points: NDArray) -> NDArray:
         """Return a row of values for each point of the real number it replaces."""
+        if not self.problem.batched:
+            return self._each(numbers, points)
         (moved,) = (points != self._origin[numbers]).nonzero()
-        if self.problem.batched and len(moved) == len(numbers) > 0:
+        if len(moved) == len(numbers) > 0:
             return self._batch(numbers, points)
-        values = np.empty((len(numbers), self.problem.base.size), self.problem.base.dtype)
-        if len(moved) < len(values):
-            values[:] = self.problem.base
-        if self.problem.batched and len(moved):
+        values = self._rows(len(numbers))
+        values[:] = self.problem.base
+        if len(moved):
             values[moved] = self._batch(numbers[moved], points[moved])
-        else:
-            self._each(values, numbers, points, moved)
         return values
+
+    def _rows(self, count: int) -> NDArray:
+        base = self.problem.base
+        return np.empty((count, base.size), base.dtype)
 
     def both(self, numbers: NDArray, one: NDArray, other: NDArray) -> tuple[NDArray, NDArray]:
         """
@@ -68,17 +78,23 @@ class Evaluator:
         values = self(np.concatenate((numbers, numbers)), np.concatenate((one, other)))
         return values[:count], values[count:]
 
-    def _each(self, values: NDArray, numbers: NDArray, points: NDArray, moved: NDArray) -> None:
-        problem = self.problem
-        for k in moved:
+    def _each(self, numbers: NDArray, points: NDArray) -> NDArray:
+        problem, origin = self.problem, self._origin
+        values = self._rows(len(numbers))
+        results = values.view(problem.dtype).reshape(len(numbers), *problem.shape)
+        for k, number in enumerate(numbers.tolist()):
+            point = points[k]
+            if point == origin[number]:
+                values[k] = problem.base
+                continue
             x = problem.x.copy()  # f may write into it, or keep it
-            reals(x)[numbers[k]] = points[k]
+            reals(x)[number] = point
             try:
-                values[k] = problem.values(x)
+                results[k] = problem.result(x)
             except Exception as error:
-                step = float(points[k] - self._origin[numbers[k]])
-                blame(error, problem, numbers[k] // problem.stride, step)
+                blame(error, problem, number // problem.stride, float(point - origin[number]))
                 raise
+        return values
 
     def _batch(self, numbers: NDArray, points: NDArray) -> NDArray:
         problem, count = self.problem, len(numbers)

@@ -129,8 +129,7 @@ class Ladders:
         evaluate = Evaluator(problem)
         scratch = scratch_of(problem.base.size)
         evaluate.block = max(1, min(evaluate.block, SCRATCH // max(1, scratch)))
-        for block in evaluate.blocks(len(states)):
-            numbers = problem.stride * (start + np.arange(block.start, block.stop))
+        for block, numbers in evaluate.coordinates(start, len(states)):
             displaced = self._displaced(evaluate, numbers, states["length"][block])
             climb(problem.base, displaced, tuple(out[block] for out in outs))
 

@@ -263,8 +263,8 @@ class Problem:
             raise ValueError(msg)
         return y
 
-    def values(self, x: NDArray) -> NDArray:
-        """Return the real values of f at x: new memory."""
+    def result(self, x: NDArray) -> NDArray:
+        """Return f(x), if it is what f(x) was before; it may share memory with anything."""
         y = self.call_batch(x[None])[0] if self.batched else self.call(x)
         if y.shape != self.shape:
             msg = f"f returned results of two shapes: {self.shape} and then {y.shape}"
@@ -272,6 +272,11 @@ class Problem:
         if y.dtype.kind == "c" and self.dtype.kind != "c":
             msg = f"f returned {self.dtype} at x and {y.dtype} beside it: let it return one dtype"
             raise ValueError(msg)
+        return y
+
+    def values(self, x: NDArray) -> NDArray:
+        """Return the real values of f at x: new memory."""
+        y = self.result(x)
         # What f filled is new; what it returned may be x, or a buffer that the next call fills.
         filled = self.out_like is not None
         return reals(y if filled else np.array(y, dtype=self.dtype, order="C"))

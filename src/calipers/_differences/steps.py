@@ -1,7 +1,6 @@
 """How far each coordinate is displaced, as the caller asked for it."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ class Steps:
     def sided(self) -> NDArray:
         return METHODS[self.method].sided
 
-    @cached_property
+    @property
     def rule(self) -> StepRule:
         """The steps as kernels know them."""
         given = self.lengths, self.factor, self.lows, self.highs
@@ -55,7 +54,7 @@ class Steps:
         # All pairs of a stencil are alike in this, and those at bounds are always one-sided.
         return bool(self.central[0, 1] == 0)
 
-    @cached_property
+    @property
     def pairs(self) -> int:
         return max(len(self.central), len(self.sided)) if self.lows.size else len(self.central)
 
@@ -82,17 +81,19 @@ class Steps:
             cell = np.empty(1, coords.dtype)
             call(coords, problem.stride, start, self.rule, cell, table, status, first, last)
 
-        with np.errstate(all="ignore"):
-            if not compiled or count <= _TASK:
+        if not compiled:
+            with np.errstate(all="ignore"):
                 fill(0, count)
-            else:
-                in_parts(fill, range(0, count, _TASK), count)
+        elif count <= _TASK:
+            fill(0, count)
+        else:
+            in_parts(fill, range(0, count, _TASK), count)
 
 
 def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any) -> Steps:
     """Check what the caller says of steps, and spread it over the coordinates."""
     x = problem.x
-    eps = float(max(np.finfo(x.dtype).eps, np.finfo(problem.dtype).eps))
+    eps = max(float(np.finfo(dtype).eps) for dtype in {x.dtype, problem.dtype})
     lows, highs = _bounds(problem, bounds)
     if step is not None and scale is not None:
         msg = "step and scale were both given: step is absolute, so give one of them"

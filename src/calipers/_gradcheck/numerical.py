@@ -105,14 +105,13 @@ class Slopes:
             tables.append(table[:, 0])
         require_steps(problem, start, status)
         evaluate = Evaluator(problem)
-        for block in evaluate.blocks(count):
-            numbers = problem.stride * (start + np.arange(block.start, block.stop))
+        for block, numbers in evaluate.coordinates(start, count):
             points = (table[0, block] for table in tables)
             values = evaluate.both(numbers, *points)
             with np.errstate(all="ignore"):
                 for out, table, value in zip(sides, tables, values, strict=True):
                     value -= problem.base
-                    np.multiply(value, table[2, block, None], out=out[block], casting="same_kind")
+                    np.multiply(value, table[2, block, None], out=out[block])
 
 
 @dataclass(frozen=True)
