@@ -24,7 +24,6 @@ TINY, HUGE = 2.0**-480, 2.0**500
 # A block of each array fits the nearest cache beside the lines being fetched for the next four.
 _BLOCK_BYTES = 512
 _BLOCKS_AHEAD = 4
-_LINE_BYTES = 64
 
 
 # The rule
@@ -351,21 +350,12 @@ def _decide_complex(x, y, rtol, atol, equal_nan, out):
 
 
 @register_jitable
-def _fetch(array, start):
-    """Prefetch the block that is some blocks ahead of the one that starts here."""
-    line = _LINE_BYTES // array.itemsize
-    block = _BLOCK_BYTES // array.itemsize
-    for i in range(0, block, line):
-        prefetch(array, start + _BLOCKS_AHEAD * block + i)
-
-
-@register_jitable
 def first_apart(a, b, rtol, atol, equal_nan):
     """Return the position of the first pair that is not close, or -1."""
     block = _BLOCK_BYTES // a.itemsize
     for start in range(0, a.size, block):
-        _fetch(a, start)
-        _fetch(b, start)
+        prefetch(a, start + _BLOCKS_AHEAD * block, block)
+        prefetch(b, start + _BLOCKS_AHEAD * block, block)
         x = a[start : start + block]
         y = b[start : start + block]
         if not surely_close(x, y, rtol, atol):
@@ -392,8 +382,8 @@ def columns_apart(a, b, rtol, atol, equal_nan, start, width, out):
     """Clear out[column] where a pair is not close; a[0] is element `start` of rows of `width`."""
     block = _BLOCK_BYTES // a.itemsize
     for begin in range(0, a.size, block):
-        _fetch(a, begin)
-        _fetch(b, begin)
+        prefetch(a, begin + _BLOCKS_AHEAD * block, block)
+        prefetch(b, begin + _BLOCKS_AHEAD * block, block)
         x = a[begin : begin + block]
         y = b[begin : begin + block]
         if not surely_close(x, y, rtol, atol):
@@ -408,8 +398,8 @@ def mask(a, b, rtol, atol, equal_nan, out):
     """Write each pair's verdict."""
     block = _BLOCK_BYTES // a.itemsize
     for start in range(0, a.size, block):
-        _fetch(a, start)
-        _fetch(b, start)
+        prefetch(a, start + _BLOCKS_AHEAD * block, block)
+        prefetch(b, start + _BLOCKS_AHEAD * block, block)
         x = a[start : start + block]
         y = b[start : start + block]
         verdicts = out[start : start + block]

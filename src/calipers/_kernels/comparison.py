@@ -290,13 +290,6 @@ def settle_unusual(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
 # A pass
 
 
-@register_jitable
-def fetch(array, start):
-    """Prefetch a block."""
-    for i in range(0, _BLOCK, 64 // array.itemsize):
-        prefetch(array, start + i)
-
-
 def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axes, counts):
     """Add what two vectors tell to a tally; a[0] stands at position `start` in C order."""
     record = tallies[0]
@@ -312,8 +305,8 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
     # The block in which the largest of each measure stands.
     highest = np.full(4, -1)
     for begin in range(0, a.size, _BLOCK):
-        fetch(a, begin + _BLOCKS_AHEAD * _BLOCK)
-        fetch(b, begin + _BLOCKS_AHEAD * _BLOCK)
+        prefetch(a, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
+        prefetch(b, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
         x = a[begin : begin + _BLOCK]
         y = b[begin : begin + _BLOCK]
         n = x.size

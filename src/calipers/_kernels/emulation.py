@@ -28,7 +28,6 @@ RULE_LENGTH = 7
 # Elements that are rounded while the block so many ahead is on its way to the cache.
 _BLOCK = 512
 _BLOCKS_AHEAD = 4
-_LINE_BYTES = 64
 
 
 # The rule
@@ -131,17 +130,10 @@ def added(x, y, rule):
 # The loops
 
 
-@register_jitable
-def fetch(numbers, start):
-    """Prefetch the block that is some blocks ahead of the one that starts here."""
-    for i in range(0, _BLOCK, _LINE_BYTES // numbers.itemsize):
-        prefetch(numbers, start + _BLOCKS_AHEAD * _BLOCK + i)
-
-
 def round_each(numbers, rule, out):
     """Write each number rounded to a format."""
     for start in range(0, numbers.size, _BLOCK):
-        fetch(numbers, start)
+        prefetch(numbers, start + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
         block = numbers[start : start + _BLOCK]
         result = out[start : start + _BLOCK]
         for i in range(block.size):
@@ -154,7 +146,7 @@ def census(numbers, rule, normal, counts):
     integer = numbers.dtype.type
     _, infinity = layout(normal)
     for start in range(0, numbers.size, _BLOCK):
-        fetch(numbers, start)
+        prefetch(numbers, start + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
         block = numbers[start : start + _BLOCK]
         zeros = integer(0)
         small = integer(0)

@@ -30,6 +30,8 @@ class _SixteenBits(models.PrimitiveModel):  # type: ignore[misc]  # Numba is unt
         super().__init__(dmm, fe_type, ir.IntType(16))
 
 
+_LINE = 64  # bytes of a cache line
+
 # bool is stored as a byte of 0 or 1, which loads and compares as one.
 _BY_NAME = {"float16": Half(), "bfloat16": BFloat16(), "bool": types.uint8}
 
@@ -164,21 +166,24 @@ def leading_zeros(typingctx: Any, x: Any) -> Any:
 
 
 @intrinsic
-def prefetch(typingctx: Any, array: Any, position: Any) -> Any:
-    """Ask for the cache line of array[position]; a position past the end is harmless."""
+def prefetch(typingctx: Any, array: Any, start: Any, count: Any) -> Any:
+    """Ask for the cache lines of elements from array[start]; what is past the end is harmless."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         view = context.make_array(array)(context, builder, args[0])
-        byte = ir.IntType(8).as_pointer()
-        flag = ir.IntType(32)
+        byte, flag, index = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
         function = cgutils.get_or_insert_function(
             builder.module,
             ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag]),
             "llvm.prefetch.p0",
         )
-        address = builder.bitcast(builder.gep(view.data, [args[1]]), byte)
-        # for reading, into the nearest cache, as data
-        builder.call(function, [address, flag(0), flag(3), flag(1)])
+        size = context.get_abi_sizeof(context.get_data_type(array.dtype))
+        first, last = args[1], builder.add(args[1], args[2])
+        lines = cgutils.for_range_slice(builder, first, last, index(_LINE // size), index)
+        with lines as (position, _):
+            address = builder.bitcast(builder.gep(view.data, [position]), byte)
+            # for reading, into the nearest cache, as data
+            builder.call(function, [address, flag(0), flag(3), flag(1)])
         return context.get_dummy_value()
 
-    return types.void(array, position), codegen
+    return types.void(array, types.int64, types.int64), codegen
