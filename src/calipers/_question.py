@@ -65,7 +65,7 @@ def _plainly(
         return (kernel, a, b) if a.ndim == 1 else (kernel, a.ravel(), b.ravel())
     if a.nbytes > _GATHERED_BYTES:
         return None
-    order: Any = "K" if a.strides == b.strides else "C"
+    order: Any = "K" if a.ndim > 1 and a.strides == b.strides else "C"
     return kernel, a.ravel(order), b.ravel(order)
 
 
@@ -92,7 +92,10 @@ def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArr
         return None
     kernel, x, y = plain
     out = np.empty(a.shape, dtype=bool)
-    scan_views(lambda _, x, y, z: kernel(x, y, rtol, atol, equal_nan, z), (x, y, out.ravel()))
+    if x.nbytes <= SERIAL_BYTES // 2:
+        kernel(x, y, rtol, atol, equal_nan, out.ravel())
+    else:
+        scan_views(lambda _, x, y, z: kernel(x, y, rtol, atol, equal_nan, z), (x, y, out.ravel()))
     return out
 
 
@@ -209,12 +212,12 @@ def kernel_key(dtypes: Sequence[DType]) -> Any:
 
 def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     """Tell whether two arrays have one shape and equal elements."""
-    if a.shape != b.shape:
-        return False
     plain = _plainly(FIRST_UNEQUAL, a, b)
     if plain is not None and a.nbytes <= SERIAL_BYTES // 2:
         kernel, x, y = plain
         return bool(kernel(x, y, equal_nan) < 0)
+    if a.shape != b.shape:
+        return False
     dtypes = working_dtypes(a.dtype, b.dtype)
     if dtypes is None:
         return _numpy_array_equal(a, b, equal_nan)
