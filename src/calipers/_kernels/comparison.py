@@ -24,6 +24,7 @@ from .measures import (
     polar,
     sufficient,
     ulp_excess,
+    ulps_like,
     weigh,
 )
 from .places import FIRST, note_mismatches
@@ -72,6 +73,13 @@ _SPANNED = 8
 
 
 @register_jitable
+def _allowed(max_ulp, ulp):
+    """Return a bound of distances in the format in which they stand."""
+    farthest = ulp.dtype.type(FARTHEST)
+    return ulp.dtype.type(min(np.uint64(max(max_ulp, 0)), np.uint64(farthest)))
+
+
+@register_jitable
 def survey(x, y, rule, record, d, size, ulp):
     """Measure the pairs of a block into d, size and ulp.
 
@@ -81,7 +89,7 @@ def survey(x, y, rule, record, d, size, ulp):
     """
     rtol, atol, max_ulp, _, shift, unit = rule
     by_ulp = max_ulp >= 0
-    allowed = np.uint64(max(max_ulp, 0))
+    allowed = _allowed(max_ulp, ulp)
     passing_rtol = record.passing_rtol
     passing_atol = record.passing_atol
     # Division is slow. A quotient that rounds to more than another exceeds it by multiplication,
@@ -92,8 +100,8 @@ def survey(x, y, rule, record, d, size, ulp):
     unusual: Any = False
     most_d = np.int64(0)
     most_size = np.int64(0)
-    fewest = FARTHEST
-    most = np.uint64(0)
+    fewest = ulp.dtype.type(FARTHEST)
+    most = ulp.dtype.type(0)
     more: Any = False
     short: Any = False
     for i in range(x.size):
@@ -118,9 +126,24 @@ def survey(x, y, rule, record, d, size, ulp):
         short,
         from_bits(most_d),
         from_bits(most_size),
-        fewest,
-        most,
+        np.uint64(fewest),
+        np.uint64(most),
     )
+
+
+@register_jitable
+def extremes(d, size, ulp):
+    """Return the largest distance and size of a block, and the fewest and most ULP."""
+    most_d = np.int64(0)
+    most_size = np.int64(0)
+    fewest = ulp.dtype.type(FARTHEST)
+    most = ulp.dtype.type(0)
+    for i in range(d.size):
+        most_d = max(most_d, bits(d[i]))
+        most_size = max(most_size, bits(size[i]))
+        fewest = min(fewest, ulp[i])
+        most = max(most, ulp[i])
+    return from_bits(most_d), from_bits(most_size), np.uint64(fewest), np.uint64(most)
 
 
 @register_jitable
@@ -128,7 +151,7 @@ def mark(rule, d, size, ulp, bad):
     """Mark the mismatches among a block's usual pairs."""
     rtol, atol, max_ulp = rule[:3]
     by_ulp = max_ulp >= 0
-    allowed = np.uint64(max(max_ulp, 0))
+    allowed = _allowed(max_ulp, ulp)
     for i in range(d.size):
         bad[i] = (ulp[i] > allowed) if by_ulp else (d[i] > atol + rtol * size[i])
 
@@ -220,12 +243,12 @@ def count_ulps(ulp, fewest, most, tables):
         return
     above = np.int64(ulp.size)
     for k in range(lowest, highest):
-        start = np.uint64(1) << np.uint64(k)
-        count = np.int64(0)
+        start = ulp.dtype.type(np.uint64(1) << np.uint64(k))
+        count = ulp.dtype.type(0)
         for i in range(ulp.size):
-            count += np.int64(ulp[i] >= start)
-        tables[0, k] += above - count
-        above = count
+            count = ulp.dtype.type(count + ulp.dtype.type(ulp[i] >= start))
+        tables[0, k] += above - np.int64(count)
+        above = np.int64(count)
     tables[0, highest] += above
 
 
@@ -237,18 +260,40 @@ def bucket(ulp):
 
 @register_jitable
 def set_aside(x, y, rule, d, size, ulp):
-    """Put equal pairs in the place of unusual ones."""
+    """Put equal pairs in the place of unusual ones; tell whether one of these has no NaN."""
     rtol, atol, _, _, shift, unit = rule
+    strange: Any = False
     for i in range(x.size):
         usual = measure(x[i], y[i], rtol, atol, shift, unit)[4]
+        strange |= not (usual | is_nan(x[i]) | is_nan(y[i]))
         d[i] = d[i] if usual else 0.0
         size[i] = size[i] if usual else 0.0
-        ulp[i] = ulp[i] if usual else np.uint64(0)
+        ulp[i] = ulp[i] if usual else ulp.dtype.type(0)
+    return strange
 
 
 @register_jitable
-def settle_unusual(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes):
-    """Classify and measure the unusual pairs of a block.
+def settle_nans(x, y, equal_nan, record, bad):
+    """Judge the pairs of a block that have a NaN; return how many they are."""
+    both = np.int64(0)
+    actual = np.int64(0)
+    expected = np.int64(0)
+    for i in range(x.size):
+        a_nan = is_nan(x[i])
+        b_nan = is_nan(y[i])
+        bad[i] = not (equal_nan and a_nan and b_nan) if a_nan | b_nan else bad[i]
+        both += np.int64(a_nan & b_nan)
+        actual += np.int64(a_nan)
+        expected += np.int64(b_nan)
+    record.nan_both += both
+    record.nan_actual += actual - both
+    record.nan_expected += expected - both
+    return actual + expected - both
+
+
+@register_jitable
+def settle_strange(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes):
+    """Judge and measure the unusual pairs of a block that have no NaN.
 
     Return whether one is finite, how many are not, and the largest excess, absolute and relative
     difference.
@@ -262,28 +307,23 @@ def settle_unusual(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
     for i in range(x.size):
         a = x[i]
         b = y[i]
-        if measure(a, b, rtol, atol, shift, unit)[4]:
+        if measure(a, b, rtol, atol, shift, unit)[4] or is_nan(a) or is_nan(b):
             continue
         accepted = acceptable(a, b, rtol, atol, max_ulp, equal_nan, shift, unit)
         bad[i] = not accepted
-        if finite(a) and finite(b):
-            some = True
-            excess, absolute, relative, apart = weigh(a, b, rtol, atol, max_ulp, shift, unit)
-            distance, d_exponent, modulus, size_exponent = polar(a, b)
-            d[i] = summand(distance, d_exponent, lanes)
-            size[i] = summand(modulus, size_exponent, reference_lanes)
-            ulp[i] = apart
-            most_excess = max(most_excess, excess)
-            most_absolute = max(most_absolute, absolute)
-            most_relative = max(most_relative, relative)
-            continue
-        nonfinite += 1
-        if is_nan(a) or is_nan(b):
-            record.nan_both += np.int64(is_nan(a) and is_nan(b))
-            record.nan_actual += np.int64(not is_nan(b))
-            record.nan_expected += np.int64(not is_nan(a))
-        else:
+        if not (finite(a) and finite(b)):
+            nonfinite += 1
             record.infinite += np.int64(not accepted)
+            continue
+        some = True
+        excess, absolute, relative, apart = weigh(a, b, rtol, atol, max_ulp, shift, unit)
+        distance, d_exponent, modulus, size_exponent = polar(a, b)
+        d[i] = summand(distance, d_exponent, lanes)
+        size[i] = summand(modulus, size_exponent, reference_lanes)
+        ulp[i] = apart
+        most_excess = max(most_excess, excess)
+        most_absolute = max(most_absolute, absolute)
+        most_relative = max(most_relative, relative)
     return some, nonfinite, most_excess, most_absolute, most_relative
 
 
@@ -296,7 +336,7 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
     rule = (rtol, atol, max_ulp, equal_nan, shift, unit)
     d_block = np.empty(_BLOCK)
     size_block = np.empty(_BLOCK)
-    ulp_block = np.empty(_BLOCK, np.uint64)
+    ulp_block = ulps_like(a, _BLOCK)
     bad_block = np.empty(_BLOCK, np.uint8)
     index = np.empty(axes.shape[0], np.int64)
     lanes = np.zeros((3, 2, LANES))
@@ -317,34 +357,34 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
         unusual, wrong, more, short, most_d, most_size, fewest, most = survey(
             x, y, rule, record, d, size, ulp
         )
-        if unusual:
-            set_aside(x, y, rule, d, size, ulp)
+        strange = unusual and set_aside(x, y, rule, d, size, ulp)
         if wrong or unusual:
             mark(rule, d, size, ulp, bad)
         excess = 0.0
         relative = 0.0
         absolute = most_d
-        if more or unusual:
+        if more or strange:
             excess, relative = largest_quotients(rtol, atol, d, size)
         record.size += n
         nonfinite = np.int64(0)
         careful = False
         if unusual:
-            careful, nonfinite, own_excess, absolute, own_relative = settle_unusual(
-                x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
-            )
-            excess = max(excess, own_excess)
-            relative = max(relative, own_relative)
-            most_d = d.max()
+            absolute = 0.0
+            nonfinite = settle_nans(x, y, equal_nan, record, bad)
+            if strange:
+                careful, infinite, own_excess, absolute, own_relative = settle_strange(
+                    x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
+                )
+                nonfinite += infinite
+                excess = max(excess, own_excess)
+                relative = max(relative, own_relative)
+            most_d, most_size, fewest, most = extremes(d, size, ulp)
             absolute = max(absolute, most_d)
-            most_size = size.max()
-            fewest = ulp.min()
-            most = ulp.max()
         if max_ulp >= 0:
             excess = ulp_excess(most, max_ulp)
         if wrong or unusual:
             note_mismatches(x, y, bad, start + begin, record, axes, counts, index)
-        if short or unusual:
+        if short or strange:
             raise_tolerances(x, y, rtol, atol, record, d, size, careful)
         if excess > record.excess:
             record.excess = excess

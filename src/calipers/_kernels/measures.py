@@ -46,7 +46,8 @@ def _(a, b, rtol, atol, shift, unit):
 
 
 def ulps(a, b, shift, unit):
-    """Return how many steps of a format lie from a to b; of binary32, whatever the format.
+    """
+    Return how many steps of a format lie from a to b; of binary32 in 32 bits, whatever the format.
 
     `unit` brings the format's smallest normal number to that of binary64, and so its subnormal
     numbers to others; `shift` drops the bits that the format lacks. What is left of the bits of |x|
@@ -69,8 +70,18 @@ def _(a, b, shift, unit):
 
 @register_jitable
 def steps(low, high, same_side):
-    """Return the distance of two numbers that are so many steps from 0."""
-    return np.uint64(max(low, high) - min(low, high) if same_side else low + high)
+    """Return the distance of two numbers that are so many steps from 0, in their own width."""
+    return type(low)(max(low, high) - min(low, high) if same_side else low + high)
+
+
+def ulps_like(a, count):
+    """Return room for so many distances of a vector's elements in ULP."""
+
+
+@overload(ulps_like)
+def _(a, count):
+    unsigned = np.uint32 if a.dtype == types.float32 else np.uint64
+    return lambda a, count: np.empty(count, unsigned)
 
 
 def _measure_double(a, b, rtol, atol, shift, unit):
