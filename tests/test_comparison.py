@@ -1218,3 +1218,17 @@ def test_a_count_that_is_no_integer_is_refused_beside_what_agrees_too(x):
     calipers.assert_close(x, x)  # what is compiled now is asked first
     with pytest.raises(TypeError, match="max_mismatches must be an integer"):
         calipers.assert_close(x, x, max_mismatches=0.0)
+
+
+@pytest.mark.parametrize("beside", [1.0, 1.25])
+def test_tolerances_that_would_pass_reach_products_that_underflow(beside):
+    tiny = 2.0**-1074
+    a, b = np.ones(600), np.ones(600)  # beyond a block, after which some tolerances are known
+    a[0], a[500], b[500] = beside, 4 * tiny, 3 * tiny
+    report = calipers.compare(a, b, rtol=0.2, atol=0.0)
+    assert not report
+    rtol, atol = report.passing_rtol, report.passing_atol
+    assert calipers.allclose(a, b, rtol=rtol, atol=0.0)
+    assert not calipers.allclose(a, b, rtol=np.nextafter(rtol, 0), atol=0.0)
+    assert calipers.allclose(a, b, rtol=0.2, atol=atol)
+    assert not calipers.allclose(a, b, rtol=0.2, atol=np.nextafter(atol, 0))

@@ -363,7 +363,7 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
         excess = 0.0
         relative = 0.0
         absolute = most_d
-        if more or strange:
+        if more:
             excess, relative = largest_quotients(rtol, atol, d, size)
         record.size += n
         nonfinite = np.int64(0)
@@ -384,7 +384,7 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
             excess = ulp_excess(most, max_ulp)
         if wrong or unusual:
             note_mismatches(x, y, bad, start + begin, record, axes, counts, index)
-        if short or strange:
+        if short or careful:
             raise_tolerances(x, y, rtol, atol, record, d, size, careful)
         if excess > record.excess:
             record.excess = excess
