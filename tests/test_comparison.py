@@ -1232,3 +1232,9 @@ def test_tolerances_that_would_pass_reach_products_that_underflow(beside):
     assert not calipers.allclose(a, b, rtol=np.nextafter(rtol, 0), atol=0.0)
     assert calipers.allclose(a, b, rtol=0.2, atol=atol)
     assert not calipers.allclose(a, b, rtol=0.2, atol=np.nextafter(atol, 0))
+
+
+def test_integers_of_more_digits_than_python_writes_are_reported():
+    report = calipers.compare([10**5000], [10**5000 + 1], rtol=0, atol=0)
+    assert report.mismatches == 1
+    assert "<int object at" in str(report)

@@ -470,6 +470,12 @@ def test_conditions_without_a_number():
         probes.condition(lambda x: x * np.nan, X)
 
 
+def test_the_condition_of_a_sparse_matrix_is_refused():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match=r"matrix is sparse.* give matrix\.toarray\(\)"):
+        probes.condition(sparse.eye_array(3))
+
+
 def test_the_condition_of_a_matrix():
     found = probes.condition(np.diag([1.0, 4.0, 2.0]).astype(np.float32))
     assert found.singular_values == (4.0, 2.0, 1.0)

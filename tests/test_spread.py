@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -1003,3 +1004,11 @@ def test_many_threads_ask_at_once(places):
         thread.join()
     assert len(found) == 40
     assert all(found)
+
+
+@pytest.mark.parametrize("other", [1.0, np.ones(3)])
+def test_an_iterator_of_iterators_is_refused(other):
+    # A MagicMock is one, and it never ends.
+    for nested in (MagicMock(), iter([iter([1.0])])):
+        with pytest.raises(TypeError, match="chunk 0 of a is an iterator itself"):
+            calipers.allclose(nested, other)

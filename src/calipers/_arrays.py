@@ -234,6 +234,21 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     return _view(x, name)
 
 
+def given_array(x: Any, name: str) -> NDArray:
+    """Return an array that the caller gave, if all its elements are there."""
+    if hasattr(x, "nnz") and hasattr(x, "toarray"):
+        msg = f"{name} is sparse, and has to be dense: give {name}.toarray()"
+        raise TypeError(msg)
+    if np.ma.is_masked(x):
+        msg = f"{name} has masked elements, which have no value: give {name}.filled(...)"
+        raise ValueError(msg)
+    try:
+        return as_array(x, name)
+    except ValueError:  # lists of unlike lengths
+        msg = f"{name} must be an array of numbers, got {type(x).__name__} of unlike parts"
+        raise TypeError(msg) from None
+
+
 def require_dense(**arrays: Any) -> None:
     """Refuse sparse arrays and arrays of arrays: they have other elements; names are for errors."""
     for name, x in arrays.items():

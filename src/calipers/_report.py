@@ -217,7 +217,14 @@ def _values(a: Any, b: Any) -> tuple[str, str]:
         skipped = same - 6 if max(len(a), len(b)) > 18 and same > 9 else 0
         mark = "..." if skipped else ""
         return _short(mark + repr(str(a[skipped:]))), _short(mark + repr(str(b[skipped:])))
-    return _short(str(a)), _short(str(b))
+    return _short(_text(a)), _short(_text(b))
+
+
+def _text(x: Any) -> str:
+    try:
+        return str(x)
+    except Exception:  # of an integer of more digits than Python writes, say
+        return object.__repr__(x)
 
 
 def _short(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import as_array
+from .._arrays import given_array
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable_fields
@@ -111,7 +111,7 @@ def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
 
 def of_matrix(matrix: Any) -> Condition:
     """Compare singular values."""
-    a = as_array(matrix, "matrix")
+    a = given_array(matrix, "matrix")
     if a.ndim != 2 or not a.size:
         msg = f"a matrix must have two axes and elements, got shape {a.shape}; or pass f and inputs"
         raise ValueError(msg)

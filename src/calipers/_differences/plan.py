@@ -12,8 +12,8 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arrays import (
-    as_array,
     device_module,
+    given_array,
     is_device_function,
     is_integer,
     is_real,
@@ -138,21 +138,6 @@ def fetched(x: Any, name: str = "x") -> NDArray:
         copy: NDArray = device_module("operands").operand(x, name).to_host()
         return copy
     return np.asarray(given_array(x, name))
-
-
-def given_array(x: Any, name: str) -> NDArray:
-    """Return an array that the caller gave, if all its elements are there."""
-    if hasattr(x, "nnz") and hasattr(x, "toarray"):
-        msg = f"{name} is sparse, and has to be dense: give {name}.toarray()"
-        raise TypeError(msg)
-    if np.ma.is_masked(x):
-        msg = f"{name} has masked elements, which have no value: give {name}.filled(...)"
-        raise ValueError(msg)
-    try:
-        return as_array(x, name)
-    except ValueError:  # lists of unlike lengths
-        msg = f"{name} must be an array of numbers, got {type(x).__name__} of unlike parts"
-        raise TypeError(msg) from None
 
 
 def as_point(x: Any) -> tuple[NDArray, bool]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import is_integer, library_of
+from .._arrays import given_array, is_integer, library_of
 from .._protocols import ArrayLibrary, NDArray
 from . import sparse
 from .columns import Columns, Scratch
@@ -13,7 +13,6 @@ from .plan import (
     Options,
     arranged,
     beside,
-    given_array,
     options_of,
     others_of,
     pose,

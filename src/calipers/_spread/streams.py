@@ -247,6 +247,9 @@ _END = object()
 
 def _as_chunk(x: Any, name: str) -> NDArray:
     require_dense(**{name: x})
+    if is_stream(x):
+        msg = f"{name} is an iterator itself, {type(x).__name__}: let the outer one give arrays"
+        raise TypeError(msg)
     try:
         return as_array(x, name)
     except ValueError as error:
