@@ -11,6 +11,8 @@ from llvmlite import ir
 from numba.core import cgutils, imputils, types
 from numba.extending import intrinsic, overload, register_jitable
 
+from .views import assign, flat
+
 
 class Returns(NamedTuple):
     """``y = f(*before, x, *after)``."""
@@ -135,9 +137,9 @@ def _evaluate(f, x, out):
     if f.instance_class is Rows:
 
         def rows(f, x, out):
-            flat = out.reshape(-1)
-            for i in range(flat.size):
-                flat[i] = _call_row(f, i, x)
+            row = flat(out)
+            for i in range(row.size):
+                row[i] = _call_row(f, i, x)
 
         return rows
 
@@ -145,7 +147,7 @@ def _evaluate(f, x, out):
     if not isinstance(example, types.Array):
 
         def number(f, x, out):
-            out.reshape(-1)[0] = _call(f, x)
+            flat(out)[0] = _call(f, x)
 
         return number
 
@@ -154,45 +156,15 @@ def _evaluate(f, x, out):
         def contiguous(f, x, out):
             y = _call(f, x)
             _require_shape(f, y, out)
-            found, flat = y.reshape(-1), out.reshape(-1)
-            for i in range(flat.size):
-                flat[i] = found[i]
+            assign(flat(out), flat(y))
 
         return contiguous
 
     def strided(f, x, out):
         y = _call(f, x)
         _require_shape(f, y, out)
-        flat = out.reshape(-1)
+        values = flat(out)
         for i, element in enumerate(y.flat):
-            flat[i] = element
+            values[i] = element
 
     return strided
-
-
-def reals(out: Any) -> Any:
-    """View an array as a vector of real numbers; a complex element is two."""
-    raise NotImplementedError
-
-
-@overload(reals)
-def _reals(out):
-    if isinstance(out.dtype, types.Complex):
-        real = out.dtype.underlying_float
-        return lambda out: out.reshape(-1).view(real)
-    return lambda out: out.reshape(-1)
-
-
-def shaped(row: Any, like: Any) -> Any:
-    """View a vector of real numbers as an array of the shape and dtype of another."""
-    raise NotImplementedError
-
-
-@overload(shaped)
-def _shaped(row, like):
-    if isinstance(like.dtype, types.Complex):
-        kind = like.dtype
-        return lambda row, like: row.view(kind).reshape(like.shape)
-    if like.ndim == 1:
-        return lambda row, like: row
-    return lambda row, like: row.reshape(like.shape)

@@ -343,7 +343,8 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
     reference_lanes = np.zeros((3, 2, LANES))
     tables = np.zeros((4, BUCKETS), np.int64)
     # The block in which the largest of each measure stands.
-    highest = np.full(4, -1)
+    highest = np.empty(4, np.int64)
+    highest[:] = -1
     for begin in range(0, a.size, _BLOCK):
         prefetch(a, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
         prefetch(b, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
@@ -411,7 +412,8 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
     add_lanes(lanes, record.squares)
     add_lanes(reference_lanes, record.reference_squares)
     for k in range(BUCKETS):
-        record.histogram[k] += tables[:, k].sum()
+        for table in tables:
+            record.histogram[k] += table[k]
     place_largest(a, b, rule, start, highest, record)
     return -1
 

@@ -15,8 +15,9 @@ from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate, reals, shaped
+from .calls import borrowed, evaluate
 from .formats import vector
+from .views import assign, reals, shaped
 
 # What became of a column, the worse the later.
 NAMES_OF_STATUS = (
@@ -206,7 +207,7 @@ def columns(
     )
     coords = reals(x)
     tabulate(origin, stride, start, rule, coords, table, status, 0, status.size)
-    coords[:] = origin
+    assign(coords, origin)
     lost = -1
     above, below = reals(upper), reals(lower)
     at_base = False
@@ -231,7 +232,7 @@ def columns(
                 evaluate(f, x, lower)
                 at_base = False
             elif not at_base:
-                below[:] = base
+                assign(below, base)
                 at_base = True
             coords[c] = origin[c]
             if p == 0:
@@ -254,7 +255,7 @@ def imaginary_columns(f, x, origin, stride, start, lengths, upper, result, statu
     """
     x, origin, upper, result = borrowed((x, origin, upper, result))
     coords = reals(x)
-    coords[:] = origin
+    assign(coords, origin)
     values = reals(upper)
     for k in range(result.shape[0]):
         j = start + k

@@ -9,7 +9,7 @@ from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate, reals, shaped
+from .calls import borrowed, evaluate
 from .differences import (
     FIXED,
     LOST,
@@ -22,6 +22,7 @@ from .differences import (
     tabulate,
 )
 from .formats import vector
+from .views import assign, reals, shaped
 
 # What is found of a column, the worse the later.
 CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
@@ -238,7 +239,7 @@ def glance(
             tabulate(origin, 1, start, more, coords, room, status, 0, status.size)
         # The last ones tell the fates of columns.
         tabulate(origin, 1, start, near, coords, tables[0, side], status, 0, status.size)
-    coords[:] = origin
+    assign(coords, origin)
     lost = -1
     for k in range(status.size):
         c = start + k
@@ -322,7 +323,7 @@ def at_points(f, x, origin, numbers, points, like, result, reached):
     x, origin, numbers, points = borrowed((x, origin, numbers, points))
     like, result, reached = borrowed((like, result, reached))
     coords = reals(x)
-    coords[:] = origin
+    assign(coords, origin)
     for k in range(points.size):
         reached[0] = k
         c = numbers[k]

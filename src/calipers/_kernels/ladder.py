@@ -21,7 +21,7 @@ from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate, reals
+from .calls import borrowed, evaluate
 from .differences import (
     BOUNDED,
     CONVERGED,
@@ -36,6 +36,7 @@ from .differences import (
 from .formats import vector
 from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, forget, note, settled
 from .tails import conclude, doubtful
+from .views import assign, reals
 
 # From one tail's t to the next one's. Lengths commensurable with the far one's would be rounded as
 # that is where f is linear and its values have a quantum.
@@ -146,7 +147,7 @@ def climb_columns(
     x, coords, origin, base, upper, lower = borrowed((x, coords, origin, base, upper, lower))
     values, errors, states = borrowed((values, errors, states))
     reach, room = borrowed(reach), borrowed(room)
-    coords[:] = origin
+    assign(coords, origin)
     above, below = reals(upper), reals(lower)
     for k in range(values.shape[0]):
         state, row, error = states[k], values[k], errors[k]

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from .views import assign
+
 RUNGS = 28
 TAILS = 4
 ROWS = RUNGS + TAILS  # the tails' come last
@@ -161,7 +163,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     size, current = room.sizes[k, first:last], kept[CURRENT, first:last]
     best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
     apart = kept[APART, first:last]
-    current[:] = room.differences[k, first:last]
+    assign(current, room.differences[k, first:last])
     depth = min(k, ORDERS - 1)
     for p in range(1, depth + 1):
         eliminate = _ELIMINATE[order - 1, p]
@@ -181,7 +183,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
             rung[i] = k if closer else rung[i]
         for i in range(apart.size):
             error[i] = apart[i] if apart[i] < error[i] else error[i]
-    kept[depth, first:last] = current
+    assign(kept[depth, first:last], current)
 
 
 @register_jitable
