@@ -160,3 +160,25 @@ def test_fast_mode_climbs_again_where_rounding_hides_all_products():
     x = np.random.default_rng(0).uniform(1, 2, 2000)
     options = {"jvp": lambda x, v: 1e-7 * np.cos(x) * v, "fast_mode": True}
     assert checked(lambda x: 1 + 1e-7 * np.sin(x), x, **options).verdict == "PASS"
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e100, 1e160, 1e200])
+def test_products_whose_squares_no_float_holds(size):
+    x = size * np.array([1.3, 0.7, 2.1])
+    for fast_mode in (False, True):
+        right = checked(lambda x: 3 * x, x, vjp=lambda x, w: 3 * w, fast_mode=fast_mode)
+        assert right.verdict == "PASS", str(right)
+        wrong = checked(lambda x: 3 * x, x, vjp=lambda x, w: 3.001 * w, fast_mode=fast_mode)
+        assert wrong.verdict == "FAIL", str(wrong)
+
+
+@pytest.mark.parametrize("size", [1e100, 1e200])
+def test_forms_of_two_matrices_whose_results_are_large(size):
+    rate = size * np.array([1.3, 0.7, 2.1])
+    report = checked(
+        lambda x: rate * x,
+        np.ones(3),
+        vjp=lambda x, w: w * rate,
+        jvp=lambda x, v: 1.001 * v * rate,
+    )
+    assert "are not of one matrix" in report.findings[0]

@@ -11,7 +11,7 @@ from .blocks import WrongFormError
 from .derivative import Derivative
 from .inplace import InPlace
 from .outputs import as_outputs
-from .parts import real_vector
+from .parts import norm, real_vector
 from .rule import alike, least_normal
 from .subject import Subject, private
 
@@ -262,7 +262,7 @@ def _natural(d: Derivative) -> NDArray:
 def cancelled(d: Derivative, w: NDArray, v: NDArray) -> float:
     """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
     results, units = _finite(d.subject.sizes[: len(w)]), d.subject.units[: len(v)]
-    return float(_rounding(d, np.sqrt(np.sum((w * results) ** 2) * np.sum((v / units) ** 2))))
+    return float(_rounding(d, norm(w * results) * norm(v / units)))
 
 
 def _finite(values: NDArray) -> NDArray:

@@ -33,6 +33,14 @@ def moduli(arrays: Sequence[NDArray]) -> NDArray:
     return np.concatenate([np.empty(0), *map(np.repeat, sizes, counts)])
 
 
+def norm(values: NDArray) -> float:
+    """Return the root of the sum of squares, be these beyond the range of numbers or not."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    if not 0 < largest < np.inf:
+        return largest
+    return largest * float(np.sqrt(np.sum((values / largest) ** 2)))
+
+
 @dataclass(frozen=True)
 class Part:
     """Where one input or output stands among the real numbers of all."""

@@ -6,6 +6,7 @@ from .._protocols import NDArray
 from .._reals import reals
 from .derivative import Derivative
 from .numerical import Looks
+from .parts import norm
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 
@@ -79,7 +80,7 @@ class Probe:
         own, terms = self._analytic(exact.astype(float))
         if own.shape == ():  # the cotangent is contracted, too
             weights = self._weights
-            error = np.sqrt(np.sum((weights * error) ** 2))
+            error = np.asarray(norm(weights * error))
             value = np.asarray(weights @ value)
         with np.errstate(all="ignore"):
             apart = np.abs(own - value)
@@ -100,7 +101,7 @@ class Probe:
         if self._derivative.name == "vjp":
             if self._gradient is None:
                 self._gradient = self._derivative.pull(self._weights).copy()
-            terms = 16 * np.sqrt(np.sum((self._gradient * whole) ** 2))
+            terms = 16 * norm(self._gradient * whole)
             return np.asarray(self._gradient @ whole), np.asarray(terms)
         product = self._derivative.times(whole)
         return product, np.abs(product) + np.abs(product).max(initial=0.0)
