@@ -182,3 +182,17 @@ def test_forms_of_two_matrices_whose_results_are_large(size):
         jvp=lambda x, v: 1.001 * v * rate,
     )
     assert "are not of one matrix" in report.findings[0]
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("f", 1e3), ("f", 1e4), ("f", 1e5), ("d", 1e8), ("d", 1e10)]
+)
+def test_waves_that_are_far_shorter_than_x_accuse_nobody(dtype, size, fast_mode):
+    for seed in range(12):
+        x = (size * np.random.default_rng(seed).standard_normal(50)).astype(dtype)
+        report = checked(np.sin, x, vjp=sine_vjp, fast_mode=fast_mode)
+        assert report.verdict in ("PASS", "INCONCLUSIVE"), str(report)
+        if dtype == "d":
+            wrong = checked(np.sin, x, vjp=lambda x, w: 1.01 * sine_vjp(x, w), fast_mode=fast_mode)
+            assert wrong.verdict == "FAIL", str(wrong)

@@ -19,7 +19,7 @@ from .numerical import Looks, Way, looks
 from .parts import Part, part_at
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
-from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed
+from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed, sided
 from .subject import Subject
 from .text import place, values
 
@@ -216,12 +216,17 @@ class Check:
         number = look.part.start + column
         if (number, d.name) in zip(self._entries.columns, self._entries.forms, strict=True):
             return FAIL
-        value, error = look.derivative(column)
+        value, error, state = look.derivative(column)
         rows, own = column_of(d, number, value)
         size = np.full(len(rows), np.abs(own).max(initial=0.0))
         verdict = self.rule.judge(own, value[rows], error[rows], size)
         slope = look.slope(column)[rows]
         verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
+        if np.any(verdict == VERDICTS.index(FAIL)):
+            nearest = look.nearest(column, state)
+            if nearest is not None:
+                waves = sided(own, value[rows], nearest[rows])
+                verdict[waves] = VERDICTS.index(INCONCLUSIVE)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS
         numbers = np.full(len(rows), number)

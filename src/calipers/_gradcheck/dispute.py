@@ -18,6 +18,7 @@ from .rule import (
     kinks,
     poles,
     rounding_of,
+    sided,
 )
 
 _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
@@ -109,6 +110,15 @@ class Dispute:
         if len(still):
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
             self._say(INCONCLUSIVE, still[hidden])
+
+    @property
+    def failing(self) -> NDArray:
+        """Where something is said to be wrong."""
+        return np.flatnonzero(self._are(FAIL))
+
+    def where_waves(self, nearest: NDArray) -> None:
+        """Blame nobody with whom a difference by a very short step sides, if that is known."""
+        self._say(INCONCLUSIVE, self._are(FAIL) & sided(self.own, self.value, nearest))
 
     def at_kinks(
         self, probed: NDArray, values: NDArray, sizes: NDArray, step: NDArray, eps: float

@@ -178,12 +178,26 @@ def _look_again(
         dispute.where_rounded(rounding_of(looks.subject.sizes[rows], looks.subject.eps) / unit)
         dispute.where_slight(looks.subject.sizes[rows] / unit)
         dispute.where_hidden(states["step"][k])
+        dispute.where_waves(_nearest(looks, columns, states, k, rows, dispute.failing))
         probed = np.flatnonzero(calls[k] == VALUES)
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
         whole = looks.subject.sizes[rows[probed]]
         dispute.at_kinks(probed, around, whole, steps, looks.subject.eps)
         found.count[PASS] += every.size - len(rows)
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
+
+
+def _nearest(
+    looks: Looks, columns: NDArray, states: NDArray, k: NDArray, rows: NDArray, wanted: NDArray
+) -> NDArray:
+    """Return differences by very short steps for entries of columns, NaN where not wanted."""
+    found = np.full(len(k), np.nan)
+    for one in np.unique(k[wanted]).tolist():
+        nearest = looks.nearest(int(columns[one]), states[one])
+        if nearest is not None:
+            own = slice(*np.searchsorted(k, [one, one + 1]))
+            found[own] = nearest[rows[own]]
+    return found
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:

@@ -20,7 +20,7 @@ from .._differences.sending import Work
 from .._differences.stencils import ADAPTIVE, METHODS
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import Steps, plan_steps
-from .._kernels.differences import FIXED
+from .._kernels.differences import FIXED, NOISY, NONSMOOTH
 from .._kernels.gradcheck import AT_POINTS
 from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
@@ -54,6 +54,7 @@ SLOPE_CALLS = 2  # of f, for the slopes of a column
 _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
 _LONGER = 4.0
+_NEAREST, _GRAINS = 0.75, 16.0  # power of eps; spacings of x
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
@@ -265,6 +266,21 @@ class Looks:
         self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
+    def nearest(self, column: int, state: Any) -> NDArray | None:
+        """
+        Return a difference by a step that is nearly lost beside x, if a ladder saw noise or a kink.
+
+        Waves that are shorter than all of its steps look like these.
+        """
+        if not isinstance(self.exact, Ladders) or state["status"] not in (NOISY, NONSMOOTH):
+            return None
+        step = max(self.subject.eps**_NEAREST, _GRAINS * state["grain"]) * state["length"]
+        work = Columns(self.problem, replace(self.coarse, lengths=np.array([step]), factor=1.0))
+        found = work.results(1)
+        work(column, found)
+        self.calls += SLOPE_CALLS
+        return np.asarray(found[0][0].astype(float))
+
     @cached_property
     def steps(self) -> NDArray:
         """The lengths of the coarse steps."""
@@ -282,11 +298,11 @@ class Looks:
         kept = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
         run_parts(work, len(wanted), store, way.workers, report, kept, wanted=wanted)
 
-    def derivative(self, column: int) -> tuple[NDArray, NDArray]:
-        """Return the derivative along a column, and its errors."""
+    def derivative(self, column: int) -> tuple[NDArray, NDArray, Any]:
+        """Return the derivative along a column, its errors, and the state of its ladder."""
         values, errors, states = run(self.exact, 1, start=column)
         self.calls += int(states["calls"].sum())
-        return values[0], errors[0]
+        return values[0], errors[0], states[0]
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative along v, and its errors, which are joint."""

@@ -122,6 +122,11 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
     return np.asarray(near & np.isfinite(analytic))
 
 
+def sided(analytic: NDArray, numerical: NDArray, nearest: NDArray) -> NDArray:
+    """Tell where one by a very short step does so; on a staircase it stands still."""
+    return np.asarray(disputed(analytic, numerical, nearest) & (nearest != 0))
+
+
 POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
 _LINEAR = 0.05  # of a kink, which the slopes on either side may differ among themselves
 _POLE = 64.0
