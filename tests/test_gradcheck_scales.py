@@ -196,3 +196,24 @@ def test_waves_that_are_far_shorter_than_x_accuse_nobody(dtype, size, fast_mode)
         if dtype == "d":
             wrong = checked(np.sin, x, vjp=lambda x, w: 1.01 * sine_vjp(x, w), fast_mode=fast_mode)
             assert wrong.verdict == "FAIL", str(wrong)
+
+
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 10.0])
+def test_fast_mode_sees_entries_by_elements_that_are_zero(form, dtype, size):
+    x = size * np.random.default_rng(0).standard_normal(100)
+    x[::3] = 0
+
+    def tangent(x, v):
+        return np.where(np.arange(x.size) == 30, 0, 3 * v)
+
+    report = checked(lambda x: 3 * x, x.astype(dtype), fast_mode=True, **{form: tangent})
+    assert report.verdict == "FAIL", str(report)
+    assert report.worst.input_index == (30,)
+
+
+def test_fast_mode_sees_a_kink_at_zero():
+    x = np.array([0.5, 0.0, -1.2])
+    report = checked(np.abs, x, vjp=lambda x, w: w * np.sign(x), fast_mode=True)
+    assert report.verdict == "NONSMOOTH", str(report)

@@ -31,8 +31,9 @@ class Probe:
         x = np.abs(reals(looks.problem.x).astype(float))
         known = x[np.isfinite(x)]
         # An element that is nothing beside the others would be nothing in the product, too.
-        lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * known.max(initial=0.0)), 1.0)
-        lengths[lengths == 0] = 1.0
+        largest = known.max(initial=0.0)
+        lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * largest), 1.0)
+        lengths[x == 0] = min(1.0, largest) or 1.0  # of which no length is known
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(looks.subject.rows)
         self._gradient: NDArray | None = None
