@@ -1,5 +1,7 @@
 """Right derivatives where differences are hard: short lengths beside large x, offsets, rounding."""
 
+import zlib
+
 import numba
 import numpy as np
 import pytest
@@ -217,3 +219,19 @@ def test_fast_mode_sees_a_kink_at_zero():
     x = np.array([0.5, 0.0, -1.2])
     report = checked(np.abs, x, vjp=lambda x, w: w * np.sign(x), fast_mode=True)
     assert report.verdict == "NONSMOOTH", str(report)
+
+
+def test_noise_accuses_nobody():
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        a, x = random.standard_normal((8, 8)) / 3, random.standard_normal(8)
+
+        def f(x, a=a):
+            noise = np.random.default_rng(zlib.crc32(x.tobytes())).uniform(-1, 1, 8)
+            return np.tanh(a @ x) * (1 + 1e-8 * noise)
+
+        def jac(x, a=a):
+            return (1 - np.tanh(a @ x) ** 2)[:, None] * a
+
+        assert checked(f, x, jac=jac).verdict != "FAIL", seed
+        assert checked(f, x, jac=lambda x, jac=jac: 1.03 * jac(x)).verdict == "FAIL"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._kernels.differences import NOISY
 from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
@@ -219,7 +220,8 @@ class Check:
         value, error, state = look.derivative(column)
         rows, own = column_of(d, number, value)
         size = np.full(len(rows), np.abs(own).max(initial=0.0))
-        verdict = self.rule.judge(own, value[rows], error[rows], size)
+        noisy = bool(state["status"] == NOISY)
+        verdict = self.rule.judge(own, value[rows], error[rows], size, noisy)
         slope = look.slope(column)[rows]
         verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
         if np.any(verdict == VERDICTS.index(FAIL)):

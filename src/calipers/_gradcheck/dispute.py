@@ -45,6 +45,8 @@ class Dispute:
         Slopes to both sides of x, at the coarse step.
     noise : ndarray
         That of these slopes.
+    noisy : ndarray of bool
+        Where f turned out to have noise beyond rounding.
     rows : ndarray of int
         The results of f that entries belong to.
     rounding : callable
@@ -59,6 +61,7 @@ class Dispute:
     right: NDArray
     left: NDArray
     noise: NDArray
+    noisy: NDArray
     rows: NDArray
     rounding: Callable[[NDArray], NDArray]
 
@@ -66,7 +69,7 @@ class Dispute:
         rule, own = self.rule, self.own
         slope = 0.5 * self.right + 0.5 * self.left
         self._bend = bend = rule.bend_of(own, slope, self.right - self.left, self.noise)
-        self.verdicts = rule.judge(own, self.value, self.error, self.floor)
+        self.verdicts = rule.judge(own, self.value, self.error, self.floor, self.noisy)
         with np.errstate(invalid="ignore"):
             off, allowed = np.abs(own - slope), rule.allowed(own, slope, self.floor)
             off[~np.isfinite(slope)] = np.nan  # which is near nothing

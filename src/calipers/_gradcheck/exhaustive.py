@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._differences.run import WORTH_SHARING
+from .._kernels.differences import NOISY
 from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
@@ -171,7 +172,8 @@ def _look_again(
         own, d, e, size = every[which], value[which], error[which], floor[which]
         noise = screening.noise[rows] / looks.steps[columns[k]]
         slopes = right[which], left[which], noise
-        dispute = Dispute(rule, own, d, e, size, *slopes, rows, screening.rounding)
+        noisy = states["status"][k] == NOISY
+        dispute = Dispute(rule, own, d, e, size, *slopes, noisy, rows, screening.rounding)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
         unit = looks.subject.units[numbers[k]]

@@ -89,9 +89,14 @@ class Rule:
             return np.asarray(near & (errors <= _SLIGHT * self.rtol * np.abs(natural)))
 
     def judge(
-        self, analytic: NDArray, numerical: NDArray, errors: NDArray, floor: NDArray
+        self,
+        analytic: NDArray,
+        numerical: NDArray,
+        errors: NDArray,
+        floor: NDArray,
+        noisy: NDArray | bool = False,
     ) -> NDArray:
-        """Return the number of each entry's verdict in `VERDICTS`."""
+        """Return the number of each entry's verdict in `VERDICTS`; f is noisy in `noisy` ones."""
         at = VERDICTS.index
         with np.errstate(invalid="ignore"):
             allowed = self.allowed(analytic, numerical, floor)
@@ -102,7 +107,8 @@ class Rule:
             # Errors that are measured in noise are as random as that, and one that is not small
             # beside the value is known badly, too.
             spread = np.maximum(errors, np.minimum(self.noise, _JITTER * errors))
-            most = allowed + np.where(errors > _ROUGH * np.abs(numerical), 8 * errors, spread)
+            badly = noisy | (errors > _ROUGH * np.abs(numerical))
+            most = allowed + np.where(badly, np.maximum(8 * errors, spread), spread)
             verdict[(apart <= allowed) | (known & (apart <= most))] = at(PASS)
             verdict[apart > most] = at(FAIL)
         unlike = ~np.isfinite(analytic) & np.isfinite(numerical)
