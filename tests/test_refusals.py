@@ -35,7 +35,7 @@ def cosine(x, w):
         (lambda: check(vjp=cosine, allow="NONSMOOTH"), ValueError, "allow must be a sequence of"),
         (lambda: check(vjp=lambda x, w: None), AssertionError, "vjp returned None"),
         (lambda: check(jac=lambda x: None), AssertionError, "jac returned None"),
-        (lambda: check(vjp=cosine, eps="1e-6"), ValueError, "eps must be positive, got '1e-6'"),
+        (lambda: check(vjp=cosine, eps="1e-6"), ValueError, "eps must be positive and finite"),
         (lambda: check(vjp=cosine, seed="a"), ValueError, "seed must be an integer, .*, got 'a'"),
         (lambda: check(vjp=cosine, seed=None), ValueError, "seed must be an integer, .*, got None"),
         (lambda: check(vjp=cosine, args=2.0), TypeError, "args must be a tuple of the other"),

@@ -52,8 +52,8 @@ def step_of(eps: float | None, step: Any) -> Any:
     if step is not None:
         msg = "eps and step were both given: they are the same, so give one of them"
         raise ValueError(msg)
-    if not is_real(eps) or not eps > 0:
-        msg = f"eps must be positive, got {eps!r:.60}"
+    if not is_real(eps) or not 0 < eps < np.inf:
+        msg = f"eps must be positive and finite, got {eps!r:.60}"
         raise ValueError(msg)
     return eps
 
@@ -146,7 +146,8 @@ def require_seed(seed: Any) -> None:
 
 def positions_of(outputs: Any) -> tuple[int, ...]:
     """Return the positions of outputs as a tuple."""
-    if isinstance(outputs, (int, np.integer, str)):
+    several = np.iterable(outputs) and not isinstance(outputs, str)
+    if not several or not all(map(is_integer, outputs)):
         msg = f"nondifferentiable_outputs must be a sequence of positions, got {outputs!r}"
         raise TypeError(msg)
     return tuple(outputs)

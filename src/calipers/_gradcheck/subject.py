@@ -279,8 +279,7 @@ class Subject:
 
 def argnums_of(argnums: Any, count: int) -> list[int]:
     """Return the inputs that the caller named, one or several, of so many."""
-    alone = isinstance(argnums, (int, np.integer))
-    chosen: list[Any] = [argnums] if alone else list(argnums)
+    chosen: list[Any] = list(argnums) if np.iterable(argnums) else [argnums]
     for k in chosen:
         if chosen.count(k) > 1:
             msg = f"argnums names input {k} more than once"
