@@ -131,3 +131,11 @@ def test_gradients_are_taken_in_batches():
     x, w = jax.numpy.ones((5, 6)) / 9, jax.numpy.ones((6, 4)) / 9
     assert calipers.gradgradcheck(f, (x, w))
     assert len(calls) < 80
+
+
+def test_formats_that_are_too_coarse_are_refused_with_advice():
+    x = jax.numpy.ones(3, jax.numpy.bfloat16)
+    with pytest.raises(TypeError, match=r"input 0 has dtype bfloat16, .*: pass it in float32"):
+        calipers.gradcheck(jax.numpy.sin, x)
+    with pytest.raises(TypeError, match=r"output 0 of f has dtype bfloat16, .*: return it in"):
+        calipers.gradcheck(lambda x: x.astype(jax.numpy.bfloat16), jax.numpy.ones(3))

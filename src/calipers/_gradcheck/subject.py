@@ -341,9 +341,8 @@ def pose(
             copied = array.astype(native, order="C" if k in chosen else "K", copy=True)
         if k in chosen and (copied.dtype.kind not in "fc" or copied.dtype.char not in "fdFD"):
             kind = copied.dtype
-            advice = (
-                "leave it out of argnums" if kind.kind not in "fc" else "pass it in float32 or 64"
-            )
+            floats = kind.kind in "fc" or kind.isbuiltin == 2  # as bfloat16, which is registered
+            advice = "pass it in float32 or 64" if floats else "leave it out of argnums"
             told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
             msg = f"{told}: {advice}"
             raise TypeError(msg)
