@@ -3,7 +3,7 @@
 from collections import defaultdict, namedtuple
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
 import numba
@@ -639,3 +639,22 @@ def test_dataclasses_may_be_returned():
 
     report = calipers.gradcheck(f, np.array([1.0, 2.0]), vjp=vjp)
     assert report.output_names == (".each", ".sums[0]", ".count")
+
+
+def test_settings_that_a_gradient_hands_back_are_no_derivatives():
+    @dataclass
+    class Affine:
+        w: np.ndarray
+        rate: float = 2.0
+        name: str = "affine"
+
+    def f(p):
+        return p.rate * p.w
+
+    def vjp(p, w):
+        return replace(p, w=p.rate * w)
+
+    p = Affine(np.array([0.5, -1.0]))
+    assert checked(calipers.gradcheck, f, (p,), vjp=vjp).verdict == "PASS"
+    wrong = checked(calipers.gradcheck, f, (p,), vjp=lambda p, w: replace(vjp(p, w), rate=w @ p.w))
+    assert "a derivative by input 0.rate" in wrong.reason

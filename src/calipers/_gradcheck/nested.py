@@ -146,7 +146,8 @@ class Nested:
                 here = f"{place}{opened.paths[k]}"
                 if k in argnums:
                     result.append(_given(line, name, here))
-                elif line is not _MISSING:
+                # A setting that comes back as it is says nothing, as of dataclasses.replace.
+                elif line is not _MISSING and line is not opened.leaves[k]:
                     require_nothing(line, name, here)
         return tuple(result) if name == "vjp" or len(result) > 1 else result[0]
 
