@@ -566,3 +566,12 @@ def test_slopes_at_the_ends_of_the_range_confirm_nothing_wrong(compiled):
     assert verdict(lambda x: 1.2e308 * x, [1e-3, 2e-3], 1.2e308) == "PASS"
     assert verdict(lambda x: np.exp(x), [709.782], 1.0) != "PASS"
     assert verdict(lambda x: np.where(x > 1, np.inf, x), [1.0, 1.0], 7.0) != "PASS"
+
+
+def test_what_is_not_finite_is_not_called_noise():
+    def f(x):
+        return np.where(x > 1, np.inf, x)
+
+    report = calipers.gradcheck(f, np.array([0.5, 2.0]), vjp=lambda x, w: w, raise_exception=False)
+    assert report.verdict == "INCONCLUSIVE"
+    assert report.reason.endswith("f is not finite at x")

@@ -345,7 +345,9 @@ class Check:
             return self._place(worst, "not to be had: f has a kink or a jump within a step of x")
         if verdict == INCONCLUSIVE:
             text = self._place(worst, "not to be confirmed")
-            return f"{text}{values(worst)}; f is noisy or varies too fast there"
+            finite = np.isfinite(self.subject.base[worst.row])
+            why = "f is noisy or varies too fast there" if finite else "f is not finite at x"
+            return f"{text}{values(worst)}; {why}"
         if np.isnan(worst.analytic) and np.isnan(worst.numerical):
             text = self._place(worst, "NaN") + values(worst).partition(":")[0]
             return f"{text}, claimed and found alike: equal_nan=True lets that pass"
