@@ -139,3 +139,20 @@ def test_formats_that_are_too_coarse_are_refused_with_advice():
         calipers.gradcheck(jax.numpy.sin, x)
     with pytest.raises(TypeError, match=r"output 0 of f has dtype bfloat16, .*: return it in"):
         calipers.gradcheck(lambda x: x.astype(jax.numpy.bfloat16), jax.numpy.ones(3))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_none_among_outputs_is_nothing(place):
+    def f(x, factor=1.0):
+        y = [jax.numpy.sin(x) * factor]
+        y.insert(place, None)
+        return tuple(y)
+
+    def wrong(x):
+        return f(x, jax.lax.stop_gradient(x))
+
+    x = jax.numpy.arange(1.0, 4.0)
+    assert calipers.gradcheck(f, x)
+    report = calipers.gradcheck(wrong, x, raise_exception=False)
+    assert report.verdict == "FAIL"
+    assert f"of output [{1 - place}]" in report.reason

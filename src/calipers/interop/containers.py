@@ -55,9 +55,12 @@ class OfLeaves:
     def flat(self, y: Any) -> tuple[list[str], Any]:
         """Return where in a result others are, and a tuple of them; no places where it is flat."""
         found, _ = self._library.apart(y)
-        if all(path in ("", f"[{k}]") for k, (path, _) in enumerate(found)):
+        paths = [path for path, _ in found]
+        # jax holds None for nothing, also at the end of a tuple.
+        whole = paths == [""] or not isinstance(y, (tuple, list)) or len(paths) == len(y)
+        if whole and all(path in ("", f"[{k}]") for k, path in enumerate(paths)):
             return [], y
-        return [path for path, _ in found], tuple(leaf for _, leaf in found)
+        return paths, tuple(leaf for _, leaf in found)
 
 
 @dataclass(frozen=True)
