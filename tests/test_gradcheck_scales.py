@@ -235,3 +235,18 @@ def test_noise_accuses_nobody():
 
         assert checked(f, x, jac=jac).verdict != "FAIL", seed
         assert checked(f, x, jac=lambda x, jac=jac: 1.03 * jac(x)).verdict == "FAIL"
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(300, "PASS"), (20_000, "INCONCLUSIVE")])
+def test_products_that_rounding_hides_cost_seconds_at_most(n, verdict):
+    def offset(x):
+        return np.float32(1e6) + np.sin(x).sum()
+
+    x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+    report = calipers.gradcheck(
+        offset, x, vjp=lambda x, w: w * np.cos(x), fast_mode=True, raise_exception=False
+    )
+    assert report.verdict == verdict
+    if verdict == "INCONCLUSIVE":
+        assert report.calls["f"] < 100
+        assert "check without fast_mode" in str(report)

@@ -26,7 +26,7 @@ from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
 _SUSPECTS = 8  # columns that a product may lead to
-_MODERATE = 1 << 20  # entries that are all looked at where products leave a doubt
+_MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
 
 
 @dataclass
@@ -179,11 +179,12 @@ class Check:
         Compare products by one input; return whether all its entries have to be looked at.
 
         What products show is traced to a column, and that is judged. Where it is right after all,
-        or products do not tell, a Jacobian of moderate size is looked at as a whole; of a large one
-        the next suspects are, and what differences do not resolve is INCONCLUSIVE.
+        or products do not tell, all columns are looked at if calls of f for them are moderate work;
+        else the next suspects are, and what differences do not resolve is INCONCLUSIVE.
         """
         self._entries.left_out += int(np.count_nonzero(look.steps == 0))
-        moderate = self.subject.rows * look.problem.coordinates <= _MODERATE
+        columns = look.problem.coordinates
+        moderate = columns * (columns + self.subject.rows) <= _MODERATE
         for d in self.derivatives:
             probe = Probe(look, d, self.resolution, random)
             wrong = 0
@@ -196,7 +197,8 @@ class Check:
                         return True
                     self._undecided = (
                         f"differences do not resolve products of {d.name} by input "
-                        f"{look.part.name}: f is noisy, or not smooth, somewhere"
+                        f"{look.part.name}: f is noisy, or not smooth, somewhere; check without "
+                        f"fast_mode"
                     )
                     break
                 column = probe.suspect()
