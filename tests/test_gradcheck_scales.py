@@ -250,3 +250,16 @@ def test_products_that_rounding_hides_cost_seconds_at_most(n, verdict):
     if verdict == "INCONCLUSIVE":
         assert report.calls["f"] < 100
         assert "check without fast_mode" in str(report)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_products_that_are_known_badly_pass_nothing(seed):
+    x = (1e4 * np.random.default_rng(seed).standard_normal(3)).astype(np.float32)
+    report = calipers.gradcheck(
+        np.sin,
+        x,
+        vjp=lambda x, w: np.float32(1.1) * w * np.cos(x),
+        fast_mode=True,
+        raise_exception=False,
+    )
+    assert report.verdict in ("FAIL", "INCONCLUSIVE")

@@ -12,7 +12,8 @@ CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 
 _LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
 _MARGIN = 4.0  # of the numerical products' errors
-_ROUNDING = 64.0
+_ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
+_ROUNDING_OF_ALL = 1024.0
 
 
 class Probe:
@@ -79,13 +80,14 @@ class Probe:
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
         value, error = looks.along(v)
         own, terms = self._analytic(exact.astype(float))
+        rounding = _ROUNDING
         if own.shape == ():  # the cotangent is contracted, too
-            weights = self._weights
+            rounding, weights = _ROUNDING_OF_ALL, self._weights
             error = np.asarray(norm(weights * error))
             value = np.asarray(weights @ value)
         with np.errstate(all="ignore"):
             apart = np.abs(own - value)
-            allowed = _MARGIN * error + _ROUNDING * looks.subject.eps * terms
+            allowed = _MARGIN * error + rounding * looks.subject.eps * terms
             size = np.maximum(np.abs(value), terms)
             known = (error <= self._resolution * size) | (error == 0)
             known &= np.isfinite(own)
@@ -102,7 +104,7 @@ class Probe:
         if self._derivative.name == "vjp":
             if self._gradient is None:
                 self._gradient = self._derivative.pull(self._weights).copy()
-            terms = 16 * norm(self._gradient * whole)
+            terms = norm(self._gradient * whole)
             return np.asarray(self._gradient @ whole), np.asarray(terms)
         product = self._derivative.times(whole)
         return product, np.abs(product) + np.abs(product).max(initial=0.0)
