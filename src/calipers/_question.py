@@ -81,7 +81,8 @@ def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool
         return None
     kernel, x, y = plain
     if x.nbytes <= SERIAL_BYTES // 2:
-        return bool(kernel(x, y, rtol, atol, equal_nan) < 0)
+        close: bool = kernel(x, y, rtol, atol, equal_nan) < 0
+        return close
     return scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (x, y)) < 0
 
 
@@ -215,7 +216,8 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     plain = _plainly(FIRST_UNEQUAL, a, b)
     if plain is not None and a.nbytes <= SERIAL_BYTES // 2:
         kernel, x, y = plain
-        return bool(kernel(x, y, equal_nan) < 0)
+        equal: bool = kernel(x, y, equal_nan) < 0
+        return equal
     if a.shape != b.shape:
         return False
     dtypes = working_dtypes(a.dtype, b.dtype)

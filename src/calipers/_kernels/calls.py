@@ -95,28 +95,6 @@ def _call_row(typingctx: Any, f: Any, i: Any, x: Any) -> Any:
     return _calling(f, (i,), x, ())
 
 
-@intrinsic
-def borrowed(typingctx: Any, arrays: Any) -> Any:
-    """
-    Return a tuple, whose arrays are without the counts of who uses them.
-
-    The caller of a kernel holds them while it runs; counting each view takes as long as a small f.
-    """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        views = []
-        for kind, value in zip(arrays, cgutils.unpack_tuple(builder, args[0]), strict=True):
-            if isinstance(kind, types.Array):
-                view = context.make_array(kind)(context, builder, value)
-                view.meminfo = cgutils.get_null_value(view.meminfo.type)
-                view.parent = cgutils.get_null_value(view.parent.type)
-                value = view._getvalue()
-            views.append(value)
-        return context.make_tuple(builder, signature.return_type, views)
-
-    return arrays(arrays), codegen
-
-
 @register_jitable
 def _require_shape(f: Any, y: Any, out: Any) -> None:
     if y.size != out.size or (len(f.shape) and y.shape != f.shape):

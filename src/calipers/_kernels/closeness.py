@@ -14,6 +14,7 @@ from numba.extending import overload, register_jitable
 
 from .._jit import Kernels
 from .formats import double, pair_of_vectors, prefetch, product, single, vector
+from .views import borrowed
 
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
 # underflow that matter: a product below 2**-1022 is far less than half a unit of 2**-900.
@@ -352,6 +353,7 @@ def _decide_complex(x, y, rtol, atol, equal_nan, out):
 @register_jitable
 def first_apart(a, b, rtol, atol, equal_nan):
     """Return the position of the first pair that is not close, or -1."""
+    a, b = borrowed((a, b))
     block = _BLOCK_BYTES // a.itemsize
     for start in range(0, a.size, block):
         prefetch(a, start + _BLOCKS_AHEAD * block, block)
@@ -367,6 +369,7 @@ def first_apart(a, b, rtol, atol, equal_nan):
 
 def rows_apart(a, b, rtol, atol, equal_nan, start, width, out):
     """Clear out[row] where a pair is not close; a[0] is element `start` of rows of `width`."""
+    a, b = borrowed((a, b))
     i = 0
     while i < a.size:
         apart = first_apart(a[i:], b[i:], rtol, atol, equal_nan)
@@ -380,6 +383,7 @@ def rows_apart(a, b, rtol, atol, equal_nan, start, width, out):
 
 def columns_apart(a, b, rtol, atol, equal_nan, start, width, out):
     """Clear out[column] where a pair is not close; a[0] is element `start` of rows of `width`."""
+    a, b = borrowed((a, b))
     block = _BLOCK_BYTES // a.itemsize
     for begin in range(0, a.size, block):
         prefetch(a, begin + _BLOCKS_AHEAD * block, block)
@@ -396,6 +400,7 @@ def columns_apart(a, b, rtol, atol, equal_nan, start, width, out):
 
 def mask(a, b, rtol, atol, equal_nan, out):
     """Write each pair's verdict."""
+    a, b, out = borrowed((a, b, out))
     block = _BLOCK_BYTES // a.itemsize
     for start in range(0, a.size, block):
         prefetch(a, start + _BLOCKS_AHEAD * block, block)

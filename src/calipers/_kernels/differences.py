@@ -15,9 +15,9 @@ from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate
+from .calls import evaluate
 from .formats import vector
-from .views import assign, reals, shaped
+from .views import assign, borrowed, reals, shaped
 
 # What became of a column, the worse the later.
 NAMES_OF_STATUS = (

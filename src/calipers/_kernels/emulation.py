@@ -22,6 +22,7 @@ from numba.extending import intrinsic, overload, register_jitable
 
 from .._jit import Kernels
 from .formats import bits, prefetch, vector
+from .views import borrowed
 
 RULE_LENGTH = 7
 
@@ -132,6 +133,7 @@ def added(x, y, rule):
 
 def round_each(numbers, rule, out):
     """Write each number rounded to a format."""
+    numbers, out = borrowed((numbers, out))
     for start in range(0, numbers.size, _BLOCK):
         prefetch(numbers, start + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
         block = numbers[start : start + _BLOCK]
@@ -143,6 +145,7 @@ def round_each(numbers, rule, out):
 
 def census(numbers, rule, normal, counts):
     """Count numbers that are 0, subnormal and finite once rounded; `normal` has the first bits."""
+    (numbers,) = borrowed((numbers,))
     integer = numbers.dtype.type
     _, infinity = layout(normal)
     for start in range(0, numbers.size, _BLOCK):

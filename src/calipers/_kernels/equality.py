@@ -7,6 +7,7 @@ from numba.extending import overload
 from .._jit import Kernels
 from .closeness import distance
 from .formats import pair_of_vectors, single
+from .views import borrowed
 
 # Two of them fit the nearest cache; shorter ones take longer to set up than to read.
 BLOCK_BYTES = 8192
@@ -63,6 +64,7 @@ def _same(x, y):
 
 def first_unequal(a, b, equal_nan):
     """Return the position of the first pair that is not equal, or -1."""
+    a, b = borrowed((a, b))
     block = BLOCK_BYTES // a.itemsize
     for start in range(0, a.size, block):
         x = a[start : start + block]

@@ -7,6 +7,7 @@ from numba.extending import overload
 from .._jit import Kernels
 from .equality import BLOCK_BYTES
 from .formats import element_type, single, vector
+from .views import borrowed
 
 
 def finite(x):
@@ -47,6 +48,7 @@ def _all_finite(x):
 
 def first_nonfinite(a):
     """Return the position of the first NaN or infinity, or -1."""
+    (a,) = borrowed((a,))
     block = BLOCK_BYTES // a.itemsize
     for start in range(0, a.size, block):
         x = a[start : start + block]

@@ -9,7 +9,7 @@ from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate
+from .calls import evaluate
 from .differences import (
     FIXED,
     LOST,
@@ -22,7 +22,7 @@ from .differences import (
     tabulate,
 )
 from .formats import vector
-from .views import assign, reals, shaped
+from .views import assign, borrowed, reals, shaped
 
 # What is found of a column, the worse the later.
 CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)

@@ -21,7 +21,7 @@ from numba.core.types import containers
 from numba.extending import register_jitable
 
 from .._jit import Kernels
-from .calls import borrowed, evaluate
+from .calls import evaluate
 from .differences import (
     BOUNDED,
     CONVERGED,
@@ -36,7 +36,7 @@ from .differences import (
 from .formats import vector
 from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, forget, note, settled
 from .tails import conclude, doubtful
-from .views import assign, reals
+from .views import assign, borrowed, reals
 
 # From one tail's t to the next one's. Lengths commensurable with the far one's would be rounded as
 # that is where f is linear and its values have a quantum.
