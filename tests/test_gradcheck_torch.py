@@ -243,6 +243,34 @@ def test_so_it_is_without_a_library():
     assert "a cotangent that is not contiguous is another one" in report.reason
 
 
+class Overwriting(torch.autograd.Function):
+    """Its derivatives are right, and stored where their directions were."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g.mul_(x.cos())
+
+    jvp = backward
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.double])
+def test_directions_that_are_written_into(dtype, fast_mode):
+    x = leaf(1, 2, 3, dtype=dtype)
+    report = checked(Overwriting.apply, x, fast_mode=fast_mode)
+    assert report.reason.startswith("vjp changes its arguments: its cotangent")
+    forward = {"check_forward_ad": True, "check_backward_ad": False}
+    report = checked(Overwriting.apply, x, fast_mode=fast_mode, **forward)
+    assert report.reason.startswith("jvp changes its arguments: its tangent")
+
+
 @pytest.mark.parametrize(
     ("f", "told"),
     [

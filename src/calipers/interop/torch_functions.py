@@ -252,7 +252,7 @@ class _Function:
         weights = [
             torch.ones_like(y)
             if c is None
-            else torch.from_numpy(np.array(c)).to(device=y.device, dtype=y.dtype)
+            else torch.from_numpy(np.asarray(c)).to(device=y.device, dtype=y.dtype)
             for y, c in pairs
         ]
         found = torch.autograd.grad(
@@ -283,7 +283,7 @@ class _Function:
             if tangent is None
             else self._sparse[k].build(np.array(tangent))
             if k in self._sparse
-            else torch.from_numpy(np.array(tangent)).to(tensors[k].device)
+            else torch.from_numpy(np.asarray(tangent)).to(tensors[k].device)
             for k, tangent in zip(self._argnums, v, strict=True)
         ]
 
