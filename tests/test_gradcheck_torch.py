@@ -243,6 +243,48 @@ def test_so_it_is_without_a_library():
     assert "a cotangent that is not contiguous is another one" in report.reason
 
 
+class SlopeOfSine(torch.autograd.Function):
+    """The gradient of sin, with one of its own that is wrong by 0.1 %."""
+
+    @staticmethod
+    def forward(ctx, x, g):
+        ctx.save_for_backward(x, g)
+        return g * x.cos()
+
+    @staticmethod
+    def backward(ctx, u):
+        x, g = ctx.saved_tensors
+        return -1.001 * u * g * x.sin(), u * x.cos()
+
+
+class Sine(torch.autograd.Function):
+    """sin, of which a second derivative is wrong."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        return SlopeOfSine.apply(*ctx.saved_tensors, g)
+
+
+@pytest.mark.parametrize("dtype", [torch.double, torch.float32, torch.bfloat16, torch.int64])
+def test_cotangents_are_taken_in_the_dtypes_of_outputs(dtype):
+    x, w = leaf(1, 2, 3), torch.ones(3, dtype=dtype)
+    assert twice(torch.sin, x, grad_outputs=w).verdict == "PASS"
+    assert twice(torch.sin, leaf(1, 2, 3, dtype=torch.cdouble), grad_outputs=w).verdict == "PASS"
+    report = twice(Sine.apply, x, grad_outputs=w)
+    assert report.verdict == "FAIL"
+    assert report.resolution == 1e-6
+
+
+def test_complex_cotangents_of_real_outputs():
+    with pytest.raises(TypeError, match="grad_outputs have one of dtype complex64, and its output"):
+        twice(torch.sin, leaf(1), grad_outputs=torch.ones(1, dtype=torch.cfloat))
+
+
 class Overwriting(torch.autograd.Function):
     """Its derivatives are right, and stored where their directions were."""
 

@@ -21,13 +21,17 @@ def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:
     """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
     examples = [p.example for p in subject.kept]
     if given is not None:
-        arrays = (as_array(w, "grad_outputs") for w in several(given))
-        result = tuple(np.array(w, copy=True) for w in arrays)
-        shapes, expected = [w.shape for w in result], [e.shape for e in examples]
+        arrays = [np.asarray(as_array(w, "grad_outputs")) for w in several(given)]
+        shapes, expected = [w.shape for w in arrays], [e.shape for e in examples]
         if shapes != expected:
             msg = f"grad_outputs have shapes {shapes}, and the outputs {expected}"
             raise ValueError(msg)
-        return result
+        pairs = list(zip(arrays, examples, strict=True))
+        for w, e in pairs:
+            if not np.can_cast(w.dtype, e.dtype, "same_kind"):
+                msg = f"grad_outputs have one of dtype {w.dtype}, and its output has {e.dtype}"
+                raise TypeError(msg)
+        return tuple(w.astype(e.dtype, copy=True) for w, e in pairs)
     random = np.random.default_rng(seed)
     return tuple(_drawn(random, e) for e in examples)
 
