@@ -280,6 +280,11 @@ def test_cotangents_are_taken_in_the_dtypes_of_outputs(dtype):
     assert report.resolution == 1e-6
 
 
+def test_second_derivatives_none_of_which_is_checked():
+    with pytest.raises(ValueError, match="it is by check_rev_over_rev=, by vjp_vjp=, and"):
+        twice(torch.sin, leaf(1), check_rev_over_rev=False)
+
+
 def test_complex_cotangents_of_real_outputs():
     with pytest.raises(TypeError, match="grad_outputs have one of dtype complex64, and its output"):
         twice(torch.sin, leaf(1), grad_outputs=torch.ones(1, dtype=torch.cfloat))

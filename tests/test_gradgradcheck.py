@@ -193,6 +193,13 @@ def test_a_second_derivative_that_is_not_to_be_checked_is_not(option, left_out):
     assert checked(np.sin, X, **options, **{option: False}).verdict == "PASS"
 
 
+@pytest.mark.parametrize("others", [{}, {"vjp_jvp": np.sin, "check_fwd_over_rev": False}])
+def test_second_derivatives_none_of_which_is_checked(others):
+    given = {"vjp": np.sin, "vjp_vjp": np.sin, "check_rev_over_rev": False, **others}
+    with pytest.raises(ValueError, match="nothing is left to check of the second derivative"):
+        checked(np.sin, X, **given)
+
+
 @pytest.mark.parametrize("bounds", [(0.0, 3.0), None])
 def test_bounds_and_steps_of_a_second_derivative(bounds):
     def f(x):

@@ -131,6 +131,11 @@ def gradgradcheck(
             "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
         )
         raise TypeError(msg)
+    asked = _asked(library, vjp_vjp, vjp_jvp, check_fwd_over_rev, check_rev_over_rev)
+    if hess is None and hvp is None and not any(asked):
+        forms = "check_rev_over_rev=, by vjp_vjp=, and check_fwd_over_rev=, by vjp_jvp="
+        msg = f"nothing is left to check of the second derivative: it is by {forms}"
+        raise ValueError(msg)
     common: dict[str, Any] = {**options, "raise_exception": raise_exception, "seed": seed}
     here: dict[str, Any] = {
         "args": args,
@@ -156,7 +161,6 @@ def gradgradcheck(
     whole = (*points, *args)
     if hess is not None or hvp is not None:
         return _of_number(given.subject(), f, whole, vjp, hess, hvp, first_order, common, here)
-    asked = check_fwd_over_rev, check_rev_over_rev
     how = grad_outputs, gen_non_contig_grad_outputs, seed, asked, plain
     if library is not None:
         report = _of_library(library, given.of_leaves(), *how)
@@ -166,13 +170,29 @@ def gradgradcheck(
     return answer(report, raise_exception)
 
 
+def _asked(
+    library: FunctionLibrary | None,
+    vjp_vjp: Callable[..., Any] | None,
+    vjp_jvp: Callable[..., Any] | None,
+    forward: bool | None,
+    backward: bool | None,
+) -> tuple[bool, bool]:
+    """Tell whether forward mode, and whether backward mode, of the gradient is to be checked."""
+    if library is not None:
+        return bool(forward), backward is not False
+    return (
+        vjp_jvp is not None and forward is not False,
+        vjp_vjp is not None and backward is not False,
+    )
+
+
 def _of_library(
     library: FunctionLibrary,
     given: Given,
     grad_outputs: Any,
     spread: bool,
     seed: int,
-    asked: tuple[bool | None, bool | None],
+    asked: tuple[bool, bool],
     options: dict[str, Any],
 ) -> GradcheckReport:
     """Check what a library has for the gradient of a function of its arrays."""
@@ -184,8 +204,8 @@ def _of_library(
     gradient, point = library.gradient(f, inputs, active, kept, w, spread)
     contiguous = library.gradient(f, inputs, active, kept, w, False)[0] if spread else None
     forms = {
-        "check_forward_ad": bool(forward),
-        "check_backward_ad": backward is not False,
+        "check_forward_ad": forward,
+        "check_backward_ad": backward,
         "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
     }
     own = _with_cotangents(options, len(active), len(w))
@@ -208,11 +228,11 @@ def _of_own(
     grad_outputs: Any,
     spread: bool,
     seed: int,
-    asked: tuple[bool | None, bool | None],
+    asked: tuple[bool, bool],
     options: dict[str, Any],
 ) -> GradcheckReport:
     """Check the caller's derivatives of the caller's gradient."""
-    forward, backward = (each is not False for each in asked)
+    forward, backward = asked
     subject = given.subject()
     inputs = (*given.several, *given.args)
     w = cotangents(subject, grad_outputs, seed)
@@ -220,8 +240,8 @@ def _of_own(
     contiguous = replace(gradient, spread=False) if spread else None
     active = [p.position for p in subject.active]
     forms = {
-        "vjp": gradient.pull if vjp_vjp is not None and backward else None,
-        "jvp": gradient.push if vjp_jvp is not None and forward else None,
+        "vjp": gradient.pull if backward else None,
+        "jvp": gradient.push if forward else None,
         "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
         "kwargs": given.kwargs,
     }
