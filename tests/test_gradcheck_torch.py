@@ -243,6 +243,13 @@ def test_so_it_is_without_a_library():
     assert "a cotangent that is not contiguous is another one" in report.reason
 
 
+def test_complex_directions_lie_where_torch_may_read_them():
+    x, y = leaf(1, 2, 3), leaf(1, 2j, 3, dtype=torch.cdouble)
+    for f in (torch.mul, lambda x, y: (x, x * y)):
+        assert twice(f, x, y, check_fwd_over_rev=True).verdict == "PASS"
+        assert checked(f, x, y, check_forward_ad=True).verdict == "PASS"
+
+
 class SlopeOfSine(torch.autograd.Function):
     """The gradient of sin, with one of its own that is wrong by 0.1 %."""
 

@@ -1,7 +1,7 @@
 """PyTorch functions, whose derivatives come from autograd."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -141,6 +141,13 @@ def _to_numpy(x: Any) -> NDArray:
     return _library.as_numpy(x.cpu())
 
 
+def _hand_back(tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
+    """Store in arrays what was written into their copies, which are aligned as torch wants."""
+    for tensor, array in zip(tensors, arrays, strict=True):
+        if tensor is not None and array is not None and tensor._version:
+            array[...] = _to_numpy(tensor.detach())
+
+
 class _Sparse:
     """A gradient of another layout than its input: a finding, which its name is for."""
 
@@ -252,12 +259,13 @@ class _Function:
         weights = [
             torch.ones_like(y)
             if c is None
-            else torch.from_numpy(np.asarray(c)).to(device=y.device, dtype=y.dtype)
+            else torch.from_numpy(np.array(c)).to(device=y.device, dtype=y.dtype)
             for y, c in pairs
         ]
         found = torch.autograd.grad(
             ends, sources, weights, retain_graph=True, allow_unused=True, is_grads_batched=batched
         )
+        _hand_back(weights, [c for _, c in pairs])
         return tuple(map(self._gradient, self._argnums, found))
 
     def _gradient(self, position: int, gradient: Any) -> Any:
@@ -283,11 +291,13 @@ class _Function:
             if tangent is None
             else self._sparse[k].build(np.array(tangent))
             if k in self._sparse
-            else torch.from_numpy(np.asarray(tangent)).to(tensors[k].device)
+            else torch.from_numpy(np.array(tangent)).to(tensors[k].device)
             for k, tangent in zip(self._argnums, v, strict=True)
         ]
 
         found = (self._tangents_of_batch if batched else self._tangents)(tensors, directions)
+        pairs = zip(self._argnums, directions, strict=True)
+        _hand_back([None if k in self._sparse else d for k, d in pairs], v)
         return tuple(None if t is None else _to_numpy(t.detach()) for t in found)
 
     def _tangents_of_batch(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
