@@ -100,25 +100,32 @@ class _Block:
 
     def reals(self, conjugate: bool) -> NDArray:
         """Return it as real numbers."""
-        wirtinger = self._complex_in and isinstance(self.given, tuple) and len(self.given) == 2
-        p, q = (self.array(item) for item in (self.given if wirtinger else (self.given, None)))
-        if not self._complex_in:
-            if not self._complex_out and np.iscomplexobj(p):
-                msg = f"{self._name} is complex, and both are real"
-                raise WrongFormError(msg)
-            if not self._complex_out:
-                return p
-            columns = [p]
-        elif self._complex_out or wirtinger:
+        if self._complex_in and isinstance(self.given, tuple) and len(self.given) == 2:
+            p, q = map(self.array, self.given)  # Wirtinger's
             columns = [p + q, 1j * (p - q)]
-        else:  # the gradient of a real number: d/d(real) + i d/d(imaginary)
-            columns = [p.real, -p.imag if conjugate else p.imag]
-        found = np.empty((len(p) * (1 + self._complex_out), p.shape[1] * len(columns)))
+        else:
+            columns = self._columns(self.array(self.given), conjugate)
+            if not (self._complex_in or self._complex_out):
+                return columns[0]
+        rows, count = columns[0].shape
+        found = np.empty((rows * (1 + self._complex_out), count * len(columns)))
         for k, column in enumerate(columns):
             found[:: 1 + self._complex_out, k :: len(columns)] = column.real
             if self._complex_out:
                 found[1::2, k :: len(columns)] = column.imag
         return found
+
+    def _columns(self, p: NDArray, conjugate: bool) -> list[NDArray]:
+        """Return the derivatives by the real and the imaginary part of the input, of one array."""
+        if not self._complex_in:
+            if not self._complex_out and np.iscomplexobj(p):
+                msg = f"{self._name} is complex, and both are real"
+                raise WrongFormError(msg)
+            return [p]
+        if self._complex_out:
+            return [p, 1j * p]
+        # The gradient of a real number: d/d(real) + i d/d(imaginary).
+        return [p.real, -p.imag if conjugate else p.imag]
 
 
 def _joined(lines: list[list[_Block]]) -> Any:

@@ -78,91 +78,91 @@ class Derivative:
         self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
         return self.known
 
+    @property
+    def taken(self) -> tuple[Part, ...]:
+        """What a direction is by: outputs for vjp, inputs for jvp."""
+        return self.subject.kept if self.name == "vjp" else self.subject.active
+
+    @property
+    def given(self) -> tuple[Part, ...]:
+        """What a result is by: inputs for vjp, outputs for jvp."""
+        return self.subject.active if self.name == "vjp" else self.subject.kept
+
+    @property
+    def several(self) -> bool:
+        """Whether directions are tuples."""
+        return self.subject.several if self.name == "vjp" else len(self.subject.active) > 1
+
+    @property
+    def _every(self) -> int:
+        """How many results there are if what is held constant has one, too."""
+        return len(self.subject.values if self.name == "vjp" else self.subject.outputs)
+
     def shaped(self, v: NDArray) -> Any:
         """Return a direction, or a batch of them, in the caller's form."""
-        subject = self.subject
-        if self.name == "jvp":
-            tangents = tuple(p.shaped(v) for p in subject.active)
-            return tangents if len(tangents) > 1 else tangents[0]
-        cotangents = tuple(p.shaped(v) for p in subject.kept)
-        if self.conjugate:
-            cotangents = tuple(np.conj(c) for c in cotangents)
-        return cotangents if subject.several else cotangents[0]
+        items = [part.shaped(v) for part in self.taken]
+        if self.conjugate and self.name == "vjp":
+            items = [np.conj(item) for item in items]
+        return tuple(items) if self.several else items[0]
 
     def applied(self, v: NDArray) -> NDArray:
         """Return what vjp or jvp gives for v, in new memory: the next call may fill the same."""
-        return (self.pull(v) if self.name == "vjp" else self.push(v)).copy()
+        return self.product(v).copy()
+
+    def product(self, v: NDArray) -> NDArray:
+        """Return the real Jacobian or its transpose times v, maybe in memory that `call` fills."""
+        return self.answer(self.shaped(v))
+
+    def answer(self, direction: Any) -> NDArray:
+        """Return what vjp or jvp gives for a direction in the caller's form, in real numbers."""
+        found = self._fitted(self(direction))
+        if self.conjugate and self.name == "vjp":
+            found = [np.conj(g) for g in found]
+        return real_vector(found)
 
     def together(self, v: NDArray) -> NDArray:
         """Return what vjp or jvp gives for each row of v, from one call with a batch of them."""
-        subject, count = self.subject, len(v)
-        back = self.name == "vjp"
-        taken = subject.active if back else subject.kept
-        found = self(self.shaped(v))
-        results = several(found)
-        every = len(subject.values) if back else len(subject.outputs)
-        chosen = picked(results, [p.position for p in taken], every)
+        count = len(v)
+        results = several(self(self.shaped(v)))
+        chosen = picked(results, [p.position for p in self.given], self._every)
         if chosen is None:
-            msg = f"{self.name} of a batch returned {len(results)} results, expected {len(taken)}"
+            expected = len(self.given)
+            msg = f"{self.name} of a batch returned {len(results)} results, expected {expected}"
             raise WrongFormError(msg)
         lines = []
-        for result, part in zip(chosen, taken, strict=True):
-            like = part.example
-            wide = np.complex128 if like.dtype.kind == "c" else np.float64
-            expected = (count, *like.shape)
-            array = np.zeros(expected) if result is None else np.asarray(result)
-            if array.shape != expected:
-                msg = f"{self.name} of a batch gave shape {array.shape}, expected {expected}"
+        for result, part in zip(chosen, self.given, strict=True):
+            shape = (count, *part.example.shape)
+            array = np.zeros(shape) if result is None else np.asarray(result)
+            if array.shape != shape:
+                msg = f"{self.name} of a batch gave shape {array.shape}, expected {shape}"
                 raise WrongFormError(msg)
-            array = array.astype(wide, copy=False)
-            lines.append(np.conj(array) if self.conjugate and back else array)
+            array = array.astype(part.wide, copy=False)
+            lines.append(np.conj(array) if self.conjugate and self.name == "vjp" else array)
         return real_rows(lines)
-
-    def pull(self, w: NDArray) -> NDArray:
-        """Return the real Jacobian's transpose times w, maybe in memory that the caller fills."""
-        return self.gradient(self.shaped(w))
-
-    def gradient(self, w: Any) -> NDArray:
-        """Return what vjp gives for a cotangent in the caller's form, in real numbers."""
-        subject = self.subject
-        found = self._fitted(self(w), subject.active, len(subject.values), "gradient", "input")
-        if self.conjugate:
-            found = [np.conj(g) for g in found]
-        return real_vector(found).astype(float, copy=False)
-
-    def push(self, v: NDArray) -> NDArray:
-        """Return the real Jacobian times v."""
-        return self.tangent(self.shaped(v))
-
-    def tangent(self, v: Any) -> NDArray:
-        """Return what jvp gives for a tangent in the caller's form, in real numbers."""
-        subject = self.subject
-        found = self._fitted(self(v), subject.kept, len(subject.outputs), "tangent", "output")
-        return real_vector(found).astype(float, copy=False)
 
     def times(self, v: NDArray) -> NDArray:
         """Return the real Jacobian times v, of jac or jvp."""
         if self.name == "jvp":
-            return self.push(v)
+            return self.product(v)
         product: NDArray = (self.matrix() if self.known is None else self.known) @ v
         return product
 
     def transposed_times(self, w: NDArray) -> NDArray:
         """Return the real Jacobian's transpose times w, of jac or vjp."""
         if self.name == "vjp":
-            return self.pull(w)
+            return self.product(w)
         product: NDArray = w @ (self.matrix() if self.known is None else self.known)
         return product
 
-    def _fitted(
-        self, result: Any, parts: tuple[Part, ...], every: int, what: str, whose: str
-    ) -> list[NDArray]:
+    def _fitted(self, result: Any) -> list[NDArray]:
         """Return one array for each part; None stands for zeros."""
-        items = several(result)
-        given: Sequence[Any] | None = items
+        parts, items = self.given, several(result)
+        chosen: Sequence[Any] | None = items
         if len(items) != len(parts):
-            given = picked(items, [p.position for p in parts], every)
-        if given is None:
+            chosen = picked(items, [p.position for p in parts], self._every)
+        if chosen is None:
+            what, whose = self._words
+            every = self._every
             wanted = f"{len(parts)}" if every == len(parts) else f"{len(parts)} (or {every})"
             count = len(items)
             msg = (
@@ -172,45 +172,45 @@ class Derivative:
             if len(parts) == 1 and count > 1 and np.ndim(items[0]) == 0:
                 msg += f"; a {type(result).__name__} holds one for each: return an array"
             raise WrongFormError(msg)
-        return [self._one(g, p, what, whose) for g, p in zip(given, parts, strict=True)]
+        return [self._one(item, part) for item, part in zip(chosen, parts, strict=True)]
 
-    def _one(self, value: Any, part: Part, what: str, whose: str) -> NDArray:
+    @property
+    def _words(self) -> tuple[str, str]:
+        """What a result is called, and what it is by."""
+        return ("gradient", "input") if self.name == "vjp" else ("tangent", "output")
+
+    def _one(self, value: Any, part: Part) -> NDArray:
         like = part.example
+        if type(value) is np.ndarray and value.shape == like.shape and value.dtype == like.dtype:
+            return value.astype(part.wide, copy=False)
         if value is None:
-            return np.zeros_like(like)
+            return np.zeros(like.shape, part.wide)
+        what, whose = self._words
+        returned = f"the {what} that {self.name} returned for {whose} {part.name}"
         if hasattr(value, "toarray"):
             msg = (
-                f"the {what} that {self.name} returned for {whose} {part.name} is of a sparse "
-                f"layout, and the {whose} is dense: return an array of shape {like.shape}"
+                f"{returned} is of a sparse layout, and the {whose} is dense: return an array of "
+                f"shape {like.shape}"
             )
             raise WrongFormError(msg)
         array = value if type(value) is np.ndarray else np.asarray(as_array(value, self.name))
         if array is not value and array.dtype.kind in "OSU":
-            msg = (
-                f"the {what} that {self.name} returned for {whose} {part.name} is of type "
-                f"{type(value).__name__}: return an array of shape {like.shape}"
-            )
+            kind = type(value).__name__
+            msg = f"{returned} is of type {kind}: return an array of shape {like.shape}"
             raise WrongFormError(msg)
         if array.shape != like.shape:
             msg = (
-                f"the {what} that {self.name} returned for {whose} {part.name} has a wrong "
-                f"shape: expected {like.shape}, got {array.shape}{_advice(like, array)}"
+                f"{returned} has a wrong shape: expected {like.shape}, got "
+                f"{array.shape}{_advice(like, array)}"
             )
             raise WrongFormError(msg)
         if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and like.dtype.kind != "c"):
-            msg = (
-                f"the {what} that {self.name} returned for {whose} {part.name} is of dtype "
-                f"{array.dtype}, and the {whose} of {like.dtype}"
-            )
+            msg = f"{returned} is of dtype {array.dtype}, and the {whose} of {like.dtype}"
             raise WrongFormError(msg)
         if self.strict and array.dtype != like.dtype:
-            msg = (
-                f"the {what} that {self.name} returned for {whose} {part.name} has dtype "
-                f"{array.dtype}, expected {like.dtype} (check_grad_dtypes)"
-            )
+            msg = f"{returned} has dtype {array.dtype}, expected {like.dtype} (check_grad_dtypes)"
             raise WrongFormError(msg)
-        wide = np.complex128 if like.dtype.kind == "c" else np.float64
-        return array.astype(wide, copy=False)
+        return array.astype(part.wide, copy=False)
 
 
 def _advice(like: NDArray, array: NDArray) -> str:

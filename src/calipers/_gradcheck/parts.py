@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,15 @@ class Part:
     stop: int
     name: str  # its position, or where it is in the caller's containers
 
+    @cached_property
+    def wide(self) -> type[Any]:
+        """What its derivatives are computed in."""
+        return np.complex128 if self.example.dtype.kind == "c" else np.float64
+
+    @cached_property
+    def _real(self) -> np.dtype[Any]:
+        return self.example.real.dtype
+
     def index(self, number: int) -> tuple[tuple[int, ...], str]:
         """Return the element a real number belongs to, and "" or which part of it that is."""
         k = number - self.start
@@ -63,8 +73,10 @@ class Part:
     def shaped(self, numbers: NDArray) -> NDArray:
         """Return real numbers of this part, or rows of them, as arrays of its shape and dtype."""
         like = self.example
-        real = np.ascontiguousarray(numbers[..., self.start : self.stop], dtype=like.real.dtype)
-        return real.view(like.dtype).reshape((*numbers.shape[:-1], *like.shape))
+        real = np.ascontiguousarray(numbers[..., self.start : self.stop], self._real)
+        if self._real is not like.dtype:
+            real = real.view(like.dtype)
+        return real.reshape((*numbers.shape[:-1], *like.shape))
 
 
 def picked(items: Sequence[Any], positions: Sequence[int], every: int) -> list[Any] | None:

@@ -103,7 +103,7 @@ class Probe:
         whole[own] = direction
         if self._derivative.name == "vjp":
             if self._gradient is None:
-                self._gradient = self._derivative.pull(self._weights).copy()
+                self._gradient = self._derivative.product(self._weights).copy()
             terms = norm(self._gradient * whole)
             return np.asarray(self._gradient @ whole), np.asarray(terms)
         product = self._derivative.times(whole)
@@ -131,8 +131,8 @@ def column_of(derivative: Derivative, column: int, numerical: NDArray) -> tuple[
         for half in halves:
             part = np.zeros(subject.rows)
             part[half] = w[half]
-            apart.append(abs(derivative.pull(part)[column] - part @ known))
+            apart.append(abs(derivative.product(part)[column] - part @ known))
         where = halves[int(apart[1] > apart[0])]
     unit = np.zeros(subject.rows)
     unit[where] = 1
-    return where, derivative.pull(unit)[[column]]
+    return where, derivative.product(unit)[[column]]

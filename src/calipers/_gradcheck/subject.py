@@ -142,12 +142,11 @@ class Subject:
 
     def arguments(self) -> list[Any]:
         """Return private arguments for one call."""
-        return [self._argument(k, v) for k, v in enumerate(self.values)]
+        return list(map(private, self._handed))
 
-    def _argument(self, position: int, value: Any) -> Any:
-        if position in self.scalars:
-            return value[()]
-        return private(value)
+    @cached_property
+    def _handed(self) -> list[Any]:
+        return [v[()] if k in self.scalars else v for k, v in enumerate(self.values)]
 
     def call(self) -> Any:
         """Call f at the point."""

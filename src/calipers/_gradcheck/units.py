@@ -128,8 +128,7 @@ class Units:
             elif self._batches:
                 out[first:last] = self._batch(start + first, start + last)
             else:
-                ask = self._d.pull if self._d.name == "vjp" else self._d.push
-                out[first] = ask(_unit(self.count, start + first))
+                out[first] = self._d.product(_unit(self.count, start + first))
 
     def _is_pure(self) -> bool:
         """Tell whether the loop's own arguments are what they were."""
