@@ -18,10 +18,11 @@ from .progress import Progress
 from .sending import Span, Work
 
 # Below this, waking another thread costs more than it saves.
-WORTH_SHARING = 500e-6
+WORTH_SHARING = 300e-6
 _TASKS_PER_WORKER = 4
 _PACED_RUNS = 3
 _LONG = 2e-3
+_LATE = 100e-6  # that another thread takes to begin, and to be heard of when it has done
 _TIMED = 50e-6  # what is shorter is mostly the cost of a call
 
 _SHORTEST_TASK = 10e-3  # seconds: to send one to another machine takes about a millisecond
@@ -251,11 +252,14 @@ def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -
         return
     # A thread that comes back for more waits for the interpreter: one task each, if they are short.
     parts = min(max(1, int(estimate * left / (threads * _LONG))), _TASKS_PER_WORKER)
-    step = -(-left // (threads * parts))
+    # This thread begins before the others: if each has one task, its own is longer.
+    late = min(_LATE / estimate, left / 2) if parts == 1 else 0.0
+    tasks = threads * parts
+    step = math.ceil((left - late) / tasks)
+    starts = [done, *range(done + max(1, left - (tasks - 1) * step), count, step), count]
 
     def task(number: int) -> int:
-        first = done + number * step
-        timed(first, min(first + step, count))
+        timed(starts[number], starts[number + 1])
         return -1
 
-    first_found(task, -(-left // step), threads)
+    first_found(task, len(starts) - 1, threads)
