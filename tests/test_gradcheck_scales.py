@@ -200,6 +200,40 @@ def test_waves_that_are_far_shorter_than_x_accuse_nobody(dtype, size, fast_mode)
             assert wrong.verdict == "FAIL", str(wrong)
 
 
+def slightly_wavy(x):
+    return x + x.dtype.type(0.1) * np.sin(x)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize("size", [100, 300, 1000, 3000])
+def test_waves_of_a_hundred_roundings_accuse_nobody(size, fast_mode):
+    for seed in range(10):
+        x = np.random.default_rng(seed).uniform(0.5 * size, 1.5 * size, 4).astype("f")
+        for factor in (1, 1.3):
+
+            def vjp(x, w, factor=factor):
+                return np.float32(factor) * w * (1 + np.float32(0.1) * np.cos(x))
+
+            report = checked(slightly_wavy, x, vjp=vjp, fast_mode=fast_mode)
+            assert (report.verdict == "FAIL") == (factor != 1), str(report)
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@pytest.mark.parametrize("off", [1e-3, 0.1])
+def test_noise_excuses_no_wrong_entry(offset, off):
+    def f(x):
+        return (offset + np.sin(x)) - offset
+
+    def vjp(x, w):
+        return w * np.cos(x) * np.where(np.arange(x.size) == 2, 1 + off, 1)
+
+    told = [
+        checked(f, np.random.default_rng(seed).uniform(0.5, 1.5, 6), vjp=vjp).verdict
+        for seed in range(20)
+    ]
+    assert told.count("FAIL") >= 19
+
+
 @pytest.mark.parametrize("form", ["vjp", "jvp"])
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 10.0])

@@ -16,7 +16,7 @@ from .blocks import WrongFormError
 from .derivative import Derivative
 from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
-from .numerical import Looks, Way, looks
+from .numerical import TWICE, Looks, Way, looks
 from .parts import Part, part_at
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
@@ -224,11 +224,11 @@ class Check:
         verdict = self.rule.judge(own, value[rows], error[rows], size, noisy)
         slope = look.slope(column)[rows]
         verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
-        if np.any(verdict == VERDICTS.index(FAIL)):
-            nearest = look.nearest(column, state)
-            if nearest is not None:
-                waves = sided(own, value[rows], nearest[rows])
-                verdict[waves] = VERDICTS.index(INCONCLUSIVE)
+        waves = verdict == VERDICTS.index(FAIL)
+        for factor in TWICE if waves.any() else ():
+            below = look.below(column, state, factor)
+            waves &= sided(own, value[rows], *(each[:, rows] for each in below))
+        verdict[waves] = VERDICTS.index(INCONCLUSIVE)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS
         numbers = np.full(len(rows), number)

@@ -119,9 +119,13 @@ class Dispute:
         """Where something is said to be wrong."""
         return np.flatnonzero(self._are(FAIL))
 
-    def where_waves(self, nearest: NDArray) -> None:
-        """Blame nobody with whom a difference by a very short step sides, if that is known."""
-        self._say(INCONCLUSIVE, self._are(FAIL) & sided(self.own, self.value, nearest))
+    def sided(self, which: NDArray, slopes: NDArray, noise: NDArray) -> NDArray:
+        """Return which of some entries differences by very short steps side with."""
+        return np.asarray(which[sided(self.own[which], self.value[which], slopes, noise)])
+
+    def where_waves(self, waves: NDArray) -> None:
+        """Blame nobody with whom such differences side whenever they are asked for."""
+        self._say(INCONCLUSIVE, waves)
 
     def at_kinks(
         self, probed: NDArray, values: NDArray, sizes: NDArray, step: NDArray, eps: float

@@ -12,7 +12,7 @@ from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
 from .dispute import Dispute
-from .numerical import SLOPE_CALLS, VALUES, Looks
+from .numerical import SLOPE_CALLS, TWICE, VALUES, Looks
 from .rule import PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 
@@ -180,7 +180,10 @@ def _look_again(
         dispute.where_rounded(rounding_of(looks.subject.sizes[rows], looks.subject.eps) / unit)
         dispute.where_slight(looks.subject.sizes[rows] / unit)
         dispute.where_hidden(states["step"][k])
-        dispute.where_waves(_nearest(looks, columns, states, k, rows, dispute.failing))
+        waves = dispute.failing
+        for factor in TWICE:
+            waves = dispute.sided(waves, *_below(looks, columns, states, k, rows, waves, factor))
+        dispute.where_waves(waves)
         probed = np.flatnonzero(calls[k] == VALUES)
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
         whole = looks.subject.sizes[rows[probed]]
@@ -189,17 +192,21 @@ def _look_again(
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
 
 
-def _nearest(
-    looks: Looks, columns: NDArray, states: NDArray, k: NDArray, rows: NDArray, wanted: NDArray
+def _below(
+    looks: Looks,
+    columns: NDArray,
+    states: NDArray,
+    k: NDArray,
+    rows: NDArray,
+    wanted: NDArray,
+    factor: float,
 ) -> NDArray:
-    """Return differences by very short steps for entries of columns, NaN where not wanted."""
-    found = np.full(len(k), np.nan)
+    """Return `Looks.below` for some entries, which are in the order of their columns."""
+    found = [np.empty((2, 1, 0))]
     for one in np.unique(k[wanted]).tolist():
-        nearest = looks.nearest(int(columns[one]), states[one])
-        if nearest is not None:
-            own = slice(*np.searchsorted(k, [one, one + 1]))
-            found[own] = nearest[rows[own]]
-    return found
+        own = rows[wanted[k[wanted] == one]]
+        found.append(looks.below(int(columns[one]), states[one], factor)[:, :, own])
+    return np.concatenate(found[1:] or found, axis=2)
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:

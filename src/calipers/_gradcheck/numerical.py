@@ -20,7 +20,7 @@ from .._differences.sending import Work
 from .._differences.stencils import ADAPTIVE, METHODS
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import Steps, plan_steps
-from .._kernels.differences import FIXED, NOISY, NONSMOOTH
+from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
 from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
@@ -28,7 +28,7 @@ from .._reals import reals
 from .._threads import get_num_threads
 from .analytic import runs
 from .parts import Part
-from .rule import POSITIONS
+from .rule import POSITIONS, rounding_of
 from .subject import Subject
 
 
@@ -54,7 +54,8 @@ SLOPE_CALLS = 2  # of f, for the slopes of a column
 _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
 _LONGER = 4.0
-_NEAREST, _GRAINS = 0.75, 16.0  # power of eps; spacings of x
+_BELOW, _GRAINS = (0.48, 0.6, 0.75), 16.0  # powers of eps; spacings of x
+TWICE = 1.0, 0.7  # that far: noise sides with anybody by chance once, and hardly twice
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
@@ -266,20 +267,27 @@ class Looks:
         self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
-    def nearest(self, column: int, state: Any) -> NDArray | None:
+    def below(self, column: int, state: Any, factor: float) -> NDArray:
         """
-        Return a difference by a step that is nearly lost beside x, if a ladder saw noise or a kink.
+        Return differences by steps that a ladder steps over, and what rounding leaves in each.
 
-        Waves that are shorter than all of its steps look like these.
+        Both have a row for each step, which is `factor` times as long as it would be. Waves that
+        are shorter than all of a ladder's steps look like noise or a kink to it, or like rounding.
         """
-        if not isinstance(self.exact, Ladders) or state["status"] not in (NOISY, NONSMOOTH):
-            return None
-        step = max(self.subject.eps**_NEAREST, _GRAINS * state["grain"]) * state["length"]
-        work = Columns(self.problem, replace(self.coarse, lengths=np.array([step]), factor=1.0))
-        found = work.results(1)
-        work(column, found)
-        self.calls += SLOPE_CALLS
-        return np.asarray(found[0][0].astype(float))
+        found = np.full((2, len(_BELOW), self.problem.base.size), np.nan)
+        if not isinstance(self.exact, Ladders):
+            return found
+        eps, grain = self.subject.eps, state["grain"]
+        length = factor * state["length"]
+        steps = [max(eps**power, _GRAINS * grain) * length for power in _BELOW]
+        rounding = rounding_of(self.subject.sizes, eps)  # twice that of two values, by two steps
+        for k, step in enumerate(steps):
+            work = Columns(self.problem, replace(self.coarse, lengths=np.array([step]), factor=1.0))
+            slope, status = work.results(1)
+            work(column, (slope, status))
+            found[:, k] = slope[0], rounding / step
+        self.calls += SLOPE_CALLS * len(steps)
+        return found
 
     @cached_property
     def steps(self) -> NDArray:

@@ -128,9 +128,15 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
     return np.asarray(near & np.isfinite(analytic))
 
 
-def sided(analytic: NDArray, numerical: NDArray, nearest: NDArray) -> NDArray:
-    """Tell where one by a very short step does so; on a staircase it stands still."""
-    return np.asarray(disputed(analytic, numerical, nearest) & (nearest != 0))
+def sided(analytic: NDArray, numerical: NDArray, slopes: NDArray, noise: NDArray) -> NDArray:
+    """
+    Tell where one of some by very short steps, a row for each, does so beyond its noise.
+
+    On a staircase they stand still.
+    """
+    with np.errstate(invalid="ignore"):
+        told = (np.abs(slopes - numerical) > noise) & (slopes != 0)
+    return np.asarray(np.any(told & disputed(analytic, numerical, slopes), axis=0))
 
 
 POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
