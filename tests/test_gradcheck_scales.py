@@ -216,6 +216,8 @@ def test_waves_of_a_hundred_roundings_accuse_nobody(size, fast_mode):
 
             report = checked(slightly_wavy, x, vjp=vjp, fast_mode=fast_mode)
             assert (report.verdict == "FAIL") == (factor != 1), str(report)
+            right = size <= 1000 and not fast_mode and factor == 1
+            assert report.verdict == "PASS" or not right, str(report)
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e6])

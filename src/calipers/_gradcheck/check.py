@@ -16,11 +16,11 @@ from .blocks import WrongFormError
 from .derivative import Derivative
 from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
-from .numerical import TWICE, Looks, Way, looks
+from .numerical import Looks, Way, looks
 from .parts import Part, part_at
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
-from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed, sided
+from .rule import AGAIN, FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed, sided
 from .subject import Subject
 from .text import place, values
 
@@ -225,9 +225,8 @@ class Check:
         slope = look.slope(column)[rows]
         verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
         waves = verdict == VERDICTS.index(FAIL)
-        for factor in TWICE if waves.any() else ():
-            below = look.below(column, state, factor)
-            waves &= sided(own, value[rows], *(each[:, rows] for each in below))
+        for factor in (1.0, AGAIN) if waves.any() else ():
+            waves &= sided(own, value[rows], *look.below(column, state, factor)[:, :, rows])
         verdict[waves] = VERDICTS.index(INCONCLUSIVE)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .rule import (
+    AGAIN,
     FAIL,
     INCONCLUSIVE,
     NONSMOOTH,
@@ -114,18 +115,24 @@ class Dispute:
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
             self._say(INCONCLUSIVE, still[hidden])
 
-    @property
-    def failing(self) -> NDArray:
-        """Where something is said to be wrong."""
-        return np.flatnonzero(self._are(FAIL))
+    def where_waves(self, below: Callable[[NDArray, float], NDArray]) -> None:
+        """
+        Let pass what slopes by very short steps confirm, and blame nobody with whom they side.
 
-    def sided(self, which: NDArray, slopes: NDArray, noise: NDArray) -> NDArray:
-        """Return which of some entries differences by very short steps side with."""
-        return np.asarray(which[sided(self.own[which], self.value[which], slopes, noise)])
-
-    def where_waves(self, waves: NDArray) -> None:
-        """Blame nobody with whom such differences side whenever they are asked for."""
-        self._say(INCONCLUSIVE, waves)
+        They see waves that all steps of a ladder are too long for. `below` returns those of some
+        entries: see `Looks.below`.
+        """
+        doubtful = np.flatnonzero(self._are(FAIL) | self._are(INCONCLUSIVE))
+        if not len(doubtful):
+            return
+        own, slopes = self.own[doubtful], below(doubtful, 1.0)
+        confirmed = self.rule.confirmed(own, self.floor[doubtful], *slopes)
+        wrong = sided(own, self.value[doubtful], *slopes) & self._are(FAIL)[doubtful]
+        waves = doubtful[wrong & ~confirmed]
+        if len(waves):
+            again = sided(self.own[waves], self.value[waves], *below(waves, AGAIN))
+            self._say(INCONCLUSIVE, waves[again])
+        self._say(PASS, doubtful[confirmed])
 
     def at_kinks(
         self, probed: NDArray, values: NDArray, sizes: NDArray, step: NDArray, eps: float

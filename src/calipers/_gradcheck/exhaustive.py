@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
 from .dispute import Dispute
-from .numerical import SLOPE_CALLS, TWICE, VALUES, Looks
+from .numerical import SLOPE_CALLS, VALUES, Looks
 from .rule import PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 
@@ -180,10 +181,7 @@ def _look_again(
         dispute.where_rounded(rounding_of(looks.subject.sizes[rows], looks.subject.eps) / unit)
         dispute.where_slight(looks.subject.sizes[rows] / unit)
         dispute.where_hidden(states["step"][k])
-        waves = dispute.failing
-        for factor in TWICE:
-            waves = dispute.sided(waves, *_below(looks, columns, states, k, rows, waves, factor))
-        dispute.where_waves(waves)
+        dispute.where_waves(partial(_below, looks, columns, states, which))
         probed = np.flatnonzero(calls[k] == VALUES)
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
         whole = looks.subject.sizes[rows[probed]]
@@ -196,17 +194,19 @@ def _below(
     looks: Looks,
     columns: NDArray,
     states: NDArray,
-    k: NDArray,
-    rows: NDArray,
+    which: tuple[NDArray, ...],
     wanted: NDArray,
     factor: float,
 ) -> NDArray:
     """Return `Looks.below` for some entries, which are in the order of their columns."""
-    found = [np.empty((2, 1, 0))]
-    for one in np.unique(k[wanted]).tolist():
-        own = rows[wanted[k[wanted] == one]]
-        found.append(looks.below(int(columns[one]), states[one], factor)[:, :, own])
-    return np.concatenate(found[1:] or found, axis=2)
+    k, rows = (numbers[wanted] for numbers in which)
+    return np.concatenate(
+        [
+            looks.below(int(columns[one]), states[one], factor)[:, :, rows[k == one]]
+            for one in np.unique(k).tolist()
+        ],
+        axis=2,
+    )
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:

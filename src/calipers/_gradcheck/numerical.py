@@ -55,7 +55,6 @@ _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to tha
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
 _LONGER = 4.0
 _BELOW, _GRAINS = (0.48, 0.6, 0.75), 16.0  # powers of eps; spacings of x
-TWICE = 1.0, 0.7  # that far: noise sides with anybody by chance once, and hardly twice
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
@@ -269,12 +268,13 @@ class Looks:
 
     def below(self, column: int, state: Any, factor: float) -> NDArray:
         """
-        Return differences by steps that a ladder steps over, and what rounding leaves in each.
+        Return slopes by steps that a ladder steps over, and what rounding leaves in each.
 
-        Both have a row for each step, which is `factor` times as long as it would be. Waves that
-        are shorter than all of a ladder's steps look like noise or a kink to it, or like rounding.
+        They are those to the right and to the left, with a row for each step, which is `factor`
+        times as long as it would be. Waves that are shorter than all of a ladder's steps look like
+        noise or a kink to it, or like rounding.
         """
-        found = np.full((2, len(_BELOW), self.problem.base.size), np.nan)
+        found = np.full((3, len(_BELOW), self.problem.base.size), np.nan)
         if not isinstance(self.exact, Ladders):
             return found
         eps, grain = self.subject.eps, state["grain"]
@@ -282,11 +282,11 @@ class Looks:
         steps = [max(eps**power, _GRAINS * grain) * length for power in _BELOW]
         rounding = rounding_of(self.subject.sizes, eps)  # twice that of two values, by two steps
         for k, step in enumerate(steps):
-            work = Columns(self.problem, replace(self.coarse, lengths=np.array([step]), factor=1.0))
-            slope, status = work.results(1)
-            work(column, (slope, status))
-            found[:, k] = slope[0], rounding / step
-        self.calls += SLOPE_CALLS * len(steps)
+            work = self._slopes(replace(self.coarse, lengths=np.array([step]), factor=1.0))
+            right, left, status = work.results(1)
+            work(column, (right, left, status))
+            found[:, k] = right[0], left[0], rounding / step
+            self.calls += SLOPE_CALLS * int(status[0] == FIXED)
         return found
 
     @cached_property

@@ -41,6 +41,8 @@ _SLIGHT = 2.0**-10
 _JITTER = 64.0
 _ROUGH = 0.05
 _SIDES = 0.1
+_CONFIRMATIONS = 2
+AGAIN = 0.7  # of steps
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,17 @@ class Rule:
         with np.errstate(invalid="ignore"):
             size = np.fmax(np.abs(analytic), np.abs(slope))
             return np.where(np.abs(bend) <= self.bend * size + noise, 0.0, np.abs(bend))
+
+    def confirmed(
+        self, analytic: NDArray, floor: NDArray, right: NDArray, left: NDArray, noise: NDArray
+    ) -> NDArray:
+        """Tell where two of some slopes by short steps, a row for each, have noise and are near."""
+        slopes = 0.5 * right + 0.5 * left
+        with np.errstate(invalid="ignore"):
+            near = np.abs(analytic - slopes) + noise <= self.allowed(analytic, slopes, floor)
+            near &= self.bend_of(analytic, slopes, right - left, noise) == 0
+        near &= np.isfinite(slopes)  # beside an infinite tolerance
+        return np.asarray(np.count_nonzero(near, axis=0) >= _CONFIRMATIONS)
 
     def is_slight(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, natural: NDArray
@@ -128,12 +141,15 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
     return np.asarray(near & np.isfinite(analytic))
 
 
-def sided(analytic: NDArray, numerical: NDArray, slopes: NDArray, noise: NDArray) -> NDArray:
+def sided(
+    analytic: NDArray, numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray
+) -> NDArray:
     """
     Tell where one of some by very short steps, a row for each, does so beyond its noise.
 
-    On a staircase they stand still.
+    On a staircase they stand still. Noise does so by chance: ask `AGAIN`, by other steps.
     """
+    slopes = 0.5 * right + 0.5 * left
     with np.errstate(invalid="ignore"):
         told = (np.abs(slopes - numerical) > noise) & (slopes != 0)
     return np.asarray(np.any(told & disputed(analytic, numerical, slopes), axis=0))
