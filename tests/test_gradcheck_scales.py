@@ -236,6 +236,19 @@ def test_noise_excuses_no_wrong_entry(offset, off):
     assert told.count("FAIL") >= 19
 
 
+@pytest.mark.parametrize(("offset", "off"), [(30, 0.02), (300, 0.1)])
+def test_noise_confirms_nothing_wrong(offset, off):
+    def f(x):
+        return (x.dtype.type(offset) + np.sin(x)) - x.dtype.type(offset)
+
+    def vjp(x, w):
+        return np.float32(1 + off) * w * np.cos(x)
+
+    for seed in range(150):
+        x = np.random.default_rng(seed).uniform(0.5, 1.5, 1).astype("f")
+        assert checked(f, x, vjp=vjp).verdict != "PASS"
+
+
 @pytest.mark.parametrize("form", ["vjp", "jvp"])
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 10.0])
