@@ -11,7 +11,7 @@ import numpy as np
 from ._arrays import FLOAT32, FLOAT64, DType, Pair, as_float, broadcast_arrays, finfo, widest
 from ._dispatch import fold
 from ._kernels.closeness import HUGE, TINY
-from ._kernels.comparison import TALLIES, TALLY
+from ._kernels.comparison import TALLIES, TALLY, room_of
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
 from ._kernels.sums import SCALES
 from ._protocols import NDArray
@@ -237,10 +237,11 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     shape = arrays[0].shape
     x, y = (widened(dtype) for dtype in pair.dtypes)
     kernel = TALLIES[x, y]
-    options = rule_arguments(pair, rule)
+    options, room = rule_arguments(pair, rule), room_of(x)
 
     def call(tally: Tally, start: int, a: NDArray, b: NDArray) -> None:
-        kernel(a, b, *options, start, tally.record, tally.axes, tally.counts)
+        found = tally.record, tally.axes, tally.counts
+        kernel(a, b, *options, start, *found, np.zeros(1, room))
 
     return fold(call, partial(Tally.after, shape), merge, arrays, (x, y))
 

@@ -5,6 +5,7 @@ the unusual ones apart: those with a NaN or an infinity, and those at the ends o
 are then measured one by one. All findings of a pass stand in one record, `TALLY`.
 """
 
+from functools import cache
 from typing import Any
 
 import numba
@@ -24,7 +25,6 @@ from .measures import (
     polar,
     sufficient,
     ulp_excess,
-    ulps_like,
     weigh,
 )
 from .places import FIRST, note_mismatches
@@ -68,6 +68,32 @@ TALLY = np.dtype(
 _BLOCK = 512
 _BLOCKS_AHEAD = 2
 _SPANNED = 8
+
+
+_AXES_AT_MOST = 64  # NumPy's limit
+
+
+@cache
+def room_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of what a pass over vectors takes for scratch."""
+    # Distances in ULP stand in the width of float32, or in 64 bits.
+    ulp = np.uint32 if dtype == np.float32 else np.uint64
+    sums = (_f8, (3, 2, LANES))
+    return np.dtype(
+        [
+            ("d", _f8, _BLOCK),
+            ("size", _f8, _BLOCK),
+            ("ulp", ulp, _BLOCK),
+            ("bad", np.uint8, _BLOCK),
+            ("index", _i8, _AXES_AT_MOST),
+            ("lanes", *sums),
+            ("reference_lanes", *sums),
+            ("tables", _i8, (4, BUCKETS)),
+            # The block in which the largest of each measure stands.
+            ("highest", _i8, 4),
+        ],
+        align=True,
+    )
 
 
 # One block
@@ -331,22 +357,21 @@ def settle_strange(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes
 # A pass
 
 
-def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axes, counts):
-    """Add what two vectors tell to a tally; a[0] stands at position `start` in C order."""
+def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axes, counts, rooms):
+    """
+    Add what two vectors tell to a tally; a[0] stands at position `start` in C order.
+
+    `rooms` is one element of scratch, all zeros; see `room_of`.
+    """
     a, b = borrowed((a, b))
     record = tallies[0]
+    room = rooms[0]
     rule = (rtol, atol, max_ulp, equal_nan, shift, unit)
-    d_block = np.empty(_BLOCK)
-    size_block = np.empty(_BLOCK)
-    ulp_block = ulps_like(a, _BLOCK)
-    bad_block = np.empty(_BLOCK, np.uint8)
-    index = np.empty(axes.shape[0], np.int64)
-    lanes = np.zeros((3, 2, LANES))
-    reference_lanes = np.zeros((3, 2, LANES))
-    tables = np.zeros((4, BUCKETS), np.int64)
-    # The block in which the largest of each measure stands.
-    highest = np.empty(4, np.int64)
-    highest[:] = -1
+    d_block, size_block, ulp_block, bad_block = room.d, room.size, room.ulp, room.bad
+    lanes, reference_lanes, tables = room.lanes, room.reference_lanes, room.tables
+    index, highest = room.index[: axes.shape[0]], room.highest
+    for quantity in range(highest.size):
+        highest[quantity] = -1
     for begin in range(0, a.size, _BLOCK):
         prefetch(a, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
         prefetch(b, begin + _BLOCKS_AHEAD * _BLOCK, _BLOCK)
@@ -449,7 +474,11 @@ _AXES = types.Array(types.int64, 2, "C")
 _STATE = (types.int64, vector(numba.from_dtype(TALLY), readonly=False), _AXES)
 _COUNTS = vector(types.int64, readonly=False)
 
-TALLIES = Kernels(
-    tally,
-    lambda key: (*(vector(element_type(dtype)) for dtype in key), *_RULE, *_STATE, _COUNTS),
-)
+
+def _tally_signature(key: tuple[np.dtype[Any], np.dtype[Any]]) -> tuple[Any, ...]:
+    pair = (vector(element_type(dtype)) for dtype in key)
+    room = vector(numba.from_dtype(room_of(key[0])), readonly=False)
+    return (*pair, *_RULE, *_STATE, _COUNTS, room)
+
+
+TALLIES = Kernels(tally, _tally_signature)

@@ -74,16 +74,6 @@ def steps(low, high, same_side):
     return type(low)(max(low, high) - min(low, high) if same_side else low + high)
 
 
-def ulps_like(a, count):
-    """Return room for so many distances of a vector's elements in ULP."""
-
-
-@overload(ulps_like)
-def _(a, count):
-    unsigned = np.uint32 if a.dtype == types.float32 else np.uint64
-    return lambda a, count: np.empty(count, unsigned)
-
-
 def _measure_double(a, b, rtol, atol, shift, unit):
     d = abs(a - b)
     size = abs(b)
