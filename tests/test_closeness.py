@@ -218,6 +218,15 @@ def test_tolerances_that_are_not_finite_warn_and_answer_as_numpy(rtol, atol):
         assert calipers.allclose(a, b, rtol, atol) is bool(expected.all())
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16", "c8", "i8", "i4", "i1", "u2", "?"])
+def test_an_infinite_rtol_of_zero_is_no_tolerance(dtype):
+    a, b = np.array([1, 0]).astype(dtype), np.array([0, 0]).astype(dtype)
+    with pytest.warns(RuntimeWarning, match="One of rtol or atol"):
+        assert not calipers.allclose(a, b, np.inf, 3.0)
+    with pytest.warns(RuntimeWarning, match="One of rtol or atol"):
+        assert calipers.isclose(a, b, np.inf, 3.0).tolist() == [False, True]
+
+
 @pytest.mark.parametrize(("rtol", "atol"), [(-1.0, 0.0), (0.0, -1.0), (-1.0, 3.0), (3.0, -1.0)])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "c16", "c8", "i8", "i1", "u4"])
 def test_negative_tolerances_answer_as_numpy(rtol, atol, dtype):

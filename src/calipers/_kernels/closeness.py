@@ -220,9 +220,16 @@ def _surely_close_wide(x, y, rtol, atol):
 
 
 @register_jitable
-def reduced(tolerance):
-    """Return a tolerance in binary32, less by more than the roundings of `sure_narrow` can add."""
-    return np.float32(min(tolerance, 1e30) * (1.0 - 1e-6))
+def reduced(rtol, atol):
+    """
+    Return tolerances in binary32, less by more than the roundings of `sure_narrow` can add.
+
+    They are such that only equality passes where one is negative or NaN, and where rtol*|b| may be.
+    """
+    if not (0.0 <= rtol < np.inf and atol >= 0.0):
+        return np.float32(0.0), np.float32(-1.0)
+    lower = 1.0 - 1e-6
+    return np.float32(min(rtol, 1e30) * lower), np.float32(min(atol, 1e30) * lower)
 
 
 @register_jitable
@@ -240,11 +247,7 @@ def sure_narrow(a, b, rtol, atol):
 @register_jitable
 def _surely_close_narrow(x, y, rtol, atol):
     """binary32 arithmetic."""
-    reduced_rtol = np.float32(0.0)
-    reduced_atol = np.float32(-1.0)
-    if rtol >= 0.0 and atol >= 0.0:
-        reduced_rtol = reduced(rtol)
-        reduced_atol = reduced(atol)
+    reduced_rtol, reduced_atol = reduced(rtol, atol)
     doubt = False
     for i in range(x.size):
         doubt |= not sure_narrow(single(x[i]), single(y[i]), reduced_rtol, reduced_atol)
@@ -282,7 +285,7 @@ def _surely_close_complex(x, y, rtol, atol):
     # Dropping the mixed term, and a rtol too small to square, only lowers the bound; a rtol
     # above 1e3 could raise what underflowed in |b|**2.
     squared_rtol = min(rtol, 1e3) ** 2 if rtol > 1e-150 else 0.0
-    squared_atol = atol**2 if rtol >= 0.0 and atol >= 0.0 else -np.inf
+    squared_atol = atol**2 if 0.0 <= rtol < np.inf and atol >= 0.0 else -np.inf
     doubt = False
     for i in range(x.size):
         a_re = double(x[i].real)
