@@ -270,6 +270,23 @@ def test_excess_is_on_its_side_of_1_where_rounding_would_hide_that():
     assert report.worst().excess == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "rtol", "atol"),
+    [
+        (1.2e308, 0.0, 0.0, 1.7e308),
+        (-1.2e308 + 1e308j, 1.7e308 - 1e308j, 0.5, 1.7e308),
+        (1.5e-323, 0.0, 0.0, 5e-324),
+        (2.5e-323j, 1e-323j, 0.5, 5e-324),
+        (4e150, 1.5e-323, 1.7e308, 0.0),
+    ],
+)
+def test_excess_of_complex_numbers_at_the_ends_of_the_range(a, b, rtol, atol):
+    a, b = np.array([a], complex), np.array([b], complex)
+    expected = oracles.measures(a[0], b[0], rtol, atol)["excess"]
+    worst = calipers.compare(a, b, rtol=rtol, atol=atol).worst()
+    assert worst.excess == pytest.approx(expected, rel=1e-15)
+
+
 @pytest.mark.parametrize("blocks", [70, 71, 72, 73])
 def test_the_last_of_many_almost_equal_extremes_is_found(blocks):
     """Blocks that might hold a new extreme are told by a product that rounds; none may be lost."""

@@ -158,6 +158,16 @@ def ulp_excess(ulp, max_ulp):
 
 
 @register_jitable
+def portion(x, x_exponent, y, d, d_exponent):
+    """Return x*y/d, of which no step leaves the range of binary64 if the result does not."""
+    x, x_own = math.frexp(x)
+    y, y_own = math.frexp(y)
+    d, d_own = math.frexp(d)
+    exponent = (x_exponent + x_own) + y_own - (d_exponent + d_own)
+    return math.ldexp(product(x, y) / d, exponent)
+
+
+@register_jitable
 def weigh(a, b, rtol, atol, max_ulp, shift, unit):
     """Return excess, absolute and relative difference and ULP of any pair; 0 if not finite."""
     none = np.uint64(0)
@@ -174,8 +184,9 @@ def weigh(a, b, rtol, atol, max_ulp, shift, unit):
         d, d_exponent, size, size_exponent = polar(a, b)
         absolute = math.ldexp(d, d_exponent)
         relative = math.ldexp(d / size, d_exponent - size_exponent)
-        share = math.ldexp(size / d, size_exponent - d_exponent) if rtol > 0.0 else 0.0
-        excess = 1.0 / (math.ldexp(atol / d, -d_exponent) + product(rtol, share))
+        excess = 1.0 / (
+            portion(1.0, 0, atol, d, d_exponent) + portion(size, size_exponent, rtol, d, d_exponent)
+        )
         # Rounded otherwise than the rule, this has to fall on its side of 1.
         within = close(a, b, rtol, atol, False)
         excess = min(excess, 1.0) if within else max(excess, 1.0 + 2.0**-52)
