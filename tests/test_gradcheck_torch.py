@@ -329,7 +329,7 @@ def test_directions_that_are_written_into(dtype, fast_mode):
     ("f", "told"),
     [
         (lambda x: {"a": "x"}, "output 0 of f must be an array of numbers, got str"),
-        (lambda x: None, "output 0 of f must be an array of numbers, got None"),
+        (lambda x: None, "output 0 of f must be an array of numbers, got NoneType: leave"),
         (lambda x: (x, {x}), "output 1 of f must be an array of numbers, got set"),
     ],
 )
@@ -423,3 +423,26 @@ def test_batches_that_fail_where_they_are_larger(wrong):
 
     report = checked(lambda x: (Small.apply(x), x.sin()), leaf(*range(1, 11)))
     assert report.verdict == ("FAIL" if wrong else "PASS")
+
+
+def test_half_precision_beside_what_is_differentiated():
+    x, half = leaf(0.5, 1.0), torch.tensor([0.25, 2.0], dtype=torch.bfloat16)
+    assert checked(lambda x, h: x * h.double(), x, half).verdict == "PASS"
+    assert checked(lambda x: (2 * x, x.detach().bfloat16()), x).verdict == "PASS"
+    with pytest.raises(TypeError, match="output 1 of f has dtype bfloat16, of which no"):
+        checked(lambda x: (2 * x, x.bfloat16()), x)
+
+
+def test_what_f_writes_behind_autograds_back_is_told():
+    def f(x, y):
+        z = x * y
+        y.data.mul_(1.5)
+        return z
+
+    report = checked(f, leaf(0.5, 1.0), leaf(1.0, 2.0))
+    assert report.reason == "f changes its arguments: input 1; let it work on a copy"
+
+
+def test_f_of_torch_that_is_no_function():
+    with pytest.raises(TypeError, match="f must be callable, got int"):
+        checked(3, leaf(1))

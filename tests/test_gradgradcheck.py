@@ -193,6 +193,15 @@ def test_a_second_derivative_that_is_not_to_be_checked_is_not(option, left_out):
     assert checked(np.sin, X, **options, **{option: False}).verdict == "PASS"
 
 
+@pytest.mark.parametrize(
+    ("option", "left_out"), [("check_fwd_over_rev", "vjp_jvp"), ("check_rev_over_rev", "vjp_vjp")]
+)
+def test_a_second_derivative_that_is_to_be_checked_has_to_be_given(option, left_out):
+    given = {"vjp": np.sin, "vjp_jvp": np.sin, "vjp_vjp": np.sin, left_out: None, option: True}
+    with pytest.raises(ValueError, match=f"{option}=True needs {left_out}="):
+        checked(np.sin, X, **given)
+
+
 @pytest.mark.parametrize("others", [{}, {"vjp_jvp": np.sin, "check_fwd_over_rev": False}])
 def test_second_derivatives_none_of_which_is_checked(others):
     given = {"vjp": np.sin, "vjp_vjp": np.sin, "check_rev_over_rev": False, **others}

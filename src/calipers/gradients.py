@@ -217,7 +217,7 @@ def gradcheck(
     step = step_of(eps, step)
     wanted = {"jac": one_jac(jac, value_and_jac), "vjp": vjp, "jvp": jvp}
     named = {**wanted, "jac": jac, "value_and_jac": value_and_jac}
-    require_callable(**{name: call for name, call in named.items() if call is not None})
+    require_callable(f=f, **{name: call for name, call in named.items() if call is not None})
     left_out = positions_of(nondifferentiable_outputs)
     given = Given(f, inputs, wanted, argnums, left_out, convention, others_of(args), kwargs)
     require_way(inplace, given, value_and_jac)

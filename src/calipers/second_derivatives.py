@@ -131,6 +131,13 @@ def gradgradcheck(
             "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
         )
         raise TypeError(msg)
+    for option, wanted, name, call in (
+        ("check_fwd_over_rev", check_fwd_over_rev, "vjp_jvp", vjp_jvp),
+        ("check_rev_over_rev", check_rev_over_rev, "vjp_vjp", vjp_vjp),
+    ):
+        if wanted and call is None and library is None:
+            msg = f"{option}=True needs {name}="
+            raise ValueError(msg)
     asked = _asked(library, vjp_vjp, vjp_jvp, check_fwd_over_rev, check_rev_over_rev)
     if hess is None and hvp is None and not any(asked):
         forms = "check_rev_over_rev=, by vjp_vjp=, and check_fwd_over_rev=, by vjp_jvp="

@@ -35,7 +35,9 @@ def _numbers(x: Any, name: str) -> NDArray:
 
 
 def _no_numbers(name: str, kind: str) -> str:
-    return f"{name} must be an array of numbers, got {kind}: one or a tuple of arrays is taken"
+    nothing = kind == type(None).__name__
+    advice = "leave that out" if nothing else "one or a tuple of arrays is taken"
+    return f"{name} must be an array of numbers, got {kind}: {advice}"
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,7 @@ class _Function:
         self._f, self._inputs, self._argnums, self._sparse = f, inputs, argnums, sparse
         self._torch = sys.modules["torch"]
         self._graph: tuple[list[Any], tuple[Any, ...]] | None = None
+        self._called = False
 
     def tensors(self, arrays: tuple[Any, ...]) -> list[Any]:
         """Return tensors like the caller's, with the values of arrays."""
@@ -186,7 +187,7 @@ class _Function:
                 result.append(self._sparse[k].build(array).requires_grad_(k in self._argnums))
                 continue
             fresh = self._torch.empty_like(like, requires_grad=False)
-            fresh.copy_(self._torch.from_numpy(np.array(array)))
+            fresh.copy_(_library.from_numpy(np.array(array)))
             result.append(fresh.requires_grad_(k in self._argnums))
         return result
 
@@ -199,7 +200,19 @@ class _Function:
         """Return what f gives, as arrays."""
         tensors = self.tensors(arrays)
         with self._torch.enable_grad():
-            return self._arrays(self._f(*tensors))
+            y = self._f(*tensors)
+        if not self._called:
+            self._called = True
+            self._tell_changes(tensors, arrays)
+        return self._arrays(y)
+
+    def _tell_changes(self, tensors: list[Any], arrays: tuple[Any, ...]) -> None:
+        """Store in arrays what f wrote into their copies, behind autograd's back."""
+        for k in self._argnums:
+            if k not in self._sparse and isinstance(arrays[k], np.ndarray):
+                now = _to_numpy(tensors[k].detach())
+                if now.tobytes() != arrays[k].tobytes():
+                    arrays[k][...] = now
 
     def _arrays(self, y: Any) -> Any:
         return tuple(map(self._array, y)) if isinstance(y, (tuple, list)) else self._array(y)
@@ -210,6 +223,8 @@ class _Function:
         if y.layout is not self._torch.strided:
             msg = f"f returns a {y.layout} tensor; let it return .to_dense() of that"
             raise ValueError(msg)
+        if y.dtype is self._torch.bfloat16 and not y.requires_grad:
+            y = y.float()  # NumPy has no such numbers, and no derivative of these is asked for
         return _to_numpy(y.detach())
 
     def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
