@@ -226,7 +226,9 @@ class Check:
         verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
         waves = verdict == VERDICTS.index(FAIL)
         for factor in (1.0, AGAIN) if waves.any() else ():
-            waves &= sided(own, value[rows], *look.below(column, state, factor)[:, :, rows])
+            which = np.zeros(len(rows), int), rows
+            below = look.below_again(np.array([column]), np.array([state]), which, factor)
+            waves &= sided(own, value[rows], *below)
         verdict[waves] = VERDICTS.index(INCONCLUSIVE)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS

@@ -7,7 +7,6 @@ import numpy as np
 
 from .._protocols import NDArray
 from .rule import (
-    AGAIN,
     FAIL,
     INCONCLUSIVE,
     NONSMOOTH,
@@ -21,6 +20,8 @@ from .rule import (
     rounding_of,
     sided,
 )
+
+Below = tuple[NDArray, NDArray, NDArray]
 
 _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
@@ -115,24 +116,19 @@ class Dispute:
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
             self._say(INCONCLUSIVE, still[hidden])
 
-    def where_waves(self, below: Callable[[NDArray, float], NDArray]) -> None:
+    def where_waves(self, below: Below, again: Callable[[NDArray], Below]) -> None:
         """
         Let pass what slopes by very short steps confirm, and blame nobody with whom they side.
 
-        They see waves that all steps of a ladder are too long for. `below` returns those of some
-        entries: see `Looks.below`.
+        They see waves that all steps of a ladder are too long for. `below` are those, `again` gives
+        others, for some entries: see `Looks.below`.
         """
-        doubtful = np.flatnonzero(self._are(FAIL) | self._are(INCONCLUSIVE))
-        if not len(doubtful):
-            return
-        own, slopes = self.own[doubtful], below(doubtful, 1.0)
-        confirmed = self.rule.confirmed(own, self.floor[doubtful], *slopes)
-        wrong = sided(own, self.value[doubtful], *slopes) & self._are(FAIL)[doubtful]
-        waves = doubtful[wrong & ~confirmed]
+        confirmed = self.rule.confirmed(self.own, self.floor, *below)
+        self._say(PASS, confirmed & (self._are(FAIL) | self._are(INCONCLUSIVE)))
+        waves = np.flatnonzero(self._are(FAIL) & sided(self.own, self.value, *below))
         if len(waves):
-            again = sided(self.own[waves], self.value[waves], *below(waves, AGAIN))
-            self._say(INCONCLUSIVE, waves[again])
-        self._say(PASS, doubtful[confirmed])
+            others = sided(self.own[waves], self.value[waves], *again(waves))
+            self._say(INCONCLUSIVE, waves[others])
 
     def at_kinks(
         self, probed: NDArray, values: NDArray, sizes: NDArray, step: NDArray, eps: float

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
@@ -12,15 +11,15 @@ from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
-from .dispute import Dispute
+from .dispute import Below, Dispute
 from .numerical import SLOPE_CALLS, VALUES, Looks
-from .rule import PASS, VERDICTS, Rule, rounding_of
+from .rule import AGAIN, PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns
 _SEEN_BYTES = 1 << 22  # of what a second look sees at a time
-_SEEN = 16  # numbers of an entry
+_SEEN = 22  # numbers of an entry
 
 
 @dataclass
@@ -158,8 +157,8 @@ def _look_again(
     """Judge what is in doubt in columns by a derivative that knows its error."""
     looks, rule, sizes = screening.looks, screening.rule, screening.sizes
     numbers = looks.part.start + columns
-    value, error, states, values, calls, right, left = seen
-    looks.calls += int(states["calls"].sum() + calls.sum())
+    value, error, states, values, calls, right, left, below, asked = seen
+    looks.calls += int(states["calls"].sum() + calls.sum() + asked.sum())
     known = np.isfinite(error)
     found.largest_error = max(found.largest_error, float(error[known].max(initial=0.0)))
     for number, column in zip(numbers.tolist(), value, strict=True):
@@ -181,32 +180,18 @@ def _look_again(
         dispute.where_rounded(rounding_of(looks.subject.sizes[rows], looks.subject.eps) / unit)
         dispute.where_slight(looks.subject.sizes[rows] / unit)
         dispute.where_hidden(states["step"][k])
-        dispute.where_waves(partial(_below, looks, columns, states, which))
+
+        def again(wanted: NDArray, which: tuple[NDArray, ...] = which) -> Below:
+            entries = tuple(numbers[wanted] for numbers in which)
+            return looks.below_again(columns, states, entries, AGAIN)
+
+        dispute.where_waves(looks.below(below, states, which), again)
         probed = np.flatnonzero(calls[k] == VALUES)
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
         whole = looks.subject.sizes[rows[probed]]
         dispute.at_kinks(probed, around, whole, steps, looks.subject.eps)
         found.count[PASS] += every.size - len(rows)
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
-
-
-def _below(
-    looks: Looks,
-    columns: NDArray,
-    states: NDArray,
-    which: tuple[NDArray, ...],
-    wanted: NDArray,
-    factor: float,
-) -> NDArray:
-    """Return `Looks.below` for some entries, which are in the order of their columns."""
-    k, rows = (numbers[wanted] for numbers in which)
-    return np.concatenate(
-        [
-            looks.below(int(columns[one]), states[one], factor)[:, :, rows[k == one]]
-            for one in np.unique(k).tolist()
-        ],
-        axis=2,
-    )
 
 
 def _agree(columns: list[NDArray], rule: Rule, floor: NDArray) -> NDArray:

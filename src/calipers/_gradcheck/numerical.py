@@ -115,12 +115,31 @@ class Slopes:
                     np.multiply(value, table[2, block, None], out=out[block])
 
 
+def slopes_of(problem: Problem, steps: Steps) -> Slopes:
+    """Return the work of taking slopes by some steps."""
+    if steps.lows.size:
+        return Slopes((Columns(problem, steps),))
+    fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
+    right, left = (
+        Columns(problem, _Slope(**fields, side=side), spare=[]) for side in (RIGHT, LEFT)
+    )
+    return Slopes((right, left))
+
+
+def steps_below(eps: float, states: NDArray, factor: float) -> NDArray:
+    """Return steps that ladders step over: a row for each of some, an element for each ladder."""
+    powers = np.array([[eps**power] for power in _BELOW])
+    steps = np.maximum(powers, _GRAINS * states["grain"]) * states["length"]
+    return np.asarray(factor * steps)
+
+
 @dataclass(frozen=True)
 class SecondLook:
     """Values of f near x, slopes, and derivatives that know their errors, of columns."""
 
     slopes: Slopes
     exact: Ladders | Repeated
+    coarse: Steps
     lengths: NDArray  # of the coarse steps
 
     @property
@@ -129,13 +148,14 @@ class SecondLook:
 
     @property
     def calls(self) -> float:
-        return self.exact.calls + VALUES
+        return self.exact.calls + VALUES + SLOPE_CALLS * len(_BELOW)
 
     def results(self, count: int) -> Outs:
         size = self.problem.base.size
         values = np.empty((count, len(POSITIONS), size)), np.empty(count, np.int64)
         slopes = np.empty((count, size)), np.empty((count, size))
-        return (*self.exact.results(count), *values, *slopes)
+        below = np.empty((count, 2, len(_BELOW), size)), np.empty(count, np.int64)
+        return (*self.exact.results(count), *values, *slopes, *below)
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Look at columns from `start`; see `at`."""
@@ -146,9 +166,10 @@ class SecondLook:
         Look at columns.
 
         The results are those of `exact`, values of f, a row for each point, the calls of f that
-        these took, or slopes where bounds forbid some, and the slopes to the right and to the left.
+        these took, or slopes where bounds forbid some, the slopes to the right and to the left, and
+        what `below` returns.
         """
-        values, calls, right, left = outs[3:]
+        values, calls, right, left, below, asked = outs[3:]
         for part in runs(columns):
             self.exact(int(columns[part.start]), tuple(out[part] for out in outs[:3]))
         base, x = self.problem.base, reals(self.problem.x)[columns]
@@ -169,6 +190,31 @@ class SecondLook:
             self.slopes(int(columns[k]), found)
             right[k], left[k] = found[0][0], found[1][0]
             calls[k] = SLOPE_CALLS * int(found[2][0] == FIXED)
+        below[:], asked[:] = self.below(columns, outs[2], 1.0)
+
+    def below(self, columns: NDArray, states: NDArray, factor: float) -> tuple[NDArray, NDArray]:
+        """
+        Return slopes by steps that ladders step over, and how many calls of f they took.
+
+        Each column has those to the right and to the left, with a row for each step, which is
+        `factor` times as long as it would be. Waves that are shorter than all of a ladder's steps
+        look like noise or a kink to it, or like rounding.
+        """
+        count, problem = len(columns), self.problem
+        slopes = np.full((count, 2, len(_BELOW), problem.base.size), np.nan)
+        calls = np.zeros(count, np.int64)
+        if not isinstance(self.exact, Ladders):
+            return slopes, calls
+        for row, steps in enumerate(steps_below(self.coarse.eps, states, factor)):
+            lengths = np.zeros(problem.coordinates)
+            lengths[columns] = steps
+            work = slopes_of(problem, replace(self.coarse, lengths=lengths, factor=1.0))
+            for part in runs(columns):
+                right, left, status = work.results(part.stop - part.start)
+                work(int(columns[part.start]), (right, left, status))
+                slopes[part, 0, row], slopes[part, 1, row] = right, left
+                calls[part] += SLOPE_CALLS * (status == FIXED)
+        return slopes, calls
 
     def _limits(self, columns: NDArray) -> tuple[Any, Any]:
         steps = self.slopes.sides[0].steps
@@ -210,22 +256,13 @@ class Looks:
     @cached_property
     def slopes(self) -> Slopes:
         """The work that a first look is."""
-        return self._slopes(self.coarse)
+        return slopes_of(self.problem, self.coarse)
 
     @cached_property
     def farther(self) -> list[Slopes]:
         """The slopes that settle what a first look leaves vague: from half of `far` to twice it."""
         steps = (replace(self.coarse, lengths=self.far, factor=k) for k in (0.5, 1.0, 2.0))
-        return [self._slopes(each) for each in steps]
-
-    def _slopes(self, steps: Steps) -> Slopes:
-        if steps.lows.size:
-            return Slopes((Columns(self.problem, steps),))
-        fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
-        right, left = (
-            Columns(self.problem, _Slope(**fields, side=side), spare=[]) for side in (RIGHT, LEFT)
-        )
-        return Slopes((right, left))
+        return [slopes_of(self.problem, each) for each in steps]
 
     @cached_property
     def far(self) -> NDArray:
@@ -257,7 +294,7 @@ class Looks:
     @cached_property
     def second(self) -> SecondLook:
         """The work that a second look is."""
-        return SecondLook(self.slopes, self.exact, self.steps)
+        return SecondLook(self.slopes, self.exact, self.coarse, self.steps)
 
     def slope(self, column: int) -> NDArray:
         """Return the difference across x along a column."""
@@ -266,28 +303,30 @@ class Looks:
         self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
-    def below(self, column: int, state: Any, factor: float) -> NDArray:
-        """
-        Return slopes by steps that a ladder steps over, and what rounding leaves in each.
+    def below(
+        self,
+        slopes: NDArray,
+        states: NDArray,
+        which: tuple[NDArray, ...],
+        factor: float = 1.0,
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """Return, for entries, what `SecondLook.below` found, and what rounding leaves in that."""
+        k, rows = which
+        right, left = slopes[k, :, :, rows].transpose(1, 2, 0)
+        eps = self.subject.eps
+        # That of two values, by two steps, is half of it.
+        noise = rounding_of(self.subject.sizes[rows], eps) / steps_below(eps, states[k], factor)
+        return right, left, noise
 
-        They are those to the right and to the left, with a row for each step, which is `factor`
-        times as long as it would be. Waves that are shorter than all of a ladder's steps look like
-        noise or a kink to it, or like rounding.
-        """
-        found = np.full((3, len(_BELOW), self.problem.base.size), np.nan)
-        if not isinstance(self.exact, Ladders):
-            return found
-        eps, grain = self.subject.eps, state["grain"]
-        length = factor * state["length"]
-        steps = [max(eps**power, _GRAINS * grain) * length for power in _BELOW]
-        rounding = rounding_of(self.subject.sizes, eps)  # twice that of two values, by two steps
-        for k, step in enumerate(steps):
-            work = self._slopes(replace(self.coarse, lengths=np.array([step]), factor=1.0))
-            right, left, status = work.results(1)
-            work(column, (right, left, status))
-            found[:, k] = right[0], left[0], rounding / step
-            self.calls += SLOPE_CALLS * int(status[0] == FIXED)
-        return found
+    def below_again(
+        self, columns: NDArray, states: NDArray, which: tuple[NDArray, ...], factor: float
+    ) -> tuple[NDArray, NDArray, NDArray]:
+        """Return the same by other steps, for which f is asked now."""
+        k, rows = which
+        chosen, k = np.unique(k, return_inverse=True)
+        slopes, calls = self.second.below(columns[chosen], states[chosen], factor)
+        self.calls += int(calls.sum())
+        return self.below(slopes, states[chosen], (k, rows), factor)
 
     @cached_property
     def steps(self) -> NDArray:
