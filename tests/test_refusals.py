@@ -190,6 +190,22 @@ def test_a_torch_function_is_no_class():
         calipers.gradcheck(Own, torch.ones(1, dtype=torch.float64, requires_grad=True))
 
 
+@pytest.mark.parametrize("check", [calipers.gradcheck, calipers.gradgradcheck])
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_what_is_no_function_of_a_library_is_named(check, library):
+    module = pytest.importorskip(library)
+    x = module.ones(2, requires_grad=True) if library == "torch" else module.numpy.ones(2)
+    with pytest.raises(TypeError, match=r"^f must be callable, got int: 3$"):
+        check(3, x)
+
+
+@pytest.mark.parametrize("name", ["vjp", "vjp_vjp", "vjp_jvp", "hess", "hvp"])
+def test_what_is_no_second_derivative_is_named(name):
+    given = {"vjp": cosine, "vjp_vjp": cosine, name: 3}
+    with pytest.raises(TypeError, match=rf"^{name} must be callable, got int: 3$"):
+        calipers.gradgradcheck(np.sin, X, **given)
+
+
 def test_a_mapping_is_named(tmp_path):
     np.savez(tmp_path / "x.npz", x=X)
     with np.load(tmp_path / "x.npz") as held:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ._arrays import require_callable
 from ._differences.checkpoint import require_folder
 from ._differences.plan import others_of
 from ._differences.progress import Progress
@@ -21,6 +20,7 @@ from ._gradcheck.options import (
     require_analytic,
     require_choices,
     require_forms,
+    require_functions,
     require_seed,
     require_tested,
     rule_of,
@@ -211,13 +211,12 @@ def gradcheck(
     >>> print(report.reason)  # doctest: +ELLIPSIS
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
+    require_functions(f, jac=jac, vjp=vjp, jvp=jvp, value_and_jac=value_and_jac)
     require_choices(convention, nondet_tol, allow, method)
     require_seed(seed)
     require_folder(checkpoint)
     step = step_of(eps, step)
     wanted = {"jac": one_jac(jac, value_and_jac), "vjp": vjp, "jvp": jvp}
-    named = {**wanted, "jac": jac, "value_and_jac": value_and_jac}
-    require_callable(f=f, **{name: call for name, call in named.items() if call is not None})
     left_out = positions_of(nondifferentiable_outputs)
     given = Given(f, inputs, wanted, argnums, left_out, convention, others_of(args), kwargs)
     require_way(inplace, given, value_and_jac)

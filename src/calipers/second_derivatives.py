@@ -11,7 +11,7 @@ from ._differences.plan import others_of
 from ._gradcheck.derivative import Derivative
 from ._gradcheck.given import FORMS, Given
 from ._gradcheck.nested import holds_arrays
-from ._gradcheck.options import for_each, positions_of, require_seed
+from ._gradcheck.options import for_each, positions_of, require_functions, require_seed
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
 from ._gradcheck.second import Gradient, cotangents, layout, skewness
@@ -107,6 +107,7 @@ def gradgradcheck(
     >>> bool(report)
     True
     """
+    require_functions(f, vjp=vjp, vjp_vjp=vjp_vjp, vjp_jvp=vjp_jvp, hess=hess, hvp=hvp)
     for name in ("jac", "jvp", "value_and_jac", "inplace", "out_like"):
         if options.get(name) is not None:
             msg = f"gradgradcheck takes no {name}=: f returns, and vjp is its first derivative"

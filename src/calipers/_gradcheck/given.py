@@ -121,7 +121,7 @@ class Given:
     def _of_containers(self) -> "Given":
         """Return the same for arrays alone, with the derivatives that the caller gave."""
         nested = any(map(holds_arrays, self.several))
-        if not callable(self.f) or (isinstance(self.f, (Dispatcher, InPlace)) and not nested):
+        if isinstance(self.f, (Dispatcher, InPlace)) and not nested:
             return self  # which take and return arrays
         chosen = self._named
         if chosen is None:
@@ -212,7 +212,7 @@ class Given:
             )
         except TypeError as error:
             owners = {library_of(x) for x in (*self.several, *self.args)} - {None}
-            if owners and not self.of_library and callable(self.f):
+            if owners and not self.of_library:
                 error.add_note(
                     "f and the derivatives that are given are called with NumPy's arrays; give no "
                     "derivatives to check those that the inputs' library has of f"

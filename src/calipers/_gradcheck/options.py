@@ -1,11 +1,11 @@
 """What gradcheck's options mean, and which of them it refuses."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
 
-from .._arrays import is_integer, is_real
+from .._arrays import is_integer, is_real, require_callable
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.stencils import require_method
 from .._warnings import warn
@@ -110,6 +110,12 @@ def for_each(name: str, value: Any, count: int) -> list[Any]:
 def _is_pair(bounds: Any) -> bool:
     several = isinstance(bounds, (tuple, list)) and len(bounds) == 2
     return bounds is None or hasattr(bounds, "lb") or several
+
+
+def require_functions(f: Callable[..., Any], **derivatives: Callable[..., Any] | None) -> None:
+    """Refuse an f or given derivatives that cannot be called."""
+    given = {name: call for name, call in derivatives.items() if call is not None}
+    require_callable(f=f, **given)
 
 
 def require_choices(convention: str, nondet_tol: float, allow: Sequence[str], method: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arity import note_form
-from .._arrays import as_array, require_callable
+from .._arrays import as_array
 from .._containers import several
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
@@ -310,7 +310,6 @@ def pose(
     held: tuple[int, ...] = (),
 ) -> Subject:
     """Check what the caller gave, and copy it; `batched` may give f of a batch of an input."""
-    require_callable(f=f)
     given = [*several(inputs), *args]
     if argnums is None:
         count = len(given) - len(args)
