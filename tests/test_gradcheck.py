@@ -268,6 +268,21 @@ def test_outputs_that_have_no_differences_are_refused(dtype):
         calipers.gradcheck(lambda x: np.sin(x).astype(dtype), X[0], vjp=sine_vjp)
 
 
+@pytest.mark.parametrize("name", ["float16", "longdouble", "bfloat16"])
+def test_outputs_that_have_no_differences_may_be_left_out(name):
+    dtype = getattr(pytest.importorskip("ml_dtypes"), name) if name == "bfloat16" else name
+
+    def f(x):
+        return np.sin(x), np.sin(x).astype(dtype)
+
+    def vjp(x, w):
+        return sine_vjp(x, w[0])
+
+    assert calipers.gradcheck(f, X[0], vjp=vjp, nondifferentiable_outputs=[1])
+    with pytest.warns(calipers.CalipersWarning, match="compared nothing"):
+        calipers.gradcheck(lambda x: f(x)[1], X[0], vjp=sine_vjp, nondifferentiable_outputs=[0])
+
+
 def test_inputs_in_the_other_byte_order():
     other = X[0].astype(X[0].dtype.newbyteorder())
     assert calipers.gradcheck(np.sin, other, vjp=sine_vjp)

@@ -349,6 +349,70 @@ def test_inputs_that_are_not_checked():
         calipers.gradcheck(torch.sin, (x,))
 
 
+COARSE = [torch.bfloat16, torch.float16, torch.float8_e5m2]
+
+
+@pytest.mark.parametrize("dtype", COARSE)
+@pytest.mark.parametrize("check", [checked, twice])
+def test_coarse_inputs_that_are_not_differentiated(check, dtype):
+    pytest.importorskip("ml_dtypes")
+    x, scale = leaf(1, 2, 3), torch.tensor([1.0, 2.0, 4.0]).to(dtype)
+    assert check(lambda x, scale: torch.sin(x) * scale.double(), x, scale).verdict == "PASS"
+    report = check(lambda x, held: torch.sin(x) * held["scale"].double(), x, {"scale": scale})
+    assert report.verdict == "PASS"
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+def test_a_coarse_sparse_input_that_is_not_differentiated():
+    pytest.importorskip("ml_dtypes")
+    x, scale = leaf(1, 2, 3), torch.tensor([1.0, 0.0, 4.0]).bfloat16().to_sparse()
+    report = checked(lambda x, scale: torch.sin(x) * scale.to_dense().double(), x, scale)
+    assert report.verdict == "PASS"
+
+
+@pytest.mark.parametrize("dtype", COARSE)
+@pytest.mark.parametrize("check", [checked, twice])
+def test_coarse_outputs_that_are_not_differentiated(check, dtype):
+    pytest.importorskip("ml_dtypes")
+    report = check(lambda x: (torch.sin(x), x.detach().to(dtype)), leaf(1, 2, 3))
+    assert report.verdict == "PASS"
+    if dtype is not torch.float8_e5m2:  # of which torch has no derivative
+        report = check(
+            lambda x: (x.to(dtype), torch.sin(x)), leaf(1, 2, 3), nondifferentiable_outputs=[0]
+        )
+        assert report.verdict == "PASS"
+
+
+def test_no_output_but_a_coarse_one_that_is_not_differentiated():
+    pytest.importorskip("ml_dtypes")
+    for dtype in COARSE:
+        assert checked(lambda x, dtype=dtype: x.detach().to(dtype), leaf(1, 2, 3)).vacuous
+    report = checked(lambda x: (x.detach().bfloat16(), x.detach()), leaf(1, 2, 3))
+    assert report.verdict == "FAIL"
+    assert "of output 1 with" in report.reason
+
+
+def test_coarse_outputs_that_are_differentiated_are_refused_with_advice():
+    pytest.importorskip("ml_dtypes")
+    told = r"output 1 of f has dtype bfloat16, .* 64, or name it in nondifferentiable_outputs"
+    with pytest.raises(TypeError, match=told):
+        checked(lambda x: (torch.sin(x), x.bfloat16()), leaf(1, 2, 3))
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
+def test_tensors_without_a_dtype_in_numpy_are_named():
+    x, half = leaf(1, 2, 3), torch.ones(3, dtype=torch.complex32)
+    with pytest.raises(TypeError, match=r"^input 1: complex32 tensors have no dtype in NumPy"):
+        checked(lambda x, half: torch.sin(x), x, half)
+    with pytest.raises(TypeError, match=r"^input 0\['b'\]: complex32 tensors have no dtype in"):
+        checked(lambda both: torch.sin(both["a"]), {"b": half, "a": x})
+    with pytest.raises(TypeError, match=r"^output 1 of f: complex32 tensors have no dtype in"):
+        checked(lambda x: (torch.sin(x), half), x)
+    coarse = {"a": x, "b": leaf(1, dtype=torch.bfloat16)}
+    with pytest.raises(TypeError, match=r"input 0\['b'\] has dtype torch.bfloat16, which is not"):
+        checked(lambda both: torch.sin(both["a"]) * both["b"], coarse)
+
+
 def test_inputs_of_torch_functions_that_there_are_not():
     x = torch.tensor(THREE, requires_grad=True)
     with pytest.raises(ValueError, match="argnums names input 3"):

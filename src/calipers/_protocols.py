@@ -169,11 +169,13 @@ class FunctionLibrary(ContainerLibrary, Protocol):
         masked: bool,
         argnums: tuple[int, ...] | None,
         left_out: tuple[int, ...],
+        names: tuple[str, ...],
     ) -> Differentiated:
         """
         Return f and its derivatives as functions of NumPy arrays.
 
         They are by the inputs at `argnums`, or all that can be, and not of the outputs `left_out`.
+        `names` are those of the inputs, for errors.
         Of a sparse input the array is that of its values: of the specified ones alone if `masked`.
         """
         ...

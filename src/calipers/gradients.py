@@ -37,6 +37,7 @@ from ._gradcheck.report import (
     answer,
 )
 from ._gradcheck.rule import default_resolution
+from ._gradcheck.subject import has_differences
 from ._types import Convention, Excuse, Inplace, Method, ProgressLike
 from ._warnings import warn
 
@@ -224,8 +225,8 @@ def gradcheck(
     given = given.of_arrays(out_like, inplace, only_specified, value_and_jac is not None)
     require_analytic(method, given.of_library)
     subject = given.subject()
-    if not subject.kept and any(o.dtype.kind in "fc" for o in subject.outputs):
-        given, subject = given.zeros()
+    if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
+        given, subject = given.zeros(subject)
         check_undefined_grad, inplace = False, None
     chosen = chosen_of(check_forward_ad, check_backward_ad, given.of_library)
     require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)

@@ -20,7 +20,15 @@ from .derivative import Derivative
 from .inplace import ADD, WAYS, InPlace
 from .nested import Nested, NumpyContainers, holds_arrays, is_array
 from .sparse import DenseView
-from .subject import Subject, argnums_of, is_differentiable, no_batches, pose
+from .subject import (
+    Subject,
+    argnums_of,
+    has_differences,
+    is_differentiable,
+    names_of,
+    no_batches,
+    pose,
+)
 
 FORMS = ("jac", "vjp", "jvp")
 
@@ -159,6 +167,7 @@ class Given:
                 masked,
                 self.argnums,
                 self.nondifferentiable_outputs,
+                names_of(self.several, self.leaves),
             )
         )
 
@@ -219,9 +228,10 @@ class Given:
                 )
             raise
 
-    def zeros(self) -> tuple["Given", Subject]:
+    def zeros(self, subject: Subject) -> tuple["Given", Subject]:
         """Return the claim that outputs declared not to be differentiable have no slope."""
-        claim = replace(self, nondifferentiable_outputs=())
+        without = (k for k, o in enumerate(subject.outputs) if not has_differences(o.dtype))
+        claim = replace(self, nondifferentiable_outputs=tuple(without))
         subject = claim.subject()
         nothing = (None,) * len(subject.active)
         none: dict[str, Callable[..., Any] | None] = dict.fromkeys(FORMS)

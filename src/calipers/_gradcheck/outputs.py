@@ -25,10 +25,7 @@ def _numbers(x: Any, name: str) -> NDArray:
         array = np.asarray(as_array(x, name))
     except (RuntimeError, ValueError) as error:  # as torch's, of a list of tensors
         raise TypeError(_no_numbers(name, type(x).__name__)) from error
-    if array.dtype.isbuiltin == 2:  # registered, as bfloat16 is
-        msg = f"{name} has dtype {array.dtype}, of which no differences are taken"
-        raise TypeError(f"{msg}: return it in float32 or 64")
-    if array.dtype.kind not in "biufc":
+    if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
         kind = str(array.dtype) if isinstance(x, np.ndarray) else type(x).__name__
         raise TypeError(_no_numbers(name, kind))
     return array

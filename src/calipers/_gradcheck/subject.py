@@ -23,7 +23,6 @@ from .inplace import InPlace
 from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
 from .parts import Part, moduli, parts_of, real_vector
 
-_KERNEL_DTYPES = "fdFD"
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
 _FEW = 6  # numbers, by which f is asked sooner than in batches
 
@@ -36,6 +35,16 @@ def is_differentiable(value: Any) -> bool:
         return as_array(value).dtype.kind in "fc"
     except (TypeError, ValueError, RuntimeError):
         return False
+
+
+def has_differences(dtype: np.dtype[Any]) -> bool:
+    """Tell whether differences are taken of numbers of a dtype."""
+    return dtype.char in "fdFD"
+
+
+def has_fractions(dtype: np.dtype[Any]) -> bool:
+    """Tell whether numbers of a dtype are no integers, be differences taken of them or not."""
+    return dtype.kind in "fc" or (dtype.isbuiltin == 2 and "int" not in dtype.name)  # bfloat16
 
 
 def private(value: Any) -> Any:
@@ -90,7 +99,7 @@ class Subject:
         positions = [
             k
             for k, o in enumerate(self.outputs)
-            if o.dtype.kind in "fc" and k not in self.nondifferentiable
+            if has_fractions(o.dtype) and k not in self.nondifferentiable
         ]
         for k in self.nondifferentiable:
             if k not in range(len(self.outputs)):
@@ -99,7 +108,7 @@ class Subject:
                 )
                 raise ValueError(msg)
         for k in positions:
-            if self.outputs[k].dtype.char not in _KERNEL_DTYPES:
+            if not has_differences(self.outputs[k].dtype):
                 kind = self.outputs[k].dtype
                 msg = (
                     f"output {k} of f has dtype {kind}, of which no differences are taken: return "
@@ -265,7 +274,7 @@ class Subject:
     @property
     def _alone(self) -> bool:
         """Whether f has one output, of a dtype that kernels know."""
-        return not self.several and self.kept[0].example.dtype.char in _KERNEL_DTYPES
+        return not self.several and has_differences(self.kept[0].example.dtype)
 
     @property
     def _fills(self) -> bool:
@@ -337,10 +346,10 @@ def pose(
             # As differences will hand it over, so that f sees one layout.
             native = array.dtype.newbyteorder("=") if k in chosen else array.dtype
             copied = array.astype(native, order="C" if k in chosen else "K", copy=True)
-        if k in chosen and (copied.dtype.kind not in "fc" or copied.dtype.char not in "fdFD"):
+        if k in chosen and not has_differences(copied.dtype):
             kind = copied.dtype
-            floats = kind.kind in "fc" or kind.isbuiltin == 2  # as bfloat16, which is registered
-            advice = "pass it in float32 or 64" if floats else "leave it out of argnums"
+            able = has_fractions(kind)
+            advice = "pass it in float32 or 64" if able else "leave it out of argnums"
             told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
             msg = f"{told}: {advice}"
             raise TypeError(msg)

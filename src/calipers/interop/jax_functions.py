@@ -38,6 +38,7 @@ class JaxFunctions:
         masked: bool,
         argnums: tuple[int, ...] | None,
         left_out: tuple[int, ...],
+        names: tuple[str, ...],
     ) -> Differentiated:
         jax: Any = sys.modules["jax"]
         able = tuple(k for k, x in enumerate(inputs) if _is_differentiable(jax, x))

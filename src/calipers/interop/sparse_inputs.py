@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
+from .torch import Torch
+
+_tensors = Torch()
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def torch_input(tensor: Any, masked: bool) -> SparseInput:
 
     def build(values: NDArray) -> Any:
         full = torch.zeros(dense.shape, dtype=dense.dtype)
-        full[chosen] = torch.from_numpy(np.array(values)).reshape(-1)
+        full[chosen] = _tensors.from_numpy(np.array(values)).reshape(-1)
         flat = full.reshape(-1)
         entries = torch.where(
             where >= 0, flat[where.clamp(min=0)], torch.zeros((), dtype=flat.dtype)
@@ -100,7 +103,7 @@ def torch_input(tensor: Any, masked: bool) -> SparseInput:
         found: NDArray = whole.detach().cpu()[chosen].resolve_conj().numpy()
         return found.reshape(values.shape)
 
-    values: NDArray = dense.cpu()[chosen].resolve_conj().numpy().copy()
+    values = _tensors.as_numpy(dense.cpu()[chosen]).copy()
     if not masked:
         values = values.reshape(dense.shape)
     return SparseInput(values, build, read, plain.clone)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import as_array
 from .._containers import Apart, apart, several
 from .._protocols import Differentiated, NDArray
 from .containers import contains
@@ -38,6 +39,7 @@ class TorchFunctions:
         masked: bool,
         argnums: tuple[int, ...] | None,
         left_out: tuple[int, ...],
+        names: tuple[str, ...],
     ) -> Differentiated:
         torch = sys.modules["torch"]
         if torch.is_inference_mode_enabled():
@@ -56,9 +58,9 @@ class TorchFunctions:
             raise ValueError(msg)
         for k in argnums:
             kind = tensors[k].dtype
-            if kind not in (torch.float32, torch.float64, torch.complex64, torch.complex128):
-                msg = f"input {k} has dtype {kind}, which is not differentiated numerically: "
-                msg += "pass it in float32 or 64"
+            if not _has_differences(kind):
+                told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
+                msg = f"{told}: pass it in float32 or 64"
                 raise TypeError(msg)
         sparse = {
             k: torch_input(x, masked) for k, x in tensors.items() if x.layout is not torch.strided
@@ -67,7 +69,7 @@ class TorchFunctions:
         arrays = tuple(
             sparse[k].values
             if k in sparse
-            else _to_numpy(x.detach()).copy()
+            else _to_numpy(x, f"input {names[k]}").copy()
             if isinstance(x, torch.Tensor)
             else x
             for k, x in enumerate(inputs)
@@ -82,7 +84,11 @@ class TorchFunctions:
         plain = tuple(sorted(without.union(left_out)))
         constant = len(plain) == len(outputs)
         if constant:  # then the derivative is claimed to be 0
-            plain = left_out
+            plain = tuple(
+                k
+                for k, y in enumerate(outputs)
+                if k in left_out or (isinstance(y, torch.Tensor) and not _has_differences(y.dtype))
+            )
         return Differentiated(
             function,
             arrays,
@@ -137,15 +143,20 @@ class TorchFunctions:
         return gradient, (*fixed, *weights)
 
 
-def _to_numpy(x: Any) -> NDArray:
-    return _library.as_numpy(x.cpu())
+def _has_differences(dtype: Any) -> bool:
+    torch = sys.modules["torch"]
+    return dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def _to_numpy(x: Any, name: str) -> NDArray:
+    return as_array(x.detach().cpu(), name)
 
 
 def _hand_back(tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
     """Store in arrays what was written into their copies, which are aligned as torch wants."""
     for tensor, array in zip(tensors, arrays, strict=True):
         if tensor is not None and array is not None and tensor._version:
-            array[...] = _to_numpy(tensor.detach())
+            array[...] = _to_numpy(tensor, "a direction")
 
 
 class _Sparse:
@@ -215,17 +226,17 @@ class _Function:
                     arrays[k][...] = now
 
     def _arrays(self, y: Any) -> Any:
-        return tuple(map(self._array, y)) if isinstance(y, (tuple, list)) else self._array(y)
+        if isinstance(y, (tuple, list)):
+            return tuple(self._array(output, k) for k, output in enumerate(y))
+        return self._array(y, 0)
 
-    def _array(self, y: Any) -> Any:
+    def _array(self, y: Any, position: int) -> Any:
         if not isinstance(y, self._torch.Tensor):
             return y
         if y.layout is not self._torch.strided:
             msg = f"f returns a {y.layout} tensor; let it return .to_dense() of that"
             raise ValueError(msg)
-        if y.dtype is self._torch.bfloat16 and not y.requires_grad:
-            y = y.float()  # NumPy has no such numbers, and no derivative of these is asked for
-        return _to_numpy(y.detach())
+        return _to_numpy(y, f"output {position} of f")
 
     def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
         """Return f by vmap over one input, unless some are sparse."""
@@ -290,7 +301,7 @@ class _Function:
             return self._sparse[position].read(gradient)
         if gradient.layout is not self._torch.strided:
             return _Sparse(gradient.layout)
-        return _to_numpy(gradient.detach())
+        return _to_numpy(gradient, "a gradient")
 
     def jvp(self, *given: Any) -> tuple[Any, ...]:
         """Return the tangents by forward mode, of a batch by vmap."""
@@ -313,7 +324,7 @@ class _Function:
         found = (self._tangents_of_batch if batched else self._tangents)(tensors, directions)
         pairs = zip(self._argnums, directions, strict=True)
         _hand_back([None if k in self._sparse else d for k, d in pairs], v)
-        return tuple(None if t is None else _to_numpy(t.detach()) for t in found)
+        return tuple(None if t is None else _to_numpy(t, "a tangent") for t in found)
 
     def _tangents_of_batch(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
         func = self._torch.func
