@@ -190,6 +190,48 @@ def test_a_torch_function_is_no_class():
         calipers.gradcheck(Own, torch.ones(1, dtype=torch.float64, requires_grad=True))
 
 
+SECOND = {"vjp_vjp": lambda x, w, u: (-u * w * np.sin(x), u * np.cos(x))}
+LIBRARIES = ["numpy", "torch", "jax"]
+
+
+def checks_of(library):
+    """Return a sine of a library, and gradcheck and gradgradcheck of functions at a point."""
+    if library == "numpy":
+        second = partial(calipers.gradgradcheck, inputs=X, vjp=cosine, **SECOND)
+        return np.sin, (partial(calipers.gradcheck, inputs=X, vjp=cosine), second)
+    module = pytest.importorskip(library)
+    x = module.ones(2, requires_grad=True) if library == "torch" else module.numpy.ones(2)
+    sine = module.sin if library == "torch" else module.numpy.sin
+    checks = calipers.gradcheck, calipers.gradgradcheck
+    return sine, [partial(check, inputs=x) for check in checks]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_outputs_that_are_no_numbers_are_named(library):
+    sine, checks = checks_of(library)
+    for f, told in (
+        (lambda x: None, r"output 0 of f .* got None: return it, or give out_like= if f stores it"),
+        (lambda x: (sine(x), "a"), r"output 1 of f .* got str: one or a tuple of arrays is taken"),
+        (lambda x: {"a": sine(x), "b": "c"}, r"output \['b'\] of f .* got str: one or a tuple"),
+    ):
+        for check in checks:
+            with pytest.raises(TypeError, match=told):
+                check(f)
+
+
+@pytest.mark.parametrize("library", LIBRARIES[:2])  # of jax None is no output
+def test_none_among_outputs_is_named(library):
+    sine, checks = checks_of(library)
+    for f, name in (
+        (lambda x: (sine(x), None), "1"),
+        (lambda x: [None, sine(x)], "0"),
+        (lambda x: {"a": sine(x), "b": None}, r"\['b'\]"),
+    ):
+        for check in checks:
+            with pytest.raises(TypeError, match=rf"output {name} of f .* got None: leave it out"):
+                check(f)
+
+
 @pytest.mark.parametrize("check", [calipers.gradcheck, calipers.gradgradcheck])
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_what_is_no_function_of_a_library_is_named(check, library):

@@ -1,6 +1,6 @@
 """What a function returns: one array or several, and which numbers of them are wanted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +11,21 @@ from .._protocols import NDArray
 from .parts import real_rows, real_vector
 
 
-def as_outputs(y: Any) -> tuple[tuple[NDArray, ...], bool]:
-    """Return what f returned as arrays, and whether they were several."""
+def as_outputs(y: Any, names: Sequence[str] = ()) -> tuple[tuple[NDArray, ...], bool]:
+    """Return what f returned as arrays, and whether they were several; names are for errors."""
     # A tuple is several outputs; so is a list, unless it is of numbers.
     numbers = isinstance(y, list) and y and all(np.ndim(item) == 0 for item in y)
     several = isinstance(y, (tuple, list)) and not numbers
     outputs = y if several else (y,)
-    return tuple(_numbers(o, f"output {k} of f") for k, o in enumerate(outputs)), several
+    held = zip(names or map(str, range(len(outputs))), outputs, strict=True)
+    return tuple(_numbers(o, f"output {name} of f", several) for name, o in held), several
 
 
-def _numbers(x: Any, name: str) -> NDArray:
+def _numbers(x: Any, name: str, several: bool) -> NDArray:
+    if x is None:
+        advice = "leave it out" if several else "return it, or give out_like= if f stores it"
+        msg = f"{name} must be an array of numbers, got None: {advice}"
+        raise TypeError(msg)
     try:
         array = np.asarray(as_array(x, name))
     except (RuntimeError, ValueError) as error:  # as torch's, of a list of tensors

@@ -95,7 +95,9 @@ class Subject:
     touched: list[str] = field(default_factory=list)  # by the first call
 
     def __post_init__(self) -> None:
-        self.outputs, self.several = as_outputs(self.call())
+        y = self.call()
+        names = self.leaves.outputs if self.leaves else ()
+        self.outputs, self.several = as_outputs(y, names)
         positions = [
             k
             for k, o in enumerate(self.outputs)
@@ -109,14 +111,13 @@ class Subject:
                 raise ValueError(msg)
         for k in positions:
             if not has_differences(self.outputs[k].dtype):
-                kind = self.outputs[k].dtype
+                kind, name = self.outputs[k].dtype, names[k] if names else k
                 msg = (
-                    f"output {k} of f has dtype {kind}, of which no differences are taken: return "
-                    f"it in float32 or 64, or name it in nondifferentiable_outputs"
+                    f"output {name} of f has dtype {kind}, of which no differences are taken: "
+                    f"return it in float32 or 64, or name it in nondifferentiable_outputs"
                 )
                 raise TypeError(msg)
         self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
-        names = self.leaves.outputs if self.leaves else ()
         self.kept = parts_of([self.outputs[k] for k in positions], positions, names)
         self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
 

@@ -179,7 +179,12 @@ class _Function:
 
 
 def _as_arrays(y: Any) -> Any:
-    return tuple(map(np.asarray, y)) if isinstance(y, (tuple, list)) else np.asarray(y)
+    return tuple(map(_as_array, y)) if isinstance(y, (tuple, list)) else _as_array(y)
+
+
+def _as_array(y: Any) -> Any:
+    own = _library.owns(y) and not _is_key(sys.modules["jax"], y)
+    return np.asarray(y) if own else y  # what has no array is refused by its place
 
 
 def _is_key(jax: Any, x: Any) -> bool:
