@@ -37,9 +37,7 @@ def _numbers(x: Any, name: str, several: bool) -> NDArray:
 
 
 def _no_numbers(name: str, kind: str) -> str:
-    nothing = kind == type(None).__name__
-    advice = "leave that out" if nothing else "one or a tuple of arrays is taken"
-    return f"{name} must be an array of numbers, got {kind}: {advice}"
+    return f"{name} must be an array of numbers, got {kind}: one or a tuple of arrays is taken"
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,7 @@ class _Function:
         """Store in arrays what f wrote into their copies, behind autograd's back."""
         for k in self._argnums:
             if k not in self._sparse and isinstance(arrays[k], np.ndarray):
-                now = _to_numpy(tensors[k].detach())
+                now = _to_numpy(tensors[k], f"input {k}")
                 if now.tobytes() != arrays[k].tobytes():
                     arrays[k][...] = now
 
