@@ -590,3 +590,28 @@ def test_what_is_not_finite_is_not_called_noise():
     report = calipers.gradcheck(f, np.array([0.5, 2.0]), vjp=lambda x, w: w, raise_exception=False)
     assert report.verdict == "INCONCLUSIVE"
     assert report.reason.endswith("f is not finite at x")
+
+
+MASKED = np.ma.masked_array([0.1, 0.2, 0.3], [0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "given", "name"),
+    [
+        (np.sin, MASKED, {"vjp": lambda x, w: w * np.cos(x)}, "input 0"),
+        (np.sin, MASKED.data, {"jac": lambda x: np.ma.diag(np.cos(x)) * MASKED}, "jac"),
+        (np.sin, MASKED.data, {"vjp": lambda x, w: w * np.cos(x) + MASKED}, "vjp"),
+        (np.sin, MASKED.data, {"jvp": lambda x, v: v * np.cos(x) + MASKED}, "jvp"),
+        (lambda x: x + MASKED, MASKED.data, {"vjp": lambda x, w: w}, "output 0 of f"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_masked_elements_have_no_value(f, x, given, name):
+    with pytest.raises(ValueError, match=f"{name} has masked elements, which have no value"):
+        calipers.gradcheck(f, x, **given)
+
+
+def test_masked_cotangents_have_no_value():
+    given = {"vjp": np.multiply, "vjp_vjp": lambda x, w, u: (u * w, u * x)}
+    with pytest.raises(ValueError, match="grad_outputs has masked elements, which have no value"):
+        calipers.gradgradcheck(np.sin, MASKED.data, MASKED, **given, first_order=False)

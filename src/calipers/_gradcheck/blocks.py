@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
+from .._arrays import as_array, given_array
 from .._protocols import NDArray
 from .parts import Part, picked
 from .subject import Subject
@@ -87,7 +87,7 @@ class _Block:
         flat = out.size, part.size
         if item is None:
             return np.zeros(flat)
-        array = np.asarray(as_array(item.toarray() if hasattr(item, "toarray") else item, "jac"))
+        array = np.asarray(given_array(item.toarray() if hasattr(item, "toarray") else item, "jac"))
         self.require_shape(array.shape)
         return array.reshape(flat)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._arity import note_form
-from .._arrays import as_array
+from .._arrays import given_array
 from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix, require_nothing
@@ -193,7 +193,7 @@ class Derivative:
                 f"shape {like.shape}"
             )
             raise WrongFormError(msg)
-        array = value if type(value) is np.ndarray else np.asarray(as_array(value, self.name))
+        array = value if type(value) is np.ndarray else np.asarray(given_array(value, self.name))
         if array is not value and array.dtype.kind in "OSU":
             kind = type(value).__name__
             msg = f"{returned} is of type {kind}: return an array of shape {like.shape}"

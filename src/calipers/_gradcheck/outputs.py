@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
+from .._arrays import given_array
 from .._protocols import NDArray
 from .parts import real_rows, real_vector
 
@@ -27,8 +27,10 @@ def _numbers(x: Any, name: str, several: bool) -> NDArray:
         msg = f"{name} must be an array of numbers, got None: {advice}"
         raise TypeError(msg)
     try:
-        array = np.asarray(as_array(x, name))
+        array = x if type(x) is np.ndarray else np.asarray(given_array(x, name))
     except (RuntimeError, ValueError) as error:  # as torch's, of a list of tensors
+        if np.ma.is_masked(x):
+            raise
         raise TypeError(_no_numbers(name, type(x).__name__)) from error
     if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
         kind = str(array.dtype) if isinstance(x, np.ndarray) else type(x).__name__

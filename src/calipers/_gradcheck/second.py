@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._arity import note_form
-from .._arrays import as_array
+from .._arrays import given_array
 from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError
@@ -21,7 +21,7 @@ def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:
     """Return the caller's cotangents of the differentiable outputs, or draw some in [-1, 1)."""
     examples = [p.example for p in subject.kept]
     if given is not None:
-        arrays = [np.asarray(as_array(w, "grad_outputs")) for w in several(given)]
+        arrays = [np.asarray(given_array(w, "grad_outputs")) for w in several(given)]
         shapes, expected = [w.shape for w in arrays], [e.shape for e in examples]
         if shapes != expected:
             msg = f"grad_outputs have shapes {shapes}, and the outputs {expected}"

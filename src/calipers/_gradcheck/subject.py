@@ -11,7 +11,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arity import note_form
-from .._arrays import as_array
+from .._arrays import as_array, given_array
 from .._containers import several
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
@@ -341,7 +341,7 @@ def pose(
     for k, value in enumerate(given):
         copied: Any = value
         if k in chosen or isinstance(value, np.ndarray):
-            array = np.asarray(as_array(value, f"input {names[k]}"))
+            array = np.asarray(given_array(value, f"input {names[k]}"))
             if array.ndim == 0 and not isinstance(value, np.ndarray):
                 scalars.add(k)
             # As differences will hand it over, so that f sees one layout.
