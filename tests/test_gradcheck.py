@@ -250,7 +250,7 @@ REFUSED = {
         (np.sin, X),
         {"vjp": None, "jac": np.cos, "check_undefined_grad": True},
         ValueError,
-        "vjp is not checked",
+        "tests vjp, not checked here: give vjp=, or leave check_undefined_grad out",
     ),
 }
 

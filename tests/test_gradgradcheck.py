@@ -209,6 +209,79 @@ def test_second_derivatives_none_of_which_is_checked(others):
         checked(np.sin, X, **given)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("vjp_vjp", np.sin),
+        ("vjp_jvp", np.sin),
+        ("grad_outputs", np.ones(())),
+        ("gen_non_contig_grad_outputs", True),
+        ("check_undefined_grad", True),
+        ("check_batched_grad", True),
+    ],
+)
+def test_what_is_said_of_the_gradient_is_refused_beside_a_hessian(option, value):
+    with pytest.raises(ValueError, match=rf"{option}= is not for hess= or hvp="):
+        checked(cube_sum, X, hess=lambda x: np.diag(6 * x), **{option: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "how"),
+    [
+        ({"vjp_jvp": np.sin, "check_batched_grad": True}, "tests vjp_vjp, .* give vjp_vjp="),
+        (
+            {"vjp_vjp": np.sin, "check_batched_forward_grad": True},
+            "tests vjp_jvp, .* give vjp_jvp=",
+        ),
+        (
+            {
+                "vjp_vjp": np.sin,
+                "vjp_jvp": np.sin,
+                "check_rev_over_rev": False,
+                "check_undefined_grad": True,
+            },
+            "tests vjp_vjp, .* set check_rev_over_rev=True",
+        ),
+    ],
+)
+def test_tests_of_a_second_derivative_that_is_not_checked_are_refused(given, how):
+    with pytest.raises(ValueError, match=how):
+        checked(np.sin, X, vjp=np.sin, **given)
+
+
+def test_forward_mode_of_the_gradient_is_tested_in_batches():
+    def push(x, w, v):
+        return v[1] * np.cos(x) - v[0] * w * np.sin(x)
+
+    def of_one(x, w, v):
+        return push(x, w, v) if np.ndim(v[0]) == 1 else 2 * push(x, w, v)
+
+    options = {"vjp": lambda x, w: w * np.cos(x), "check_batched_forward_grad": True}
+    assert checked(np.sin, X, vjp_jvp=push, **options).verdict == "PASS"
+    assert checked(np.sin, X, vjp_jvp=of_one, **options).verdict == "FAIL"
+    options["vjp"] = lambda x, w: w * 3 * x**2
+    hvp = {"hvp": lambda x, v: 6 * x * v, **options}
+    assert checked(lambda x: np.sum(x**3), X, **hvp).verdict == "PASS"
+
+
+@pytest.mark.parametrize("name", ["check_forward_ad", "check_backward_ad"])
+def test_forms_of_the_first_derivative_are_refused_with_the_name_of_the_seconds(name):
+    with pytest.raises(ValueError, match=rf"takes no {name}=: check_\w+_over_rev="):
+        checked(np.sin, X, vjp=np.sin, vjp_vjp=np.sin, **{name: True})
+
+
+def test_a_keyword_that_there_is_not_is_that_of_the_function_that_was_called():
+    with pytest.raises(TypeError, match=r"gradgradcheck\(\) got an unexpected .* 'tolerance'"):
+        checked(np.sin, X, vjp=np.sin, vjp_vjp=np.sin, tolerance=1)
+
+
+def test_a_second_derivative_beside_a_library_s_own_is_refused_without_the_first():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X, requires_grad=True)
+    with pytest.raises(ValueError, match="vjp_vjp= is a derivative of vjp=: give vjp= too"):
+        checked(torch.sin, x, vjp_vjp=np.sin)
+
+
 @pytest.mark.parametrize("bounds", [(0.0, 3.0), None])
 def test_bounds_and_steps_of_a_second_derivative(bounds):
     def f(x):

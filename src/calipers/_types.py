@@ -155,6 +155,7 @@ class SecondOptions(TypedDict, total=False):
     check_batched_forward_grad: bool
     fast_mode: bool
     masked: bool | None
+    check_sparse_nnz: bool | None
     method: Method
     step: Any
     scale: Any

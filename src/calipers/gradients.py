@@ -13,6 +13,7 @@ from ._gradcheck.check import Check
 from ._gradcheck.given import Given, require_way
 from ._gradcheck.numerical import Way
 from ._gradcheck.options import (
+    SWITCHES,
     chosen_of,
     masked_of,
     one_jac,
@@ -21,6 +22,7 @@ from ._gradcheck.options import (
     require_choices,
     require_forms,
     require_functions,
+    require_returned,
     require_seed,
     require_tested,
     rule_of,
@@ -232,11 +234,18 @@ def gradcheck(
     require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)
     derivatives = given.checked(subject, chosen, inplace, check_grad_dtypes)
     names = {d.name for d in derivatives}
+    tests = {
+        "check_undefined_grad": check_undefined_grad,
+        "check_batched_grad": check_batched_grad,
+        "check_batched_forward_grad": check_batched_forward_grad,
+    }
+    there = {form: SWITCHES[form] for form in SWITCHES if given.derivatives[form] is not None}
+    require_tested(tests, names, there)
+    require_returned(tests, inplace)
     undefined = {"vjp", "jvp"} if check_undefined_grad else set()
     if check_undefined_grad is None and given.of_library and given.convention == "torch":
         undefined = names & {"vjp"}
     batched = {"vjp": check_batched_grad, "jvp": check_batched_forward_grad}
-    require_tested(names, bool(undefined), batched, inplace)
     resolution = default_resolution(subject.eps)
     rule = rule_of(eps, atol, rtol, resolution, subject.eps, equal_nan, nondet_tol)
     check = Check(subject, derivatives, rule, resolution, fast_mode, seed, tuple(allow))

@@ -15,6 +15,7 @@ from ._gradcheck.options import for_each, positions_of, require_functions, requi
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
 from ._gradcheck.second import Gradient, cotangents, layout, skewness
+from ._gradcheck.second_forms import SecondForms, require_handed_on
 from ._gradcheck.subject import Subject
 from ._protocols import FunctionLibrary
 from ._types import SecondOptions
@@ -108,42 +109,21 @@ def gradgradcheck(
     True
     """
     require_functions(f, vjp=vjp, vjp_vjp=vjp_vjp, vjp_jvp=vjp_jvp, hess=hess, hvp=hvp)
-    for name in ("jac", "jvp", "value_and_jac", "inplace", "out_like"):
-        if options.get(name) is not None:
-            msg = f"gradgradcheck takes no {name}=: f returns, and vjp is its first derivative"
-            raise ValueError(msg)
-    if options.get("checkpoint") is not None:
-        msg = "gradgradcheck takes no checkpoint=: it is several checks; give it to gradcheck"
-        raise ValueError(msg)
+    require_handed_on(options)
     require_seed(seed)
     args = others_of(args)
     points = several(inputs)
     library = function_library(points) if vjp is None else None
-    alone = vjp is None or (vjp_vjp is None and vjp_jvp is None)
-    if library is None and hess is None and hvp is None and alone:
-        msg = (
-            "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp=; only a function "
-            "of torch's tensors, of which one requires grad, or of jax's arrays needs none"
-        )
-        raise ValueError(msg)
+    wanted = check_fwd_over_rev, check_rev_over_rev
+    forms = SecondForms(vjp, vjp_vjp, vjp_jvp, hess, hvp, *wanted, library is not None)
+    spread = gen_non_contig_grad_outputs
+    forms.require(options, grad_outputs=grad_outputs, gen_non_contig_grad_outputs=spread)
     if library is None and any(map(holds_arrays, points)):
         msg = (
             "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
             "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
         )
         raise TypeError(msg)
-    for option, wanted, name, call in (
-        ("check_fwd_over_rev", check_fwd_over_rev, "vjp_jvp", vjp_jvp),
-        ("check_rev_over_rev", check_rev_over_rev, "vjp_vjp", vjp_vjp),
-    ):
-        if wanted and call is None and library is None:
-            msg = f"{option}=True needs {name}="
-            raise ValueError(msg)
-    asked = _asked(library, vjp_vjp, vjp_jvp, check_fwd_over_rev, check_rev_over_rev)
-    if hess is None and hvp is None and not any(asked):
-        forms = "check_rev_over_rev=, by vjp_vjp=, and check_fwd_over_rev=, by vjp_jvp="
-        msg = f"nothing is left to check of the second derivative: it is by {forms}"
-        raise ValueError(msg)
     common: dict[str, Any] = {**options, "raise_exception": raise_exception, "seed": seed}
     here: dict[str, Any] = {
         "args": args,
@@ -151,8 +131,9 @@ def gradgradcheck(
         "argnums": argnums,
         "nondifferentiable_outputs": nondifferentiable_outputs,
     }
-    if first_order and hess is None and hvp is None:
-        report = gradcheck(f, inputs, vjp=vjp, **common, **here)
+    first = {**common, "check_batched_forward_grad": False}  # of which there is no forward mode
+    if first_order and not forms.of_number:
+        report = gradcheck(f, inputs, vjp=vjp, **first, **here)
         if not report:
             return report
     plain: dict[str, Any] = {**common, "raise_exception": False}
@@ -167,31 +148,14 @@ def gradgradcheck(
         kwargs,
     )
     whole = (*points, *args)
-    if hess is not None or hvp is not None:
-        return _of_number(given.subject(), f, whole, vjp, hess, hvp, first_order, common, here)
-    how = grad_outputs, gen_non_contig_grad_outputs, seed, asked, plain
+    if forms.of_number:
+        return _of_number(given.subject(), f, whole, forms, first_order, common, here)
+    how = grad_outputs, spread, seed, forms, plain
     if library is not None:
         report = _of_library(library, given.of_leaves(), *how)
     else:
-        assert vjp is not None
-        report = _of_own(given, vjp, vjp_vjp, vjp_jvp, *how)
+        report = _of_own(given, *how)
     return answer(report, raise_exception)
-
-
-def _asked(
-    library: FunctionLibrary | None,
-    vjp_vjp: Callable[..., Any] | None,
-    vjp_jvp: Callable[..., Any] | None,
-    forward: bool | None,
-    backward: bool | None,
-) -> tuple[bool, bool]:
-    """Tell whether forward mode, and whether backward mode, of the gradient is to be checked."""
-    if library is not None:
-        return bool(forward), backward is not False
-    return (
-        vjp_jvp is not None and forward is not False,
-        vjp_vjp is not None and backward is not False,
-    )
 
 
 def _of_library(
@@ -200,24 +164,23 @@ def _of_library(
     grad_outputs: Any,
     spread: bool,
     seed: int,
-    asked: tuple[bool, bool],
+    forms: SecondForms,
     options: dict[str, Any],
 ) -> GradcheckReport:
     """Check what a library has for the gradient of a function of its arrays."""
-    forward, backward = asked
     f, inputs = given.f, given.several
     first = given.translated(False).subject()
     w = cotangents(first, grad_outputs, seed)
     active, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
     gradient, point = library.gradient(f, inputs, active, kept, w, spread)
     contiguous = library.gradient(f, inputs, active, kept, w, False)[0] if spread else None
-    forms = {
-        "check_forward_ad": forward,
-        "check_backward_ad": backward,
+    checked = {
+        "check_forward_ad": forms.pushes,
+        "check_backward_ad": forms.pulls,
         "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
     }
     own = _with_cotangents(options, len(active), len(w))
-    report = _of_gradient(gradient, point, first.columns, contiguous, forms, own)
+    report = _of_gradient(gradient, point, first.columns, contiguous, checked, own)
     if given.leaves is not None and given.leaves.names:
         held = given.leaves.names
         report = replace(
@@ -230,31 +193,28 @@ def _of_library(
 
 def _of_own(
     given: Given,
-    vjp: Callable[..., Any],
-    vjp_vjp: Callable[..., Any] | None,
-    vjp_jvp: Callable[..., Any] | None,
     grad_outputs: Any,
     spread: bool,
     seed: int,
-    asked: tuple[bool, bool],
+    forms: SecondForms,
     options: dict[str, Any],
 ) -> GradcheckReport:
     """Check the caller's derivatives of the caller's gradient."""
-    forward, backward = asked
+    assert forms.vjp is not None
     subject = given.subject()
     inputs = (*given.several, *given.args)
     w = cotangents(subject, grad_outputs, seed)
-    gradient = Gradient(subject, vjp, vjp_vjp, vjp_jvp, spread)
+    gradient = Gradient(subject, forms.vjp, forms.vjp_vjp, forms.vjp_jvp, spread)
     contiguous = replace(gradient, spread=False) if spread else None
     active = [p.position for p in subject.active]
-    forms = {
-        "vjp": gradient.pull if backward else None,
-        "jvp": gradient.push if forward else None,
+    checked = {
+        "vjp": gradient.pull if forms.pulls else None,
+        "jvp": gradient.push if forms.pushes else None,
         "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
         "kwargs": given.kwargs,
     }
     own = _with_cotangents(options, len(active), len(w))
-    return _of_gradient(gradient, (*inputs, *w), subject.columns, contiguous, forms, own)
+    return _of_gradient(gradient, (*inputs, *w), subject.columns, contiguous, checked, own)
 
 
 def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
@@ -324,9 +284,7 @@ def _of_number(
     subject: Subject,
     f: Callable[..., Any],
     inputs: tuple[Any, ...],
-    vjp: Callable[..., Any] | None,
-    hess: Callable[..., Any] | None,
-    hvp: Callable[..., Any] | None,
+    forms: SecondForms,
     first_order: bool,
     common: dict[str, Any],
     here: dict[str, Any],
@@ -338,9 +296,11 @@ def _of_number(
             f"numbers by {len(subject.active)} inputs: take vjp_vjp= or vjp_jvp="
         )
         raise ValueError(msg)
+    vjp = forms.vjp
     if vjp is not None and first_order:
         chosen = {"args": (), "argnums": subject.active[0].position}
-        report = gradcheck(f, inputs, vjp=vjp, **common, **{**here, **chosen})
+        first = {**common, "check_batched_forward_grad": False}
+        report = gradcheck(f, inputs, vjp=vjp, **first, **{**here, **chosen})
         if not report:
             return report
     part = subject.active[0]
@@ -357,7 +317,8 @@ def _of_number(
         x = given[part.position]
         return differentiate(f, x, args=others, argnums=part.position, kwargs=kwargs).value
 
-    forms = {"jac": hess, "jvp": hvp, "argnums": part.position, "kwargs": here["kwargs"]}
+    where = {"argnums": part.position, "kwargs": here["kwargs"]}
+    checked = {"jac": forms.hess, "jvp": forms.hvp, **where}
     plain = {**common, "raise_exception": False}
-    report = _of_gradient(slope, inputs, part.stop, None, forms, plain)
+    report = _of_gradient(slope, inputs, part.stop, None, checked, plain)
     return answer(report, common["raise_exception"])

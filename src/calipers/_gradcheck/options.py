@@ -1,6 +1,6 @@
 """What gradcheck's options mean, and which of them it refuses."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,13 @@ from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 # Relative change of slope across x that calls for a second look: more than curvature explains.
 _BEND, _CURVATURE = 0.03, 16.0
 _TORCH = {"atol": 1e-5, "rtol": 1e-3}
+_OWN_NAMES = {"vjp": "vjp", "jvp": "jvp"}
+SWITCHES = {"vjp": "check_backward_ad", "jvp": "check_forward_ad"}
+_TESTS = {  # by option, of which form of the derivative
+    "check_undefined_grad": "vjp",
+    "check_batched_grad": "vjp",
+    "check_batched_forward_grad": "jvp",
+}
 
 
 def rule_of(
@@ -186,17 +193,28 @@ def require_forms(
 
 
 def require_tested(
-    names: Container[str], undefined: bool, batched: dict[str, bool], inplace: str | None
+    asked: Mapping[str, Any],
+    checked: Container[str],
+    switches: Mapping[str, str],
+    names: Mapping[str, str] = _OWN_NAMES,
 ) -> None:
-    """Refuse tests of a derivative that is not checked, or does not return."""
-    for option, name, asked in (
-        ("check_undefined_grad", "vjp", undefined),
-        ("check_batched_grad", "vjp", batched["vjp"]),
-        ("check_batched_forward_grad", "jvp", batched["jvp"]),
-    ):
-        if asked and name not in names:
-            msg = f"{option}=True tests {name}, and {name} is not checked: give it, or leave it out"
+    """
+    Refuse tests of a form of the derivative that is not checked.
+
+    `switches` are the options that have a form checked that is there, and `names` what a form is
+    called.
+    """
+    for option, form in _TESTS.items():
+        if asked.get(option) and form not in checked:
+            name = names[form]
+            how = f"set {switches[form]}=True" if form in switches else f"give {name}="
+            msg = f"{option}=True tests {name}, not checked here: {how}, or leave {option} out"
             raise ValueError(msg)
-        if asked and inplace is not None:
+
+
+def require_returned(asked: Mapping[str, Any], inplace: str | None) -> None:
+    """Refuse tests of what derivatives return where they return nothing."""
+    for option in _TESTS:
+        if asked.get(option) and inplace is not None:
             msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"
             raise ValueError(msg)
