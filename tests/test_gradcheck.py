@@ -246,6 +246,15 @@ REFUSED = {
     "integers": ((np.sin, [1, 2]), {}, ValueError, "nothing can be differentiated"),
     "float16": ((np.sin, np.ones(2, "f2")), {}, TypeError, "float32 or 64"),
     "argnums": ((np.sin, X), {"argnums": 3}, ValueError, "argnums names input 3"),
+    "no argnums": ((np.sin, X), {"argnums": []}, ValueError, "argnums names no input"),
+    "objects": (
+        (np.sin, np.array([None])),
+        {},
+        ValueError,
+        "got ndarray of dtype object: nothing can be differentiated",
+    ),
+    "out_like": ((np.sin, X), {"out_like": "a"}, TypeError, "out_like must be an array .* 'a'"),
+    "outs_like": ((np.sin, X), {"out_like": [None]}, TypeError, r"out_like must .* \[None\]"),
     "undefined": (
         (np.sin, X),
         {"vjp": None, "jac": np.cos, "check_undefined_grad": True},

@@ -497,3 +497,61 @@ def test_what_f_writes_behind_autograds_back_is_told():
 
     report = checked(f, leaf(0.5, 1.0), leaf(1.0, 2.0))
     assert report.reason == "f changes its arguments: input 1; let it work on a copy"
+
+
+def test_keyword_arguments_that_f_writes_into_stay_as_they_were():
+    count, array, held = torch.zeros(2), np.zeros(2), [torch.zeros(2)]
+
+    def f(x, count, array, held):
+        for each in (count, array, held[0]):
+            each += 1
+        return x.sin()
+
+    kwargs = {"count": count, "array": array, "held": held}
+    assert checked(f, leaf(0.5, 1.0), kwargs=kwargs).verdict == "PASS"
+    for each in (count, array, held[0]):
+        np.testing.assert_array_equal(each, np.zeros(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.bool])
+def test_given_derivatives_get_arrays_in_the_place_of_all_tensors(dtype):
+    if dtype == torch.bfloat16:
+        pytest.importorskip("ml_dtypes")
+    seen = []
+
+    def f(x, one, held, *, named):
+        seen.extend((one, held[0], named))
+        one += one.dtype.type(1)
+        return np.sin(x)
+
+    one, other, named = (torch.ones(2, dtype=dtype) for _ in range(3))
+    inputs = leaf(0.5, 1.0), one, [other, "a"]
+    report = checked(
+        f, *inputs, kwargs={"named": named}, vjp=lambda x, *_, named: _[-1] * np.cos(x)
+    )
+    assert report.reason == "f changes its arguments: input 1; let it work on a copy" or (
+        dtype == torch.bool and report.verdict == "PASS"  # true stays true
+    )
+    assert {type(x) for x in seen} == {np.ndarray}
+    assert torch.equal(one, torch.ones(2, dtype=dtype))
+
+
+def test_tensors_without_numbers_of_their_own_are_refused():
+    empty = torch.zeros(2, dtype=torch.double, device="meta", requires_grad=True)
+    with pytest.raises(ValueError, match="input 0 is on the meta device"):
+        checked(torch.sin, empty)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls them a prototype
+        nested = torch.nested.nested_tensor([random(2), random(3)], requires_grad=True)
+    with pytest.raises(TypeError, match="input 1 is a nested tensor: pass the tensors in it"):
+        checked(lambda x, y: x.sin(), leaf(1.0), nested)
+
+
+def test_a_convention_of_another_library_is_refused():
+    with pytest.raises(ValueError, match="convention='jax' is for derivatives that are given"):
+        checked(torch.sin, leaf(1.0), convention="jax")
+
+
+def test_a_function_of_tensors_stores_no_results_in_arrays():
+    with pytest.raises(ValueError, match="out_like= is for f that stores"):
+        checked(torch.sin, leaf(1.0), out_like=np.ones(1))

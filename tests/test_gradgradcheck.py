@@ -167,6 +167,12 @@ def test_second_derivatives_of_a_number_get_the_keyword_arguments(form):
     assert checked(cube_sum, X, **options).verdict == "PASS"
 
 
+@pytest.mark.parametrize("w", ["a", [None], np.array([object()])])
+def test_cotangents_that_are_no_numbers_are_refused(w):
+    with pytest.raises(TypeError, match="grad_outputs must be arrays of numbers, got one of dtype"):
+        calipers.gradgradcheck(np.sin, X, w, vjp=np.sin, vjp_vjp=np.sin, first_order=False)
+
+
 def test_cotangents_of_other_shapes_are_refused():
     with pytest.raises(ValueError, match=r"grad_outputs have shapes \[\(2,\)\], and the outputs"):
         calipers.gradgradcheck(

@@ -51,6 +51,7 @@ def cosine(x, w):
             "nondifferentiable_outputs must be a sequence of positions, got 2",
         ),
         (lambda: check(vjp=lambda x, w: "a"), AssertionError, "is of type str: return an array of"),
+        (lambda: check(jac=lambda x: "a"), AssertionError, "is of type str: return an array of"),
         (lambda: check(vjp=lambda x, w: {"x": w}), AssertionError, "is of type dict: return an"),
         (
             lambda: check(vjp=lambda x, w: list(cosine(x, w))),

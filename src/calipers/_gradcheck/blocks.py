@@ -88,6 +88,10 @@ class _Block:
         if item is None:
             return np.zeros(flat)
         array = np.asarray(given_array(item.toarray() if hasattr(item, "toarray") else item, "jac"))
+        if array is not item and array.dtype.kind in "OSU":
+            kind, shape = type(item).__name__, out.shape + part.shape
+            msg = f"{self._name} is of type {kind}: return an array of shape {shape}"
+            raise WrongFormError(msg)
         self.require_shape(array.shape)
         return array.reshape(flat)
 

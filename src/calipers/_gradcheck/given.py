@@ -10,13 +10,13 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arrays import as_array, device_module, is_device_function, library_of, on_device
-from .._containers import several
+from .._containers import apart, several
 from .._differences.plan import require_named
-from .._protocols import Differentiated
-from ..interop.containers import Leaves, leaves_of
+from .._protocols import ContainerLibrary, Differentiated
+from ..interop.containers import Leaves, copied, leaves_of
 from ..interop.functions import function_library
 from .blocks import WrongFormError
-from .derivative import Derivative
+from .derivative import CONVENTIONS, Derivative
 from .inplace import ADD, WAYS, InPlace
 from .nested import Nested, NumpyContainers, holds_arrays, is_array
 from .sparse import DenseView
@@ -99,7 +99,9 @@ class Given:
         if isinstance(self.f, type) and hasattr(self.f, "apply"):  # a torch.autograd.Function
             msg = f"f is the class {self.f.__name__}: give {self.f.__name__}.apply"
             raise TypeError(msg)
-        f = partial(self.f, **self.kwargs) if self.kwargs else self.f
+        f = self.f
+        if self.kwargs:
+            f = partial(f, **{name: _own(library, value) for name, value in self.kwargs.items()})
         chosen = self._named
         if chosen is None and self.args:
             chosen = tuple(range(len(self.several)))
@@ -113,7 +115,13 @@ class Given:
 
     @property
     def _named(self) -> tuple[int, ...] | None:
-        return None if self.argnums is None else tuple(argnums_of(self.argnums, len(self._whole)))
+        if self.argnums is None:
+            return None
+        chosen = tuple(argnums_of(self.argnums, len(self._whole)))
+        if not chosen:
+            msg = "argnums names no input to be differentiated by: name one, or leave it out"
+            raise ValueError(msg)
+        return chosen
 
     def _with(self, leaves: Leaves) -> "Given":
         return replace(
@@ -128,10 +136,9 @@ class Given:
 
     def _of_containers(self) -> "Given":
         """Return the same for arrays alone, with the derivatives that the caller gave."""
-        nested = any(map(holds_arrays, self.several))
+        nested, chosen = any(map(holds_arrays, self.several)), self._named
         if isinstance(self.f, (Dispatcher, InPlace)) and not nested:
             return self  # which take and return arrays
-        chosen = self._named
         if chosen is None:
             able = (holds_arrays(x) or is_differentiable(x) or is_array(x) for x in self.several)
             chosen = tuple(compress(range(len(self.several)), able))
@@ -172,6 +179,12 @@ class Given:
         )
 
     def _of_library(self, found: Differentiated) -> "Given":
+        if self.convention not in (CONVENTIONS[0], found.convention):
+            msg = (
+                f"convention={self.convention!r} is for derivatives that are given, and these are "
+                f"{found.convention}'s own: leave it out"
+            )
+            raise ValueError(msg)
         return Given(
             found.f,
             found.inputs,
@@ -198,11 +211,23 @@ class Given:
 
     def filling(self, out_like: Any) -> "Given":
         """Return the same, with f one that stores its results in arrays like some."""
+        if all(call is None for call in self.derivatives.values()):
+            library = function_library(self.several)
+            if library is not None:
+                msg = (
+                    "out_like= is for f that stores its results in NumPy's arrays, and f is of "
+                    "another library's: leave it out"
+                )
+                raise ValueError(msg)
         likes = several(out_like)
-        if not likes or any(isinstance(like, (int, np.integer)) for like in likes):
-            msg = "out_like must be an array like f's result, or a tuple of them for several"
-            raise TypeError(msg)
+        of_integers = any(isinstance(like, (int, np.integer)) for like in likes)
         arrays = tuple(np.asarray(as_array(like, "out_like")) for like in likes)
+        if not likes or of_integers or any(x.dtype.kind not in "biufc" for x in arrays):
+            msg = (
+                f"out_like must be an array like f's result, or a tuple of them for several, got "
+                f"{out_like!r:.60}"
+            )
+            raise TypeError(msg)
         return replace(self, f=InPlace(self.f, arrays))
 
     def subject(self) -> Subject:
@@ -218,6 +243,7 @@ class Given:
                 self.batched,
                 self.leaves,
                 self.held,
+                self.of_library,
             )
         except TypeError as error:
             owners = {library_of(x) for x in (*self.several, *self.args)} - {None}
@@ -251,6 +277,12 @@ class Given:
             conjugate = self.convention == "jax"
             found.append(Derivative(name, call, subject, conjugate, strict, self.of_library))
         return found
+
+
+def _own(library: ContainerLibrary, value: Any) -> Any:
+    """Copy what f may write into, also in containers."""
+    found, again = apart(value)
+    return again([copied(library, leaf) for _, leaf in found])
 
 
 def _returning(

@@ -22,6 +22,10 @@ def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:
     examples = [p.example for p in subject.kept]
     if given is not None:
         arrays = [np.asarray(given_array(w, "grad_outputs")) for w in several(given)]
+        for w in arrays:
+            if w.dtype.kind in "OSUMm":
+                msg = f"grad_outputs must be arrays of numbers, got one of dtype {w.dtype}"
+                raise TypeError(msg)
         shapes, expected = [w.shape for w in arrays], [e.shape for e in examples]
         if shapes != expected:
             msg = f"grad_outputs have shapes {shapes}, and the outputs {expected}"

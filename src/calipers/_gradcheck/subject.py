@@ -11,7 +11,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arity import note_form
-from .._arrays import as_array, given_array
+from .._arrays import as_array, given_array, library_of
 from .._containers import several
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
@@ -47,15 +47,28 @@ def has_fractions(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fc" or (dtype.isbuiltin == 2 and "int" not in dtype.name)  # bfloat16
 
 
+def _each(of: Callable[[Any], Any], value: Any) -> Any:
+    """Return what a function makes of a value, or of all that lists, tuples and dicts hold."""
+    if type(value) in (list, tuple):
+        return type(value)(_each(of, item) for item in value)
+    if type(value) is dict:
+        return {key: _each(of, item) for key, item in value.items()}
+    return of(value)
+
+
 def private(value: Any) -> Any:
     """Copy arrays, in lists, tuples and dicts too; all else is handed on."""
-    if isinstance(value, np.ndarray):
-        return value.copy(order="K")
-    if type(value) in (list, tuple):
-        return type(value)(private(item) for item in value)
-    if type(value) is dict:
-        return {key: private(item) for key, item in value.items()}
-    return value
+    return _each(lambda x: x.copy(order="K") if isinstance(x, np.ndarray) else x, value)
+
+
+def _of_numpy(value: Any) -> Any:
+    """Copy a library's array to one of NumPy's, if that has one like it."""
+    if library_of(value) is None:
+        return value
+    try:
+        return np.array(as_array(value))
+    except TypeError:
+        return value
 
 
 def _same(new: Any, old: Any) -> bool:
@@ -304,6 +317,11 @@ def names_of(inputs: Sequence[Any], leaves: Leaves | None) -> tuple[str, ...]:
     return (leaves and leaves.names) or tuple(map(str, range(len(inputs))))
 
 
+def _kind(x: Any) -> str:
+    name = type(x).__name__
+    return f"{name} of dtype {x.dtype}" if hasattr(x, "dtype") else name
+
+
 def no_batches(position: int) -> None:
     """Return no function of a batch: what is not known to be one is called point by point."""
 
@@ -318,8 +336,14 @@ def pose(
     batched: Callable[[int], Callable[..., Any] | None] = no_batches,
     leaves: Leaves | None = None,
     held: tuple[int, ...] = (),
+    of_library: bool = False,
 ) -> Subject:
-    """Check what the caller gave, and copy it; `batched` may give f of a batch of an input."""
+    """
+    Check what the caller gave, and copy it.
+
+    `batched` may give f of a batch of an input. Unless f is of a library's own arrays, it gets
+    NumPy's in their place.
+    """
     given = [*several(inputs), *args]
     if argnums is None:
         count = len(given) - len(args)
@@ -328,7 +352,7 @@ def pose(
     else:
         chosen = argnums_of(argnums, len(given))
     if not chosen:
-        kinds = ", ".join(dict.fromkeys(type(x).__name__ for x in given)) or "nothing"
+        kinds = ", ".join(dict.fromkeys(map(_kind, given))) or "nothing"
         msg = (
             f"gradcheck needs an input of real or complex floating-point numbers, an array or "
             f"arrays in lists, tuples, dicts and dataclasses, and got {kinds}: nothing can be "
@@ -356,10 +380,13 @@ def pose(
             raise TypeError(msg)
         values.append(copied)
     active = parts_of([values[k] for k in chosen], chosen, names)
+    named = dict(kwargs or {})
+    if not of_library:
+        values, named = _each(_of_numpy, values), _each(_of_numpy, named)
     return Subject(
         f,
         values,
-        dict(kwargs or {}),
+        named,
         frozenset(scalars),
         active,
         frozenset(nondifferentiable_outputs),

@@ -15,6 +15,11 @@ def contains(x: Any, apart: Callable[[Any], Apart], owns: Callable[[Any], bool])
     return owns(x) or any(owns(leaf) for _, leaf in apart(x)[0])
 
 
+def copied(library: ContainerLibrary, x: Any) -> Any:
+    """Copy an array, NumPy's or a library's; all else is handed on."""
+    return x.copy() if isinstance(x, np.ndarray) else library.copied(x)
+
+
 class OfLeaves:
     """
     A function of containers as one of what they hold.
@@ -105,8 +110,8 @@ def leaves_of(
 
     def positions(of: Sequence[int]) -> Sequence[int]:
         """Return where what some outputs hold is in what all of them do."""
-        own = (x.copy() if isinstance(x, np.ndarray) else library.copied(x) for x in opened.leaves)
-        y = f(*opened.together(list(own)), **kwargs)
+        own = [copied(library, x) for x in opened.leaves]
+        y = f(*opened.together(own), **kwargs)
         outputs = several(y)
         if not set(of) <= set(range(len(outputs))):
             return of  # which are refused where outputs are counted

@@ -46,6 +46,8 @@ class TorchFunctions:
             msg = "torch records no derivatives in inference_mode: call gradcheck outside of it"
             raise ValueError(msg)
         tensors = {k: x for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
+        for k, x in tensors.items():
+            _require_values(x, f"input {names[k]}")
         if argnums is None:
             argnums = tuple(k for k, x in tensors.items() if x.requires_grad)
         else:
@@ -146,6 +148,16 @@ class TorchFunctions:
 def _has_differences(dtype: Any) -> bool:
     torch = sys.modules["torch"]
     return dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def _require_values(x: Any, name: str) -> None:
+    """Refuse a tensor that holds no numbers of its own."""
+    if x.is_meta:
+        msg = f"{name} is on the meta device, where tensors have no values: pass one on the host"
+        raise ValueError(msg)
+    if x.is_nested:
+        msg = f"{name} is a nested tensor: pass the tensors in it, x.unbind(), in a list"
+        raise TypeError(msg)
 
 
 def _to_numpy(x: Any, name: str) -> NDArray:
