@@ -20,6 +20,10 @@ demo: .venv/.installed-base
 
 TEST_EXTRAS = test,bench$(if $(EXTRAS),$(comma)$(EXTRAS))
 
+# Two workers share the cores: neither is to wait for threads of the other's libraries.
+test test-lowest: export OPENBLAS_NUM_THREADS = 1
+test test-lowest: export OMP_NUM_THREADS = 1
+
 test: .venv/.installed-$(TEST_EXTRAS) lint
 	$(BIN)/python -m pytest --numprocesses 2
 
