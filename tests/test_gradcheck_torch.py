@@ -187,6 +187,21 @@ def test_a_jump_within_rounding_is_no_kink_where_the_derivative_is_right():
         assert checked(lambda x: functional.log_softmax(x, 1), x).verdict == "PASS"
 
 
+def test_columns_in_doubt_are_asked_for_in_the_same_batches():
+    called = []
+
+    def f(x):
+        called.append(x.shape)
+        return functional.log_softmax(x, 1)
+
+    torch.manual_seed(3)
+    x = (torch.rand(8, 5, dtype=torch.double) * 18 - 9).requires_grad_()
+    report = checked(f, x)
+    assert report.verdict == "PASS"
+    assert report.calls["f"] > 400
+    assert len(called) < 40
+
+
 @pytest.mark.parametrize(
     "f",
     [

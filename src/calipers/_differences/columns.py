@@ -142,7 +142,7 @@ class Columns:
         table, status[:] = self.steps.tables(self.problem, start, start + len(status))
         require_steps(self.problem, start, status)
         evaluate = Evaluator(self.problem)
-        for block, numbers in evaluate.coordinates(start, len(status)):
+        for block, numbers in evaluate.coordinates(np.arange(start, start + len(status))):
             for p, (tops, bottoms, weights) in enumerate(table[:, :, block].swapaxes(0, 1)):
                 change = evaluate(numbers, tops)
                 below = self.problem.base
@@ -162,7 +162,7 @@ class Columns:
         lengths = lengths.repeat(count) if lengths.size == 1 else lengths[start : start + count]
         status[:] = np.where(lengths != 0, FIXED, EXCLUDED)
         evaluate = Evaluator(self.problem)
-        for block, numbers in evaluate.coordinates(start, count):
+        for block, numbers in evaluate.coordinates(np.arange(start, start + count)):
             values = evaluate(numbers + 1, lengths[block])[:, 1::2]
             with np.errstate(all="ignore"):
                 result[block] = values / lengths[block, None]

@@ -205,8 +205,9 @@ def _ladder(
         states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
-    def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-        return _at(problem, steps, x, float(t[0]) * length, direction)[None], t
+    def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
+        rows = [_at(problem, steps, x, far * length, direction) for far in t.tolist()]
+        return np.stack(rows), t
 
     climb(problem.base, displaced, (values, errors, states))
     # The displacement of each coordinate is rounded to its format.

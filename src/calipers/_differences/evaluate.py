@@ -1,6 +1,7 @@
 """Calls of f from Python, each with one coordinate displaced."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
@@ -9,6 +10,13 @@ from .._reals import real_parts, reals
 from .problem import Problem
 
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
+
+
+def runs(columns: NDArray) -> Iterator[slice]:
+    """Say where in a list of columns each follows the one before."""
+    ends = np.flatnonzero(np.diff(columns, append=-1) != 1) + 1
+    for first, last in pairwise([0, *ends.tolist()]):
+        yield slice(first, last)
 
 
 def blame(error: Exception, problem: Problem, coordinate: int, step: float | None = None) -> None:
@@ -42,24 +50,23 @@ class Evaluator:
         for start in range(0, count, self.block):
             yield slice(start, min(start + self.block, count))
 
-    def coordinates(self, start: int, count: int) -> Iterator[tuple[slice, NDArray]]:
-        """Split coordinates from `start` alike: where each part is in a range, and its numbers."""
-        stride = self.problem.stride
-        for block in self.blocks(count):
-            first, last = start + block.start, start + block.stop
-            yield block, np.arange(stride * first, stride * last, stride)
+    def coordinates(self, columns: NDArray) -> Iterator[tuple[slice, NDArray]]:
+        """Split coordinates alike: where each part is among them, and its real numbers of x."""
+        for block in self.blocks(len(columns)):
+            yield block, self.problem.stride * columns[block]
 
     def __call__(self, numbers: NDArray, points: NDArray) -> NDArray:
         """Return a row of values for each point of the real number it replaces."""
         if not self.problem.batched:
             return self._each(numbers, points)
         (moved,) = (points != self._origin[numbers]).nonzero()
-        if len(moved) == len(numbers) > 0:
+        if 0 < len(moved) == len(numbers) <= self._room:
             return self._batch(numbers, points)
         values = self._rows(len(numbers))
         values[:] = self.problem.base
-        if len(moved):
-            values[moved] = self._batch(numbers[moved], points[moved])
+        for first in range(0, len(moved), self._room):
+            some = moved[first : first + self._room]
+            values[some] = self._batch(numbers[some], points[some])
         return values
 
     def _rows(self, count: int) -> NDArray:
@@ -73,8 +80,6 @@ class Evaluator:
         Of points around x, f that mixes a batch may give x what it gives x alone, and pass unseen.
         """
         count = len(numbers)
-        if not self.problem.batched or 2 * count > self._room:
-            return self(numbers, one), self(numbers, other)
         values = self(np.concatenate((numbers, numbers)), np.concatenate((one, other)))
         return values[:count], values[count:]
 

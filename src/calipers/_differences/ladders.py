@@ -10,7 +10,7 @@ from .._kernels.rungs import KEPT, ROWS, STATE, TAILS, Room
 from .._protocols import NDArray
 from .._reals import reals
 from .columns import Outs
-from .evaluate import Evaluator, blame
+from .evaluate import Evaluator, blame, runs
 from .native import Native
 from .problem import Problem
 from .steps import Steps
@@ -19,8 +19,8 @@ CALLS = 12.0  # of f by which most ladders end
 SCRATCH = 1 << 25  # bytes for the ladders that are climbed in step
 _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 
-# Given numbers of directions and how far to go along each, in units of their lengths, returns the
-# values of f there and how far that was after rounding.
+# Given numbers of directions, maybe twice, and how far to go along each, in units of their lengths,
+# returns the values of f there and how far that was after rounding.
 Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
@@ -74,18 +74,16 @@ def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, rooms: list[Room]) -> 
     values, errors, states = outs
     advance = CLIMB[base.dtype]
     while len(active := np.flatnonzero(states["t"] > 0)):
-        t = states["t"][active]
-        side = states["side"][active]
-        above, there = evaluate(active, np.where(side < 0, -t, t))
-        below, back = np.broadcast_to(base, above.shape), np.zeros(len(active))
+        t, side, count = states["t"][active], states["side"][active], len(active)
         central = np.flatnonzero(side == 0)
-        if len(central) == len(active):
-            below, back = evaluate(active, -t)
-        elif len(central):
-            below = below.copy()
-            below[central], back[central] = evaluate(active[central], -t[central])
+        both = np.concatenate((active, active[central]))
+        found, far = evaluate(both, np.concatenate((np.where(side < 0, -t, t), -t[central])))
+        below, back = [base] * count, np.zeros(count)
+        back[central] = far[count:]
+        for i, row in zip(central.tolist(), found[count:], strict=True):
+            below[i] = row
         for i, k in enumerate(active.tolist()):
-            ends = (above[i], np.ascontiguousarray(below[i]), base, float(there[i] - back[i]))
+            ends = found[i], below[i], base, float(far[i] - back[i])
             advance(states, k, *ends, rooms[k], values[k], errors[k])
 
 
@@ -103,11 +101,16 @@ class Ladders:
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
+        self.at(np.arange(start, start + len(outs[-1])), outs)
+
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Fill `outs` with what belongs to some coordinates."""
         native = self.problem.native
-        if native is not None:
-            self._compiled(native, start, outs)
-        else:
-            self._python(start, outs)
+        if native is None:
+            self._python(columns, outs)
+            return
+        for part in runs(columns):
+            self._compiled(native, int(columns[part.start]), tuple(out[part] for out in outs))
 
     def _compiled(self, native: Native, start: int, outs: Outs) -> None:
         problem, steps = self.problem, self.steps
@@ -122,14 +125,14 @@ class Ladders:
             blame(error, problem, reached[0])
             raise
 
-    def _python(self, start: int, outs: Outs) -> None:
+    def _python(self, columns: NDArray, outs: Outs) -> None:
         problem = self.problem
         states = outs[-1]
-        states[:] = measured(problem, self.steps)[start : start + len(states)]
+        states[:] = measured(problem, self.steps)[columns]
         evaluate = Evaluator(problem)
         scratch = scratch_of(problem.base.size)
         evaluate.block = max(1, min(evaluate.block, SCRATCH // max(1, scratch)))
-        for block, numbers in evaluate.coordinates(start, len(states)):
+        for block, numbers in evaluate.coordinates(columns):
             displaced = self._displaced(evaluate, numbers, states["length"][block])
             climb(problem.base, displaced, tuple(out[block] for out in outs))
 

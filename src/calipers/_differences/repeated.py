@@ -13,6 +13,7 @@ from .._protocols import NDArray
 from .._reals import reals
 from .columns import Columns, Outs
 from .directions import along
+from .evaluate import runs
 from .problem import Problem
 from .steps import Steps
 
@@ -72,6 +73,11 @@ class Repeated:
         errors[~np.isfinite(errors) | ~(last.steps >= _TELLING * first.steps)[:, None]] = np.inf
         states["step"], states["status"] = last.steps, first.status
         states["calls"] = self.calls * (first.status == FIXED)
+
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Fill `outs` with what belongs to some coordinates."""
+        for part in runs(columns):
+            self(int(columns[part.start]), tuple(out[part] for out in outs))
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative of f's real values along v, and its errors."""

@@ -1,12 +1,12 @@
 """The analytic Jacobian by columns: of a matrix, a sparse one, or products with unit vectors."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
+from .._differences.evaluate import runs
 from .._kernels.gradcheck import ENLARGE, TURN
 from .._protocols import NDArray
 from .._threads import get_num_threads, in_parts
@@ -108,13 +108,6 @@ def jacobian_of(d: Derivative) -> Jacobian:
         return Dense(Units(d).all(), of_rows=True)
     matrix = d.matrix()
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
-
-
-def runs(columns: NDArray) -> Iterator[slice]:
-    """Say where in a list of columns each follows the one before."""
-    ends = np.flatnonzero(np.diff(columns, append=-1) != 1) + 1
-    for first, last in pairwise([0, *ends.tolist()]):
-        yield slice(first, last)
 
 
 def taken(jacobian: Jacobian, columns: NDArray) -> NDArray:

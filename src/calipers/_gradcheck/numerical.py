@@ -9,7 +9,7 @@ import numpy as np
 from .._differences.checkpoint import Checkpoint
 from .._differences.columns import Columns, Outs, require_steps
 from .._differences.directions import along
-from .._differences.evaluate import Evaluator, blame
+from .._differences.evaluate import Evaluator, blame, runs
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
 from .._differences.problem import Problem
@@ -26,7 +26,6 @@ from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
 from .._reals import reals
 from .._threads import get_num_threads
-from .analytic import runs
 from .parts import Part
 from .rule import POSITIONS, rounding_of
 from .subject import Subject
@@ -92,21 +91,31 @@ class Slopes:
             self.sides[0](start, (right, status))
             left[:] = right
         elif self.problem.batched:
-            self._in_batches(start, (right, left), status)
+            self._in_batches(np.arange(start, start + len(status)), outs)
         else:
             for work, out in zip(self.sides, (right, left), strict=True):
                 work(start, (out, status))
 
-    def _in_batches(self, start: int, sides: tuple[NDArray, NDArray], status: NDArray) -> None:
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Store the same of some columns."""
+        if self.problem.batched and len(self.sides) > 1:
+            self._in_batches(columns, outs)
+            return
+        for part in runs(columns):
+            self(int(columns[part.start]), tuple(out[part] for out in outs))
+
+    def _in_batches(self, columns: NDArray, outs: Outs) -> None:
         """Store both slopes, of which a library takes the values at once."""
-        problem, count = self.problem, len(status)
+        problem, (*sides, status) = self.problem, outs
+        first, last = int(columns[0]), int(columns[-1]) + 1
         tables = []
         for work in self.sides:
-            table, status[:] = work.steps.tables(problem, start, start + count)
-            tables.append(table[:, 0])
-        require_steps(problem, start, status)
+            table, every = work.steps.tables(problem, first, last)
+            tables.append(table[:, 0, columns - first])
+        require_steps(problem, first, every)
+        status[:] = every[columns - first]
         evaluate = Evaluator(problem)
-        for block, numbers in evaluate.coordinates(start, count):
+        for block, numbers in evaluate.coordinates(columns):
             points = (table[0, block] for table in tables)
             values = evaluate.both(numbers, *points)
             with np.errstate(all="ignore"):
@@ -170,8 +179,7 @@ class SecondLook:
         what `below` returns.
         """
         values, calls, right, left, below, asked = outs[3:]
-        for part in runs(columns):
-            self.exact(int(columns[part.start]), tuple(out[part] for out in outs[:3]))
+        self.exact.at(columns, outs[:3])
         base, x = self.problem.base, reals(self.problem.x)[columns]
         points = x[:, None].astype(float) + POSITIONS * self.lengths[columns, None]
         lows, highs = self._limits(columns)
@@ -209,11 +217,10 @@ class SecondLook:
             lengths = np.zeros(problem.coordinates)
             lengths[columns] = steps
             work = slopes_of(problem, replace(self.coarse, lengths=lengths, factor=1.0))
-            for part in runs(columns):
-                right, left, status = work.results(part.stop - part.start)
-                work(int(columns[part.start]), (right, left, status))
-                slopes[part, 0, row], slopes[part, 1, row] = right, left
-                calls[part] += SLOPE_CALLS * (status == FIXED)
+            right, left, status = work.results(count)
+            work.at(columns, (right, left, status))
+            slopes[:, 0, row], slopes[:, 1, row] = right, left
+            calls += SLOPE_CALLS * (status == FIXED)
         return slopes, calls
 
     def _limits(self, columns: NDArray) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._differences.columns import aligned, lost_step
-from .._differences.evaluate import blame
+from .._differences.evaluate import blame, runs
 from .._differences.problem import Problem
 from .._differences.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED, FIXED
@@ -24,7 +24,7 @@ from .._kernels.gradcheck import (
 )
 from .._protocols import NDArray
 from .._reals import reals
-from .analytic import Jacobian, Pushed, Sizes, runs, together
+from .analytic import Jacobian, Pushed, Sizes, together
 from .numerical import Looks, Slopes
 from .parts import real_vector
 from .rule import Rule, rounding_of
@@ -229,12 +229,12 @@ class _BySlopes(_Look):
         vague = np.flatnonzero(found == VAGUE)
         farther = []
         for work in looks.farther:
-            *sides, status = work.results(len(found))
-            for columns in runs(vague):
-                first, last = vague[columns][0], vague[columns][-1] + 1
-                work(start + first, tuple(out[first:last] for out in (*sides, status)))
-            self.taken += int(np.count_nonzero(status[vague] == FIXED))
-            farther.append(tuple(sides))
+            right, left, _ = work.results(len(found))
+            *sides, status = work.results(len(vague))
+            work.at(start + vague, (*sides, status))
+            right[vague], left[vague] = sides
+            self.taken += int(np.count_nonzero(status == FIXED))
+            farther.append((right, left))
         given = own, slopes, tuple(farther), looks.far[part], self._none
         RESOLVE[slopes[0].dtype](*given, self.screening.criteria(part), found, self.needs)
 
