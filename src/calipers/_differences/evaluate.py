@@ -41,7 +41,7 @@ class Evaluator:
             size = self._origin.itemsize
             self._bits = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype(np.uint8)
             self._room = min(rows, 2 * self.block)
-            self._buffer = np.repeat(problem.x[None], self._room + 1, axis=0)
+            self._buffer = problem.x[None][:0]
         else:
             self.block = min(self.block, _LARGEST_BLOCK)
 
@@ -105,6 +105,8 @@ class Evaluator:
         problem, count = self.problem, len(numbers)
         # The first batch has a row more, x itself: its values must not depend on the others.
         extra = 0 if problem.rows_are_apart else 1
+        if len(self._buffer) < count + extra:
+            self._buffer = np.repeat(problem.x[None], count + extra, axis=0)
         x = self._buffer[: count + extra]
         flat = reals(x).reshape(count + extra, -1)
         rows = np.arange(count)
