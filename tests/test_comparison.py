@@ -776,7 +776,7 @@ def test_integers_that_no_float_holds():
 
 def test_objects_that_are_not_numbers_beside_other_dtypes():
     strings = np.dtypes.StringDType(coerce=False)
-    for other in np.array(["NaT", "NaT"], "M8"), np.array(["x", "y"], strings):
+    for other in np.array(["NaT", "NaT"], "M8[s]"), np.array(["x", "y"], strings):
         objects = np.array([math.nan, 1], object)
         assert calipers.compare(objects, other, check_dtype=False).mismatches == 2
 

@@ -473,6 +473,24 @@ except (ImportError, RuntimeError) as error:
     assert re.search(expected, done.stdout)
 
 
+def test_a_numpy_that_the_target_does_not_work_with():
+    pytest.importorskip("numba_cuda")
+    code = """
+import numpy as np
+np.__dict__.pop("row_stack", None)
+import calipers
+calipers.show_config(devices=True)
+try:
+    calipers.jacobian(lambda x, out: None, np.ones(3), out_like=3, target="cuda")
+except ImportError as error:
+    print(error.__cause__)
+"""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = f"numba-cuda does not work with NumPy {np.__version__}: pip install"
+    assert done.stdout.count(told) == 2
+
+
 def test_importing_calipers_asks_for_no_device():
     code = "import sys, calipers; calipers.allclose; print('numba.cuda' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import signal
 import socket
 import struct
@@ -808,9 +809,7 @@ def test_weights_that_are_no_weights(tmp_path):
     torch.save({"x": Marker(mark)}, tmp_path / "y.pt", _use_new_zipfile_serialization=False)
     (tmp_path / "z.pth").write_bytes(pickle.dumps(Marker(mark)))
     for name in "x.pt", "y.pt":
-        assert "needs open of pickle, which may run code" in refused(tmp_path / name).replace(
-            "io.open", "open"
-        ).replace("_io.open", "open")
+        assert re.search(r"needs (_?io\.)?open of pickle, which may run", refused(tmp_path / name))
     refused(tmp_path / "z.pth")
     assert not mark.exists()
 

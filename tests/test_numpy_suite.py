@@ -223,7 +223,12 @@ def test_what_numpy_answers(special):
     ]
     results = []
     for pair in pairs:
-        for options in ({}, {"rtol": 0, "atol": 2}, {"rtol": 0, "atol": 1, "equal_nan": True}):
+        for options in (
+            {},
+            {"rtol": 0, "atol": 2},
+            {"rtol": 0, "atol": 1, "equal_nan": True},
+            {"rtol": 0, "atol": np.timedelta64(2, "s")},
+        ):
             result, _, words = described(calipers.isclose, pair, options)
             results.append(result)
             assert words == described(np.isclose, pair, options)[2]

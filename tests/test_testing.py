@@ -232,7 +232,9 @@ def test_tolerances_of_any_kind(tolerance, b):
 
 @pytest.mark.parametrize("decimal", [0, 3, 7.5, -2, 400, -400, True, None, "3", NAN, INF, -INF])
 def test_decimals_of_any_kind(decimal):
-    for b in (1.0, 1.000999, 1.1, 2.499, 2.5, 100.0, NAN):
+    # From NumPy 2.5 on NaN is found before a decimal that is no number.
+    nan = () if decimal in (None, "3") else (NAN,)
+    for b in (1.0, 1.000999, 1.1, 2.499, 2.5, 100.0, *nan):
         for a, c in ((1.0, b), ([1.0], [b]), (1j, b * 1j), ([1j], [b * 1j]), ([2], [b])):
             assert_same_verdict("assert_almost_equal", a, c, decimal)
             assert_same_verdict("assert_array_almost_equal", a, c, decimal)
@@ -247,7 +249,15 @@ def test_significant_digits(significant):
 
 THINGS = [
     *(None, 0, 0.0, -0.0, 1, 1.0, True, NAN, INF, 1j, complex(NAN, 1), complex(1, NAN), "a", b"a"),
-    *(2**70, np.float32(1), np.str_("a"), np.datetime64("NaT"), np.timedelta64("NaT"), {1}, int),
+    *(
+        2**70,
+        np.float32(1),
+        np.str_("a"),
+        np.datetime64("NaT", "s"),
+        np.timedelta64("NaT", "s"),
+        {1},
+        int,
+    ),
     *([], [1], (1,), [1, 2], [[1], [1, 2]], [NAN], [0.0], [-0.0], ["a"], [None], range(2)),
     *({}, {"a": 1}, {"a": 2}, {"b": 1}, {"a": 1, "b": 2}, {"a": np.ones(2)}, collections.Counter()),
     *(np.ones(2), np.ones(1), np.array(1), np.zeros(0), [np.ones(2)], [np.array(1)], np.array("a")),

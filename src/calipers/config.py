@@ -120,5 +120,9 @@ def _devices() -> str | list[str]:
     """Ask the driver."""
     if numba.config.ENABLE_CUDASIM or "numba-cuda" not in _versions():
         return _cuda()
-    described: list[str] = import_module("._kernels.cuda._target", __package__).describe_devices()
+    try:
+        target = import_module("._kernels.cuda._target", __package__)
+    except ImportError as error:
+        return str(error)
+    described: list[str] = target.describe_devices()
     return described

@@ -16,6 +16,11 @@ if not SIMULATOR:
     if getattr(cuda, "implementation", None) == "Built-in":
         msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
         raise ImportError(msg)
+    try:
+        import numba.cuda.np.arrayobj  # noqa: F401
+    except AttributeError as error:
+        msg = f'numba-cuda does not work with NumPy {np.__version__}: pip install "calipers[cuda]"'
+        raise ImportError(msg) from error
     from cuda.bindings import driver
     from numba.cuda.cudadrv.driver import CudaAPIError, host_to_device
 # Numba warns of fewer blocks; those that find nothing to do return at once.
