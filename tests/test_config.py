@@ -9,7 +9,9 @@ import pytest
 import calipers
 
 
-def test_it_prints_what_it_returns(capsys):
+def test_it_prints_what_it_returns(capsys, monkeypatch, tmp_path):
+    # Where no other process adds kernels between the two.
+    monkeypatch.setattr("calipers.config.cache_folder", lambda kernels: str(tmp_path))
     assert calipers.show_config() is None
     text = capsys.readouterr().out
     found = calipers.show_config(mode="dicts")
@@ -28,6 +30,13 @@ def test_a_cache_that_is_off_is_told(monkeypatch):
     assert "__pycache__" in calipers.show_config(mode="dicts")["cache"]
     monkeypatch.setenv("CALIPERS_CACHE", "0")
     assert calipers.show_config(mode="dicts")["cache"].startswith("none")
+
+
+def test_a_kernel_that_is_replaced_meanwhile(monkeypatch, tmp_path):
+    monkeypatch.setattr("calipers.config.cache_folder", lambda kernels: str(tmp_path))
+    (tmp_path / "one.nbc").write_bytes(b"x" * 2**20)
+    (tmp_path / "gone.nbc").symlink_to(tmp_path / "nowhere")
+    assert "1 kernels, 1 MiB" in calipers.show_config(mode="dicts")["cache"]
 
 
 def test_the_driver_is_asked_only_on_request():

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -105,7 +106,10 @@ def _cache() -> str:
     folder = cache_folder(first_apart)
     if folder is None:
         return "none: kernels are compiled in each process"
-    sizes = [path.stat().st_size for path in Path(folder).glob("*.nbc")]
+    sizes = []
+    for path in Path(folder).glob("*.nbc"):
+        with suppress(FileNotFoundError):  # another process may be replacing it
+            sizes.append(path.stat().st_size)
     return f"{folder}, writable, {len(sizes)} kernels, {sum(sizes) / 2**20:.3g} MiB"
 
 
