@@ -36,7 +36,7 @@ def test_a_kernel_that_is_replaced_meanwhile(monkeypatch, tmp_path):
     monkeypatch.setattr("calipers.config.cache_folder", lambda kernels: str(tmp_path))
     (tmp_path / "one.nbc").write_bytes(b"x" * 2**20)
     (tmp_path / "gone.nbc").symlink_to(tmp_path / "nowhere")
-    assert "1 kernels, 1 MiB" in calipers.show_config(mode="dicts")["cache"]
+    assert "1 kernel, 1 MiB" in calipers.show_config(mode="dicts")["cache"]
 
 
 def test_the_driver_is_asked_only_on_request():

@@ -110,7 +110,8 @@ def _cache() -> str:
     for path in Path(folder).glob("*.nbc"):
         with suppress(FileNotFoundError):  # another process may be replacing it
             sizes.append(path.stat().st_size)
-    return f"{folder}, writable, {len(sizes)} kernels, {sum(sizes) / 2**20:.3g} MiB"
+    several = "s" * (len(sizes) != 1)
+    return f"{folder}, writable, {len(sizes)} kernel{several}, {sum(sizes) / 2**20:.3g} MiB"
 
 
 def _cuda() -> str:
