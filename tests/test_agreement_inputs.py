@@ -319,3 +319,32 @@ def test_what_draws_random_numbers_stays_where_it_stands(make):
     assert found.kind == "EQUAL"
     assert source.random() == make(5).random()
     assert calipers.probes.repeat(noisy, (X, source)).equal
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_functions_of_integers_are_judged_in_the_format_of_their_results(dtype):
+    torch = pytest.importorskip("torch")
+    own = getattr(torch, dtype)
+    table, w = (torch.from_numpy(RANDOM.standard_normal((50, 50))).to(own) for _ in range(2))
+
+    def f(tokens):
+        return table[tokens].mean(1) @ w
+
+    def g(tokens):
+        return (table[tokens].float().mean(1) @ w.float()).to(own)
+
+    tokens = torch.from_numpy(RANDOM.integers(0, 50, (20, 30)))
+    found = calipers.diagnose(f, g, tokens)
+    assert (found.kind, found.dtype) == ("ROUNDING", dtype)
+    assert "dtypes" not in found.evidence
+    wide = calipers.diagnose(f, lambda x: g(x).float(), tokens)
+    assert wide.evidence["dtypes"] == {"f": [dtype], "g": ["float32"]}
+
+
+def test_padding_of_long_doubles_is_no_bit_of_theirs():
+    long = np.longdouble
+    for f in (lambda x: x.astype(long) / 3, lambda x: (x / long(3)).astype(np.clongdouble)):
+        for x in (np.arange(50), RANDOM.random(50)):
+            assert calipers.diagnose(f, f, x).kind == "EQUAL"
+    moved = calipers.diagnose(lambda x: x / long(3), lambda x: x * (1 / long(3)), np.arange(50))
+    assert moved.kind == "ROUNDING"

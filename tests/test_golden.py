@@ -419,3 +419,13 @@ def test_results_of_another_number_are_counted(tmp_path):
     golden.record(path, lambda x: {"b": x, "w": (x, 2 * x)}, x)
     found = golden.check(path, lambda x: {"b": x, "w": (x,)})
     assert found.reason == "number of results 1, 1 instead of 1, 2"
+
+
+def test_functions_of_integers_are_kept_in_the_format_of_their_results(tmp_path):
+    path = tmp_path / "logits.npz"
+    random = np.random.default_rng(0)
+    table = random.standard_normal((50, 30)).astype(np.float32)
+    tokens = random.integers(0, 50, (20, 40))
+    golden.record(path, lambda x: table[x].sum(axis=1), tokens)
+    assert golden.check(path, lambda x: table[x][:, ::-1].cumsum(axis=1)[:, -1]).kind == "ROUNDING"
+    assert golden.check(path, lambda x: table[x].sum(axis=1) * 1.001).kind == "DIFFERENT"

@@ -1050,3 +1050,27 @@ def test_results_that_no_format_holds_are_told():
     found = probes.range(np.exp, np.float32([1.0, 1000.0]))
     assert found.kind == "FITS"
     assert "1 of 2 are not finite in a wider format, either" in found.reason
+
+
+def test_functions_of_integers_are_judged_in_the_format_of_their_results():
+    """Pixels and tokens have no last places, but what is computed of them has."""
+    pixels = RANDOM.integers(0, 256, (33, 40), dtype=np.uint8)
+    orders = iter(range(99))
+
+    def layer(x):
+        return (x / np.float32(255)).astype(np.float32) @ W.T
+
+    def shuffled(x):
+        order = np.random.default_rng(next(orders)).permutation(40)
+        return layer(x) * 0 + (x[:, order] / np.float32(255)).astype(np.float32) @ W.T[order]
+
+    found = probes.repeat(shuffled, pixels)
+    assert found
+    assert not found.equal
+    assert probes.batch(layer, pixels)
+    assert probes.layout(layer, pixels)
+    turned = ("layer", lambda x: layer(x[::-1])[::-1]), ("layer", shuffled)
+    for other in turned:
+        assert probes.layers([("layer", layer)], [other], pixels)
+    wrong = ("layer", lambda x: layer(x) * np.float32(1.001))
+    assert not probes.layers([wrong], [turned[1]], pixels)

@@ -226,3 +226,15 @@ def test_errors_are_told_where_their_squares_are_out_of_range(scale):
     expected = calipers.growth(running, total, usual, [64, 256])
     assert found.apart == pytest.approx(expected.apart)
     assert found.error_f == pytest.approx(expected.error_f)
+
+
+def test_functions_of_integers_have_the_format_of_their_results():
+    def f(x):
+        return running((x / np.float32(255)).astype(np.float32))
+
+    def pixels(n):
+        return np.random.default_rng(n).integers(0, 256, (30, n), dtype=np.uint8)
+
+    found = calipers.growth(f, lambda x: f(x[:, ::-1]), pixels, [64])
+    assert found.format == "float32"
+    assert 0.1 < found.apart[0] < 10

@@ -24,7 +24,7 @@ from ._agreement.sides import (
 )
 from ._agreement.units import ROUNDOFF, Size, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
-from ._agreement.working_format import format_of
+from ._agreement.working_format import format_of, format_of_results
 from ._arrays import as_integer, require_callable
 from ._containers import several
 from ._types import Effort, Widens
@@ -165,7 +165,7 @@ def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
     """Reach a verdict; where no input has a format, the working one is that of the results."""
     try:
         if by_results:
-            inquiry.form = format_of((*inquiry.of_f.arrays, *inquiry.of_g.arrays), None)
+            inquiry.form = format_of_results(inquiry.of_f, inquiry.of_g)
         verdict = decide(inquiry)
     except BudgetError:
         spent = inquiry.f.budget.most

@@ -4,7 +4,8 @@ Single questions to a function: what does its result depend on that it should no
 Each is asked by calling the function, which may be one of NumPy, Numba, torch or jax arrays.
 Differences are in *units*: of what moving each input by one rounding of its format, and rounding
 the result, does to that result. It is estimated in the next wider format if the function can be
-called with that, else from larger moves in its own.
+called with that, else from larger moves in its own. Where no input has a format, integers have
+none, it is that of the results.
 """
 
 from collections.abc import Callable, Sequence

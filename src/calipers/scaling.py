@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._agreement.nest import Nest
-from ._agreement.sides import Answer, widened
+from ._agreement.sides import Answer, is_movable, widened
 from ._agreement.trials import inputs_of, side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
-from ._agreement.working_format import format_of, is_wide
+from ._agreement.working_format import format_of, format_of_results, is_wide
 from ._arrays import require_callable
 from ._containers import several
 from ._notebook import Shown
@@ -209,7 +209,6 @@ def _measured(
     """Return the working format, the difference and both errors at one size, and the total."""
     nest = Nest(several(inputs))
     arrays = inputs_of(nest.leaves, nest.names)
-    form = format_of(arrays, None)
     require_callable(f=f, g=g)
     sides = side_of("f", nest.called(f), nest.leaves), side_of("g", nest.called(g), nest.leaves)
     answers = [side(arrays) for side in sides]
@@ -223,6 +222,8 @@ def _measured(
     if answers[0].forms != answers[1].forms:
         msg = f"f and g must both return real numbers, or complex ones, and do not at size {n}"
         raise ValueError(msg)
+    movable = any(map(is_movable, arrays))
+    form = format_of(arrays, None) if movable else format_of_results(*answers)
     results = answers[1].numbers(np.float64)
     unit = ROUNDOFF[form] * rms_of(results)
     errors = []

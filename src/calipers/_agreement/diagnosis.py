@@ -226,9 +226,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
     elif known:
         numbers = q.of_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)
-    kinds = {
-        side.name: [str(x.dtype) for x in y.arrays] for side, y in ((q.f, q.of_f), (q.g, q.of_g))
-    }
+    kinds = {side.name: [*y.dtypes] for side, y in ((q.f, q.of_f), (q.g, q.of_g))}
     if known and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
     calls = {side.name: side.calls for side in (q.f, q.g)}

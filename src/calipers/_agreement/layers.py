@@ -9,9 +9,9 @@ from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable_fields
 from .inquiry import Inquiry
-from .sides import Answer, longest_axis
+from .sides import Answer, is_movable, longest_axis
 from .trials import Trial, inputs_of, side_of, trial
-from .working_format import format_of
+from .working_format import format_of, format_of_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,6 +141,8 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         ask = Inquiry(both[1], both[0], ours, form, wide="fg", length=length)
         _require(ask.of_f, "gs", other)
         _require(ask.of_g, "fs", own)
+        if not any(map(is_movable, ours)):
+            ask.form = format_of_results(ask.of_f, ask.of_g)
         new = _compared(ask, ask.of_g, ask.of_f)
         if new.problem is not None:
             found.append(Layer(name, new, new))

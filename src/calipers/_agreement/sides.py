@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core.errors import NumbaError
@@ -66,10 +66,17 @@ class Answer:
     arrays: tuple[NDArray, ...] = ()
     error: Exception | None = None
     names: tuple[str, ...] = ()  # of the arrays: the keys that lead to each
+    given: tuple[str, ...] = ()  # the dtypes that were returned, where arrays hold them in wider
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The names of the dtypes that were returned."""
+        return self.given or tuple(x.dtype.name for x in self.arrays)
 
     def bits(self) -> tuple[Any, ...]:
         """Return what two answers that are the same to the last bit have in common."""
-        return tuple((x.shape, x.dtype.str, x.tobytes()) for x in self.arrays)
+        arrays = tuple((x.shape, x.dtype.str, _bytes_of(x)) for x in self.arrays)
+        return *arrays, *self.dtypes
 
     def joined(self) -> "Answer":
         """Return several numbers as one array; all else as it is."""
@@ -172,7 +179,11 @@ class Side:
             return Answer(error=error)
         self.seconds = min(self.seconds, time.perf_counter() - started)
         leaves = list(_leaves(y, self.name))
-        answer = Answer(tuple(x for _, x in leaves), names=tuple(name for name, _ in leaves))
+        answer = Answer(
+            tuple(leaf.array for leaf in leaves),
+            names=tuple(leaf.keys for leaf in leaves),
+            given=tuple(leaf.dtype for leaf in leaves),
+        )
         if self.writes is None:
             self.writes = any(_differ(x, then) for x, then in zip(own, inputs, strict=True))
         return answer.joined() if self.joins else answer
@@ -235,11 +246,16 @@ def _differ(x: Any, then: Any) -> bool:
     return not (equal_arrays(x, then, equal_nan=True) if numbers else np.array_equal(x, then))
 
 
-Leaf = tuple[str, NDArray]
+class _Leaf(NamedTuple):
+    """An array that was returned, the keys that lead to it, and the dtype that it came in."""
+
+    keys: str
+    array: NDArray
+    dtype: str
 
 
-def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Iterator[Leaf]:
-    """Give the arrays in what the side called `name` returned, and the keys that lead to each."""
+def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Iterator[_Leaf]:
+    """Give the arrays in what the side called `name` returned."""
     if isinstance(y, dict):  # by name, and not in the order in which they were found
         for key in sorted(y, key=str):
             yield from _leaves(y[key], name, f"{keys}[{key!r}]", within=True)
@@ -251,7 +267,7 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
             yield from _leaves(item, name, keys, within=True)
         return
     if y is None and within:  # a result that there is not, among others
-        yield keys, np.empty(0, bool)
+        yield _Leaf(keys, np.empty(0, bool), "bool")
         return
     library = library_of(y)
     array = np.asarray(y) if library is None else np.asarray(library.fetch(y))
@@ -259,7 +275,18 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
         what = "None" if y is None else f"{type(y).__name__} of dtype {array.dtype}"
         msg = f"{name} must return numbers, got {what}: return an array, or several in a tuple"
         raise TypeError(msg)
-    yield keys, array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
+    own = array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
+    yield _Leaf(keys, own, array.dtype.name)
+
+
+_X87_BYTES = 10  # of a long double that is one of the processor's; the rest is padding
+
+
+def _bytes_of(x: NDArray) -> bytes:
+    if x.dtype.char not in "gG" or np.finfo(x.dtype).nmant != 63:
+        return x.tobytes()
+    parts = reals(np.ascontiguousarray(x))
+    return parts.view(np.uint8).reshape(-1, parts.itemsize)[:, :_X87_BYTES].tobytes()
 
 
 def _are_numbers(y: Any) -> bool:

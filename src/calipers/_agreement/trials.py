@@ -31,7 +31,7 @@ from .sides import (
 )
 from .units import difference, own_roundings, size_of
 from .verdicts import ALONE, FAR
-from .working_format import format_of
+from .working_format import format_of, format_of_results
 
 _LINES = 20
 
@@ -188,6 +188,8 @@ class Subject:
         self.plain = self.ask.of_f
         if self.plain.error is not None:
             raise self.plain.error
+        if not any(map(is_movable, self.inputs)):
+            self.ask.form = format_of_results(self.plain)
 
     @cached_property
     def unit(self) -> NDArray:

@@ -43,6 +43,19 @@ def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> 
     return min(known, key=lambda name: ROUNDOFF[name]) if known else "float64"
 
 
+def format_of_results(*answers: Answer) -> str:
+    """Return the widest format of results, where no input has one."""
+    found = [
+        (x.ndim > 0, _REALS.get(name, name).removesuffix("fn"))
+        for answer in answers
+        for x, name in zip(answer.arrays, answer.dtypes, strict=True)
+    ]
+    known = [(is_array, name) for is_array, name in found if name in ROUNDOFF]
+    # A number by itself is a Python float, as often as not.
+    chosen = [name for is_array, name in known if is_array] or [name for _, name in known]
+    return min(chosen, key=lambda name: ROUNDOFF[name]) if chosen else "float64"
+
+
 def is_wide(answer: Answer, form: str) -> bool:
     """Tell whether a side has answered in the wider format, as far as it has numbers of any."""
     wider = "gG" if form == "float64" else "dDgG"
