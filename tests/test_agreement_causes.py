@@ -298,3 +298,55 @@ def test_a_bug_beside_long_sums_of_float64_is_no_lost_digits():
         return np.dot(x[::-1], w[::-1]) / (sum(w) - one)
 
     assert calipers.diagnose(mean, lambda x, w: mean(x, w, 1), (x, w), batch=()).kind == "BUG"
+
+
+def test_rows_that_are_equal_among_all_are_no_other_layout():
+    """Integers add up to the same in any order, alone and among others."""
+    x = np.random.default_rng(0).standard_normal((40, 64)).astype(np.float32)
+    x[:3], x[20] = np.rint(x[:3]), 0
+
+    def backwards(x):
+        return x[:, ::-1].cumsum(axis=1)[:, -1]
+
+    assert calipers.diagnose(lambda x: x.sum(axis=1), backwards, x).kind == "ROUNDING"
+
+
+def test_few_calls_are_enough_to_see_that_it_is_rounding():
+    def backwards(x):
+        return x[:, ::-1].cumsum(axis=1)[:, -1]
+
+    x = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
+    found = calipers.diagnose(lambda x: x.sum(axis=1), backwards, x, budget="quick")
+    assert found.kind == "ROUNDING"
+    assert sum(found.calls.values()) <= 24
+
+
+def test_what_is_within_rounding_is_nowhere_beyond_it():
+    """Single sums that cancel are far apart in units of their own, and near in those of all."""
+    random = np.random.default_rng(1)
+    tokens, table = random.integers(0, 50, (33, 20)), random.standard_normal((50, 300), np.float32)
+    w = random.standard_normal((300, 70), np.float32)
+
+    def f(x):
+        return table[x].mean(axis=1) @ w
+
+    found = calipers.diagnose(f, lambda x: np.einsum("ij,jk->ik", table[x].mean(axis=1), w), tokens)
+    assert found.kind == "ROUNDING"
+    assert found.worst[0].units > found.allowed
+    assert found.where is None
+    other = calipers.diagnose(f, lambda x: f(x) + (np.arange(70) == 7), tokens)
+    assert "column 7" in other.where
+
+
+@pytest.mark.parametrize(
+    ("f", "g", "told"),
+    [
+        (lambda x: x / 0, lambda x: x * np.nan, "16 of 16 results other infinities, or NaN, on "),
+        (lambda x: x / 0, lambda x: x, "16 of 16 results not finite on one side alone"),
+        (lambda x: x * 1.7e308, lambda x: x * -1.7e308, "results farther apart than float64 can"),
+    ],
+)
+def test_results_that_are_not_finite_are_told_as_they_are(f, g, told):
+    found = calipers.diagnose(f, g, np.random.default_rng(0).choice([-1.0, 1.0], 16))
+    assert found.kind == "BUG"
+    assert told in found.reason

@@ -118,7 +118,19 @@ def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
     told = f"the sides are {size.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed"
     if size.broken:
-        told = f"{size.broken} of {q.apart.size} results not finite on one side alone"
+        told = _broken(q)
     if q.differ_wide:
         told += ", and as far in the wider format: another function"
     return Verdict(BUG, told)
+
+
+def _broken(q: Inquiry) -> str:
+    """Tell of differences that are not finite."""
+    f, g = (np.isfinite(y.numbers(np.float64)) for y in (q.of_f, q.of_g))
+    alone = int(np.count_nonzero(f != g))
+    if alone:
+        return f"{alone} of {f.size} results not finite on one side alone"
+    neither = int(np.count_nonzero(~np.isfinite(q.apart) & ~f))
+    if neither:
+        return f"{neither} of {f.size} results other infinities, or NaN, on the other side"
+    return f"{q.eta_apart.broken} of {f.size} results farther apart than float64 can tell"

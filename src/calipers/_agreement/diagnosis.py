@@ -18,7 +18,7 @@ from .environment import fingerprint
 from .inquiry import Inquiry
 from .report import text_of
 from .units import ROUNDOFF, rms_of
-from .verdicts import BUG, EQUAL, KINDS, RANGE, SUSPECT, Verdict
+from .verdicts import BUG, EQUAL, KINDS, LAYOUT, RANGE, ROUNDING, SUSPECT, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +85,8 @@ class Diagnosis(Shown):
     worst : tuple of Worst
         The results that are farthest apart.
     where : str or None
-        In which rows, columns or parts results are farther apart than is allowed.
+        In which rows, columns or parts results are farther apart than is allowed; None if they are
+        within rounding as a whole.
     calls : dict
         How often each side was called; empty for arrays alone.
     seconds : float
@@ -222,7 +223,8 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         evidence.update(measured.evidence)
         if measured.units is not None:
             worst = _farthest(q, measured.units, measured.reference)
-            where = _where(q, measured.units)
+            if verdict.kind not in (ROUNDING, LAYOUT):  # by norm, single ones may be beyond
+                where = _where(q, measured.units)
     elif known:
         numbers = q.of_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)

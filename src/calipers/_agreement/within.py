@@ -1,13 +1,15 @@
 """Differences that rounding explains, and what may hide in them."""
 
 import math
+from contextlib import suppress
 from itertools import combinations
 
 import numpy as np
 
+from .._protocols import NDArray
 from .inquiry import Inquiry
 from .layouts import layouts, slices
-from .sides import Answer
+from .sides import Answer, BudgetError
 from .ties import at_ties
 from .units import cosine, difference, size_of
 from .verdicts import (
@@ -129,37 +131,51 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
         f, g = q.f(inputs), q.g(inputs)
         if f.error is not None or g.error is not None:
             continue
-        mixes = [_mixes(q, whole, own, part) for whole, own in ((q.of_f, f), (q.of_g, g))]
+        of_f, of_g = _rows(q.of_f, f, part), _rows(q.of_g, g, part)
+        mixes = [_mixes(q, of_f, f, part), _mixes(q, of_g, g, part)]
         if None not in mixes and mixes[0] != mixes[1]:
             who = "f" if mixes[0] else "g"
             told = f"{who} gives a row other results in {name} than among all: its rows mix"
             return Verdict(BUG, told), None
-        if agree is None and f.bits() == g.bits() and not _by_chance(q, f):
-            agree = f"in {name}"
-    for name, inputs in layouts(q.inputs) if agree is None else ():
-        f, g = q.f(inputs), q.g(inputs)
-        if f.error is None and g.error is None and f.bits() == g.bits() and not _by_chance(q, f):
-            return None, name
+        if agree is None and f.bits() == g.bits():
+            # These rows may be equal among all, too.
+            apart = q.apart if of_f is None or of_g is None else difference(of_f, of_g)
+            agree = None if _by_chance(apart, f) else f"in {name}"
+    # Which layout it is only gives rounding another name.
+    with suppress(BudgetError):
+        for name, inputs in layouts(q.inputs) if agree is None else ():
+            f, g = q.f(inputs), q.g(inputs)
+            same = f.error is None and g.error is None and f.bits() == g.bits()
+            if same and not _by_chance(q.apart, f):
+                return None, name
     return None, agree
 
 
-def _by_chance(q: Inquiry, part: Answer) -> bool:
-    """Tell whether so few results might be equal although some of all are not."""
-    differing = np.count_nonzero(q.apart) / max(1, q.apart.size)
+def _by_chance(apart: NDArray, part: Answer) -> bool:
+    """Tell whether so few results might be equal although as many others are apart as these."""
+    differing = np.count_nonzero(apart) / max(1, apart.size)
     count = sum(x.size for x in part.arrays)
     return bool((1 - differing) ** count > 0.01)
 
 
-def _mixes(q: Inquiry, whole: Answer, own: Answer, part: slice) -> bool | None:
-    """Tell whether a part of a batch has other results alone; None if that is not comparable."""
+def _rows(whole: Answer, own: Answer, part: slice) -> Answer | None:
+    """Return rows of what all gave; None if they are not comparable to what these gave alone."""
     pairs = list(zip(whole.arrays, own.arrays, strict=False))
     if not all(a.ndim and a[part].shape == b.shape for a, b in pairs):
         return None
-    for (a, b), units in zip(pairs, whole.split(q.scale), strict=False):
-        if not a.size:
+    return Answer(tuple(a[part] for a, _ in pairs))
+
+
+def _mixes(q: Inquiry, among: Answer | None, own: Answer, part: slice) -> bool | None:
+    """Tell whether a part of a batch has other results alone; None if that is not comparable."""
+    if among is None:
+        return None
+    pairs = zip(among.arrays, own.arrays, strict=False)
+    for whole, (a, b), units in zip(q.of_f.arrays, pairs, q.of_f.split(q.scale), strict=False):
+        if not whole.size:
             continue
-        unit = units.reshape(a.shape[0], -1)[part].reshape(-1)
-        d = difference(Answer((a[part],)), Answer((b,)))
+        unit = units.reshape(whole.shape[0], -1)[part].reshape(-1)
+        d = difference(Answer((a,)), Answer((b,)))
         if size_of(d, np.ascontiguousarray(unit)).least > 2 * q.allowed:
             return True
     return False
