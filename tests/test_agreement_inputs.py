@@ -348,3 +348,55 @@ def test_padding_of_long_doubles_is_no_bit_of_theirs():
             assert calipers.diagnose(f, f, x).kind == "EQUAL"
     moved = calipers.diagnose(lambda x: x / long(3), lambda x: x * (1 / long(3)), np.arange(50))
     assert moved.kind == "ROUNDING"
+
+
+def test_a_generator_of_torch_stays_where_it_stands():
+    torch = pytest.importorskip("torch")
+    source = torch.Generator().manual_seed(5)
+
+    def noisy(x, source):
+        return x + torch.rand(16, generator=source)
+
+    assert calipers.diagnose(noisy, noisy, (torch.from_numpy(X), source)).kind == "EQUAL"
+    first = torch.rand(1, generator=torch.Generator().manual_seed(5))
+    assert torch.equal(torch.rand(1, generator=source), first)
+
+
+@pytest.mark.parametrize(
+    ("held", "write"),
+    [
+        ([1, 2], lambda held: held.append(3)),
+        ({"n": 1, "more": [2]}, lambda held: held["more"].append(3)),
+        ({1, 2}, lambda held: held.add(3)),
+        (bytearray(b"ab"), lambda held: held.append(3)),
+        ({"draws": random.Random(5)}, lambda held: held["draws"].random()),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_what_is_written_into_other_inputs_does_not_reach_the_callers(held, write):
+    def f(x, held):
+        write(held)
+        return x + len(repr(held))
+
+    def state():
+        return (
+            held["draws"].getstate() if isinstance(held, dict) and "draws" in held else repr(held)
+        )
+
+    before = state()
+    assert calipers.diagnose(f, f, (X, held)).kind == "EQUAL"
+    assert state() == before
+
+
+@pytest.mark.parametrize("first", ["f", "g"])
+def test_what_is_written_in_the_wider_format_alone_reaches_nobody(first):
+    """A conversion to float64 copies float32, and hands on float64 as it is."""
+
+    def f(x):
+        y = np.asarray(x, np.float64)
+        np.exp(y, out=y)
+        return y.sum(axis=1)
+
+    sides = (f, lambda x: np.exp(x).sum(axis=1))
+    found = calipers.diagnose(*sides[:: 1 if first == "f" else -1], X)
+    assert found.kind == "ROUNDING", str(found)

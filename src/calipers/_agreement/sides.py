@@ -4,7 +4,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from .._arrays import library_of, loaded_libraries
-from .._containers import several
+from .._containers import apart, several
 from .._protocols import ArrayLibrary, NDArray
 from .._question import equal_arrays
 from .._reals import real_parts, reals
@@ -144,7 +144,8 @@ class Side:
     budget: Budget
     calls: int = 0
     seconds: float = float("inf")
-    writes: bool | None = None  # into its arguments; None before the first call
+    copies: bool = True  # arguments, for calls that may write into them
+    writes: dict[tuple[Any, ...], bool] = field(default_factory=dict)  # so, by dtypes of arguments
     sent: Callable[[Any, Any], Any] | None = None  # makes an argument; None before the first call
     joins: bool = False  # the numbers that it returns, as the other side gives an array of them
 
@@ -166,10 +167,12 @@ class Side:
     def _answer(self, inputs: Sequence[Any], sent: Callable[[Any, Any], Any]) -> Answer:
         self.budget.take()
         self.calls += 1
-        # After a first call that left its copies as they were, it is given arrays themselves.
-        own = inputs if self.writes is False else [_copied(x) for x in inputs]
-        # One that draws random numbers goes on, in each call, from where the caller's stands.
-        own = [deepcopy(x) if isinstance(x, _DRAWS) else x for x in own]
+        # After a first call that left its copies as they were, it is given arrays themselves: by
+        # dtypes, since a conversion copies some, and what is written into others is theirs.
+        dtypes = tuple(x.dtype for x in inputs if isinstance(x, np.ndarray))
+        asked = self.copies and dtypes not in self.writes
+        copied = asked or self.writes.get(dtypes, False)
+        own = [_own(x, copied) for x in inputs]
         started = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
@@ -184,8 +187,9 @@ class Side:
             names=tuple(leaf.keys for leaf in leaves),
             given=tuple(leaf.dtype for leaf in leaves),
         )
-        if self.writes is None:
-            self.writes = any(_differ(x, then) for x, then in zip(own, inputs, strict=True))
+        if asked:
+            pairs = zip(own, inputs, strict=True)
+            self.writes[dtypes] = any(_differ(x, then) for x, then in pairs)
         return answer.joined() if self.joins else answer
 
 
@@ -234,9 +238,25 @@ def _of_library(library: ArrayLibrary, x: Any, like: Any) -> Any:
     return library.from_numpy(x) if isinstance(x, np.ndarray) else x
 
 
-def _copied(x: Any) -> Any:
-    """Copy an array, but one with gaps: its layout is what is asked about."""
-    return x.copy(order="K") if isinstance(x, np.ndarray) and x.flags.forc else x
+def _own(x: Any, copied: bool) -> Any:
+    """Return an argument that a call may change; an array only if such are to be copied."""
+    if isinstance(x, np.ndarray):  # one with gaps stays: its layout is what is asked about
+        return x.copy(order="K") if copied and x.flags.forc else x
+    held, together = apart(x)
+    return together([_fresh(leaf) for _, leaf in held])
+
+
+def _fresh(x: Any) -> Any:
+    """Copy what draws random numbers, which goes on from where the caller's stands, and the like.
+
+    What else there is, a model say, is the caller's own.
+    """
+    if isinstance(x, _DRAWS):
+        return deepcopy(x)
+    kind: type[Any] | None = getattr(sys.modules.get("torch"), "Generator", None)
+    if kind is not None and isinstance(x, kind):
+        return x.clone_state()
+    return copy(x) if isinstance(x, (set, bytearray)) else x
 
 
 def _differ(x: Any, then: Any) -> bool:

@@ -50,7 +50,7 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
 
     direct = side_of("f", subject.side.call, subject.nest.leaves)
     # What it is given are copies already, and to copy one again would align it.
-    direct.sent, direct.writes = shared, False
+    direct.sent, direct.copies = shared, False
     ways: dict[str, Callable[[NDArray], NDArray]] = {
         "column-major": lambda x: x.copy(order="F"),
         "every second element of a row": strided,
