@@ -1,7 +1,10 @@
 """What diagnose takes, gives and refuses: containers, None, options, and what sides raise."""
 
 import random
+import subprocess
+import sys
 from collections import OrderedDict, namedtuple
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -400,3 +403,102 @@ def test_what_is_written_in_the_wider_format_alone_reaches_nobody(first):
     sides = (f, lambda x: np.exp(x).sum(axis=1))
     found = calipers.diagnose(*sides[:: 1 if first == "f" else -1], X)
     assert found.kind == "ROUNDING", str(found)
+
+
+def test_what_tensors_cannot_be_is_told_of_which_input():
+    torch = pytest.importorskip("torch")
+    for x, told in (
+        (torch.ones(3, device="meta"), "a meta tensor has no elements; pass one that has"),
+        (torch.ones(3, 3).to_sparse(), r"a torch\.sparse_coo tensor has no array of elements"),
+    ):
+        with pytest.raises(TypeError, match=f"^input 1: {told}"):
+            calipers.diagnose(total, total, (X, x))
+        with pytest.raises(TypeError, match=rf"^inputs\[1\]: {told}"):
+            calipers.probes.repeat(total, (X, x))
+
+
+def test_keys_of_jax_are_handed_on():
+    jax = pytest.importorskip("jax")
+
+    def noisy(x, key):
+        return x + jax.random.normal(key, (16,))
+
+    inputs = jax.numpy.asarray(X), jax.random.key(3)
+    assert calipers.diagnose(noisy, lambda x, key: noisy(x, key), inputs).kind == "EQUAL"
+    assert calipers.probes.repeat(noisy, inputs).equal
+
+
+class Late:
+    """A result that is computed when it is asked for, as on a device."""
+
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError("too late")
+
+
+def test_what_is_raised_when_a_result_is_asked_for_is_raised_by_its_side():
+    found = calipers.diagnose(total, lambda x: Late(), X)
+    assert (found.kind, found.reason) == (
+        "RAISES",
+        "g raises RuntimeError: too late, and f returns",
+    )
+
+
+@pytest.mark.parametrize("allow", [None, 5, [None], [["BUG"]], "rounding"])
+def test_kinds_that_are_none_are_named(allow):
+    found = calipers.diagnose(total, total, X)
+    with pytest.raises(ValueError, match=r"allow must be some of EQUAL, .* got "):
+        found.ok(allow)
+
+
+def test_a_masked_array_beside_a_reference_has_no_f():
+    with pytest.raises(TypeError, match=r"actual is a masked array: pass actual\.filled"):
+        calipers.compare_to_reference(np.ma.masked_less(X, 0), X, X.astype(float))
+
+
+def test_float8_is_known_by_the_name_that_torch_has_for_it():
+    names = ["float8_e4m3fn"]
+    if find_spec("torch"):
+        names.append(__import__("torch").float8_e4m3fn)
+    for name in names:
+        expected = calipers.recommend_tolerance("float8_e4m3", 10)
+        assert calipers.recommend_tolerance(name, 10) == expected
+    assert calipers.diagnose(total, backwards, X, dtype="float8_e4m3fn").dtype == "float8_e4m3"
+
+
+IN_ANOTHER_PROCESS = """
+import multiprocessing
+import numpy as np
+import calipers
+
+class Own(TypeError):
+    def __init__(self, one, two):
+        super().__init__(one)
+
+class Unlike:
+    def __array__(self, *args, **kwargs):
+        raise Own("of no kind", 2)
+
+def told(f):
+    try:
+        calipers.diagnose(f, np.sin, np.ones(3), isolate=True)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+
+if __name__ == "__main__":
+    told(lambda x: Unlike())
+    daemon = multiprocessing.get_context("fork").Process(target=told, args=(np.sin,), daemon=True)
+    daemon.start()
+    daemon.join()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_what_isolation_cannot_do_is_told():
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ANOTHER_PROCESS], capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == [
+        "TypeError Own: of no kind",
+        "RuntimeError isolate starts a process, and a daemonic one, as this is, may start none: "
+        "pass isolate=False",
+    ], done.stderr

@@ -259,6 +259,10 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     """
     started = time.perf_counter()
     given = {"actual": actual, "expected": expected, "reference": reference}
+    for name, x in given.items():
+        if isinstance(x, np.ma.MaskedArray):
+            msg = f"{name} is a masked array: pass {name}.filled(...)"
+            raise TypeError(msg)
     own = as_inputs(tuple(given.values()), tuple(given))
     arrays = dict(zip(given, map(np.asarray, own), strict=True))
     for name, x in arrays.items():

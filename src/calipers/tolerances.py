@@ -182,7 +182,9 @@ def name_of(dtype: Any, known: Container[str]) -> str:
     with contextlib.suppress(TypeError):
         if dtype is not None:  # for which NumPy takes float64
             names.append(np.dtype(dtype).name)
-    return next((name for name in names if name in known), names[-1] or names[0])
+    # torch, jax and ml_dtypes write "fn" where a float8 has no infinities.
+    names_too = (own for name in names for own in (name, name.removesuffix("fn")))
+    return next((name for name in names_too if name in known), names[-1] or names[0])
 
 
 def _format(dtype: Any, name: str) -> tuple[str, int]:

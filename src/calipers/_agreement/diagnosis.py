@@ -158,8 +158,8 @@ class Diagnosis(Shown):
         ValueError
             If one is not a kind.
         """
-        kinds = {allow} if isinstance(allow, str) else set(allow)
-        unknown = kinds - set(KINDS)
+        kinds = [allow] if isinstance(allow, str) or not np.iterable(allow) else [*allow]
+        unknown = [str(kind) for kind in kinds if not (isinstance(kind, str) and kind in KINDS)]
         if unknown:
             msg = f"allow must be some of {', '.join(KINDS)}, got {', '.join(sorted(unknown))}"
             raise ValueError(msg)

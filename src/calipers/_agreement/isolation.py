@@ -1,6 +1,7 @@
 """Calling what may crash in a process of its own."""
 
 import multiprocessing
+import pickle
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from .sides import Side
+from .sides import Side, in_a_line
 
 _INTERRUPTED = 128 + signal.SIGINT
 
@@ -24,6 +25,9 @@ class Death:
 def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
     """Return what `work` does in another process, or the Death of that."""
     methods = multiprocessing.get_all_start_methods()
+    if multiprocessing.current_process().daemon:
+        msg = "isolate starts a process, and a daemonic one, as this is, may start none: "
+        raise RuntimeError(msg + "pass isolate=False")
     # A fork takes functions that cannot be sent to another process.
     context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -60,9 +64,18 @@ def _run(work: Callable[[], Any], sides: Sequence[Side], sender: Connection) -> 
     try:
         sender.send(("result", work()))
     except Exception as error:
-        sender.send(("error", error))
+        sender.send(("error", _sendable(error)))
     except KeyboardInterrupt:  # which the caller has had, too, and tells of
         sys.exit(_INTERRUPTED)
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return the error, or what it says where it cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # its class may do anything
+        return TypeError(in_a_line(error))
+    return error
 
 
 class _Announced:

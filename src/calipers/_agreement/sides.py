@@ -181,7 +181,12 @@ class Side:
         except Exception as error:
             return Answer(error=error)
         self.seconds = min(self.seconds, time.perf_counter() - started)
-        leaves = list(_leaves(y, self.name))
+        try:
+            leaves = list(_leaves(y, self.name))
+        except TypeError:  # it is nothing that can be compared
+            raise
+        except Exception as error:  # what runs later, on a device say, raises when it is asked for
+            return Answer(error=error)
         answer = Answer(
             tuple(leaf.array for leaf in leaves),
             names=tuple(leaf.keys for leaf in leaves),
@@ -325,7 +330,8 @@ def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
 def _as_input(x: Any, name: str) -> Any:
     library = library_of(x)
     if library is not None:
-        return np.array(library.fetch(x))
+        # A key of jax is one of its arrays, and of no numbers.
+        return x if str(x.dtype).startswith("key<") else _fetched(library, x, name)
     if isinstance(x, np.ma.MaskedArray):
         msg = f"{name} is a masked array: pass its data and its mask, and put them together in f"
         raise TypeError(msg)
@@ -335,6 +341,13 @@ def _as_input(x: Any, name: str) -> Any:
     if isinstance(x, (np.ndarray, np.generic, float, complex)) and not isinstance(x, bool):
         return np.array(x, order="K")
     return x
+
+
+def _fetched(library: ArrayLibrary, x: Any, name: str) -> NDArray:
+    try:
+        return np.array(library.fetch(x))
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
 
 
 def longest_axis(arrays: Sequence[Any]) -> int:

@@ -81,4 +81,7 @@ class Torch:
         return self.from_numpy(np.array(x)).to(like.device)
 
     def fetch(self, x: Any) -> NDArray:
+        if x.is_meta:
+            msg = "a meta tensor has no elements; pass one that has"
+            raise TypeError(msg)
         return self.as_numpy(x.detach().cpu())
