@@ -652,7 +652,14 @@ def test_inputs(functions, run):
     assert "give the inputs, either by" in text
     assert "--shape 3x: give lengths" in trouble(run(*command, "--shape", "3x"))
     assert "--shape -3: give lengths" in trouble(run(*command, "--shape", "-3"))
-    assert "'foo' not understood" in trouble(run(*command, "--shape", "3", "--dtype", "foo"))
+    for dtype in ("foo", "U3", "object"):
+        text = trouble(run(*command, "--shape", "3", "--dtype", dtype))
+        assert text.startswith(f"--dtype {dtype}: give a dtype of NumPy's numbers")
+    text = trouble(run(*command, "--inputs", "in.npz", "--dtype", "float32"))
+    assert "--dtype float32 is of random inputs" in text
+    assert "'--seed': -1 is not in the range" in trouble(
+        run(*command, "--shape", "3", "--seed", "-1")
+    )
     np.save("o.npy", np.array([None]))
     assert "pickled objects" in trouble(run(*command, "--inputs", "o.npy"))
     Path("x.h5").touch()
@@ -672,6 +679,15 @@ def test_functions_of_torch(functions, run, files):
     assert (status, out[:5]) == (0, "PASS:")
     status, out, _ = run("diagnose", "net.py:f", "net.py:f", "--library", "torch", "--shape", "3")
     assert (status, out[:6]) == (0, "EQUAL:")
+
+
+def test_formats_that_jax_does_not_keep(functions, run):
+    pytest.importorskip("jax")
+    command = "diagnose", "functions:mean", "functions:mean", "--library", "jax", "--shape", "3,4"
+    status, out, _ = run(*command)
+    assert (status, "inputs: float32" in out) == (0, True)
+    text = trouble(run(*command, "--dtype", "float64"))
+    assert text.startswith("--dtype float64: jax makes float32 of it; set JAX_ENABLE_X64=1")
 
 
 def test_functions_that_are_none(functions, run):

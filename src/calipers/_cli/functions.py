@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -30,8 +30,14 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             help="Or normal random numbers of a shape, as 3,4; repeat for more inputs.",
         ),
-        click.option("--dtype", default="float64", show_default=True, help="Of random inputs."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
+        click.option("--dtype", show_default="float64", help="Of random inputs."),
+        click.option(
+            "--seed",
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="Of random numbers.",
+        ),
         click.option(
             "--library",
             type=click.Choice(_LIBRARIES),
@@ -83,15 +89,24 @@ def _module(home: str) -> Any:
 
 
 def inputs_of(
-    inputs: str | None, shapes: tuple[str, ...], dtype: str, seed: int, library: str
+    inputs: str | None, shapes: tuple[str, ...], dtype: str | None, seed: int, library: str
 ) -> tuple[Any, ...]:
     """Return the inputs that the options name."""
     if (inputs is None) == (not shapes):
         msg = "give the inputs, either by --inputs FILE or by --shape"
         raise click.UsageError(msg)
+    if inputs is not None and dtype is not None:
+        msg = f"--dtype {dtype} is of random inputs, and those of --inputs {inputs} have their own"
+        raise click.UsageError(msg)
     with errors_in_one_line("no inputs"):
-        arrays = _random(shapes, dtype, seed) if inputs is None else _read(inputs)
-        return tuple(_of_library(x, library) for x in arrays)
+        arrays = _random(shapes, _dtype(dtype), seed) if inputs is None else _read(inputs)
+        found = tuple(_of_library(x, library) for x in arrays)
+    if library == "jax" and dtype is not None:
+        for x, y in zip(arrays, found, strict=True):
+            if x.dtype != y.dtype:  # jax itself says nothing
+                msg = f"--dtype {dtype}: jax makes {y.dtype} of it; set JAX_ENABLE_X64=1 to have it"
+                raise click.UsageError(msg)
+    return found
 
 
 def _read(path: str) -> list[Any]:
@@ -105,11 +120,21 @@ def _read(path: str) -> list[Any]:
         return [entry.load() for entry in contents.arrays.values()]
 
 
-def _random(shapes: tuple[str, ...], dtype: str, seed: int) -> list[Any]:
+def _dtype(name: str | None) -> Any:
+    import numpy as np
+
+    with suppress(TypeError):
+        found = np.dtype(name or "float64")
+        if found.kind in "biufc":
+            return found
+    msg = f"--dtype {name}: give a dtype of NumPy's numbers, as float32 or complex64"
+    raise click.UsageError(msg)
+
+
+def _random(shapes: tuple[str, ...], kind: Any, seed: int) -> list[Any]:
     import numpy as np
 
     random = np.random.default_rng(seed)
-    kind = np.dtype(dtype)
     found = []
     for shape in map(_shape, shapes):
         x: Any = random.normal(size=shape)
