@@ -543,6 +543,10 @@ def test_the_function_keeps_its_name_and_its_errors():
         ({"rounding": "up"}, 'rounding must be "nearest" or "truncate", got \'up\''),
         ({"arguments": (-1,)}, "arguments must hold positions from 0 on and keywords, got -1"),
         ({"arguments": (1.5,)}, "arguments must hold .* got 1.5"),
+        (
+            {"arguments": 0, "where": "outputs"},
+            "arguments names inputs, of which where='outputs' rounds none: leave one out",
+        ),
     ],
 )
 def test_bad_options_are_named(options, message):
@@ -888,3 +892,16 @@ def test_a_census_of_what_has_no_subnormal_numbers():
 def test_buffers_are_not_handed_on_as_they_are(kind):
     with pytest.raises(TypeError, match=r"argument 0 is a .*, which is not rounded here"):
         calipers.emulate(np.sum, "bfloat16")(kind([1.01]))
+
+
+def test_a_position_may_be_an_integer_of_numpy():
+    second = calipers.emulate(np.add, "bfloat16", where="inputs", arguments=np.int64(1))
+    assert second(1 / 3, 0.0) == 1 / 3
+
+
+def test_sparse_arrays_are_told_from_objects():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match=r"b is sparse, and has to be dense: give b\.toarray"):
+        calipers.emulated_matmul(np.eye(3), sparse.eye(3), "tf32")
+    with pytest.raises(TypeError, match=r"a is sparse, and has to be dense: give a\.toarray"):
+        calipers.denormals(sparse.eye(3))

@@ -741,6 +741,8 @@ def test_one_element():
     assert order.meet(0, 0) == 1
     with pytest.raises(IndexError, match="from 0 to 0, got 1"):
         order.meet(0, 1)
+    with pytest.raises(IndexError, match=r"from 0 to 0, got 0\.5"):
+        order.meet(0.5, 0)
 
 
 @pytest.mark.parametrize(
@@ -869,6 +871,34 @@ def test_layers_that_raise_or_are_none():
         probes.layers([identity], [("b", identity)], X)
     with pytest.raises(TypeError, match=r"gs\[0\]\[1\] must be callable"):
         probes.layers([("a", identity)], [("b", 3)], X)
+    with pytest.raises(TypeError, match=r"fs\[0\] must be a name and a callable in a tuple"):
+        probes.layers([(1, identity)], [("b", identity)], X)
+    with pytest.raises(TypeError, match=r"gs must be .*, got dict: pass its \.items\(\)"):
+        probes.layers([("a", identity)], {"b": identity}, X)
+    with pytest.raises(TypeError, match=r"fs must be a sequence of .*, got NoneType"):
+        probes.layers(None, [("b", identity)], X)
+
+
+def test_layers_may_come_from_iterators():
+    layers = {"a": np.exp, "b": np.tanh}
+    found = probes.layers(iter(layers.items()), layers.items(), X)
+    assert [layer.name for layer in found.layers] == ["a", "b"]
+    assert found
+
+
+@pytest.mark.parametrize("dtype", ["nonsense", None, int, X])
+def test_formats_that_are_none_are_named(dtype):
+    with pytest.raises(TypeError, match="dtype must be one of floating-point numbers, got "):
+        probes.exact(np.matmul, np.matmul, [(2, 3), (3, 2)], dtype=dtype)
+    with pytest.raises(ValueError, match="dtype must be float32 or float64, got "):
+        probes.summation_order(np.sum, 3, dtype=dtype)
+
+
+def test_formats_may_be_those_of_torch():
+    torch = torch_or_skip()
+    for dtype in (torch.float32, torch.bfloat16):
+        assert probes.exact(np.matmul, np.matmul, [(2, 3), (3, 2)], dtype=dtype)
+    assert probes.summation_order(np.sum, 3, dtype=torch.float64).depth == 2
 
 
 # All of them

@@ -234,11 +234,16 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     return _view(x, name)
 
 
-def given_array(x: Any, name: str) -> NDArray:
-    """Return an array that the caller gave, if all its elements are there."""
+def refuse_sparse(x: Any, name: str) -> None:
+    """Refuse a sparse array, of which NumPy would make an object."""
     if hasattr(x, "nnz") and hasattr(x, "toarray"):
         msg = f"{name} is sparse, and has to be dense: give {name}.toarray()"
         raise TypeError(msg)
+
+
+def given_array(x: Any, name: str) -> NDArray:
+    """Return an array that the caller gave, if all its elements are there."""
+    refuse_sparse(x, name)
     if np.ma.is_masked(x):
         msg = f"{name} has masked elements, which have no value: give {name}.filled(...)"
         raise ValueError(msg)

@@ -8,7 +8,15 @@ from typing import Any, TypeVar, Unpack, overload
 
 import numpy as np
 
-from ._arrays import FLOAT32, FLOAT64, as_array, library_of, require_callable
+from ._arrays import (
+    FLOAT32,
+    FLOAT64,
+    as_array,
+    is_integer,
+    library_of,
+    refuse_sparse,
+    require_callable,
+)
 from ._dispatch import fold
 from ._kernels.emulation import CENSUS, MULTIPLY
 from ._notebook import Shown
@@ -123,9 +131,12 @@ def emulate(
     several = several if np.iterable(several) else (several,)
     chosen = None if arguments is None else tuple(several)
     for key in chosen or ():
-        if not (isinstance(key, str) or (isinstance(key, int) and key >= 0)):
+        if not (isinstance(key, str) or (is_integer(key) and key >= 0)):
             msg = f"arguments must hold positions from 0 on and keywords, got {key!r}"
             raise ValueError(msg)
+    if chosen and "inputs" not in sides:
+        msg = f"arguments names inputs, of which where={where!r:.60} rounds none: leave one out"
+        raise ValueError(msg)
 
     @wraps(f, updated=())
     def emulated(*args: Any, **kwargs: Any) -> Any:
@@ -331,6 +342,7 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     >>> calipers.denormals(gradient, "float16")
     of 1000 elements 276 (27.6 %) are subnormal in float16, 373 zero, 0 not finite
     """
+    refuse_sparse(a, "a")
     x = as_array(a)
     held = held_for(x, "a")
     if held is None or x.dtype.kind == "c":
@@ -365,6 +377,7 @@ def _require_known(**formats: Any) -> None:
 
 
 def _operand(x: Any, name: str) -> NDArray:
+    refuse_sparse(x, name)
     array = as_array(x, name)
     if type(array) is not np.ndarray or not np.can_cast(array.dtype, FLOAT64):
         kind = f"a {type(array).__name__} of {array.dtype}"

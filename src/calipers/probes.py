@@ -24,6 +24,7 @@ from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats
 from ._arrays import as_integer, is_integer
 from ._containers import several
+from .tolerances import name_of
 
 __all__ = [
     "Condition",
@@ -387,10 +388,11 @@ def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -
     if not is_integer(n) or n < 1:
         msg = f"n must be a positive integer, got {n!r}"
         raise ValueError(msg)
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        msg = f"dtype must be float32 or float64, got {np.dtype(dtype)}: others count too few ones"
+    form = name_of(dtype, ("float32", "float64"))
+    if form not in ("float32", "float64"):
+        msg = f"dtype must be float32 or float64, got {form:.60}: others count too few ones"
         raise ValueError(msg)
-    return of_summation(f, n, dtype)
+    return of_summation(f, n, form)
 
 
 def layers(

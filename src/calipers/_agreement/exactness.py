@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from .._arrays import require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable_fields
-from .sides import Answer, as_inputs, in_a_line, is_movable
+from ..tolerances import name_of
+from .sides import WIDER, Answer, as_inputs, in_a_line, is_movable
 from .trials import side_of
 from .units import difference
 
@@ -75,17 +77,15 @@ def of_exact(
 ) -> Exact:
     """Ask both for the same sums."""
     require_callable(f=f, g=g)
-    if not is_movable(np.empty(0, dtype)):
-        msg = f"dtype must be one of floating-point numbers, got {dtype!r:.60}"
-        raise TypeError(msg)
+    kind = _floating(dtype)
     random = np.random.default_rng(seed % 2**64)
     # A tuple of numbers is one shape, and not numbers to hand on.
     likes = (inputs,) if _is_shape(inputs) else several(inputs)
     given, arrays = [], []
     for own, x in zip(likes, as_inputs(likes), strict=True):
         if _is_shape(own):
-            given.append(np.empty(own, dtype))
-            arrays.append(random.integers(-1, 2, own).astype(dtype))
+            given.append(np.empty(own, kind))
+            arrays.append(random.integers(-1, 2, own).astype(kind))
         else:
             given.append(own)
             arrays.append(random.integers(-1, 2, x.shape).astype(x.dtype) if is_movable(x) else x)
@@ -107,6 +107,15 @@ def of_exact(
         None,
         seed,
     )
+
+
+def _floating(dtype: Any) -> np.dtype[Any]:
+    with suppress(TypeError):
+        kind = np.dtype(name_of(dtype, WIDER))
+        if is_movable(np.empty(0, kind)):
+            return kind
+    msg = f"dtype must be one of floating-point numbers, got {dtype!r:.60}"
+    raise TypeError(msg)
 
 
 def _is_shape(x: Any) -> bool:

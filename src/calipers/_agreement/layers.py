@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .._arrays import library_of, require_callable
 from .._containers import several
 from .._notebook import Shown
@@ -120,12 +122,7 @@ class Layers(Shown):
 
 def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
     """Run both, and g's layers beside each of f's at the inputs of that."""
-    for name, layers in (("fs", fs), ("gs", gs)):
-        for k, item in enumerate(layers):
-            if not (isinstance(item, tuple) and len(item) == 2):
-                msg = f"{name}[{k}] must be a name and a callable, got {item!r:.60}"
-                raise TypeError(msg)
-            require_callable(**{f"{name}[{k}][1]": item[1]})
+    fs, gs = _layers(fs, "fs"), _layers(gs, "gs")
     if len(fs) != len(gs) or not fs:
         msg = f"fs and gs must have as many layers, at least one, got {len(fs)} and {len(gs)}"
         raise ValueError(msg)
@@ -152,6 +149,21 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         found.append(Layer(name, new, _compared(ask, ask.of_g, after)))
         ours, theirs = ask.of_g.arrays, after.arrays
     return Layers(tuple(found))
+
+
+def _layers(given: Any, name: str) -> list[tuple[str, Any]]:
+    """Return layers, which may come from an iterator, as torch's named_children()."""
+    if not np.iterable(given) or isinstance(given, dict):
+        kind = type(given).__name__
+        msg = f"{name} must be a sequence of (name, callable), got {kind}"
+        raise TypeError(msg + (": pass its .items()" if kind == "dict" else ""))
+    layers = list(given)
+    for k, item in enumerate(layers):
+        if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
+            msg = f"{name}[{k}] must be a name and a callable in a tuple, got {item!r:.60}"
+            raise TypeError(msg)
+        require_callable(**{f"{name}[{k}][1]": item[1]})
+    return layers
 
 
 def _require(answer: Answer, side: str, name: str) -> None:

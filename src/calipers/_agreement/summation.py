@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import require_callable
+from .._arrays import is_integer, require_callable
 from .._notebook import Shown
 from .._report import jsonable_fields
 
@@ -88,7 +88,7 @@ class SummationOrder(Shown):
         2
         """
         for k in (i, j):
-            if not 0 <= k < self.n:
+            if not (is_integer(k) and 0 <= k < self.n):
                 msg = f"elements go from 0 to {self.n - 1}, got {k}"
                 raise IndexError(msg)
         above = {i}
