@@ -350,3 +350,24 @@ def test_results_that_are_not_finite_are_told_as_they_are(f, g, told):
     found = calipers.diagnose(f, g, np.random.default_rng(0).choice([-1.0, 1.0], 16))
     assert found.kind == "BUG"
     assert told in found.reason
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_few_lost_digits_that_outweigh_all_others_are_no_bug(seed):
+    """Of one difference the sign stays the same by chance where inputs are moved."""
+    x = -5 - 5 * np.abs(np.random.default_rng(seed).standard_normal((16, 40)))
+    found = calipers.diagnose(lambda x: 1 / (1 + np.exp(-x)), lambda x: (1 + np.tanh(x / 2)) / 2, x)
+    assert found.kind == "UNSTABLE", str(found)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_result_that_is_off_in_one_format_is_a_bug(seed):
+    def g(x):
+        y = np.tanh(x)
+        y[3, 5] += 1e-3 * (x.dtype == np.float32)
+        return y
+
+    x = np.random.default_rng(seed).standard_normal((16, 40)).astype(np.float32)
+    found = calipers.diagnose(np.tanh, g, x)
+    assert found.kind == "BUG"
+    assert "their difference stays" in found.reason

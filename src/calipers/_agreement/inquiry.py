@@ -25,7 +25,18 @@ from .units import (
     spread_of,
     unit_of,
 )
-from .verdicts import COARSEST, FAR, FLAT, GROSS, KEPT, MANY, REDRAW, SYSTEMATIC
+from .verdicts import (
+    COARSEST,
+    FAR,
+    FEW_REDRAWN,
+    FLAT,
+    GROSS,
+    KEPT,
+    MANY,
+    REDRAW,
+    STEADY,
+    SYSTEMATIC,
+)
 from .working_format import is_wide, movable
 
 
@@ -372,8 +383,23 @@ class Inquiry:
         """How much many differences are the same wherever the inputs are; 0 for few."""
         if self.apart.size < MANY or self.eta_apart.broken or not self.are_moved:
             return 0.0
-        found = [self.likeness(2.0**-COARSEST, self.seed + 850 + k) for k in range(2)]
-        return min(0.0 if x is None else x for x in found)
+        least = 1.0
+        # Of few the signs are the same by chance, time and again.
+        for k in range(2 if self._weighty >= MANY else FEW_REDRAWN):
+            least = min(least, self.likeness(2.0**-COARSEST, self.seed + 850 + k) or 0.0)
+            if least <= STEADY:
+                break
+        return least
+
+    @property
+    def _weighty(self) -> float:
+        """How many of the differences there are by weight: beside large ones, others are none."""
+        with np.errstate(all="ignore"):
+            squares = np.square(self.apart / self.scale)
+            squares /= np.max(squares, where=np.isfinite(squares), initial=0.0)
+        squares = squares[np.isfinite(squares)]
+        total = float(np.sum(np.square(squares)))
+        return float(np.sum(squares)) ** 2 / total if total else 0.0
 
     def at_moved(
         self, delta: float, seed: int, *, zeros: bool = False, wide: bool = False
