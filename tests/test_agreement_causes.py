@@ -371,3 +371,14 @@ def test_one_result_that_is_off_in_one_format_is_a_bug(seed):
     found = calipers.diagnose(np.tanh, g, x)
     assert found.kind == "BUG"
     assert "their difference stays" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_number_that_is_rounded_is_no_other_function(seed):
+    """Its error has the same sign elsewhere half of the time."""
+    x = np.random.default_rng(seed).standard_normal(1).astype(np.float32)
+    narrow = calipers.emulate(np.exp, "bfloat16", where="inputs")
+    found = calipers.diagnose(np.exp, narrow, x)
+    assert found.kind == "REDUCED", str(found)
+    wrong = calipers.diagnose(np.exp, lambda x: narrow(x) * x.dtype.type(1.01), x)
+    assert wrong.kind == "BUG", str(wrong)

@@ -89,3 +89,16 @@ def test_zeros_have_a_tolerance():
     assert found.recommend_tolerance() == (8 * 2.0**-24, 0.0)
     moved = calipers.diagnose(lambda x: x - x, lambda x: 0 * x, X)
     assert moved.recommend_tolerance().atol == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [1e-4, 1e2])
+def test_the_range_of_float16_beside_a_side_that_computes_in_float32(size, seed):
+    """In float64 that side is as exact as float32, and no more: its digits are not lost here."""
+
+    def in_singles(x):
+        return np.sqrt((x.astype(np.float32) ** 2).sum(axis=1)).astype(x.dtype)
+
+    x = (size * np.random.default_rng(seed).standard_normal((16, 100))).astype(np.float16)
+    found = calipers.diagnose(in_singles, lambda x: np.sqrt((x * x).sum(axis=1)), x)
+    assert found.kind == "RANGE", str(found)

@@ -7,7 +7,7 @@ from .inquiry import Inquiry
 from .layouts import plain
 from .ties import at_ties
 from .units import difference, size_of
-from .verdicts import AMPLIFIED, BUG, COARSEST, FLIPS, STEADY, UNSTABLE, Verdict
+from .verdicts import AMPLIFIED, BUG, FLIPS, STEADY, UNSTABLE, Verdict
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:
@@ -17,9 +17,8 @@ def steady_difference(q: Inquiry) -> Verdict | None:
     """
     if not q.differ_wide or q.eta_apart.broken:
         return None
-    found = q.likeness(2.0**-COARSEST, q.seed + 800)
-    q.evidence["likeness_far"] = found
-    return another_function(q) if found is not None and found > STEADY else None
+    found = q.evidence["likeness_far"] = q.least_likeness(1, q.seed + 800)
+    return another_function(q) if found > STEADY else None
 
 
 def heedless_of_strides(q: Inquiry) -> Verdict | None:
@@ -89,7 +88,7 @@ def jumps(q: Inquiry) -> Verdict | None:
 def unstable(q: Inquiry) -> Verdict | None:
     """Recognise an algorithm that loses as many digits of the wider format as of this one."""
     far = q.eta_wide
-    if far is None or far.broken or q.differ_wide or far.least <= q.allowed:
+    if far is None or far.broken or q.differ_wide or far.least <= q.allowed_wide:
         return None
     return loses_digits(q)
 

@@ -275,12 +275,17 @@ class Inquiry:
         more = far.rms > expected
         if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
             more = far.absolute > kept / gained * here.absolute
-        within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self.fine
-        allowed = self.allowed * within / self.fine
+        allowed = self.allowed_wide
         if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
             allowed = max(allowed, SYSTEMATIC * self.roundoff / self.fine)
         beyond = far.least > allowed or self._mostly_apart(*self._apart_wide)
         return far.broken > 0 or (beyond and more)
+
+    @property
+    def allowed_wide(self) -> float:
+        """What is allowed in the wider format; of one narrower than float32, what float32 takes."""
+        within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self.fine
+        return self.allowed * within / self.fine
 
     def _gained(self, wide: NDArray) -> float:
         """Return how many times less the wider format's units are: not all that its bits gain.
@@ -383,10 +388,14 @@ class Inquiry:
         """How much many differences are the same wherever the inputs are; 0 for few."""
         if self.apart.size < MANY or self.eta_apart.broken or not self.are_moved:
             return 0.0
+        return self.least_likeness(2, self.seed + 850)
+
+    def least_likeness(self, moves: int, seed: int) -> float:
+        """Return the least cosine of differences at inputs that are moved far."""
         least = 1.0
         # Of few the signs are the same by chance, time and again.
-        for k in range(2 if self._weighty >= MANY else FEW_REDRAWN):
-            least = min(least, self.likeness(2.0**-COARSEST, self.seed + 850 + k) or 0.0)
+        for k in range(moves if self._weighty >= MANY else FEW_REDRAWN):
+            least = min(least, self.likeness(2.0**-COARSEST, seed + k) or 0.0)
             if least <= STEADY:
                 break
         return least
