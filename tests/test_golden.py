@@ -429,3 +429,25 @@ def test_functions_of_integers_are_kept_in_the_format_of_their_results(tmp_path)
     golden.record(path, lambda x: table[x].sum(axis=1), tokens)
     assert golden.check(path, lambda x: table[x][:, ::-1].cumsum(axis=1)[:, -1]).kind == "ROUNDING"
     assert golden.check(path, lambda x: table[x].sum(axis=1) * 1.001).kind == "DIFFERENT"
+
+
+def test_results_of_bfloat16_are_not_of_float32(path):
+    torch = pytest.importorskip("torch")
+    x = torch.arange(5.0).bfloat16()
+    golden.record(path, torch.sin, x)
+    assert golden.check(path, torch.sin, x).kind == "EQUAL"
+    found = golden.check(path, lambda x: torch.sin(x).float(), x)
+    assert (found.kind, found.reason) == ("DIFFERENT", "dtype float32 instead of bfloat16")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs modes and links")
+def test_a_record_behind_a_link_is_replaced_as_it_is(tmp_path):
+    path, link = tmp_path / "kept.npz", tmp_path / "link.npz"
+    golden.record(path, np.sin, X)
+    path.chmod(0o640)
+    link.symlink_to(path)
+    golden.record(link, np.cos, X)
+    assert link.is_symlink()
+    assert golden.check(path, np.cos)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == [path, link]

@@ -8,6 +8,7 @@ text of all else: versions, threads, flags of precision, and hashes.
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,15 +129,19 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
         "stored": stored,
         "results": len(subject.plain.arrays),
         "names": subject.plain.names,
+        "dtypes": subject.plain.dtypes,
         "allowed": subject.ask.allowed,
         "environment": fingerprint(),
     }
     arrays["about"] = np.array(json.dumps(about, indent=1))
     # A record that is there stays until the new one is whole, whoever else writes it.
-    part = f"{os.fsdecode(path)}.{uuid4().hex}.part"
+    path = os.path.realpath(os.fsdecode(path))  # a link stays one
+    part = f"{path}.{uuid4().hex}.part"
     try:
         with open(part, "wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
+        if os.path.exists(path):
+            shutil.copymode(path, part)
         os.replace(part, path)
     finally:
         if os.path.exists(part):
@@ -190,8 +195,9 @@ def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = Non
         _require_same(path, about["inputs"], _described(inputs))
     found = side_of("f", f, given)(as_inputs(given))
     results = tuple(arrays[f"result{k}"] for k in range(about["results"]))
-    # Records of before have no names.
-    expected = Answer(results, names=tuple(about.get("names", found.names)))
+    # Records of before have no names, and no dtypes of results that are held in wider ones.
+    names, dtypes = (tuple(about.get(*x)) for x in (("names", found.names), ("dtypes", ())))
+    expected = Answer(results, names=names, given=dtypes or found.dtypes)
     apart = trial("f", found, expected, lambda: arrays["unit"], about["allowed"])
     since = tuple(changes(about["environment"], fingerprint()))
     return GoldenCheck(_kind(found, apart), _reason(apart), apart, since)

@@ -213,11 +213,12 @@ class Subject:
     def part(self, name: str, answer: Answer, rows: Any, n: int) -> Trial:
         """Compare an answer with rows of that at all n, as far as results have such an axis."""
         kept = [k for k, x in enumerate(self.plain.arrays) if x.shape[:1] == (n,)]
-        names = tuple(self.plain.names[k] for k in kept)
-        expected = Answer(tuple(self.plain.arrays[k][rows] for k in kept), names=names)
+        names, dtypes = (tuple(x[k] for k in kept) for x in (self.plain.names, self.plain.dtypes))
+        arrays = tuple(self.plain.arrays[k][rows] for k in kept)
+        expected = Answer(arrays, names=names, given=dtypes)
         if answer.error is None and len(answer.arrays) == len(self.plain.arrays):
-            own = tuple(answer.names[k] for k in kept)
-            answer = Answer(tuple(answer.arrays[k] for k in kept), names=own)
+            own, dtypes = (tuple(x[k] for k in kept) for x in (answer.names, answer.dtypes))
+            answer = Answer(tuple(answer.arrays[k] for k in kept), names=own, given=dtypes)
 
         def unit() -> NDArray:
             units = self.plain.split(self.unit)
@@ -275,6 +276,8 @@ def _problem(answer: Answer, expected: Answer) -> str | None:
         a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (answer, expected))
         if a != b:
             return f"{name} {listed(a)} instead of {listed(b)}"
+    if answer.dtypes != expected.dtypes:
+        return f"dtype {listed(answer.dtypes)} instead of {listed(expected.dtypes)}"
     return None
 
 
