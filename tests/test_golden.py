@@ -451,3 +451,11 @@ def test_a_record_behind_a_link_is_replaced_as_it_is(tmp_path):
     assert golden.check(path, np.cos)
     assert path.stat().st_mode & 0o777 == 0o640
     assert sorted(tmp_path.iterdir()) == [path, link]
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_called(tmp_path):
+    def f(x):
+        raise AssertionError
+
+    with pytest.raises(FileNotFoundError, match="its folder is not there: make it first"):
+        golden.record(tmp_path / "no" / "x.npz", f, np.ones(3))

@@ -238,3 +238,9 @@ def test_functions_of_integers_have_the_format_of_their_results():
     found = calipers.growth(f, lambda x: f(x[:, ::-1]), pixels, [64])
     assert found.format == "float32"
     assert 0.1 < found.apart[0] < 10
+
+
+def test_results_under_other_names_are_refused():
+    told = r"called \['a'\], and g \['b'\], at size 2"
+    with pytest.raises(ValueError, match=told):
+        calipers.growth(lambda x: {"a": x}, lambda x: {"b": x}, np.ones, [2])

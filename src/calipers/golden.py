@@ -95,6 +95,8 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
     ------
     TypeError
         If an input is neither an array of numbers nor what JSON can hold.
+    FileNotFoundError
+        If the folder of the file is not there.
 
     See Also
     --------
@@ -114,6 +116,10 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
     DIFFERENT: 5 of 5 elements differ, ... units rms (allowed: 6.24), ... at most
     >>> folder.cleanup()
     """
+    path = os.path.realpath(os.fsdecode(path))  # a link stays one
+    if not os.path.isdir(os.path.dirname(path)):
+        msg = f"path is {path!r}, and its folder is not there: make it first"
+        raise FileNotFoundError(msg)
     described, stored = _described(inputs), _is_stored(inputs)
     subject = Subject(f, inputs)
     arrays = {f"result{k}": x for k, x in enumerate(subject.plain.arrays)}
@@ -135,7 +141,6 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
     }
     arrays["about"] = np.array(json.dumps(about, indent=1))
     # A record that is there stays until the new one is whole, whoever else writes it.
-    path = os.path.realpath(os.fsdecode(path))  # a link stays one
     part = f"{path}.{uuid4().hex}.part"
     try:
         with open(part, "wb") as file:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._agreement.nest import Nest
-from ._agreement.sides import Answer, is_movable, widened
+from ._agreement.sides import Answer, is_movable, other_names, widened
 from ._agreement.trials import inputs_of, side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of, format_of_results, is_wide
@@ -219,6 +219,9 @@ def _measured(
         shapes = " and ".join(str(answer.shapes) for answer in answers)
         msg = f"f and g must return the same shapes, got {shapes} at size {n}"
         raise ValueError(msg)
+    told = other_names(*answers)
+    if told is not None:
+        raise ValueError(f"{told}, at size {n}: these are not compared")
     if answers[0].forms != answers[1].forms:
         msg = f"f and g must both return real numbers, or complex ones, and do not at size {n}"
         raise ValueError(msg)

@@ -8,7 +8,7 @@ from .._protocols import NDArray
 from .._report import differing
 from .formats import grid_of
 from .inquiry import Inquiry
-from .sides import Answer, in_a_line, listed
+from .sides import Answer, in_a_line, listed, other_names
 from .ties import none_nearby
 from .units import ROUNDOFF, difference, own_roundings, size_of, spread_of
 from .verdicts import BUG, COARSEST, EQUAL, FAR, NONDETERMINISTIC, RAISES, SUSPECT, Verdict
@@ -35,9 +35,9 @@ def other_shapes(q: Inquiry) -> Verdict | None:
     """Results that are not compared: of other shapes, complex on one side, or by other names."""
     _join(q)
     f, g = q.of_f.shapes, q.of_g.shapes
-    names = [dict.fromkeys(filter(None, x.names)) for x in (q.of_f, q.of_g)]
-    if all(names) and names[0].keys() != names[1].keys():  # a tuple has none, and is like any dict
-        return Verdict(BUG, "f gives results called {}, and g {}".format(*map(", ".join, names)))
+    told = other_names(q.of_f, q.of_g)
+    if told is not None:
+        return Verdict(BUG, told)
     if q.of_f.forms == q.of_g.forms:
         return None
     if f == g:

@@ -129,6 +129,14 @@ class Answer:
         return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
 
 
+def other_names(f: Answer, g: Answer) -> str | None:
+    """Tell the names of results where f and g give other ones; a tuple has none, and suits any."""
+    names = [dict.fromkeys(filter(None, x.names)) for x in (f, g)]
+    if not all(names) or names[0].keys() == names[1].keys():
+        return None
+    return "f gives results called {}, and g {}".format(*map(", ".join, names))
+
+
 @dataclass
 class Side:
     """
