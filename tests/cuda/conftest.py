@@ -1,6 +1,7 @@
 """Tests on a device: a simulated one (NUMBA_ENABLE_CUDASIM=1), or a real one (CALIPERS_GPU=1)."""
 
 import os
+import threading
 import time
 
 simulated = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"
@@ -12,12 +13,41 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 if simulated:
     from numba.cuda.simulator.kernel import BlockThread
+    from numba.cuda.simulator.kernelapi import FakeCUDAShared
 
     is_alive = BlockThread.is_alive
+    prepare = FakeCUDAShared.__init__
+
+    class Allocations(dict):
+        """A block's shared arrays; the thread that finds none keeps others out until it made one.
+
+        The simulator looks, allocates and stores: a thread that looks in between allocates again,
+        and has the array for itself.
+        """
+
+        def __init__(self):
+            super().__init__()
+            self._lock = threading.Lock()
+
+        def get(self, line):
+            self._lock.acquire()
+            found = super().get(line)
+            if found is not None:
+                self._lock.release()
+            return found
+
+        def __setitem__(self, line, array):
+            super().__setitem__(line, array)
+            self._lock.release()
+
+    def one_at_a_time(shared, size):
+        prepare(shared, size)
+        shared._allocations = Allocations()
 
     def patiently(thread):
         """Who asks its threads without end holds the interpreter, for which they wait."""
         time.sleep(1e-6)
         return is_alive(thread)
 
+    FakeCUDAShared.__init__ = one_at_a_time
     BlockThread.is_alive = patiently
