@@ -500,6 +500,22 @@ def test_a_batch_whose_arguments_f_changes_is_refused(f, method):
         calipers.jacobian(f, np.arange(1.0, 8.0), batched=True, method=method)
 
 
+@pytest.mark.parametrize("method", BOUNDABLE)
+@pytest.mark.parametrize("harmless", [3, 5])
+def test_f_that_changes_its_arguments_in_a_later_batch_is_refused(method, harmless):
+    calls = []
+
+    def f(x):
+        y = x**2
+        calls.append(len(x))
+        if len(calls) > harmless:
+            x[:, 300] += 1
+        return y
+
+    with pytest.raises(ValueError, match="f changes its argument"):
+        calipers.jacobian(f, np.arange(1.0, 601.0), batched=True, method=method)
+
+
 def test_what_f_changes_in_one_batch_is_not_in_the_next():
     def f(x):
         y = x * x[:, :1]

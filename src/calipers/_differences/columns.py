@@ -141,28 +141,26 @@ class Columns:
         result, status = outs
         table, status[:] = self.steps.tables(self.problem, start, start + len(status))
         require_steps(self.problem, start, status)
-        evaluate = Evaluator(self.problem)
-        for block, numbers in evaluate.coordinates(np.arange(start, start + len(status))):
-            for p, (tops, bottoms, weights) in enumerate(table[:, :, block].swapaxes(0, 1)):
-                change = evaluate(numbers, tops)
-                below = self.problem.base
-                if not self.steps.one_sided:
-                    below = evaluate(numbers, bottoms)
+        with Evaluator(self.problem) as evaluate:
+            for block, numbers in evaluate.coordinates(np.arange(start, start + len(status))):
                 rows = result[block]
-                with np.errstate(all="ignore"):
-                    change -= below
-                    if p == 0:
-                        np.multiply(change, weights[:, None], out=rows)
-                    else:
-                        rows += (change * weights[:, None]).astype(rows.dtype, copy=False)
+                for p, (tops, bottoms, weights) in enumerate(table[:, :, block].swapaxes(0, 1)):
+                    change = evaluate(numbers, tops, rows if p == 0 else None)
+                    one_sided = self.steps.one_sided
+                    below = self.problem.base if one_sided else evaluate(numbers, bottoms)
+                    with np.errstate(all="ignore"):
+                        change -= below
+                        change *= weights[:, None]
+                        if p > 0:
+                            rows += change
 
     def _imaginary(self, start: int, outs: Outs) -> None:
         result, status = outs
         count, lengths = len(status), self.steps.lengths
         lengths = lengths.repeat(count) if lengths.size == 1 else lengths[start : start + count]
         status[:] = np.where(lengths != 0, FIXED, EXCLUDED)
-        evaluate = Evaluator(self.problem)
-        for block, numbers in evaluate.coordinates(np.arange(start, start + count)):
-            values = evaluate(numbers + 1, lengths[block])[:, 1::2]
-            with np.errstate(all="ignore"):
-                result[block] = values / lengths[block, None]
+        with Evaluator(self.problem) as evaluate:
+            for block, numbers in evaluate.coordinates(np.arange(start, start + count)):
+                values = evaluate(numbers + 1, lengths[block])[:, 1::2]
+                with np.errstate(all="ignore"):
+                    result[block] = values / lengths[block, None]

@@ -29,7 +29,11 @@ def blame(error: Exception, problem: Problem, coordinate: int, step: float | Non
 
 
 class Evaluator:
-    """Values of f at points that differ from x in one real number each."""
+    """
+    Values of f at points that differ from x in one real number each.
+
+    In a with statement, whose end finds out whether f has changed the arguments of its batches.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -37,13 +41,17 @@ class Evaluator:
         bytes_per_call = problem.x.nbytes + problem.base.nbytes
         rows = max(1, problem.batch_bytes // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
-        if problem.batched:
-            size = self._origin.itemsize
-            self._bits = np.dtype(f"u{size}") if size in (2, 4, 8) else np.dtype(np.uint8)
-            self._room = min(rows, 2 * self.block)
-            self._buffer = problem.x[None][:0]
-        else:
+        self._room = min(rows, 2 * self.block)
+        self._buffer = problem.x[None][:0]
+        if not problem.batched:
             self.block = min(self.block, _LARGEST_BLOCK)
+
+    def __enter__(self) -> "Evaluator":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._require_unchanged()
 
     def blocks(self, count: int) -> Iterator[slice]:
         """Split a range of coordinates for calls that share a batch."""
@@ -55,23 +63,23 @@ class Evaluator:
         for block in self.blocks(len(columns)):
             yield block, self.problem.stride * columns[block]
 
-    def __call__(self, numbers: NDArray, points: NDArray) -> NDArray:
-        """Return a row of values for each point of the real number it replaces."""
+    def __call__(self, numbers: NDArray, points: NDArray, out: NDArray | None = None) -> NDArray:
+        """Return a row of values for each point of the real number it replaces: new, or in out."""
+        base = self.problem.base
+        values = np.empty((len(numbers), base.size), base.dtype) if out is None else out
         if not self.problem.batched:
-            return self._each(numbers, points)
+            self._each(numbers, points, values)
+            return values
         (moved,) = (points != self._origin[numbers]).nonzero()
         if 0 < len(moved) == len(numbers) <= self._room:
-            return self._batch(numbers, points)
-        values = self._rows(len(numbers))
-        values[:] = self.problem.base
+            self._batch(numbers, points, values)
+            return values
+        values[:] = base
         for first in range(0, len(moved), self._room):
             some = moved[first : first + self._room]
-            values[some] = self._batch(numbers[some], points[some])
+            room = np.empty((len(some), base.size), base.dtype)
+            values[some] = self._batch(numbers[some], points[some], room)
         return values
-
-    def _rows(self, count: int) -> NDArray:
-        base = self.problem.base
-        return np.empty((count, base.size), base.dtype)
 
     def both(self, numbers: NDArray, one: NDArray, other: NDArray) -> tuple[NDArray, NDArray]:
         """
@@ -83,9 +91,8 @@ class Evaluator:
         values = self(np.concatenate((numbers, numbers)), np.concatenate((one, other)))
         return values[:count], values[count:]
 
-    def _each(self, numbers: NDArray, points: NDArray) -> NDArray:
+    def _each(self, numbers: NDArray, points: NDArray, values: NDArray) -> None:
         problem, origin = self.problem, self._origin
-        values = self._rows(len(numbers))
         results = values.view(problem.dtype).reshape(len(numbers), *problem.shape)
         for k, number in enumerate(numbers.tolist()):
             point = points[k]
@@ -99,13 +106,14 @@ class Evaluator:
             except Exception as error:
                 blame(error, problem, number // problem.stride, float(point - origin[number]))
                 raise
-        return values
 
-    def _batch(self, numbers: NDArray, points: NDArray) -> NDArray:
+    def _batch(self, numbers: NDArray, points: NDArray, values: NDArray) -> NDArray:
         problem, count = self.problem, len(numbers)
         # The first batch has a row more, x itself: its values must not depend on the others.
         extra = 0 if problem.rows_are_apart else 1
-        if len(self._buffer) < count + extra:
+        new = len(self._buffer) < count + extra
+        if new:
+            self._require_unchanged()
             self._buffer = np.repeat(problem.x[None], count + extra, axis=0)
         x = self._buffer[: count + extra]
         flat = reals(x).reshape(count + extra, -1)
@@ -115,15 +123,22 @@ class Evaluator:
         if y.shape[1:] != problem.shape:
             msg = f"f returned results of two shapes: {problem.shape} and then {y.shape[1:]}"
             raise ValueError(msg)
-        values = np.array(y, dtype=problem.dtype, order="C")  # it may be x, which is used again
+        found = reals(np.asarray(y, dtype=problem.dtype, order="C")).reshape(count + extra, -1)
+        values[:] = found[:count]  # which may be x, or what f uses again
         flat[rows, numbers] = self._origin[numbers]
-        if (flat.view(self._bits) != self._origin.view(self._bits)).any():
+        if new:
+            self._require_unchanged()
+        if extra:
+            self._require_rows_apart(found)
+        return values
+
+    def _require_unchanged(self) -> None:
+        size = self._origin.itemsize
+        bits = f"u{size}" if size in (2, 4, 8) else "u1"
+        flat = reals(self._buffer).reshape(len(self._buffer), self._origin.size)
+        if (flat.view(bits) != self._origin.view(bits)).any():
             msg = "f changes its argument; let it work on a copy"
             raise ValueError(msg)
-        result = reals(values).reshape(count + extra, -1)
-        if extra:
-            self._require_rows_apart(result)
-        return result[:count]
 
     def _require_rows_apart(self, every: NDArray) -> None:
         base, values = self.problem.base, every[-1]

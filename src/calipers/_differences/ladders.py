@@ -129,12 +129,12 @@ class Ladders:
         problem = self.problem
         states = outs[-1]
         states[:] = measured(problem, self.steps)[columns]
-        evaluate = Evaluator(problem)
         scratch = scratch_of(problem.base.size)
-        evaluate.block = max(1, min(evaluate.block, SCRATCH // max(1, scratch)))
-        for block, numbers in evaluate.coordinates(columns):
-            displaced = self._displaced(evaluate, numbers, states["length"][block])
-            climb(problem.base, displaced, tuple(out[block] for out in outs))
+        with Evaluator(problem) as evaluate:
+            evaluate.block = max(1, min(evaluate.block, SCRATCH // max(1, scratch)))
+            for block, numbers in evaluate.coordinates(columns):
+                displaced = self._displaced(evaluate, numbers, states["length"][block])
+                climb(problem.base, displaced, tuple(out[block] for out in outs))
 
     def _displaced(self, evaluate: Evaluator, numbers: NDArray, length: NDArray) -> Evaluate:
         origin = reals(self.problem.x)[numbers]

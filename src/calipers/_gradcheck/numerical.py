@@ -114,14 +114,14 @@ class Slopes:
             tables.append(table[:, 0, columns - first])
         require_steps(problem, first, every)
         status[:] = every[columns - first]
-        evaluate = Evaluator(problem)
-        for block, numbers in evaluate.coordinates(columns):
-            points = (table[0, block] for table in tables)
-            values = evaluate.both(numbers, *points)
-            with np.errstate(all="ignore"):
-                for out, table, value in zip(sides, tables, values, strict=True):
-                    value -= problem.base
-                    np.multiply(value, table[2, block, None], out=out[block])
+        with Evaluator(problem) as evaluate:
+            for block, numbers in evaluate.coordinates(columns):
+                points = (table[0, block] for table in tables)
+                values = evaluate.both(numbers, *points)
+                with np.errstate(all="ignore"):
+                    for out, table, value in zip(sides, tables, values, strict=True):
+                        value -= problem.base
+                        np.multiply(value, table[2, block, None], out=out[block])
 
 
 def slopes_of(problem: Problem, steps: Steps) -> Slopes:
@@ -231,8 +231,7 @@ class SecondLook:
         """Return a row of values of f for each point of the real number that it replaces."""
         problem = self.problem
         if problem.native is None:
-            evaluate = Evaluator(problem)
-            with np.errstate(all="ignore"):
+            with Evaluator(problem) as evaluate, np.errstate(all="ignore"):
                 found = [evaluate(numbers[k], points[k]) for k in evaluate.blocks(len(points))]
             return np.concatenate([np.empty((0, problem.base.size)), *found])
         values = np.empty((len(points), problem.base.size), problem.base.dtype)
