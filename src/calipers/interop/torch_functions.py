@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array
 from .._containers import Apart, apart, several
 from .._protocols import Differentiated, NDArray
 from .containers import contains
@@ -161,7 +160,10 @@ def _require_values(x: Any, name: str) -> None:
 
 
 def _to_numpy(x: Any, name: str) -> NDArray:
-    return as_array(x.detach().cpu(), name)
+    try:
+        return _library.as_numpy(x.cpu())
+    except TypeError as error:  # of what NumPy has no array for
+        raise TypeError(f"{name}: {error}") from None
 
 
 def _hand_back(tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
