@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from .case import WHOLE, Cases, normal, uniform
+from .case import WHOLE, Cases, layer, linear, narrow, normal, softmax, uniform
 
 CASES = case = Cases()
 
@@ -299,3 +299,86 @@ def rounded_sums(rng):
         return np.rint(1000 * x[:, ::-1].cumsum(axis=1)[:, -1]).astype(np.int64)
 
     return f, g, [uniform(rng, 0, 1, 200, 50)]
+
+
+# A narrow format in several places, in whatever format the inputs come.
+
+
+def products_in(form):
+    """Return a linear layer of which inputs, and four partial products, are rounded to a format."""
+
+    def g(x, w, b):
+        x, w = narrow(x, form), narrow(w, form)
+        parts = np.split(np.arange(x.shape[1]), 4)
+        return sum(narrow(x[:, k] @ w[:, k].T, form) for k in parts) + b
+
+    return g
+
+
+@case("REDUCED", "bfloat16 inputs, and partial products that are stored as such")
+def split_k_in_bfloat16(rng):
+    return linear, products_in("bfloat16"), layer(rng)
+
+
+@case("REDUCED", "float16 inputs, and partial products that are stored as such")
+def split_k_in_float16(rng):
+    return linear, products_in("float16"), layer(rng)
+
+
+@case("REDUCED", "three layers whose activations are stored as bfloat16, the last one's not")
+def activations_in_bfloat16(rng):
+    def f(x, *weights):
+        for w in weights:
+            x = np.tanh(x @ w)
+        return x
+
+    def g(x, *weights):
+        for w in weights:
+            x = np.tanh(narrow(x, "bfloat16") @ w)
+        return x
+
+    return f, g, [normal(rng, 16, 64), *(normal(rng, 64, 64) / np.float32(8) for _ in range(3))]
+
+
+@case("REDUCED", "attention whose scores and probabilities are float16")
+def probabilities_in_float16(rng):
+    def f(q, k, v):
+        return softmax(q @ k.T / np.sqrt(q.dtype.type(q.shape[1]))) @ v
+
+    def g(q, k, v):
+        scores = narrow(q @ k.T / np.sqrt(q.dtype.type(q.shape[1])), "float16")
+        return narrow(softmax(scores), "float16") @ v
+
+    return f, g, [normal(rng, 24, 32), normal(rng, 24, 32), normal(rng, 24, 32)]
+
+
+# Differences of a fine structure, which move with the inputs, and are no rounding.
+
+
+@case(HIDDEN, "a phase of 0.003 in a feature of frequency 300")
+def phase(rng):
+    def f(x, w):
+        return np.sin(300 * x) @ w
+
+    def g(x, w):
+        return np.sin(300 * x + x.dtype.type(0.003)) @ w
+
+    return f, g, [uniform(rng, -1, 1, 32, 64), normal(rng, 64, 16)]
+
+
+@case(HIDDEN, "a neighbour for one number in fifty, by the last digits of another")
+def neighbours(rng):
+    def g(x, w):
+        chosen = (np.floor(np.abs(x) * 4096) % 50) == 7
+        return np.where(chosen, np.roll(x, 1, axis=1), x) @ w
+
+    return lambda x, w: x @ w, g, [normal(rng, 32, 64), normal(rng, 64, 16)]
+
+
+@case(HIDDEN, "noise of a thousandth that is drawn anew for all inputs")
+def noise_by_the_bits(rng):
+    def g(x, w):
+        draw = np.random.default_rng(int(np.abs(x).astype(np.float64).sum() * 1e6) % 2**32)
+        return (x @ w) * (1 + 1e-3 * draw.standard_normal((len(x), w.shape[1]))).astype(x.dtype)
+
+    return lambda x, w: x @ w, g, [normal(rng, 32, 64), normal(rng, 64, 16)]
