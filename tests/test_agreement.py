@@ -46,20 +46,9 @@ def test_labelled_pairs(case):
     assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind
 
 
-# Labelled, and called BUG: rules for them come next.
-WRONG_TODAY = {
-    "split_k_in_bfloat16",
-    "split_k_in_float16",
-    "activations_in_bfloat16",
-    "probabilities_in_float16",
-}
-
-
 @pytest.mark.parametrize("case", REVIEWED, ids=lambda case: case.name)
 @pytest.mark.parametrize("seed", range(3))
-def test_pairs_of_a_reviewer(case, seed, request):
-    if case.name in WRONG_TODAY:
-        request.applymarker(pytest.mark.xfail(strict=False))
+def test_pairs_of_a_reviewer(case, seed):
     found = asked(case, seed)
     assert found.kind in case.kinds, str(found)
 

@@ -25,7 +25,9 @@ _ALIKE = 0.85  # one of a difference that has begun to change
 _STEADY = 0.5  # one between changes in turn, which rounding draws anew
 _LINES = 4  # along which a difference is followed
 
-_LEAST, _MOST = 0.12, 1.0  # moves that change noise half way, in units of its size
+# Moves that change noise half way, in units of its size. What is rounded in several places changes
+# in each by itself, and all are together larger than one by the root of their number: of up to 9.
+_LEAST, _MOST = 0.12 / 3, 1.0
 _UNEVEN = 8.0  # times that noise is larger in the units of single results than in those of all
 _LITTLE = 32.0  # times that one rounding may be more than what comes of it
 _CHANCE = 0.1  # by which cosines rise by chance
@@ -282,6 +284,10 @@ def _reach(q: Inquiry) -> float | None:
         found = q.likeness(2.0**-power, q.seed + 900 + k)
         if found is None:
             return None
+        before, then = alike[-1]
+        if found > then + _CHANCE:  # of few roundings, some cosines are low by chance
+            again = q.likeness(before, q.seed + 930 + k)
+            alike[-1] = before, 0.5 * (then + (then if again is None else again))
         alike.append((2.0**-power, found))
         if found < _ANOTHER:
             break
