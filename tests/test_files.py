@@ -711,6 +711,7 @@ BIG = """
 """
 
 
+@pytest.mark.filterwarnings("ignore:The (codec|dtype):UserWarning")  # of text by zarr, before 3.1
 @pytest.mark.parametrize(
     "name", ["chunks.h5", "whole.h5", "text.h5", "x.zarr", "text.zarr", "x.pt"]
 )

@@ -40,18 +40,18 @@ WORDING = {
     "TestAlmostEqual::test_error_message_2",
     "TestArrayAlmostEqual::test_array_vs_scalar",
     "TestArrayAlmostEqual::test_closeness",
-    "TestArrayAlmostEqual::test_complex_inf",
     "TestArrayAlmostEqual::test_simple",
     "TestArrayEqual::test_0_ndim_array",
     "TestArrayEqual::test_array_vs_array_not_equal",
     "TestAssertAllclose::test_error_message_unsigned",
-    "TestAssertAllclose::test_infs",
     "TestAssertAllclose::test_report_fail_percentage",
     "TestAssertAllclose::test_report_max_relative_error",
     "TestAssertAllclose::test_simple",
     "TestEqual::test_0_ndim_array",
     "TestEqual::test_array_vs_array_not_equal",
 }
+if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+    WORDING |= {"TestArrayAlmostEqual::test_complex_inf", "TestAssertAllclose::test_infs"}
 
 
 def require_numpy_tests(names):
@@ -119,12 +119,13 @@ def test_numpy_suite_by_our_assertions(tmp_path):
     assert set(failed) == WORDING, output
     for text in failed.values():
         assert "Regex pattern did not match" in text
-        assert re.search(r"(Mismatched|Max|inf).*\n.*Actual message: '.*Not close: ", text)
+        told = r"(Mismatched|Max|inf).*\n.*(Actual message|Input): '.*Not close: "
+        assert re.search(told, text)
 
     for name, least in {
         "assert_allclose": 2000,
         "assert_almost_equal": 10000,
-        "assert_array_equal": 3000,
+        "assert_array_equal": 2900,
         "assert_equal": 2500,
     }.items():
         assert report["answered_by_kernels"][name] > least

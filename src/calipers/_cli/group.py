@@ -85,8 +85,9 @@ def _message(error: click.ClickException) -> str:
 
 
 def _trouble(line: str) -> int:
-    with suppress(OSError):  # the status says it, too
-        click.echo(f"calipers: {line}", err=True)
+    if sys.stderr is not None:
+        with suppress(OSError):  # the status says it, too
+            click.echo(f"calipers: {line}", err=True)
     return TROUBLE
 
 
