@@ -194,8 +194,9 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     """
     Recognise rounding by its becoming another one when inputs are moved.
 
-    Noise does so when they are moved by about half of its own size, whatever format it is of; the
-    difference of two functions does so elsewhere, or never, or steadily.
+    Noise does so when they are moved by about half of its own size, whatever format it is of, or by
+    less where it comes of several places; the difference of two functions does so elsewhere, or
+    never, or steadily.
     """
     flat = q.standard is not None and q.unit.kappa < FLAT
     if q.eta_apart.broken or flat:
