@@ -42,7 +42,7 @@ class Evaluator:
         rows = max(1, problem.batch_bytes // max(1, bytes_per_call))
         self.block = max(1, min(rows, problem.coordinates))
         self._room = min(rows, 2 * self.block)
-        self._buffer = problem.x[None][:0]
+        self._buffer: NDArray = np.empty(0)
         if not problem.batched:
             self.block = min(self.block, _LARGEST_BLOCK)
 
@@ -133,6 +133,8 @@ class Evaluator:
         return values
 
     def _require_unchanged(self) -> None:
+        if not len(self._buffer):
+            return
         size = self._origin.itemsize
         bits = f"u{size}" if size in (2, 4, 8) else "u1"
         flat = reals(self._buffer).reshape(len(self._buffer), self._origin.size)
