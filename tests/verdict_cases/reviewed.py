@@ -382,3 +382,78 @@ def noise_by_the_bits(rng):
         return (x @ w) * (1 + 1e-3 * draw.standard_normal((len(x), w.shape[1]))).astype(x.dtype)
 
     return lambda x, w: x @ w, g, [normal(rng, 32, 64), normal(rng, 64, 16)]
+
+
+# Other functions for a few inputs, which come and go when inputs are moved, as rounding errors do.
+
+
+def spread_out(rng, columns):
+    """Return numbers from -0.5 to 1.5, and weights."""
+    return [uniform(rng, -0.5, 1.5, 16, columns), normal(rng, columns, 12)]
+
+
+@case(HIDDEN, "a threshold that is a hundredth too high, in a layer of 256")
+def threshold_by_a_hundredth(rng):
+    def layer_from(least):
+        return lambda x, w: np.where(x > x.dtype.type(least), x, 0) @ w
+
+    return layer_from(0.5), layer_from(0.51), spread_out(rng, 256)
+
+
+@case(HIDDEN, "a threshold that is a thousandth too high, in a layer of 64")
+def threshold_by_a_thousandth(rng):
+    def layer_from(least):
+        return lambda x, w: np.where(x > x.dtype.type(least), x, 0) @ w
+
+    while True:  # one number is between the two at least
+        x, w = spread_out(rng, 64)
+        if ((x > 0.5) & (x <= 0.501)).any():
+            return layer_from(0.5), layer_from(0.501), [x, w]
+
+
+@case(HIDDEN, "numbers that are near 0.3 are left out")
+def a_hole(rng):
+    def g(x, w):
+        return np.where(np.abs(x - x.dtype.type(0.3)) < 0.003, 0, x) @ w
+
+    return lambda x, w: x @ w, g, spread_out(rng, 256)
+
+
+@case(HIDDEN, "steps that begin a thousandth too early")
+def steps_begin_early(rng):
+    def g(x, w):
+        return np.floor(10 * x + x.dtype.type(0.01)) @ w
+
+    return lambda x, w: np.floor(10 * x) @ w, g, spread_out(rng, 256)
+
+
+@case(HIDDEN, "angles that are wrapped a hundredth too early")
+def wrapped_early(rng):
+    def g(x, w):
+        early = x.dtype.type(0.01)
+        return ((x + early) % 1 - early) @ w
+
+    return lambda x, w: (x % 1) @ w, g, spread_out(rng, 64)
+
+
+# And narrow formats that are met by some results alone, or once by each.
+
+
+@case("REDUCED", "half of the results are of partial products in bfloat16, and half are not")
+def bfloat16_for_half_of_the_results(rng):
+    narrowed = products_in("bfloat16")
+
+    def g(x, w, b):
+        y = linear(x, w, b)
+        y[:, 32:] = narrowed(x, w[32:], b[32:])
+        return y
+
+    return linear, g, layer(rng)
+
+
+@case("REDUCED", "the argument of a tanh is stored as bfloat16, once for each result")
+def bfloat16_argument(rng):
+    def g(x, w):
+        return np.tanh(narrow(x * w, "bfloat16"))
+
+    return lambda x, w: np.tanh(x * w), g, [normal(rng, 20, 30), normal(rng, 20, 30)]
