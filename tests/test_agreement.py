@@ -46,20 +46,9 @@ def test_labelled_pairs(case):
     assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind
 
 
-# Bugs that are called REDUCED, for some seeds: rules for them come next.
-WRONG_TODAY = {
-    "threshold_by_a_hundredth",
-    "threshold_by_a_thousandth",
-    "a_hole",
-    "steps_begin_early",
-}
-
-
 @pytest.mark.parametrize("case", REVIEWED, ids=lambda case: case.name)
 @pytest.mark.parametrize("seed", range(3))
-def test_pairs_of_a_reviewer(case, seed, request):
-    if case.name in WRONG_TODAY:
-        request.applymarker(pytest.mark.xfail(strict=False))
+def test_pairs_of_a_reviewer(case, seed):
     found = asked(case, seed)
     assert found.kind in case.kinds, str(found)
 

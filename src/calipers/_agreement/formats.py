@@ -30,6 +30,9 @@ _LINES = 4  # along which a difference is followed
 _LEAST, _MOST = 0.12 / 3, 1.0
 _UNEVEN = 8.0  # times that noise is larger in the units of single results than in those of all
 _LITTLE = 32.0  # times that one rounding may be more than what comes of it
+_PART = 0.125  # of the moves that change noise half way: most thresholds are not crossed by it
+_STILL = 0.125  # of what moves do to a result
+_MANY_STAY = 0.3  # of the results; of noise about _STILL do, of other functions half and more
 _CHANCE = 0.1  # by which cosines rise by chance
 
 
@@ -129,7 +132,17 @@ def explained(q: Inquiry, answer: Answer, inputs: list[Any] | None) -> float:
     left = size_of(difference(answer, then), q.unit.values)
     # Of all results alike, and not only of some large ones.
     kept = max(left.absolute / d, left.rms / size.rms)
-    return 0.0 if left.broken else 1 - kept * kept
+    if left.broken or _half(q, answer, then) > max(q.allowed, _half(q, answer, r)):
+        return 0.0  # it would have brought errors to most results, that are not there
+    return 1 - kept * kept
+
+
+def _half(q: Inquiry, answer: Answer, other: Answer) -> float:
+    """Return how many units half of the results are apart at most."""
+    unit = q.unit.values
+    known = (unit > 0) & np.isfinite(unit)
+    apart = np.abs(difference(answer, other)[known]) / unit[known]
+    return float(np.median(apart)) if apart.size else 0.0
 
 
 def argument_names(places: Sequence[int], q: Inquiry) -> str:
@@ -208,7 +221,8 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     # What stays in the wider format is no noise of this one, however soon it changes.
     coarse = reach >= COARSE * q.roundoff or q.differ_wide
     coarse &= q.eta_apart.normwise > q.eta_apart.rms / _UNEVEN
-    if coarse and _LEAST < reach / size < _MOST and not _changes_steadily(q):
+    coarse &= _LEAST < reach / size < _MOST
+    if coarse and not _changes_steadily(q) and not _stays_for_most(q, reach):
         quantised = None
         with suppress(BudgetError):  # that there is noise is known without
             quantised = quantised_inputs(q)
@@ -260,6 +274,25 @@ def _changes_steadily(q: Inquiry) -> bool:
     steadiness = float(np.mean(found)) if found else 0.0
     q.evidence["steadiness"] = steadiness
     return steadiness > _STEADY
+
+
+def _stays_for_most(q: Inquiry, reach: float) -> bool:
+    """
+    Tell whether most differences stay as they are by moves of a part of what changes them.
+
+    A number that is held in few bits stays where it is, and its error changes by all that inputs
+    are moved by, or it jumps. Where only some inputs are treated otherwise, those near a wrong
+    threshold say, one side follows the other in all results that these have no part in.
+    """
+    delta = _PART * reach
+    f, g = q.at_moved(delta, q.seed + 970)
+    if f.error or g.error or f.forms != q.of_f.forms or g.forms != q.of_f.forms:
+        return False
+    moved = q.scale * (delta / q.roundoff)
+    apart = np.abs(q.apart) > q.allowed * q.scale
+    stays = np.abs(difference(f, g) - q.apart) <= _STILL * moved
+    share = q.evidence["stays"] = float(np.mean(stays[apart])) if apart.any() else 0.0
+    return share > _MANY_STAY
 
 
 def _in_between(q: Inquiry, size: float) -> str | None:
