@@ -457,3 +457,15 @@ def bfloat16_argument(rng):
         return np.tanh(narrow(x * w, "bfloat16"))
 
     return lambda x, w: np.tanh(x * w), g, [normal(rng, 20, 30), normal(rng, 20, 30)]
+
+
+@case(
+    "BUG SUSPECT UNSTABLE", "an exponential as the power of a number near 1, whose digits are few"
+)
+def exponential_as_a_power(rng):
+    w = normal(rng, 512, 24)
+
+    def g(x):
+        return (1 + x / 1024) ** 1024 @ w.astype(x.dtype)
+
+    return lambda x: np.exp(x) @ w.astype(x.dtype), g, [normal(rng, 20, 512) / 8]
