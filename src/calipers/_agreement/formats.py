@@ -14,7 +14,7 @@ from .inquiry import Inquiry
 from .sides import Answer, BudgetError
 from .ties import agree_nearby
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
-from .verdicts import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, SUSPECT, UNSTABLE, Verdict
+from .verdicts import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, STEADY, SUSPECT, UNSTABLE, Verdict
 from .working_format import movable
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
@@ -222,7 +222,8 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     coarse = reach >= COARSE * q.roundoff or q.differ_wide
     coarse &= q.eta_apart.normwise > q.eta_apart.rms / _UNEVEN
     coarse &= _LEAST < reach / size < _MOST
-    if coarse and not _changes_steadily(q) and not _stays_for_most(q, reach):
+    coarse = coarse and not (_stays_wide(q) or _changes_steadily(q) or _stays_for_most(q, reach))
+    if coarse:
         quantised = None
         with suppress(BudgetError):  # that there is noise is known without
             quantised = quantised_inputs(q)
@@ -253,6 +254,22 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
             f"of them loses digits",
         )
     return None
+
+
+def _stays_wide(q: Inquiry) -> bool:
+    """Tell whether the difference stays in the wider format, where it changes here: noise hides it.
+
+    What is held in few bits whatever comes is so there, too, and changes as soon.
+    """
+    if not q.differ_wide:
+        return False
+    delta, _ = q.evidence["likeness_by_move"][-1]
+    f, g = q.at_moved(delta, q.seed + 990, wide=True)
+    if f.error or g.error or f.forms != q.of_f.forms or g.forms != q.of_f.forms:
+        return False
+    here = difference(q.wide_answers["f"], q.wide_answers["g"])
+    alike = q.evidence["likeness_wide"] = cosine(here, difference(f, g), q.scale)
+    return alike > STEADY
 
 
 def _changes_steadily(q: Inquiry) -> bool:
