@@ -89,3 +89,45 @@ def test_a_quantum_is_no_ripple():
     assert np.mean(apart <= error) >= 0.99
     assert np.all(error <= 1e-5)
     assert calls <= 60
+
+
+@pytest.mark.parametrize("level", [1e-6, 1e-4, 1e-3])
+def test_loud_noise_is_no_wave(level):
+    """It is another one in each of the tails, and shorter steps do not make it a derivative."""
+    x = 0.5 + np.random.default_rng(8).random(4000)
+    value, error, _ = along_the_diagonal(lambda z: np.exp(z) * (1 + level * hashed(z)), x)
+    apart = np.abs(value - np.exp(x))
+    assert np.mean(apart <= error) >= 0.95
+    assert np.all(apart <= 20 * error)
+    assert apart.max() <= 30 * level**0.8
+
+
+def hidden(d, exact, sizes):
+    """Return which share of a derivative is wrong by a hundredth of its size, and does not say."""
+    apart = np.abs(d.value - exact)
+    return np.mean((apart > 3 * d.error) & (apart > 0.01 * sizes))
+
+
+@pytest.mark.parametrize(("offset", "most"), [(1.0, 0.01), (40.0, 0.01), (4e4, 0.08)])
+@pytest.mark.parametrize("seed", range(3))
+def test_waves_of_all_lengths_in_one_column(offset, most, seed):
+    """Each is bounded, so that long steps promise a small derivative with a small error."""
+    rng = np.random.default_rng(seed)
+    w, p = 10 ** rng.uniform(1, 8, 300), rng.uniform(0, 6, 300)
+    x = np.array([50 * (1 + rng.random())])
+    d = calipers.differentiate(lambda x: offset + 0.4 * np.sin(w * x[0] + p), x)
+    exact = 0.4 * w * np.cos(w * x[0] + p)
+    assert hidden(d, exact[:, None], w[:, None]) <= most
+
+
+def test_waves_of_large_phases():
+    found = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        a, x = rng.normal(size=(40, 6)), 100 * rng.normal(size=6)
+        d = calipers.differentiate(lambda x, a=a: np.sqrt(1 + np.sin(a @ x**4 / 30) ** 2), x)
+        phase, rates = a @ x**4 / 30, a * (4 * x**3 / 30)
+        s = np.sin(phase)
+        exact = (s * np.cos(phase) / np.sqrt(1 + s * s))[:, None] * rates
+        found.append(hidden(d, exact, np.abs(rates)))
+    assert np.mean(found) <= 0.03

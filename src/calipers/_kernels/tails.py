@@ -35,9 +35,16 @@ _LOST_BESIDE = 2.0**-10
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
+# What three differences in a row may differ by, to be those of one slope.
+_STEADY = 0.02
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
 _NOISY = 1024.0
 _ALL_OF_F = 2.0**-6
+# From this share of |f| on, and where it is f's own, two more tails tell it from waves.
+_LOUD = 2.0**-20
+# Times the noise, or the errors, from which on a contradiction is none of noise thought too small.
+_TOLD = 8.0
+_CONTRADICTED = 64.0
 # How far below a ladder that missed the length scale the next one begins: near enough to find it
 # before steps are lost beside x.
 _DOWN = 2.0**-10
@@ -91,16 +98,67 @@ def doubtful(state: Any, room: Any) -> bool:
     near, far, size = differences[NEAR], differences[FAR], sizes[FAR]
     value, error = kept[BEST], kept[ERROR]
     per_size = 16 * state.eps / raised(state.far, state.power)
-    count = 0
+    per_near = raised(16 * state.far, state.power)
+    most = _loudest(state)
+    count = loud = 0
     for i in range(value.size):  # as `_alike` of two tails, without branches
         apart = abs(near[i] - value[i])
         seen = apart > error[i] + per_size * size[i]
         count += 1 if seen & (abs(far[i] - near[i]) <= _ALIKE * apart) else 0
+        loud += 1 if seen & (apart * per_near > most * size[i]) else 0
+    if loud > 0:
+        return True
     if count > 0:
         for i in range(value.size):
             if _alike(state, differences, sizes, kept, i):
                 return True
     return False
+
+
+@register_jitable
+def _loudest(state: Any) -> Any:
+    """Return the share of |f| from which on noise is told from waves."""
+    return max(_LOUD, _NOISY * state.eps)
+
+
+@register_jitable
+def _far_agree(state: Any, differences: Any, value: float, error: float, i: int) -> bool:
+    """
+    Tell whether all far tails say alike that the estimate of output i steps over waves.
+
+    They are alike, or on a parabola of the step as those of a wave are. Loud noise would be another
+    one in each of them. Of staircases all are 0.
+    """
+    one, two, three = differences[FAR, i], differences[BETWEEN, i], differences[BETWEEN + 1, i]
+    apart = abs(one - value)
+    alike = max(abs(two - one), abs(three - one)) <= 0.5 * _ALIKE * apart
+    curved = abs(three - one - 5 * (two - one)) <= 0.25 * _ALIKE * apart  # squares are 1, 2 and 6
+    return bool(state.tail == TAILS and one != 0 and apart > error and (alike or curved))
+
+
+@register_jitable
+def _again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
+    """Extrapolate output i once more from a rung on, by another noise."""
+    forget(room.kept, i, i + 1)
+    for k in range(first, state.rung + 1):
+        extrapolate(state, k, noise, room, i, i + 1)
+
+
+@register_jitable
+def _steady_rung(state: Any, differences: Any, i: int) -> int:
+    """Return the first rung of those down to the last three that are alike, or 0 if none are."""
+    k = state.rung - 2
+    while k > 0:
+        one = differences[k, i]
+        other = max(abs(differences[k + 1, i] - one), abs(differences[k + 2, i] - one))
+        if other <= _STEADY * abs(one):
+            break
+        k -= 1
+    while k > 0 and abs(differences[k - 1, i] - differences[k, i]) <= _ALIKE * abs(
+        differences[k, i]
+    ):
+        k -= 1
+    return int(max(k, 0))
 
 
 @register_jitable
@@ -126,9 +184,13 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         if state.attempt == 0:
             # What noise f has cannot be seen; rounding inside f is as if x were rounded.
             noise = max(noise, state.eps * state.unit * abs(value))
-            forget(kept, i, i + 1)
-            for k in range(state.rung + 1):
-                extrapolate(state, k, noise, room, i, i + 1)
+            _again(state, room, 0, noise, i)
+            steady = _steady_rung(state, differences, i)
+            slope = differences[steady, i]
+            if abs(slope - kept[BEST, i]) > kept[ERROR, i] + _ALIKE * abs(slope):
+                # Longer ones step over waves, and rounding of x is more to those.
+                noise = max(noise, state.eps * state.unit * abs(slope))
+                _again(state, room, steady, noise, i)
             return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
         return value, math.inf, ALIASED, noise
     per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
@@ -143,15 +205,23 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         return value, math.inf, ALIASED, noise
     elif measured > _ALL_OF_F * sizes[0, i]:
         return value, math.inf, ALIASED, noise  # as large as f: more likely many waves than noise
+    elif measured > _loudest(state) * sizes[0, i] and _far_agree(
+        state, differences, value, error, i
+    ):
+        return value, math.inf, ALIASED, noise
     status = CONVERGED
     if measured > noise:
         if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
             status = NOISY
         noise = 3 * measured  # of two samples
-        forget(kept, i, i + 1)
-        for k in range(state.rung + 1):
-            extrapolate(state, k, noise, room, i, i + 1)
-        value, error = kept[BEST, i], kept[ERROR, i]
+        rung = int(kept[RUNG, i])
+        left = error + noise_left(state, rung, noise, sizes[rung, i])
+        _again(state, room, 0, noise, i)
+        # Longer steps promise more, and may be of a wave that the tails know nothing of.
+        if abs(near - kept[BEST, i]) <= kept[ERROR, i] + _TOLD * noise / per_near:
+            value, error = kept[BEST, i], kept[ERROR, i]
+        else:
+            error = left
         if state.tail == TAILS and _alike(state, differences, sizes, kept, i):
             between = differences[BETWEEN, i]
             spread = max(abs(near - far), abs(near - between), abs(between - far))
@@ -183,6 +253,7 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
     worst = CONVERGED
     _compare_tails(state, room)
     natural = _NATURAL / state.unit
+    shorter = state.top * state.length < state.step
     largest = 0.0
     if state.joint == 1:
         for i in range(values.size):
@@ -196,10 +267,13 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
         status, noise = CONVERGED, state.eps * sizes[FAR, i]
         if kept[APART, i] != 0:
             value, error, status, noise = _judge(state, room, i)
-        # A ladder with longer steps than the one before may improve on that, not contradict it.
+        # A ladder with longer steps than the one before may improve on that, not contradict it. One
+        # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
         unknown = first or errors[i] == math.inf
-        agrees = abs(value - values[i]) <= error + errors[i]
-        if unknown or (error < errors[i] and agrees):
+        apart, together = abs(value - values[i]), error + errors[i]
+        better = error < errors[i] and apart <= together
+        better |= shorter and value != 0 and apart > _CONTRADICTED * together
+        if unknown or better:
             values[i], errors[i] = value, error
             if status == ALIASED:
                 rippled |= error < math.inf
