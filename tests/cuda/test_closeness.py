@@ -281,5 +281,18 @@ def test_an_answer_that_the_end_of_the_process_finds_is_no_error():
     assert not done.stderr
 
 
+def test_an_answer_that_the_end_of_the_process_finds_is_not_read():
+    """The memory that it is in has been given back by then, which ended the process by a fault."""
+    code = "import functools, os, numpy, calipers; from numba import cuda; "
+    code += "x = cuda.to_device(numpy.ones(3)); "
+    code += "from calipers._kernels.cuda._target import Flag; "
+    code += "pending = calipers.allclose_async(x, x); "
+    code += "Flag.is_set = staticmethod(functools.partial(os.write, 1, b'read'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert not done.stdout
+
+
 def test_an_array_beside_a_number_is_not_equal_to_it():
     assert not calipers.array_equal(cuda.to_device(np.ones(3)), 1.0)

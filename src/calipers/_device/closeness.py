@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from math import prod
+from sys import is_finalizing
 from threading import Lock
 from typing import Any
 
@@ -23,10 +24,12 @@ class Pending:
         self._answer = flag is None
         self._taken = Lock()
 
-    def __del__(self, suppress: Any = suppress) -> None:  # names of modules may be gone by then
-        # The kernel of an answer that nobody waits for still reads the arrays.
-        with suppress(Exception):
-            self.result()
+    def __del__(self, at_exit: Any = is_finalizing) -> None:  # names of modules may be gone by then
+        # The kernel of an answer that nobody waits for still reads the arrays. At the end of the
+        # process the memory that the answer is read from has been given back.
+        if not at_exit():
+            with suppress(Exception):
+                self.result()
 
     def done(self) -> bool:
         """Tell whether the answer is there."""
