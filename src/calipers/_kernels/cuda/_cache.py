@@ -49,7 +49,10 @@ def _cache(function: Callable[..., Any], variant: tuple[Any, ...]) -> Any:
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             try:
-                return super().load_overload(sig, target_context)
+                kernel = super().load_overload(sig, target_context)
+                if kernel is not None:
+                    kernel.bind()  # where one thread is at a time: launches do not wait
+                return kernel
             except Exception:  # a damaged file unpickles into any error: begin a new one
                 with contextlib.suppress(OSError):
                     self._cache_file.flush()
