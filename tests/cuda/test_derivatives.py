@@ -259,6 +259,19 @@ def test_other_arguments_keep_their_dtype(kind):
     np.testing.assert_allclose(np.diag(away), a.astype(float), atol=1e-9)
 
 
+@pytest.mark.parametrize("a", [2**63, -(2**63) - 1])
+def test_integers_that_a_device_would_cut(a):
+    def scaled(x, a, out):
+        for i in range(out.size):
+            out[i] = x[i] * a
+
+    options = {"out_like": 2, "target": "cuda"}
+    with pytest.raises(ValueError, match="which 64 bits with a sign do not hold: pass a float"):
+        calipers.jacobian(scaled, X[:2], args=(a,), **options)
+    jacobian = calipers.jacobian(scaled, X[:2], args=(float(a),), **options)
+    np.testing.assert_allclose(jacobian, a * np.eye(2), rtol=1e-6, atol=1e10)
+
+
 def test_results_without_an_axis():
     with pytest.raises(ValueError, match="out_like has no axis"):
         calipers.jacobian(fill, X, out_like=(), target="cuda")

@@ -144,6 +144,10 @@ def arguments(args: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
 
 
 def _argument(x: Any, stream: Any) -> Any:
+    # Of larger ones Numba would take the last bits alone.
+    if isinstance(x, int) and not -(1 << 63) <= x < 1 << 63:
+        msg = f"an argument of f is {x}, which 64 bits with a sign do not hold: pass a float"
+        raise ValueError(msg)
     if is_weak(x) or isinstance(x, np.generic):
         return x
     if not on_device(x=x):
