@@ -5,8 +5,9 @@ its error, output by output. Central differences at t, t/4, t/16, ... are extrap
 (Romberg; Ridders, Adv. Eng. Software 4, 1982); the noise that f's rounding leaves in a difference
 grows as 1/t, so that one of the estimates is best. Two tail probes at far smaller steps then say
 what extrapolation cannot know: they measure the noise that f really has, they show a length scale
-that the ladder stepped over, and a kink. Where the two differ from the estimate alike, two more
-between them are asked for, one after the other: noise is alike by chance, and hardly three times.
+that the ladder stepped over, and a kink. Where the two differ from the estimate alike, or by much,
+two more between them are asked for, one after the other: noise is alike by chance, and hardly three
+times. What is bounded, a wave say, has small differences at long steps, with small errors.
 
 The caller evaluates phi, and asks `advance` for the next t; there is no other loop over steps.
 """
