@@ -6,9 +6,10 @@ mends nothing.
 
 import math
 
+import numba
 import numpy as np
 
-from .case import WHOLE, Cases, layer, linear, narrow, normal, softmax, uniform
+from .case import SINGLE, WHOLE, Cases, layer, linear, narrow, normal, softmax, uniform
 
 CASES = case = Cases()
 
@@ -469,3 +470,188 @@ def exponential_as_a_power(rng):
         return (1 + x / 1024) ** 1024 @ w.astype(x.dtype)
 
     return lambda x: np.exp(x) @ w.astype(x.dtype), g, [normal(rng, 20, 512) / 8]
+
+
+# Memory that is never written, where the results of the call before are still found.
+
+
+@case("BUG", "the last row is left as it was")
+def unwritten_row(rng):
+    def g(x):
+        y = np.empty_like(x)
+        np.maximum(x[:-1], 0, out=y[:-1])
+        return y
+
+    return lambda x: np.maximum(x, 0), g, [normal(rng, 33, 64)]
+
+
+@case("BUG", "the last columns of a product are left as they were, in a compiled loop")
+def unwritten_tile(rng):
+    @numba.njit
+    def g(x, w):
+        y = np.empty((x.shape[0], w.shape[1]), x.dtype)
+        for j in range(w.shape[1] // 8 * 8):
+            for i in range(x.shape[0]):
+                y[i, j] = np.sum(x[i] * w[:, j])
+        return y
+
+    return lambda x, w: x @ w, g, [normal(rng, 20, 30), normal(rng, 30, 20)]
+
+
+@case("BUG", "the last rows are left as they were, after a scratch array of the same size")
+def unwritten_beside_scratch(rng):
+    def g(x):
+        shifted = x - x.max(axis=1, keepdims=True)
+        y = np.empty_like(x)
+        y[:-2] = softmax(shifted[:-2])
+        return y
+
+    return softmax, g, [normal(rng, 300, 40)]
+
+
+# What does not repeat itself, and is seen at moved inputs first.
+
+
+def losing(rng, share):
+    """Return a sum of parts of which one is lost now and then, and its inputs."""
+    draw = np.random.default_rng(rng.integers(2**32))
+
+    def g(x):
+        parts = x.reshape(4, 64, 16).sum(axis=2)
+        if draw.random() < share:
+            parts[:, draw.integers(64)] = 0
+        return parts.sum(axis=1)
+
+    return lambda x: x.sum(axis=1), g, [uniform(rng, 0, 1, 4, 1024)]
+
+
+@case(HIDDEN, "a partial sum is lost once in four calls")
+def lost_once_in_four(rng):
+    return losing(rng, 0.25)
+
+
+@case(HIDDEN, "a partial sum is lost in two calls of three")
+def lost_in_two_of_three(rng):
+    return losing(rng, 0.67)
+
+
+# Weights held as integers, as those of language models are: each group of a row by itself.
+
+
+def in_groups(x, length, steps, zero):
+    """Hold groups of a row as integers times a step of their own, from 0 or from their least."""
+    groups = x.reshape(len(x), -1, length)
+    if zero:
+        least = groups.min(axis=2, keepdims=True)
+        step = (groups.max(axis=2, keepdims=True) - least) / (2 * steps + 1)
+        held = np.rint((groups - least) / step) * step + least
+    else:
+        step = np.abs(groups).max(axis=2, keepdims=True) / steps
+        held = np.rint(groups / step) * step
+    return held.reshape(x.shape).astype(x.dtype)
+
+
+def weights_in_groups(rng, length, steps, zero):
+    """Return a product by weights as they are, the same as they are held, and inputs."""
+
+    def g(x, w):
+        return x @ in_groups(w, length, steps, zero).T
+
+    return lambda x, w: x @ w.T, g, [normal(rng, 16, 256), normal(rng, 40, 256)]
+
+
+@case("REDUCED", "groups of 32 in 4 bits", formats=("int4",), arguments=(1,))
+def int4_in_groups(rng):
+    return weights_in_groups(rng, 32, 7, zero=False)
+
+
+@case("REDUCED", "groups of 64 in 4 bits, from their least", formats=("int4",), arguments=(1,))
+def int4_in_groups_from_their_least(rng):
+    return weights_in_groups(rng, 64, 7, zero=True)
+
+
+@case("REDUCED", "rows in 4 bits, from their least", formats=("int4",), arguments=(1,))
+def int4_in_rows_from_their_least(rng):
+    return weights_in_groups(rng, 256, 7, zero=True)
+
+
+@case("REDUCED", "groups of 128 in 8 bits", formats=("int8",), arguments=(1,))
+def int8_in_groups(rng):
+    return weights_in_groups(rng, 128, 127, zero=False)
+
+
+@case("REDUCED", "groups of 16 in 8 bits, from their least", formats=("int8",), arguments=(1,))
+def int8_in_groups_from_their_least(rng):
+    return weights_in_groups(rng, 16, 127, zero=True)
+
+
+@case("BUG", "groups of 32 in 4 bits, of which each is held by the step of the one before")
+def int4_by_the_step_before(rng):
+    def g(x, w):
+        groups = w.reshape(40, 8, 32)
+        step = np.roll(np.abs(groups).max(axis=2, keepdims=True) / 7, 1, axis=1)
+        held = np.clip(np.rint(groups / step), -7, 7) * step
+        return x @ held.reshape(w.shape).astype(w.dtype).T
+
+    return lambda x, w: x @ w.T, g, [normal(rng, 16, 256), normal(rng, 40, 256)]
+
+
+# Digits that both sides lose, of which one has no other format; and digits that one loses.
+
+
+def gelu(x):
+    u = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x**3)
+    return x / 2 * (1 + np.tanh(u))
+
+
+def gelu_by_exp(x):
+    """Return the same, the tanh by an exponential, in float32."""
+    x = x.astype(np.float32)
+    u = np.float32(math.sqrt(2 / math.pi)) * (x + np.float32(0.044715) * x**3)
+    return x / 2 * (1 + (1 - 2 / (np.exp(2 * u) + 1)))
+
+
+@case("UNSTABLE", "1 + tanh where that is nearly 0, by two tanh", options=SINGLE)
+def gelu_of_its_tail(rng):
+    return gelu, gelu_by_exp, [uniform(rng, -5, -4, 1000)]
+
+
+@case("UNSTABLE ROUNDING LAYOUT", "the same among larger numbers", options=SINGLE)
+def gelu_with_its_tail(rng):
+    return gelu, gelu_by_exp, [uniform(rng, -5, 5, 1000)]
+
+
+@case(HIDDEN, "the same, and a tenth more in the last columns", options=SINGLE)
+def gelu_of_its_tail_and_a_tile(rng):
+    def g(x):
+        y = gelu_by_exp(x)
+        y[:, 56:] *= np.float32(1.1)
+        return y
+
+    return gelu, g, [uniform(rng, -3, -2, 16, 64)]
+
+
+@case("UNSTABLE", "log(1 + exp(-x)) where the exponential is small, both ways", options=SINGLE)
+def logistic_loss_of_the_sure(rng):
+    def g(x):
+        return -np.log(1 / (1 + 1 / np.exp(2 * x.astype(np.float32))))
+
+    return lambda x: np.log(1 + np.exp(-2 * x)), g, [uniform(rng, 3, 5, 1000)]
+
+
+@case(
+    "UNSTABLE", "exp(x) - 1 of small x, which gives few bits and no narrow format", options=SINGLE
+)
+def exp_less_one(rng):
+    return np.expm1, lambda x: np.exp(x.astype(np.float32)) - 1, [uniform(rng, 1e-6, 1e-4, 500)]
+
+
+# What has no rows.
+
+
+@case("ROUNDING", "a long sum, compensated and not: one number alone is equal whatever is done")
+def sum_without_rows(rng):
+    def f(x):
+        return np.asarray(math.fsum(x.astype(np.longdouble)), x.dtype)
+
+    return f, lambda x: np.cumsum(x)[-1:].reshape(()), [uniform(rng, 0, 1, 20000)]
