@@ -382,3 +382,36 @@ def test_one_number_that_is_rounded_is_no_other_function(seed):
     assert found.kind == "REDUCED", str(found)
     wrong = calipers.diagnose(np.exp, lambda x: narrow(x) * x.dtype.type(1.01), x)
     assert wrong.kind == "BUG", str(wrong)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.int32])
+@pytest.mark.parametrize("rows", [2, 300])
+def test_results_that_are_never_written_are_told_by_their_place(dtype, rows):
+    """Free memory holds what the call before has left there."""
+
+    def g(x):
+        y = np.empty_like(x)
+        y[:-1] = 2 * x[:-1]
+        return {"of a part": x.sum(axis=1), "twice": y}
+
+    def f(x):
+        return {"of a part": x.sum(axis=1), "twice": 2 * x}
+
+    x = np.arange(1, 50 * rows + 1).reshape(rows, 50).astype(dtype)
+    found = calipers.diagnose(f, g, x)
+    assert found.kind == "BUG"
+    assert "does not write all that it returns" in found.reason
+    assert f"such as [{rows - 1}, " in found.reason
+    assert calipers.diagnose(f, f, x).kind == "EQUAL"
+
+
+def test_memory_that_a_side_keeps_is_left_alone():
+    kept = []
+
+    def g(x):
+        kept.append(2 * x)
+        return kept[-1]
+
+    x = np.arange(100.0)
+    assert calipers.diagnose(lambda x: 2 * x, g, x).kind == "EQUAL"
+    assert all((y == 2 * x).all() for y in kept)

@@ -8,10 +8,20 @@ from .._protocols import NDArray
 from .._report import differing
 from .formats import grid_of
 from .inquiry import Inquiry
-from .sides import Answer, in_a_line, listed, other_names
+from .sides import SOIL, Answer, in_a_line, listed, other_names
 from .ties import none_nearby
-from .units import ROUNDOFF, difference, own_roundings, size_of, spread_of
-from .verdicts import BUG, COARSEST, EQUAL, FAR, NONDETERMINISTIC, RAISES, SUSPECT, Verdict
+from .units import ROUNDOFF, difference, own_roundings, rms_of, size_of, spread_of
+from .verdicts import (
+    BUG,
+    COARSEST,
+    EQUAL,
+    FAR,
+    ILL,
+    NONDETERMINISTIC,
+    RAISES,
+    SUSPECT,
+    Verdict,
+)
 from .working_format import movable
 
 _REPEATS = 8
@@ -78,7 +88,7 @@ def same_bits(q: Inquiry) -> Verdict | None:
     ]
     q.evidence["repeats_differ"] = restless
     if restless:
-        return _restless(q, restless, spreads)
+        return _unwritten(again, restless) or _restless(q, restless, spreads)
     if same:
         n = sum(x.size for x in q.of_f.arrays)
         what = "the result is" if n == 1 else f"all {n} results are"
@@ -145,6 +155,27 @@ def _ties(q: Inquiry) -> str | None:
     return None
 
 
+def restless_when_moved(q: Inquiry) -> Verdict | None:
+    """Recognise what does not repeat itself at moved inputs, though it did at the given ones."""
+    if not q.scale.size:
+        return None
+    if q.standard is not None and q.unit.kappa > ILL:  # it may be the answer that they start from
+        side, r = q.standard
+        apart = difference(side(q.wider), r)
+        side.restless |= rms_of(apart) > 0.5 * rms_of(q.unit.values)
+    return does_not_repeat([name for name, side in q.sides.items() if side.restless])
+
+
+def does_not_repeat(names: list[str]) -> Verdict | None:
+    """Accuse sides that give other results, as far apart as moves do, when asked again."""
+    if not names:
+        return None
+    do, them = ("does", "itself") if len(names) == 1 else ("do", "themselves")
+    told = f"{' and '.join(names)} {do} not repeat {them}: asked again at the same inputs, moved "
+    told += "by last places, results are other ones, beyond rounding (dropout, a race, memory)"
+    return Verdict(BUG, told)
+
+
 def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
     """Return differences of the integers among results, which may wrap around, if any can."""
     if a.error or b.error or a.forms != b.forms:
@@ -156,6 +187,38 @@ def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
     ]
     differences = [np.ravel(x.astype(np.int64) - y.astype(np.int64)) for x, y in pairs]
     return np.concatenate([np.empty(0, np.int64), *differences])
+
+
+def _unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | None:
+    """Tell of results that are what free memory was made to hold, another thing in each call."""
+    for name in names:
+        first = again[name][0]
+        found = [
+            np.any([_is_soil(x) for x in calls], axis=0)
+            & np.any([_raw(x) != _raw(calls[0]) for x in calls], axis=(0, 2))
+            for calls in zip(*(answer.arrays for answer in again[name]), strict=True)
+        ]
+        left = np.concatenate([np.empty(0, bool), *found])
+        if left.any():
+            k = next(k for k, some in enumerate(found) if some.any())
+            at = np.unravel_index(int(np.argmax(found[k])), first.arrays[k].shape)
+            where = f"[{', '.join(map(str, at))}]" + (f" of result {k}" if len(found) > 1 else "")
+            n = f"at least {np.count_nonzero(left)} of {left.size} results, such as {where}"
+            told = (
+                f"{name} does not write all that it returns: {n}, are what the memory held before"
+            )
+            return Verdict(BUG, told)
+    return None
+
+
+def _raw(x: NDArray) -> NDArray:
+    """Return the bytes of an array, a row for each element."""
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, x.itemsize)
+
+
+def _is_soil(x: NDArray) -> NDArray:
+    """Tell which elements are what free memory is written over with."""
+    return np.asarray(np.any([(_raw(x) == byte).all(axis=1) for byte in SOIL], axis=0))
 
 
 def _own_unit(q: Inquiry) -> NDArray:

@@ -75,6 +75,10 @@ class Inquiry:
         return ROUNDOFF[self.form]
 
     @property
+    def sides(self) -> dict[str, Side]:
+        return {"f": self.f, "g": self.g}
+
+    @property
     def allowed(self) -> float:
         """How many units an error of rounding may take: C(n)."""
         return 4 + math.sqrt(self.length)
@@ -126,7 +130,7 @@ class Inquiry:
         answers = self.wide_answers
         if not answers:
             return None
-        sides = {"f": self.f, "g": self.g}
+        sides = self.sides
         # Of two, the one that is finite where the other is not.
         finite = {
             name: int(np.isfinite(answer.numbers(np.float64)).sum())
@@ -234,13 +238,32 @@ class Inquiry:
         """How far the sides are apart in the wider format, and its units."""
         if len(self.wide_answers) < 2:
             return None
-        points = self.moves(0.731 * self.roundoff, self.seed + 70, wide=True)
-        f, g = self.f(points), self.g(points)
+        f, g = self._moved_wide
         if f.error is not None or g.error is not None or f.forms != g.forms:
             return None
         if f.forms != self.of_f.forms:  # as many as there are different numbers, say
             f, g = self.wide_answers["f"], self.wide_answers["g"]
         return difference(f, g), self._unit_wide()
+
+    @cached_property
+    def _moved_wide(self) -> tuple[Answer, Answer]:
+        return self._ask_moved_wide()
+
+    def _ask_moved_wide(self) -> tuple[Answer, Answer]:
+        points = self.moves(0.731 * self.roundoff, self.seed + 70, wide=True)
+        return self.f(points), self.g(points)
+
+    @property
+    def restless_wide(self) -> list[str]:
+        """Which sides give results as far apart as the two are, where those are asked again."""
+        apart = rms_of(difference(*self._moved_wide))
+        return [
+            name
+            for name, first, again in zip(
+                self.sides, self._moved_wide, self._ask_moved_wide(), strict=True
+            )
+            if again.forms == first.forms and rms_of(difference(first, again)) > apart / 2
+        ]
 
     def _unit_wide(self) -> NDArray:
         # At kinks and ties a function's own noise is not in proportion.

@@ -12,7 +12,14 @@ from .beyond import (
 )
 from .extremes import better_when_rescaled, overflow
 from .formats import narrowed_inputs, noise_in_between, on_a_grid
-from .identical import exact_integers, integers_at_ties, one_raises, other_shapes, same_bits
+from .identical import (
+    exact_integers,
+    integers_at_ties,
+    one_raises,
+    other_shapes,
+    restless_when_moved,
+    same_bits,
+)
 from .inquiry import Inquiry
 from .verdicts import Verdict
 from .within import within_rounding
@@ -34,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     other_shapes,
     same_bits,
     exact_integers,
+    restless_when_moved,
     overflow,
     within_rounding,
     integers_at_ties,

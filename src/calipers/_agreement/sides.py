@@ -155,6 +155,7 @@ class Side:
     copies: bool = True  # arguments, for calls that may write into them
     writes: dict[tuple[Any, ...], bool] = field(default_factory=dict)  # so, by dtypes of arguments
     sent: Callable[[Any, Any], Any] | None = None  # makes an argument; None before the first call
+    restless: bool = False  # whether it gave other results when it was asked again where it moved
     joins: bool = False  # the numbers that it returns, as the other side gives an array of them
 
     def __call__(self, inputs: Sequence[Any]) -> Answer:
@@ -200,10 +201,30 @@ class Side:
             names=tuple(leaf.keys for leaf in leaves),
             given=tuple(leaf.dtype for leaf in leaves),
         )
+        del y  # unless the side keeps it
+        _soil(answer.arrays, self.budget.spent // 2)  # f and g are called in turns
         if asked:
             pairs = zip(own, inputs, strict=True)
             self.writes[dtypes] = any(_differ(x, then) for x, then in pairs)
         return answer.joined() if self.joins else answer
+
+
+SOIL = (0xFF, 0x3F)  # bytes of a NaN in any format, and of a number
+_SEVERAL = 1 << 20  # bytes of what is soiled more than once: there may be scratch of the same size
+_FRESH = 1 << 25  # bytes that the system gives as zeros, time and again
+
+
+def _soil(arrays: Sequence[NDArray], turn: int) -> None:
+    """
+    Write over free memory of the sizes that results had, and not the same in each turn.
+
+    A side that forgets to write some of its results would find those of another call there.
+    """
+    sizes = [x.nbytes for x in arrays if x.nbytes < _FRESH]
+    counts = [4 if size <= _SEVERAL else 1 for size in sizes]
+    byte = SOIL[turn % len(SOIL)]
+    for size, count in zip(sizes, counts, strict=True):
+        _ = [np.full(size, byte, np.uint8) for _ in range(count)]  # held together, and given back
 
 
 def listed(x: tuple[Any, ...]) -> str:

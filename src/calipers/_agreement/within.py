@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from .._protocols import NDArray
+from .identical import does_not_repeat
 from .inquiry import Inquiry
 from .layouts import layouts, slices
 from .sides import Answer, BudgetError
@@ -81,6 +82,9 @@ def _hidden(q: Inquiry) -> Verdict | None:
     if far is not None:
         if not q.differ_wide:
             return None
+        restless = does_not_repeat(q.restless_wide)
+        if restless is not None:
+            return restless
         told = (
             f"within rounding here, but in the wider format the sides are {far.rms:.2g} units of "
             f"its rounding apart, where {q.eta_apart.rms:.2g} would be expected"
