@@ -655,3 +655,92 @@ def sum_without_rows(rng):
         return np.asarray(math.fsum(x.astype(np.longdouble)), x.dtype)
 
     return f, lambda x: np.cumsum(x)[-1:].reshape(()), [uniform(rng, 0, 1, 20000)]
+
+
+@case(
+    "UNSTABLE",
+    "1 + erf where that is nearly 0, and the same by erfc",
+    options=SINGLE,
+    needs=("scipy",),
+)
+def gelu_of_its_tail_by_erfc(rng):
+    from scipy import special
+
+    half = math.sqrt(0.5)
+
+    def f(x):
+        return x / 2 * (1 + special.erf(x.dtype.type(half) * x))
+
+    def g(x):
+        x = x.astype(np.float32)
+        return x / 2 * special.erfc(np.float32(-half) * x)
+
+    return f, g, [uniform(rng, -5.4, -5.2, 2000)]
+
+
+@case("UNSTABLE ROUNDING LAYOUT", "-1 / (1 + exp(x)), and 1 less of a sigmoid", options=SINGLE)
+def sigmoid_less_one(rng):
+    def g(x):
+        return 1 / (1 + np.exp(-x.astype(np.float32))) - 1
+
+    return lambda x: -1 / (1 + np.exp(x)), g, [uniform(rng, -6, 12, 1000)]
+
+
+# Thresholds that a few numbers are on the wrong side of, in a function of each number alone.
+
+
+def one_between(rng, low, high):
+    """Return 200 numbers of which some are between two limits."""
+    while True:
+        x = normal(rng, 200)
+        if ((x > low) & (x <= high)).any():
+            return [x]
+
+
+@case(HIDDEN, "a threshold that is 0.002 of itself too high, for numbers by themselves")
+def threshold_of_numbers(rng):
+    def above(least):
+        return lambda x: np.where(x > x.dtype.type(least), x, 0)
+
+    return above(0.5), above(0.501), one_between(rng, 0.5, 0.501)
+
+
+@case(HIDDEN, "numbers are shrunk to 0 below a limit that is 0.002 of itself too high")
+def shrunk_too_much(rng):
+    def beyond(least):
+        return lambda x: np.where(np.abs(x) > x.dtype.type(least), x, 0)
+
+    return beyond(0.5), beyond(0.501), one_between(rng, 0.5, 0.501)
+
+
+@case(HIDDEN, "bytes are rounded up from 0.499 on, and not from 0.5")
+def bytes_rounded_up_too_early(rng):
+    def to_bytes(half):
+        return lambda x: np.floor(x * 255 + x.dtype.type(half))
+
+    return to_bytes(0.5), to_bytes(0.499), [uniform(rng, 0, 1, 5000)]
+
+
+# One result, which many errors explain by chance.
+
+
+@case(HIDDEN, "a product of two vectors, without their last elements")
+def vectors_without_their_last(rng):
+    x, y = normal(rng, 10000), normal(rng, 10000)
+    return lambda x, y: x @ y, lambda x, y: x[:9970] @ y[:9970], [x, y]
+
+
+# What is right for this batch.
+
+
+@case("SUSPECT ROUNDING LAYOUT", "sums of a third of a row, for a batch of 4 and no other")
+def batch_of_four(rng):
+    def f(x):
+        parts = np.cumsum(x.reshape(len(x), 3, -1), axis=2, dtype=x.dtype)[..., -1]
+        return x + parts.repeat(32, axis=1)
+
+    def g(x):
+        parts = x.reshape(4, 3, -1).sum(axis=2)
+        return x + parts.repeat(x.size // 12, axis=1).reshape(x.shape)
+
+    return f, g, [normal(rng, 4, 96)]
