@@ -7,7 +7,9 @@ from .inquiry import Inquiry
 from .layouts import plain
 from .ties import at_ties
 from .units import difference, size_of
-from .verdicts import AMPLIFIED, BUG, FLIPS, STEADY, UNSTABLE, Verdict
+from .verdicts import ALONE, AMPLIFIED, BUG, FLIPS, STEADY, SUSPECT, UNSTABLE, Verdict
+
+_ALIKE = 4.0  # times what one side loses, the other may lose
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:
@@ -77,6 +79,9 @@ def jumps(q: Inquiry) -> Verdict | None:
     )
     if share >= 0.9 and small:
         differ = differing(int(np.count_nonzero(outliers)), outliers.size, "result")
+        if q.differ_wide:
+            told = f"{differ} beyond rounding, where the function jumps, and in the wider format, "
+            return Verdict(SUSPECT, f"{told}too: the sides jump at different places")
         return at_ties(q) or Verdict(
             AMPLIFIED,
             f"{differ} beyond rounding, and the function itself jumps as far when its inputs are "
@@ -91,6 +96,30 @@ def unstable(q: Inquiry) -> Verdict | None:
     if far is None or far.broken or q.differ_wide or far.least <= q.allowed_wide:
         return None
     return loses_digits(q)
+
+
+def digits_lost_alike(q: Inquiry) -> Verdict | None:
+    """Recognise errors no larger than what the one side with a wider format loses itself here."""
+    if q.standard is None or q.eta_wide is not None:
+        return None
+    errors, name = {"f": q.eta_f, "g": q.eta_g}, q.standard[0].name
+    if name not in errors or errors[name].least <= q.allowed:
+        return None
+    if any(size.broken for size in errors.values()):
+        return None
+    unit = np.hypot(q.unit.values, q.own_noise)
+    sizes = [q.size(q.off(y), unit) for y in (q.of_f, q.of_g)]
+    if any(size.least > _ALIKE or size.peak > ALONE * _ALIKE for size in sizes):
+        return None
+    other = next(k for k in errors if k != name)
+    both = errors[other].least > q.allowed
+    whose = "both algorithms lose" if both else f"{name}'s algorithm loses"
+    return Verdict(
+        UNSTABLE,
+        f"{name} is {errors[name].least:.2g} units off what it gives in the wider format, of "
+        f"{q.allowed:.3g} that rounding may take, and {other} is {errors[other].least:.2g} off: "
+        f"{whose} digits",
+    )
 
 
 def loses_digits(q: Inquiry) -> Verdict | None:

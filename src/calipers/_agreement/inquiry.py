@@ -39,6 +39,8 @@ from .verdicts import (
 )
 from .working_format import is_wide, movable
 
+_BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -174,9 +176,9 @@ class Inquiry:
 
     def error(self, answer: Answer) -> Size:
         """Measure a side's errors from the reference."""
-        return self._size(self.off(answer), self.unit.values)
+        return self.size(self.off(answer), self.unit.values)
 
-    def _size(self, d: NDArray, unit: NDArray) -> Size:
+    def size(self, d: NDArray, unit: NDArray) -> Size:
         """Measure errors; of several results those of the worst, beside which others are large."""
         whole = size_of(d, unit)
         pairs = zip(self.of_f.split(d), self.of_f.split(unit), strict=True)
@@ -215,6 +217,26 @@ class Inquiry:
     def eta_g(self) -> Size:
         return self.error(self.of_g)
 
+    @property
+    def own_noise(self) -> NDArray:
+        """
+        How far the side that errors are measured from is off itself in this format, about here.
+
+        What an algorithm loses is drawn anew only by moves beyond all its last places: 1 + tanh(x)
+        stays the same number over a good part of x.
+        """
+        assert self.standard is not None
+        side = self.standard[0]
+        sums, count = np.square(self.off(self.of_f if side is self.f else self.of_g)), 1
+        for k in range(MOVES):
+            x = self.moves(_BEYOND, self.seed + 600 + k, wide=False)
+            y, r = side(x), side(widened(x))
+            if y.error is None and r.error is None and y.forms == r.forms == self.of_f.forms:
+                sums += np.square(difference(y, r))
+                count += 1
+        noise: NDArray = np.sqrt(sums / count)
+        return noise
+
     @cached_property
     def apart(self) -> NDArray:
         return difference(self.of_f, self.of_g)
@@ -231,7 +253,7 @@ class Inquiry:
 
     @cached_property
     def eta_apart(self) -> Size:
-        return self._size(self.apart, self.scale)
+        return self.size(self.apart, self.scale)
 
     @cached_property
     def _apart_wide(self) -> tuple[NDArray, NDArray] | None:
@@ -278,7 +300,7 @@ class Inquiry:
         They are asked at inputs that need all its bits: with the bits of the narrower one much that
         would round is exact.
         """
-        return None if self._apart_wide is None else self._size(*self._apart_wide)
+        return None if self._apart_wide is None else self.size(*self._apart_wide)
 
     @cached_property
     def differ_wide(self) -> bool:
@@ -334,7 +356,7 @@ class Inquiry:
         """Whether the sides agree in the wider format at the inputs themselves, unmoved."""
         answers = self.wide_answers
         d, unit = difference(answers["f"], answers["g"]), self._unit_wide()
-        here = self._size(d, unit)
+        here = self.size(d, unit)
         near = here.least <= self.allowed and not here.broken
         return near and not self._mostly_apart(d, unit)
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from .beyond import (
     another_function,
+    digits_lost_alike,
     heedless_of_strides,
     jumps,
     loses_digits,
@@ -11,7 +12,7 @@ from .beyond import (
     unstable,
 )
 from .extremes import better_when_rescaled, overflow
-from .formats import narrowed_inputs, noise_in_between, on_a_grid
+from .formats import few_digits_left, narrowed_inputs, noise_in_between, on_a_grid
 from .identical import (
     exact_integers,
     integers_at_ties,
@@ -50,8 +51,10 @@ RULES: tuple[Rule, ...] = (
     jumps,
     unstable,
     on_a_grid,
+    few_digits_left,
     narrowed_inputs,
     better_when_rescaled,
+    digits_lost_alike,
     noise_in_between,
     loses_digits,
     another_function,
