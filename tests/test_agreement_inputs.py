@@ -502,3 +502,15 @@ def test_what_isolation_cannot_do_is_told():
         "RuntimeError isolate starts a process, and a daemonic one, as this is, may start none: "
         "pass isolate=False",
     ], done.stderr
+
+
+def test_tensors_that_index_are_handed_over_as_the_other_library_has_them():
+    """The other library says that as an index: it raises IndexError, and no TypeError."""
+    torch, jax = (pytest.importorskip(name) for name in ("torch", "jax"))
+    table, places = torch.from_numpy(X), torch.arange(5)
+
+    def of_jax(table, places):
+        return 2 * jax.numpy.asarray(table)[places]
+
+    found = calipers.diagnose(lambda table, places: 2 * table[places], of_jax, (table, places))
+    assert found.kind == "EQUAL", str(found)

@@ -2,25 +2,34 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import combinations, pairwise, product
+from functools import partial
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 
-from .._protocols import NDArray
-from .._rounding import FORMATS, bit_rule, round_array
+from .._rounding import bit_rule, round_array
+from .explained import argument_names, explained
 from .inquiry import Inquiry
-from .sides import Answer, BudgetError
+from .quantised import quantised_inputs
 from .ties import agree_nearby
-from .units import ROUNDOFF, cosine, difference, rms_of, size_of
-from .verdicts import COARSE, COARSEST, EXPLAINED, FLAT, REDUCED, STEADY, SUSPECT, UNSTABLE, Verdict
+from .units import ROUNDOFF, cosine, difference
+from .verdicts import (
+    COARSE,
+    COARSEST,
+    EXPLAINED,
+    FEW,
+    FLAT,
+    REDUCED,
+    STEADY,
+    SUSPECT,
+    UNSTABLE,
+    Verdict,
+)
 from .working_format import movable
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
 _CHANGED = 0.7  # one where it is half way to that
-
-
 _ALIKE = 0.85  # one of a difference that has begun to change
 _STEADY = 0.5  # one between changes in turn, which rounding draws anew
 _LINES = 4  # along which a difference is followed
@@ -36,66 +45,6 @@ _MANY_STAY = 0.3  # of the results; of noise about _STILL do, of other functions
 _CHANCE = 0.1  # by which cosines rise by chance
 
 
-# Of formats that hold numbers as even steps: how many to each side of 0.
-_STEPS = {"int8": 127, "int4": 7}
-_APART = 8.0  # times that what is done to inputs may be apart from what comes of it
-
-
-def quantised_inputs(q: Inquiry) -> Verdict | None:
-    """Errors that inputs held as integers times a scale explain, of an array or of each line."""
-    if q.standard is None:
-        return None
-    places = movable(q.inputs)
-    groups = [places, *([k] for k in places if len(places) > 1)]
-    axes = [None, *range(-1, -1 - max((q.inputs[k].ndim for k in places), default=0), -1)]
-    for name, answer in (("g", q.of_g), ("f", q.of_f)):
-        size = q.error(answer)
-        if size.least <= q.allowed or size.broken:
-            continue
-        for group, form, axis, even in product(groups, _STEPS, axes, (True, False)):
-            inputs = q.wider.copy()
-            for k in group:
-                inputs[k] = _stepped(q.wider[k], _STEPS[form], axis, even)
-            off = max(_relative(inputs[k], q.wider[k]) for k in group) / q.roundoff
-            if not size.rms / _APART < off < _APART * size.rms:  # it is felt otherwise
-                continue
-            share = explained(q, answer, inputs)
-            if share > EXPLAINED:
-                which = argument_names(group, q)
-                scale = "one scale" if axis is None else f"a scale for each line of axis {axis}"
-                return Verdict(
-                    REDUCED,
-                    f"{name} is {size.rms:.2g} units off, of which {which} held as {form} with "
-                    f"{scale} explain {100 * share:.3g} %",
-                    form,
-                    tuple(group),
-                )
-    return None
-
-
-def _relative(stepped: NDArray, x: NDArray) -> float:
-    size = rms_of(np.ravel(x).astype(np.float64))
-    return rms_of(np.ravel(stepped - x).astype(np.float64)) / size if size else 0.0
-
-
-def _stepped(x: NDArray, steps: int, axis: int | None, even: bool) -> NDArray:
-    """Round to multiples of the step that the largest number, or the range, is so many of."""
-    if x.dtype.kind == "c" or (axis is not None and x.ndim < -axis) or not x.size:
-        return x
-    if even:
-        step = np.abs(x).max(axis, keepdims=True) / steps
-    else:
-        span = np.maximum(x.max(axis, keepdims=True), 0) - np.minimum(x.min(axis, keepdims=True), 0)
-        step = span / (2 * steps + 1)
-    step = np.where(step > 0, step, 1)
-    stepped: NDArray = np.rint(x / step) * step
-    return stepped.astype(x.dtype)
-
-
-_MANY = 16  # different numbers that are no accident on a grid
-_STORED = ("float8_e5m2", "float8_e4m3", "bfloat16", "float16", "float32")
-
-
 def narrowed_inputs(q: Inquiry) -> Verdict | None:
     """Errors that inputs, or results, in a narrower format explain."""
     if q.standard is None:
@@ -105,7 +54,8 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
         if size.least <= q.allowed or size.broken:
             continue
         for form, truncate, places in _candidates(q):
-            share = explained(q, answer, _narrowed(q, form, truncate, places))
+            change = partial(_narrowed, form=form, truncate=truncate, arguments=places)
+            share = explained(q, name, change)
             if share > EXPLAINED:
                 which = argument_names(places, q)
                 way = ", truncated" if truncate else ""
@@ -119,38 +69,6 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
     return None
 
 
-def explained(q: Inquiry, answer: Answer, inputs: list[Any] | None) -> float:
-    """Return the share of a side's error that the reference has at other inputs, too."""
-    assert q.standard is not None
-    side, r = q.standard
-    size, d = q.error(answer), rms_of(difference(answer, r))
-    if inputs is None or not d:
-        return 0.0
-    then = side(inputs)
-    if then.error is not None or then.forms != r.forms:
-        return 0.0
-    left = size_of(difference(answer, then), q.unit.values)
-    # Of all results alike, and not only of some large ones.
-    kept = max(left.absolute / d, left.rms / size.rms)
-    if left.broken or _half(q, answer, then) > max(q.allowed, _half(q, answer, r)):
-        return 0.0  # it would have brought errors to most results, that are not there
-    return 1 - kept * kept
-
-
-def _half(q: Inquiry, answer: Answer, other: Answer) -> float:
-    """Return how many units half of the results are apart at most."""
-    unit = q.unit.values
-    known = (unit > 0) & np.isfinite(unit)
-    apart = np.abs(difference(answer, other)[known]) / unit[known]
-    return float(np.median(apart)) if apart.size else 0.0
-
-
-def argument_names(places: Sequence[int], q: Inquiry) -> str:
-    if len(places) == len(movable(q.inputs)) > 1:
-        return "all arguments"
-    return "argument " + " and ".join(map(q.title, places))
-
-
 def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
     """Give narrower formats, ways of rounding and places of arguments, the likeliest first."""
     own = ROUNDOFF[q.form]
@@ -162,87 +80,6 @@ def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
         for form in forms:
             for truncate in (False, True):
                 yield form, truncate, group
-
-
-# Sums in a narrow format fall behind, and that stays alike, too, if less so than a forgotten term.
-_CONSTANT = 0.99
-
-
-def on_a_grid(q: Inquiry) -> Verdict | None:
-    """Recognise results that are numbers of a narrower format, where the other side's are not."""
-    coarse = {name: grid_of(q, answer) for name, answer in (("f", q.of_f), ("g", q.of_g))}
-    for name, other in (("g", "f"), ("f", "g")):
-        form = coarse[name]
-        if form is not None and coarse[other] != form:
-            size = q.eta_apart
-            most = 4 * ROUNDOFF[form] * math.sqrt(q.length) / q.roundoff
-            if size.broken == 0 and size.normwise <= most and q.constancy <= _CONSTANT:
-                return Verdict(
-                    REDUCED,
-                    f"the sides are {size.rms:.2g} units apart, and all results of {name} are "
-                    f"numbers of {form}: it sums, or returns, in that format",
-                    form,
-                    None,
-                )
-    return None
-
-
-def grid_of(q: Inquiry, answer: Answer) -> str | None:
-    """Return the narrowest format that holds all of many different results."""
-    numbers = answer.numbers(np.float64)
-    numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
-    # Few, or small integers, are in any format.
-    if np.unique(np.abs(numbers)).size < _MANY or (numbers == np.rint(numbers)).all():
-        return None
-    for form in _STORED:
-        if ROUNDOFF[form] <= q.roundoff:
-            break
-        if np.array_equal(round_array(numbers, bit_rule(form, numbers.dtype)), numbers):
-            # Few digits that a difference has left are in any format, too: its last bit is 0.
-            return form if not _are_even(numbers, form) else None
-    return None
-
-
-def _are_even(numbers: NDArray, form: str) -> bool:
-    """Tell whether numbers of a format have a last bit of 0, all of them."""
-    fraction, lowest = FORMATS[form][:2]
-    step = np.ldexp(1.0, np.maximum(np.frexp(numbers)[1] - 1, lowest) - fraction + 1)
-    return bool((numbers % step == 0).all())
-
-
-_SPARE = 4  # bits less than a format holds, of results that few are left of
-_BESIDE = 2.0**6  # times the largest input or result, or 1: what is subtracted may be
-
-
-def few_digits_left(q: Inquiry) -> Verdict | None:
-    """Recognise what a subtraction leaves: multiples of a last place of what was subtracted."""
-    if q.eta_apart.broken or q.differ_wide:
-        return None
-    finite = [x[np.isfinite(x)] for x in (q.inputs[k] for k in movable(q.inputs))]
-    for name, answer in (("g", q.of_g), ("f", q.of_f)):
-        numbers = answer.numbers(np.float64)
-        numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
-        if np.unique(np.abs(numbers)).size < _MANY:
-            continue
-        step, top = _last_place(numbers), float(np.abs(numbers).max())
-        subtracted = step / (2 * q.roundoff)
-        largest = max([1.0, top, *(float(np.abs(x).max(initial=0)) for x in finite)])
-        few = top * q.roundoff * 2**_SPARE < step and subtracted <= _BESIDE * largest
-        if few and q.eta_apart.absolute <= 2 * step:
-            return Verdict(
-                UNSTABLE,
-                f"the sides are {q.eta_apart.rms:.2g} units apart, and all results of {name} are "
-                f"multiples of {step:.2g}, a last place of {subtracted:.2g}: a subtraction leaves "
-                f"few of their digits",
-            )
-    return None
-
-
-def _last_place(numbers: NDArray) -> float:
-    """Return the largest power of two that all numbers are multiples of."""
-    digits, exponents = np.frexp(numbers)
-    digits = np.abs(digits * 2.0**53).astype(np.int64)
-    return float(np.ldexp((digits & -digits).astype(np.float64), exponents - 53).min())
 
 
 def noise_in_between(q: Inquiry) -> Verdict | None:
@@ -263,12 +100,12 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     # What stays in the wider format is no noise of this one, however soon it changes.
     coarse = reach >= COARSE * q.roundoff or q.differ_wide
     coarse &= q.eta_apart.normwise > q.eta_apart.rms / _UNEVEN
+    # Of many results, not a few alone.
+    coarse &= q.weighty >= min(FEW, q.apart.size / 2)
     coarse &= _LEAST < reach / size < _MOST
     coarse = coarse and not (_stays_wide(q) or _changes_steadily(q) or _stays_for_most(q, reach))
     if coarse:
-        quantised = None
-        with suppress(BudgetError):  # that there is noise is known without
-            quantised = quantised_inputs(q)
+        quantised = quantised_inputs(q)
         if quantised is not None:
             return quantised
         form = _in_between(q, size)
@@ -396,12 +233,14 @@ def _reach(q: Inquiry) -> float | None:
     return float(before * (after / before) ** share)
 
 
-def _narrowed(q: Inquiry, form: str, truncate: bool, arguments: Sequence[int]) -> list[Any] | None:
+def _narrowed(
+    wider: list[Any], form: str, truncate: bool, arguments: Sequence[int]
+) -> list[Any] | None:
     """Return wide inputs of which some are rounded to a format, if the format holds them."""
-    result = list(q.wider)
+    result = list(wider)
     limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
     for k in arguments:
-        x = q.wider[k]
+        x = wider[k]
         parts = np.ascontiguousarray(x).astype(np.complex128 if x.dtype.kind == "c" else np.float64)
         reals = parts.reshape(-1).view(np.float64)
         rule = bit_rule(form, np.dtype(np.float64), truncate)

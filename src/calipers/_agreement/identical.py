@@ -6,7 +6,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._report import differing
-from .formats import grid_of
+from .grids import grid_of
 from .inquiry import Inquiry
 from .sides import SOIL, Answer, in_a_line, listed, other_names
 from .ties import none_nearby

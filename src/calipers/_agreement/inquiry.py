@@ -439,14 +439,14 @@ class Inquiry:
         """Return the least cosine of differences at inputs that are moved far."""
         least = 1.0
         # Of few the signs are the same by chance, time and again.
-        for k in range(moves if self._weighty >= MANY else FEW_REDRAWN):
+        for k in range(moves if self.weighty >= MANY else FEW_REDRAWN):
             least = min(least, self.likeness(2.0**-COARSEST, seed + k) or 0.0)
             if least <= STEADY:
                 break
         return least
 
     @property
-    def _weighty(self) -> float:
+    def weighty(self) -> float:
         """How many of the differences there are by weight: beside large ones, others are none."""
         with np.errstate(all="ignore"):
             squares = np.square(self.apart / self.scale)

@@ -12,7 +12,8 @@ from .beyond import (
     unstable,
 )
 from .extremes import better_when_rescaled, overflow
-from .formats import few_digits_left, narrowed_inputs, noise_in_between, on_a_grid
+from .formats import narrowed_inputs, noise_in_between
+from .grids import few_digits_left, on_a_grid
 from .identical import (
     exact_integers,
     integers_at_ties,
@@ -22,6 +23,7 @@ from .identical import (
     same_bits,
 )
 from .inquiry import Inquiry
+from .quantised import quantised_inputs
 from .verdicts import Verdict
 from .within import within_rounding
 
@@ -57,5 +59,6 @@ RULES: tuple[Rule, ...] = (
     digits_lost_alike,
     noise_in_between,
     loses_digits,
+    quantised_inputs,
     another_function,
 )

@@ -245,7 +245,7 @@ _SAID = 300  # characters of what an error says
 _DRAWS = (np.random.Generator, np.random.RandomState, random.Random)
 
 # What functions raise for arrays of another library than theirs.
-_WRONG_TYPE = (TypeError, AttributeError, NumbaError, Warning)
+_WRONG_TYPE = (TypeError, AttributeError, IndexError, NumbaError, Warning)
 
 
 def _as_given(x: Any, like: Any) -> Any:

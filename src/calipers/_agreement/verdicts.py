@@ -27,6 +27,7 @@ COARSE = 2.0**9  # last places to move by before noise changes, if it is that of
 GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
 STEADY = 0.9  # a cosine that no rounding has
 MANY = 16  # differences, of which a cosine near 1 is no chance
+FEW = 4  # differences, which something explains by chance
 FEW_REDRAWN = 8  # moves at which fewer have one
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 

@@ -1,0 +1,77 @@
+"""How much of an error is there, too, where the inputs are what they are suspected to be."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .inquiry import Inquiry
+from .sides import Answer, widened
+from .units import difference, rms_of, size_of
+from .verdicts import COARSEST, EXPLAINED, FEW
+from .working_format import movable
+
+Change = Callable[[list[Any]], list[Any] | None]  # of wide inputs, if it can be made
+
+_OTHERS = 3  # inputs at which few errors have to be explained, too
+
+
+def explained(q: Inquiry, name: str, change: Change) -> float:
+    """Return the share of a side's error that the reference has, too, if its inputs change."""
+    share = _explained_here(q, name, change)
+    # Of few errors, one of twenty formats explains what it has no part in.
+    if share > EXPLAINED and q.weighty < FEW and not _explained_elsewhere(q, name, change):
+        return 0.0
+    return share
+
+
+def _explained_here(q: Inquiry, name: str, change: Change) -> float:
+    assert q.standard is not None
+    side, r = q.standard
+    answer, size = (q.of_f, q.eta_f) if name == "f" else (q.of_g, q.eta_g)
+    d, inputs = rms_of(difference(answer, r)), change(q.wider)
+    if inputs is None or not d:
+        return 0.0
+    then = side(inputs)
+    if then.error is not None or then.forms != r.forms:
+        return 0.0
+    unit = q.unit.values
+    left = size_of(difference(answer, then), unit)
+    # Of all results alike, and not only of some large ones.
+    kept = max(left.absolute / d, left.rms / size.rms)
+    changed = np.abs(difference(then, r)) > q.allowed * unit
+    changed &= (unit > 0) & np.isfinite(unit)
+
+    def half(other: Answer) -> float:
+        """Return how many units half of the results that it changes are apart at most."""
+        apart = np.abs(difference(answer, other)[changed]) / unit[changed]
+        return float(np.median(apart)) if apart.size else 0.0
+
+    if left.broken or half(then) > max(q.allowed, half(r)):
+        return 0.0  # it would have brought errors to most of them, that are not there
+    return 1 - kept * kept
+
+
+def _explained_elsewhere(q: Inquiry, name: str, change: Change) -> bool:
+    assert q.standard is not None
+    side = q.standard[0]
+    for k in range(_OTHERS):
+        x = q.moves(2.0**-COARSEST, q.seed + 980 + k, wide=False)
+        wider = widened(x)
+        inputs = change(wider)
+        if inputs is None:
+            return False
+        y, r, then = q.sides[name](x), side(wider), side(inputs)
+        if any(a.error or a.forms != q.of_f.forms for a in (y, r, then)):
+            return False
+        left = rms_of(difference(y, then)) / (rms_of(difference(y, r)) or math.inf)
+        if 1 - left * left < EXPLAINED:
+            return False
+    return True
+
+
+def argument_names(places: Sequence[int], q: Inquiry) -> str:
+    if len(places) == len(movable(q.inputs)) > 1:
+        return "all arguments"
+    return "argument " + " and ".join(map(q.title, places))
