@@ -744,3 +744,20 @@ def batch_of_four(rng):
         return x + parts.repeat(x.size // 12, axis=1).reshape(x.shape)
 
     return f, g, [normal(rng, 4, 96)]
+
+
+@case(
+    "UNSTABLE ROUNDING LAYOUT",
+    "1 + erf where that is nearly 0, by vectors, and one number by itself",
+    needs=("torch", "jax"),
+)
+def gelu_of_vectors(rng):
+    import jax
+    import torch
+
+    def g(x):
+        return jax.nn.gelu(jax.numpy.asarray(x.numpy()), approximate=False)
+
+    x = torch.from_numpy(uniform(rng, -8, 8, 2000))
+    x[1000] = -4.9  # in the middle of the batch
+    return torch.nn.functional.gelu, g, [x]
