@@ -128,7 +128,8 @@ def loses_digits(q: Inquiry) -> Verdict | None:
         return None
     if q.constancy > STEADY:  # a branch for this format, which has a bug of its own
         told = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
-        told += "format; but here their difference stays where inputs are moved far: no rounding"
+        told += "format; but here their difference stays where inputs are moved far: another "
+        told += "function in this format, or a table of its own that is rounded"
         return Verdict(BUG, told)
     ties = at_ties(q)
     if ties is not None:

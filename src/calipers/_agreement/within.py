@@ -209,7 +209,10 @@ def _mixes_here(q: Inquiry, who: str, part: slice) -> bool:
 def _mixes(q: Inquiry, among: Answer, own: Answer, part: slice) -> bool:
     """Tell whether a part of a batch has other results alone."""
     pairs = zip(among.arrays, own.arrays, strict=False)
-    for whole, (a, b), units in zip(q.of_f.arrays, pairs, q.of_f.split(q.scale), strict=False):
+    scale = q.scale
+    if q.standard is not None:  # a result that has lost its digits may have lost others alone
+        scale = np.maximum.reduce([scale, *(np.abs(q.off(y)) for y in (q.of_f, q.of_g))])
+    for whole, (a, b), units in zip(q.of_f.arrays, pairs, q.of_f.split(scale), strict=False):
         if not whole.size:
             continue
         unit = units.reshape(whole.shape[0], -1)[part].reshape(-1)
