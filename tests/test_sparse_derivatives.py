@@ -859,6 +859,76 @@ def test_a_missing_entry_is_found_beside_noise(noise):
         calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sparse.eye_array(n))
 
 
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs", "adaptive"])
+def test_a_missing_entry_is_found_however_small_it_is_in_its_row(method):
+    random = np.random.default_rng(1)
+    a, b = random.normal(size=(2, 18, 21))
+    b[:, ::2] = 0  # so that colors are shared
+    a[:, ::2] *= random.random((18, 11)) < 0.3
+    x = random.normal(size=21)
+    pattern = (a != 0) | (b != 0)
+    for i, j in random.permutation(np.argwhere(pattern))[:25]:
+        left = pattern.copy()
+        left[i, j] = False
+        with pytest.raises(ValueError, match=f"misses entries in row {i}:"):
+            calipers.jacobian(
+                lambda x: np.sin(a @ x) + b @ (x * x),
+                x,
+                method=method,
+                sparsity=sparse.csr_array(left),
+            )
+
+
+def test_a_missing_entry_is_found_beside_one_that_is_a_million_times_as_large():
+    def f(x):
+        y = np.sin(x)
+        y[7] += 1e6 * x[7] + x[8]
+        return y
+
+    banded = sparse.diags_array([np.ones(49), np.ones(50), np.ones(49)], offsets=[-1, 0, 1])
+    left = banded.tolil()
+    left[7, 8] = 0
+    calipers.jacobian(f, np.linspace(0.1, 1, 50), sparsity=banded)
+    with pytest.raises(ValueError, match="misses entries in row 7:"):
+        calipers.jacobian(f, np.linspace(0.1, 1, 50), sparsity=left.tocsr())
+
+
+def test_a_missing_entry_is_found_beside_rows_that_are_noisier():
+    n = 300
+    banded = sparse.diags_array([np.ones(n - 1), np.ones(n), np.ones(n - 1)], offsets=[-1, 0, 1])
+    left = banded.tolil()
+    left[7, 8] = 0
+
+    def f(x):
+        noise = np.where(np.arange(n) == 7, 0, 1e-8) * np.sin(1e14 * x)
+        return np.exp(x) + noise + np.where(np.arange(n) == 7, 1e-5 * x[8], 0)
+
+    with pytest.raises(ValueError, match="misses entries in row 7:"):
+        calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=left.tocsr())
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "adaptive"])
+def test_values_that_are_rounded_together_make_no_pattern_wrong(method):
+    """Each is another number by a last place of the largest wherever x is moved."""
+
+    def f(x):
+        return np.fft.ifft(np.fft.fft(x * 10.0 ** np.linspace(-9, 9, 64))).real
+
+    calipers.jacobian(f, np.linspace(0.1, 1, 64), sparsity=sparse.eye_array(64), method=method)
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point"])
+def test_what_does_not_repeat_itself_makes_no_pattern_wrong(method):
+    random = np.random.default_rng(0)
+    x = np.linspace(0.1, 1, 50)
+
+    def f(x):
+        return np.exp(x) * (1 + 1e-12 * random.standard_normal(50))
+
+    banded = sparse.diags_array([np.ones(49), np.ones(50), np.ones(49)], offsets=[-1, 0, 1])
+    calipers.jacobian(f, x, sparsity=banded, method=method)
+
+
 @pytest.mark.parametrize("options", [{"holomorphic": True}, {}, {"method": "adaptive"}])
 def test_complex_numbers_have_no_pattern(options):
     with pytest.raises(ValueError, match="sparsity is for real x"):

@@ -1,6 +1,7 @@
 """Which entries of a Jacobian may be other than zero: as given, or found; and whether f agrees."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,7 +18,11 @@ from .steps import Steps
 
 _DETECTED = 3  # points at which a pattern is looked for
 _BLOCK_BYTES = 1 << 24
+_ROUNDING = 64.0  # times eps of f
+_REPEATED = 16.0  # times that f differs from itself
+_SURELY, _MAYBE = 1e-3, 1e-5  # shares of a row that it differs by, if entries are missing
 _SUSPECTS = 32  # rows, of those along which f changes by more than a pattern allows
+_GUESSES = 4  # of those which may do so, or be noisy
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,37 @@ class Entries:
         return self._order[self._starts[first] : self._starts[first + count]]
 
 
+class Strays:
+    """
+    Rows that change with a color, and have an entry in none of its columns.
+
+    A row that depends on none of them is the same to the last bit: what is not shows an entry that
+    is left out, however small that is beside others of the row.
+    """
+
+    def __init__(self, pattern: Pattern, base: NDArray, eps: float) -> None:
+        self._row = pattern.indices
+        self._color = np.repeat(pattern.coloring.colors, np.diff(pattern.indptr))
+        self._count = pattern.coloring.count
+        self.rows = np.zeros(pattern.shape[0], bool)
+        self._noise = _ROUNDING * eps * np.abs(base.astype(float))
+
+    @cached_property
+    def _entries(self) -> Entries:
+        return Entries(self._color, self._count)
+
+    def look(self, first: int, changes: NDArray, least: NDArray | None = None) -> None:
+        """Look at changes by colors from `first`; beyond `least`, or rounding, they tell."""
+        whole = len(changes) == self._count
+        own = slice(None) if whole else self._entries.of(first, len(changes))
+        beside = changes != 0
+        beside[self._color[own] - first, self._row[own]] = False
+        if beside.any():
+            with np.errstate(all="ignore"):
+                sizes = np.where(beside, np.abs(changes), 0.0)
+                self.rows |= (sizes > (self._noise if least is None else least)).any(axis=0)
+
+
 def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray, NDArray, int]:
     """
     Return the pattern of what changes when a coordinate does, at x and at points near it.
@@ -117,6 +153,7 @@ def verify(
     problem: Problem,
     steps: Steps,
     pattern: Pattern,
+    strays: Strays,
     data: NDArray,
     errors: NDArray,
     points: NDArray,
@@ -125,9 +162,11 @@ def verify(
     """
     Raise ValueError if f changes along a random direction by more than its pattern allows.
 
+    Or in rows that were seen to change with columns that they do not have, the `strays`.
     What the derivatives predict is not exact. By how much it may be wrong is seen from their
-    estimated errors, if there are any, and from f itself: the even part of its change, and what
-    halving the displacement does to the odd part.
+    estimated errors, if there are any, and from f itself: what halving the displacement does to the
+    odd part of its change and, if differences were taken to one side, the even part. What still
+    looks like a missing entry, at a kink or in noise, is asked for by itself.
     Return how often f was called.
     """
     m, n = pattern.shape
@@ -151,23 +190,27 @@ def verify(
         known = np.where(np.isfinite(data), data, 0)
         predicted, scale = product(pattern.indptr, pattern.indices, known, moved, m)
         bent = np.abs(change - 2 * half)
-        if central:
-            bent += np.abs(above + below - 2 * base)
+        even = central * np.abs(above + below - 2 * base)
         size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
-        noise = 64 * steps.eps * size * (2 + length)
+        noise = _ROUNDING * steps.eps * size * (2 + length)
         unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
         doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(moved), m)[0]
-        allowed = 1e-3 * scale + 4 * (bent + doubt) + noise
+        surely = _SURELY * scale + 4 * (bent + even + doubt) + noise
+        allowed = surely
+        if central and not (steps.method in METHODS and steps.one_sided):
+            allowed = _MAYBE * scale + 4 * (bent + doubt) + noise
         missing = np.abs(change - predicted) > allowed
         missing &= np.abs(2 * half - predicted) > allowed
-    missing &= length < n
+    missing = (missing | strays.rows) & (length < n)
     calls = 4 if central else 2
     if missing.any():
         rows = np.flatnonzero(missing)
         with np.errstate(all="ignore"):
-            excess = np.fmax(np.abs(change - predicted)[rows] / allowed[rows], 0.0)
-        rows = rows[np.argsort(-excess, kind="stable")[:_SUSPECTS]]
-        calls += len(rows)
+            excess = np.fmax(np.abs(change - predicted)[rows] / surely[rows], 0.0)
+        excess[strays.rows[rows]] = np.inf
+        order = np.argsort(-excess, kind="stable")
+        rows = rows[order[: max(_GUESSES, min(_SUSPECTS, np.count_nonzero(excess > 1)))]]
+        calls += 2 + len(rows)
         rows = np.sort(_of_others(problem, steps, pattern, shift, rows))
         if not len(rows):
             return calls
@@ -226,17 +269,36 @@ def _of_others(
     """
     Return which of some rows change where only columns that they do not have are displaced.
 
-    A row that depends on none of those is the same to the last bit, however noisy f is.
+    A row that depends on none of those is the same to the last bit, however noisy f is: unless f
+    does not repeat itself, or rounds all its values together, as a Fourier transform does.
     """
     columns = np.repeat(np.arange(pattern.shape[1]), np.diff(pattern.indptr))
+    with np.errstate(all="ignore"):
+        least = _REPEATED * np.abs(problem.at(reals(problem.x)) - problem.base)
+        least = np.fmax(least, _rounding(problem, steps, pattern, shift))
     found = []
     for row in rows:
         far = shift.copy()
         far[columns[pattern.indices == row]] = 0.0
         value, base = problem.at(_displaced(problem, steps, far))[row], problem.base[row]
-        if not (value == base or (np.isnan(value) and np.isnan(base))):
+        same = value == base or (np.isnan(value) and np.isnan(base))
+        if not (same or abs(value - base) <= least[row]):
             found.append(row)
     return np.array(found, dtype=np.intp)
+
+
+def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) -> NDArray:
+    """Return what rounding changes rows by: as the largest of them, if most change by no column."""
+    m, n = pattern.shape
+    usual = np.median(np.bincount(pattern.indices, minlength=m))
+    some = np.random.default_rng(1).random(n) < 1 / (1 + usual)  # a third of the rows have none
+    columns = np.repeat(np.arange(n), np.diff(pattern.indptr))
+    free = np.bincount(pattern.indices, some[columns], m) == 0
+    value = problem.at(_displaced(problem, steps, np.where(some, shift, 0.0)))
+    rounding: NDArray = _ROUNDING * steps.eps * np.abs(problem.base.astype(float))
+    if 2 * np.count_nonzero(free & (value != problem.base)) > np.count_nonzero(free):
+        rounding = np.full(m, np.nanmax(rounding, initial=0.0))
+    return rounding
 
 
 @np.errstate(all="ignore")

@@ -17,7 +17,7 @@ from .colored import ColorLadders, Differences, Space
 from .coloring import Coloring, as_pattern, color_columns, color_groups, first_clash, star_coloring
 from .columns import Outs, require_steps
 from .ladders import measured
-from .patterns import Entries, Pattern, detect, verify
+from .patterns import Entries, Pattern, Strays, detect, verify
 from .plan import Options, steps_of
 from .problem import REAL, Problem
 from .progress import Progress
@@ -25,6 +25,7 @@ from .run import run, run_parts
 from .stencils import METHODS
 from .steps import Steps
 
+_SURE = 16.0  # times a value's error
 _AT_ONCE = 1 << 28  # bytes of differences; entries are recovered from more some colors at a time
 
 
@@ -135,32 +136,42 @@ class Plan:
         count = self.pattern.coloring.count
         pairs = 1 if self.options.adaptive or problem.imaginary else self.steps.pairs
         report = Progress(self.options.progress, self._rows(problem) * pairs)
+        strays = self._strays(problem) if self._check else None
         try:
             if self.options.adaptive:
-                data, errors, points, status, calls = self._ladders(problem, report)
+                data, errors, points, status, calls = self._ladders(problem, report, strays)
             elif problem.imaginary:
-                data, errors, points, status, calls = self._complex_steps(problem, report)
+                data, errors, points, status, calls = self._complex_steps(problem, report, strays)
             elif self._in_parts(problem):
-                data, errors, points, status, calls = self._parts(problem, report)
+                data, errors, points, status, calls = self._parts(problem, report, strays)
             else:
-                data, errors, points, status, calls = self._fixed(problem, detail, report)
+                data, errors, points, status, calls = self._fixed(problem, detail, report, strays)
         finally:
             report.close()
-        if self._check:
-            calls += self._verify(problem, data, errors, points, status)
+        if strays is not None:
+            calls += self._verify(problem, strays, data, errors, points, status)
             self._check = False
         calls, self._calls = calls + self._calls, 0
         value, error = (self._matrix(entries) for entries in (data, errors))
         seconds = time.perf_counter() - started
         return SparseFound(value, error, points, status, calls + 1, count, seconds)
 
-    def _verify(self, problem: Problem, *found: NDArray) -> int:
+    def _least_imaginary(self, rows: NDArray) -> NDArray:
+        """Return what imaginary parts are none of rounding, by the largest of their color."""
+        largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+        return np.asarray(np.sqrt(self.steps.eps) * largest)
+
+    def _strays(self, problem: Problem) -> Strays:
+        base = problem.base[::2] if problem.imaginary else problem.base
+        return Strays(self.pattern, base, self.steps.eps)
+
+    def _verify(self, problem: Problem, strays: Strays, *found: NDArray) -> int:
         """Check the pattern by what f does along the real axis; return how often f was called."""
         if not problem.imaginary:
-            return verify(problem, self.steps, self.pattern, *found)
+            return verify(problem, self.steps, self.pattern, strays, *found)
         real = problem.on_the_real_axis()
         steps = steps_of(real, replace(self.options, method="3-point", step=None))
-        return verify(real, steps, self.pattern, *found)
+        return verify(real, steps, self.pattern, strays, *found)
 
     def _matrix(self, data: NDArray) -> Any:
         p = self.pattern
@@ -174,7 +185,7 @@ class Plan:
         return Space(table, status, np.empty(shape, problem.base.dtype), [])
 
     def _fixed(
-        self, problem: Problem, detail: bool, report: Progress
+        self, problem: Problem, detail: bool, report: Progress, strays: Strays | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         pattern, coloring, workers = self.pattern, self.pattern.coloring, self.options.workers
         space = self._space(problem)
@@ -193,6 +204,9 @@ class Plan:
             below = None if bottoms.size else problem.base
             if len(base):
                 below = base[0]
+            if strays is not None and p == 0:
+                with np.errstate(all="ignore"):
+                    strays.look(0, differences if below is None else differences - below)
             pattern.recover(differences, table[2, p], data, p > 0, below)
             calls += coloring.count * (2 if bottoms.size else 1)
         unknown = np.broadcast_to(np.inf, data.shape)
@@ -203,7 +217,7 @@ class Plan:
         return data, unknown, points, status, calls
 
     def _parts(
-        self, problem: Problem, report: Progress
+        self, problem: Problem, report: Progress, strays: Strays | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         """Do as `_fixed`, and keep the differences of some colors at a time."""
         coloring, one_sided = self.pattern.coloring, self.steps.one_sided
@@ -217,7 +231,8 @@ class Plan:
                 problem, coloring.colors, tops, bottoms[:0] if one_sided else bottoms
             )
             below = problem.base if one_sided else None
-            self._add_in_parts(work, weights, below, data, f"pair-{p}", report)
+            looking = strays if p == 0 else None
+            self._add_in_parts(work, weights, below, data, f"pair-{p}", report, looking)
             calls += coloring.count * (1 if one_sided else 2)
         return data, np.broadcast_to(np.inf, data.shape), table[0, 0], status, calls
 
@@ -229,12 +244,18 @@ class Plan:
         data: NDArray,
         name: str,
         report: Progress,
+        strays: Strays | None,
     ) -> None:
         """Add to the entries what the differences of some colors at a time say."""
         row, color, column = self.pattern.sources()
         entries = Entries(color, self.pattern.coloring.count)
 
         def store(first: int, outs: Outs) -> None:
+            if strays is not None and work.problem.imaginary:
+                strays.look(first, outs[0], self._least_imaginary(outs[0]))
+            elif strays is not None:
+                with np.errstate(all="ignore"):
+                    strays.look(first, outs[0] if below is None else outs[0] - below)
             chosen = entries.of(first, len(outs[0]))
             i, j = row[chosen], column[chosen]
             with np.errstate(all="ignore"):
@@ -248,7 +269,7 @@ class Plan:
         run_parts(work, count, store, workers, report, kept)
 
     def _complex_steps(
-        self, problem: Problem, report: Progress
+        self, problem: Problem, report: Progress, strays: Strays | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         """Do as `_fixed` along the imaginary axis, where nothing is subtracted."""
         # Their lengths are those of x, which may not be the one that was planned with.
@@ -261,16 +282,18 @@ class Plan:
         work = Differences(problem, coloring.colors, lengths, lengths[:0])
         data = np.zeros(self.pattern.indices.size, problem.base.dtype)
         if self._in_parts(problem):
-            self._add_in_parts(work, weights, None, data, "imaginary", report)
+            self._add_in_parts(work, weights, None, data, "imaginary", report, strays)
         else:
             kept = Checkpoint.of(self.options.checkpoint, "imaginary")
             (rows,) = run(work, coloring.count, self.options.workers, report, checkpoint=kept)
+            if strays is not None:
+                strays.look(0, rows, self._least_imaginary(rows))
             self.pattern.recover(rows, weights, data, False, None)
         points = problem.x.reshape(-1) + 1j * lengths
         return data, np.broadcast_to(np.inf, data.shape), points, status, coloring.count
 
     def _ladders(
-        self, problem: Problem, report: Progress
+        self, problem: Problem, report: Progress, strays: Strays | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         coloring = self.pattern.coloring
         by_column = measured(problem, self.steps)
@@ -291,10 +314,13 @@ class Plan:
         entries = Entries(color, coloring.count)
         x = reals(problem.x)
         data, error = np.empty(row.size, x.dtype), np.empty(row.size)
+        least = np.sqrt(self.steps.eps) * np.abs(problem.base)
 
         def store(first: int, outs: Outs) -> None:
             values, errors, final = outs
             states[first : first + len(final)] = final
+            if strays is not None:
+                strays.look(first, values, np.fmax(_SURE * errors, least))
             chosen = entries.of(first, len(final))
             where, j = (color[chosen] - first, row[chosen]), column[chosen]
             with np.errstate(all="ignore"):
