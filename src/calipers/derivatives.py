@@ -142,9 +142,9 @@ def jacobian(
         needs no room.
     sparsity : sparse matrix, (matrix, groups) or "detect", optional
         Where the Jacobian of f(x).ravel() by x.ravel() may be non-zero. Columns that share no row
-        are evaluated together, in `groups` if given (a number for each column). The pattern is
-        checked along a random direction. "detect" finds it by as many calls of f as x has elements,
-        at three points near x.
+        are evaluated together, in `groups` if given (a number for each column). A pattern that
+        misses entries is refused, by their rows. "detect" finds it by as many calls of f as x has
+        elements, at three points near x.
     args, kwargs : tuple, dict
         The other arguments of f.
     argnums : int or tuple of int, default 0
