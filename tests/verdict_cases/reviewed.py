@@ -761,3 +761,27 @@ def gelu_of_vectors(rng):
     x = torch.from_numpy(uniform(rng, -8, 8, 2000))
     x[1000] = -4.9  # in the middle of the batch
     return torch.nn.functional.gelu, g, [x]
+
+
+# What is kept from call to call, and right for these inputs alone.
+
+
+@case(HIDDEN, "the result of the first call with arrays of this shape")
+def kept_by_shape(rng):
+    kept = {}
+
+    def g(x, w):
+        return kept.setdefault((x.shape, x.dtype), x @ w).copy()
+
+    return lambda x, w: x @ w, g, [normal(rng, 12, 30), normal(rng, 30, 8)]
+
+
+@case(HIDDEN, "the largest of all that was seen so far")
+def kept_largest(rng):
+    kept = {}
+
+    def g(x):
+        largest = kept.setdefault((x.shape, x.dtype), np.zeros_like(x))
+        return np.maximum(largest, x, out=largest).copy()
+
+    return lambda x: np.maximum(x, 0), g, [normal(rng, 16, 16)]
