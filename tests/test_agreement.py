@@ -50,8 +50,6 @@ def test_labelled_pairs(case):
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_a_reviewer(case, seed):
     found = asked(case, seed)
-    if case.name in ("kept_by_shape", "kept_largest"):
-        pytest.xfail(f"{found.kind} today")
     assert found.kind in case.kinds, str(found)
     if case.formats:
         assert found.format in case.formats
@@ -150,7 +148,7 @@ def test_there_may_be_no_stream_to_tell_who_waits(monkeypatch):
 def test_the_first_tiers_take_few_calls():
     """Equal bits, repeats, the wider format and units settle these within twenty calls."""
     wrong = lambda x, w, b: linear(x, w, -b)  # noqa: E731
-    assert sum(calipers.diagnose(linear, linear, (X, W, B)).calls.values()) == 4
+    assert sum(calipers.diagnose(linear, linear, (X, W, B)).calls.values()) == 6
     assert sum(calipers.diagnose(linear, wrong, (X, W, B)).calls.values()) <= 22
     overflow = lambda x: np.sqrt((x * x).sum())  # noqa: E731
     large = np.full(2, 1e20, np.float32)

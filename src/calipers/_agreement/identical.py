@@ -16,6 +16,7 @@ from .verdicts import (
     COARSEST,
     EQUAL,
     FAR,
+    GROSS,
     ILL,
     NONDETERMINISTIC,
     RAISES,
@@ -25,6 +26,7 @@ from .verdicts import (
 from .working_format import movable
 
 _REPEATS = 8
+_ENOUGH = 4  # calls that are left: two elsewhere, and two that tell of repeating
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
 
 
@@ -69,6 +71,7 @@ def same_bits(q: Inquiry) -> Verdict | None:
     """Equal to the last bit, and again when asked again; or not the same from call to call."""
     same = q.of_f.bits() == q.of_g.bits()
     again = {"f": [q.of_f], "g": [q.of_g]}
+    elsewhere = _other_elsewhere(q) if same else None  # between calls that are the same
     for _ in range(1 if same else 2):
         again["f"].append(q.f(q.inputs))
         again["g"].append(q.g(q.inputs))
@@ -89,11 +92,29 @@ def same_bits(q: Inquiry) -> Verdict | None:
     q.evidence["repeats_differ"] = restless
     if restless:
         return _unwritten(again, restless) or _restless(q, restless, spreads)
+    if elsewhere is not None:
+        return elsewhere
     if same:
         n = sum(x.size for x in q.of_f.arrays)
         what = "the result is" if n == 1 else f"all {n} results are"
         return Verdict(EQUAL, f"{what} equal to the last bit, and so when asked again")
     return None
+
+
+def _other_elsewhere(q: Inquiry) -> Verdict | None:
+    """Tell of results that are equal here, and most of them not where all inputs are moved."""
+    if not q.are_moved or q.f.budget.left < _ENOUGH:
+        return None
+    f, g = q.at_moved(2.0**-COARSEST, q.seed + 800)
+    if f.error or g.error or f.forms != g.forms:
+        return None
+    sizes = np.abs(f.numbers(np.float64))
+    apart = np.abs(difference(f, g)) > GROSS * np.maximum(sizes, rms_of(sizes))
+    if 2 * np.count_nonzero(apart) <= apart.size:
+        return None
+    differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
+    told = f"equal to the last bit here, but {differ} grossly where inputs are moved: a side keeps "
+    return Verdict(SUSPECT, f"{told}what it gave before, or such inputs alone make them equal")
 
 
 def _changed(again: dict[str, list[Answer]]) -> Verdict | None:

@@ -40,8 +40,12 @@ class Budget:
     spent: int = 0
     told: float = field(default_factory=lambda: time.perf_counter() + 1)  # when to tell again
 
+    @property
+    def left(self) -> int:
+        return self.most - self.spent
+
     def take(self) -> None:
-        if self.spent >= self.most:
+        if self.left <= 0:
             raise BudgetError
         self.spent += 1
         if time.perf_counter() > self.told:
