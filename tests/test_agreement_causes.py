@@ -414,3 +414,19 @@ def test_memory_that_a_side_keeps_is_left_alone():
 
     assert calipers.diagnose(lambda x: 2 * x, g, np.arange(100.0)).kind == "EQUAL"
     assert all((y == 2 * x).all() for x, y in kept)
+
+
+def test_results_of_another_number_from_call_to_call_are_told():
+    """The wider format may show it first, where an answer is asked for again."""
+    wide = []
+
+    def f(x):
+        return np.exp(x.dtype.type(1e3) * x)
+
+    def g(x):
+        wide.extend([x] * (x.dtype == np.longdouble))
+        return np.exp(x.dtype.type(500) * x)[: 90 if len(wide) > 3 else None] ** 2
+
+    found = calipers.diagnose(f, g, np.linspace(0.01, 0.6, 100), float64="g")
+    assert found.kind == "BUG", str(found)
+    assert "g does not repeat itself" in found.reason

@@ -19,11 +19,11 @@ from .identical import (
     integers_at_ties,
     one_raises,
     other_shapes,
-    restless_when_moved,
     same_bits,
 )
 from .inquiry import Inquiry
 from .quantised import quantised_inputs
+from .repeats import restless_when_moved
 from .verdicts import Verdict
 from .within import within_rounding
 

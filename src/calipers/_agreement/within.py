@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from .._protocols import NDArray
-from .identical import does_not_repeat
 from .inquiry import Inquiry
 from .layouts import layouts, slices
+from .repeats import does_not_repeat
 from .sides import Answer, BudgetError
 from .ties import at_ties
 from .units import cosine, difference, size_of

@@ -1,0 +1,107 @@
+"""Sides that do not repeat themselves: within rounding or beyond, or by what memory held."""
+
+import math
+
+import numpy as np
+
+from .._protocols import NDArray
+from .grids import grid_of
+from .inquiry import Inquiry
+from .sides import SOIL, Answer
+from .units import ROUNDOFF, difference, own_roundings, rms_of, size_of, spread_of
+from .verdicts import BUG, FAR, ILL, NONDETERMINISTIC, Verdict
+
+_REPEATS = 8
+_NOISE = 0.3  # of the units: beyond, these are a function's own noise
+
+
+def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdict:
+    """Judge sides by how far apart their results are when asked the same again."""
+    unit = _own_unit(q)
+    sizes = {name: size_of(spreads[name], unit) for name in names}
+    spread = max(size.least if not size.broken else math.inf for size in sizes.values())
+    d = q.eta_apart
+    q.evidence["spread"] = spread
+    told = f"{_changeful(names)}: calls with the same inputs differ by {spread:.2g} units of "
+    told += "rounding"
+    benign = spread <= 2 * q.allowed and (d.least <= q.allowed or d.least <= 4 * spread)
+    if benign and not d.broken:
+        return Verdict(NONDETERMINISTIC, f"{told}, which another order of summation explains")
+    forms = {grid_of(q, q.of_f if name == "f" else q.of_g) for name in names}
+    form = forms.pop()
+    if form is not None and not forms:
+        coarse = ROUNDOFF[form] / q.roundoff
+        if spread <= 4 * coarse and d.least <= 4 * coarse and not d.broken:
+            told += f", by steps of {form}, to which the results are rounded at random"
+            return Verdict(NONDETERMINISTIC, told)
+    return Verdict(BUG, f"{told}, which no order of summation explains (dropout, a race, memory)")
+
+
+def _own_unit(q: Inquiry) -> NDArray:
+    """Return the units, of which those that a function's own noise makes are none."""
+    here, wide = (q.of_f, False) if q.standard is None else (q.standard[1], True)
+    side = q.f if q.standard is None else q.standard[0]
+    noise = spread_of(side, here, q.moves, 0.0, [q.seed + k for k in range(_REPEATS)], wide)
+    share = 1.0 if wide else 1 / FAR
+    known = np.isfinite(q.scale)
+    if np.linalg.norm(share * noise[known]) <= _NOISE * np.linalg.norm(q.scale[known]):
+        return q.scale
+    return own_roundings(here, q.roundoff)
+
+
+def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | None:
+    """Tell of results that are what free memory was made to hold, another thing in each call."""
+    for name in names:
+        first, *rest = again[name]
+        if any(answer.dtypes != first.dtypes for answer in rest):
+            continue
+        found = [
+            np.any([_is_soil(x) for x in calls], axis=0)
+            & np.any([_raw(x) != _raw(calls[0]) for x in calls], axis=(0, 2))
+            for calls in zip(*(answer.arrays for answer in again[name]), strict=True)
+        ]
+        left = np.concatenate([np.empty(0, bool), *found])
+        if left.any():
+            k = next(k for k, some in enumerate(found) if some.any())
+            at = np.unravel_index(int(np.argmax(found[k])), first.arrays[k].shape)
+            where = f"[{', '.join(map(str, at))}]" + (f" of result {k}" if len(found) > 1 else "")
+            n = f"at least {np.count_nonzero(left)} of {left.size} results, such as {where}"
+            told = f"{name} does not write all that it returns: {n}, are what memory held before"
+            return Verdict(BUG, told)
+    return None
+
+
+def _raw(x: NDArray) -> NDArray:
+    """Return the bytes of an array, a row for each element."""
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, x.itemsize)
+
+
+def _is_soil(x: NDArray) -> NDArray:
+    """Tell which elements are what free memory is written over with."""
+    return np.asarray(np.any([(_raw(x) == byte).all(axis=1) for byte in SOIL], axis=0))
+
+
+def restless_when_moved(q: Inquiry) -> Verdict | None:
+    """Recognise what does not repeat itself at moved inputs, though it did at the given ones."""
+    if not q.scale.size:
+        return None
+    if q.standard is not None and q.unit.kappa > ILL:  # it may be the answer that they start from
+        side, r = q.standard
+        answer = side(q.wider)
+        same = answer.error is None and answer.forms == r.forms
+        if not same or rms_of(difference(answer, r)) > 0.5 * rms_of(q.unit.values):
+            side.restless = True
+    return does_not_repeat([name for name, side in q.sides.items() if side.restless])
+
+
+def does_not_repeat(names: list[str]) -> Verdict | None:
+    """Accuse sides that give other results, as far apart as moves do, when asked again."""
+    if not names:
+        return None
+    told = f"{_changeful(names)}: asked again at the same inputs, moved by last places, there are "
+    return Verdict(BUG, f"{told}other results, beyond rounding (dropout, a race, memory)")
+
+
+def _changeful(names: list[str]) -> str:
+    do, them = ("does", "itself") if len(names) == 1 else ("do", "themselves")
+    return f"{' and '.join(names)} {do} not repeat {them}"
