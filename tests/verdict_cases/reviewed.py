@@ -9,7 +9,18 @@ import math
 import numba
 import numpy as np
 
-from .case import SINGLE, WHOLE, Cases, layer, linear, narrow, normal, softmax, uniform
+from .case import (
+    SINGLE,
+    WHOLE,
+    Cases,
+    layer,
+    linear,
+    narrow,
+    narrow_singles,
+    normal,
+    softmax,
+    uniform,
+)
 
 CASES = case = Cases()
 
@@ -785,3 +796,35 @@ def kept_largest(rng):
         return np.maximum(largest, x, out=largest).copy()
 
     return lambda x: np.maximum(x, 0), g, [normal(rng, 16, 16)]
+
+
+# A factor that rounding to a narrow format hides from each result, and not from all of them.
+
+
+@case(HIDDEN, "products of bfloat16 numbers, 0.4 % too large")
+def bfloat16_products_too_large(rng):
+    def g(x, w):
+        x, w = (narrow_singles(a, "bfloat16") for a in (x, w))
+        return narrow_singles(x @ w.T, "bfloat16") * x.dtype.type(1.004)
+
+    return lambda x, w: x @ w.T, g, [normal(rng, 32, 128), normal(rng, 32, 128)]
+
+
+@case(HIDDEN, "the same whatever it is given, 0.2 % too large")
+def bfloat16_products_too_large_in_any_format(rng):
+    def g(x, w):
+        x, w = (narrow(a, "bfloat16") for a in (x, w))
+        return narrow(x @ w.T, "bfloat16") * x.dtype.type(1.002)
+
+    return lambda x, w: x @ w.T, g, [normal(rng, 32, 128), normal(rng, 32, 128)]
+
+
+@case(HIDDEN, "scores are divided by the root of 127 for that of 128, and held in bfloat16")
+def bfloat16_scores_of_another_root(rng):
+    def f(q, k):
+        return q @ k.T / q.dtype.type(math.sqrt(128))
+
+    def g(q, k):
+        return narrow(q @ k.T / q.dtype.type(math.sqrt(127)), "bfloat16")
+
+    return f, g, [normal(rng, 32, 128), normal(rng, 32, 128)]
