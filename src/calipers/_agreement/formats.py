@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._rounding import bit_rule, round_array
+from .bias import too_large
 from .explained import argument_names, explained
 from .inquiry import Inquiry
 from .quantised import quantised_inputs
@@ -110,7 +111,7 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
             return quantised
         form = _in_between(q, size)
         if form is not None:
-            return Verdict(
+            return too_large(q) or Verdict(
                 REDUCED,
                 f"the sides are {q.eta_apart.rms:.2g} units apart, by an error that becomes "
                 f"another one when inputs are moved by 2**{math.log2(reach):.0f} of themselves, "

@@ -6,6 +6,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._rounding import FORMATS, bit_rule, round_array
+from .bias import too_large
 from .inquiry import Inquiry
 from .sides import Answer
 from .units import ROUNDOFF
@@ -29,7 +30,7 @@ def on_a_grid(q: Inquiry) -> Verdict | None:
             size = q.eta_apart
             most = 4 * ROUNDOFF[form] * math.sqrt(q.length) / q.roundoff
             if size.broken == 0 and size.normwise <= most and q.constancy <= _CONSTANT:
-                return Verdict(
+                return too_large(q) or Verdict(
                     REDUCED,
                     f"the sides are {size.rms:.2g} units apart, and all results of {name} are "
                     f"numbers of {form}: it sums, or returns, in that format",
