@@ -196,9 +196,8 @@ def verify(
         unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
         doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(moved), m)[0]
         surely = _SURELY * scale + 4 * (bent + even + doubt) + noise
-        allowed = surely
-        if central and not (steps.method in METHODS and steps.one_sided):
-            allowed = _MAYBE * scale + 4 * (bent + doubt) + noise
+        one_sided = not central or (steps.method in METHODS and steps.one_sided)
+        allowed = _MAYBE * scale + 4 * (bent + one_sided * even + doubt) + noise
         missing = np.abs(change - predicted) > allowed
         missing &= np.abs(2 * half - predicted) > allowed
     missing = (missing | strays.rows) & (length < n)
