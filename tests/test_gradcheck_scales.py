@@ -1,6 +1,7 @@
 """Right derivatives where differences are hard: short lengths beside large x, offsets, rounding."""
 
 import zlib
+from functools import partial
 
 import numba
 import numpy as np
@@ -215,9 +216,24 @@ def test_waves_of_a_hundred_roundings_accuse_nobody(size, fast_mode):
                 return np.float32(factor) * w * (1 + np.float32(0.1) * np.cos(x))
 
             report = checked(slightly_wavy, x, vjp=vjp, fast_mode=fast_mode)
-            assert (report.verdict == "FAIL") == (factor != 1), str(report)
-            right = size <= 1000 and not fast_mode and factor == 1
-            assert report.verdict == "PASS" or not right, str(report)
+            assert report.verdict == ("PASS" if factor == 1 else "FAIL"), str(report)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize(("size", "accused"), [(1e4, 0), (3e4, 3)])
+def test_waves_of_some_dozen_roundings_accuse_hardly_anybody(size, accused, fast_mode):
+    told = []
+    for seed in range(10):
+        x = np.random.default_rng(seed).uniform(0.5 * size, 1.5 * size, 4).astype("f")
+
+        def vjp(x, w, factor=1):
+            return np.float32(factor) * w * (1 + np.float32(0.1) * np.cos(x))
+
+        told.append(checked(slightly_wavy, x, vjp=vjp, fast_mode=fast_mode).verdict)
+        wrong = checked(slightly_wavy, x, vjp=partial(vjp, factor=1.3), fast_mode=fast_mode)
+        assert wrong.verdict == "FAIL", str(wrong)
+    # Where a wave's slope is nearly 0, rounding hides it at the larger x.
+    assert told.count("FAIL") <= accused, told
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e6])

@@ -16,11 +16,11 @@ from .blocks import WrongFormError
 from .derivative import Derivative
 from .diagnosis import Diagnosis
 from .exhaustive import Entries, examine
-from .numerical import Looks, Way, looks
+from .numerical import MANY, Looks, Way, looks
 from .parts import Part, part_at
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
-from .rule import AGAIN, FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed, sided
+from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed, sided
 from .subject import Subject
 from .text import place, values
 
@@ -225,9 +225,9 @@ class Check:
         slope = look.slope(column)[rows]
         verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
         waves = verdict == VERDICTS.index(FAIL)
-        for factor in (1.0, AGAIN) if waves.any() else ():
-            which = np.zeros(len(rows), int), rows
-            below = look.below_again(np.array([column]), np.array([state]), which, factor)
+        if waves.any():
+            entries = np.zeros(len(rows), int), rows
+            below = look.below_now(np.array([column]), np.array([state]), entries, MANY)
             waves &= sided(own, value[rows], *below)
         verdict[waves] = VERDICTS.index(INCONCLUSIVE)
         if not np.any(verdict == VERDICTS.index(FAIL)):

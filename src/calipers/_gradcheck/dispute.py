@@ -14,6 +14,7 @@ from .rule import (
     VERDICTS,
     Rule,
     breaks,
+    contradicted,
     disputed,
     kinks,
     poles,
@@ -21,7 +22,7 @@ from .rule import (
     sided,
 )
 
-Below = tuple[NDArray, NDArray, NDArray]
+SlopesBelow = tuple[NDArray, NDArray, NDArray]
 
 _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
@@ -44,7 +45,7 @@ class Dispute:
     floor : ndarray
         The smaller of the largest entries of row and column.
     right, left : ndarray
-        Slopes to both sides of x, at the coarse step.
+        SlopesBelow to both sides of x, at the coarse step.
     noise : ndarray
         That of these slopes.
     noisy : ndarray of bool
@@ -116,19 +117,20 @@ class Dispute:
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
             self._say(INCONCLUSIVE, still[hidden])
 
-    def where_waves(self, below: Below, again: Callable[[NDArray], Below]) -> None:
+    def where_waves(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
         """
         Let pass what slopes by very short steps confirm, and blame nobody with whom they side.
 
-        They see waves that all steps of a ladder are too long for. `below` are those, `again` gives
-        others, for some entries: see `Looks.below`.
+        They see waves that all steps of a ladder are too long for. `below` are some, `many` gives
+        more, for some entries: see `Looks.below`.
         """
-        confirmed = self.rule.confirmed(self.own, self.floor, *below)
-        self._say(PASS, confirmed & (self._are(FAIL) | self._are(INCONCLUSIVE)))
-        waves = np.flatnonzero(self._are(FAIL) & sided(self.own, self.value, *below))
+        unsettled = self._are(FAIL) | self._are(INCONCLUSIVE)
+        waves = np.flatnonzero(unsettled & contradicted(self.value, *below).any(axis=0))
         if len(waves):
-            others = sided(self.own[waves], self.value[waves], *again(waves))
-            self._say(INCONCLUSIVE, waves[others])
+            own, value, slopes = self.own[waves], self.value[waves], many(waves)
+            failed = self._are(FAIL)[waves]
+            self._say(INCONCLUSIVE, waves[failed & sided(own, value, *slopes)])
+            self._say(PASS, waves[self.rule.confirmed(own, self.floor[waves], *slopes)])
 
     def at_kinks(
         self, probed: NDArray, values: NDArray, sizes: NDArray, step: NDArray, eps: float

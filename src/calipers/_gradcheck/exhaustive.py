@@ -11,9 +11,9 @@ from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
-from .dispute import Below, Dispute
-from .numerical import SLOPE_CALLS, VALUES, Looks
-from .rule import AGAIN, PASS, VERDICTS, Rule, rounding_of
+from .dispute import Dispute, SlopesBelow
+from .numerical import MANY, SLOPE_CALLS, VALUES, Looks
+from .rule import PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
@@ -181,11 +181,11 @@ def _look_again(
         dispute.where_slight(looks.subject.sizes[rows] / unit)
         dispute.where_hidden(states["step"][k])
 
-        def again(wanted: NDArray, which: tuple[NDArray, ...] = which) -> Below:
+        def many(wanted: NDArray, which: tuple[NDArray, ...] = which) -> SlopesBelow:
             entries = tuple(numbers[wanted] for numbers in which)
-            return looks.below_again(columns, states, entries, AGAIN)
+            return looks.below_now(columns, states, entries, MANY)
 
-        dispute.where_waves(looks.below(below, states, which), again)
+        dispute.where_waves(looks.below(below, states, which), many)
         probed = np.flatnonzero(calls[k] == VALUES)
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
         whole = looks.subject.sizes[rows[probed]]

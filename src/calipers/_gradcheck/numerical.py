@@ -53,7 +53,7 @@ SLOPE_CALLS = 2  # of f, for the slopes of a column
 _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
 _LONGER = 4.0
-_BELOW, _GRAINS = (0.48, 0.6, 0.75), 16.0  # powers of eps; spacings of x
+_LOWEST, _GRAINS = 0.8, 16.0  # a power of eps; spacings of x
 # Differences between x and a point to one side.
 RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
 
@@ -135,11 +135,21 @@ def slopes_of(problem: Problem, steps: Steps) -> Slopes:
     return Slopes((right, left))
 
 
-def steps_below(eps: float, states: NDArray, factor: float) -> NDArray:
-    """Return steps that ladders step over: a row for each of some, an element for each ladder."""
-    powers = np.array([[eps**power] for power in _BELOW])
-    steps = np.maximum(powers, _GRAINS * states["grain"]) * states["length"]
-    return np.asarray(factor * steps)
+@dataclass(frozen=True)
+class Below:
+    """Some steps that ladders step over, the shortest ones first."""
+
+    count: int
+    apart: float  # from one to the next, as a power of 1 / eps
+
+    def steps(self, eps: float, states: NDArray) -> NDArray:
+        """Return a row for each of them, an element for each ladder."""
+        factors = np.array([[eps ** (-self.apart * k)] for k in range(self.count)])
+        lowest = np.maximum(eps**_LOWEST, _GRAINS * states["grain"]) * states["length"]
+        return np.asarray(factors * lowest)
+
+
+SOME, MANY = Below(3, 0.16), Below(12, 0.033)  # MANY where an entry would fail
 
 
 @dataclass(frozen=True)
@@ -157,13 +167,13 @@ class SecondLook:
 
     @property
     def calls(self) -> float:
-        return self.exact.calls + VALUES + SLOPE_CALLS * len(_BELOW)
+        return self.exact.calls + VALUES + SLOPE_CALLS * SOME.count
 
     def results(self, count: int) -> Outs:
         size = self.problem.base.size
         values = np.empty((count, len(POSITIONS), size)), np.empty(count, np.int64)
         slopes = np.empty((count, size)), np.empty((count, size))
-        below = np.empty((count, 2, len(_BELOW), size)), np.empty(count, np.int64)
+        below = np.empty((count, 2, SOME.count, size)), np.empty(count, np.int64)
         return (*self.exact.results(count), *values, *slopes, *below)
 
     def __call__(self, start: int, outs: Outs) -> None:
@@ -198,22 +208,21 @@ class SecondLook:
             self.slopes(int(columns[k]), found)
             right[k], left[k] = found[0][0], found[1][0]
             calls[k] = SLOPE_CALLS * int(found[2][0] == FIXED)
-        below[:], asked[:] = self.below(columns, outs[2], 1.0)
+        below[:], asked[:] = self.below(columns, outs[2], SOME)
 
-    def below(self, columns: NDArray, states: NDArray, factor: float) -> tuple[NDArray, NDArray]:
+    def below(self, columns: NDArray, states: NDArray, which: Below) -> tuple[NDArray, NDArray]:
         """
         Return slopes by steps that ladders step over, and how many calls of f they took.
 
-        Each column has those to the right and to the left, with a row for each step, which is
-        `factor` times as long as it would be. Waves that are shorter than all of a ladder's steps
-        look like noise or a kink to it, or like rounding.
+        Each column has those to the right and to the left, with a row for each step. Waves that are
+        shorter than all of a ladder's steps look like noise or a kink to it, or like rounding.
         """
         count, problem = len(columns), self.problem
-        slopes = np.full((count, 2, len(_BELOW), problem.base.size), np.nan)
+        slopes = np.full((count, 2, which.count, problem.base.size), np.nan)
         calls = np.zeros(count, np.int64)
         if not isinstance(self.exact, Ladders):
             return slopes, calls
-        for row, steps in enumerate(steps_below(self.coarse.eps, states, factor)):
+        for row, steps in enumerate(which.steps(self.coarse.eps, states)):
             lengths = np.zeros(problem.coordinates)
             lengths[columns] = steps
             work = slopes_of(problem, replace(self.coarse, lengths=lengths, factor=1.0))
@@ -313,26 +322,26 @@ class Looks:
         self,
         slopes: NDArray,
         states: NDArray,
-        which: tuple[NDArray, ...],
-        factor: float = 1.0,
+        entries: tuple[NDArray, ...],
+        which: Below = SOME,
     ) -> tuple[NDArray, NDArray, NDArray]:
         """Return, for entries, what `SecondLook.below` found, and what rounding leaves in that."""
-        k, rows = which
+        k, rows = entries
         right, left = slopes[k, :, :, rows].transpose(1, 2, 0)
         eps = self.subject.eps
         # That of two values, by two steps, is half of it.
-        noise = rounding_of(self.subject.sizes[rows], eps) / steps_below(eps, states[k], factor)
+        noise = rounding_of(self.subject.sizes[rows], eps) / which.steps(eps, states[k])
         return right, left, noise
 
-    def below_again(
-        self, columns: NDArray, states: NDArray, which: tuple[NDArray, ...], factor: float
+    def below_now(
+        self, columns: NDArray, states: NDArray, entries: tuple[NDArray, ...], which: Below
     ) -> tuple[NDArray, NDArray, NDArray]:
-        """Return the same by other steps, for which f is asked now."""
-        k, rows = which
+        """Return the same by steps for which f is asked now."""
+        k, rows = entries
         chosen, k = np.unique(k, return_inverse=True)
-        slopes, calls = self.second.below(columns[chosen], states[chosen], factor)
+        slopes, calls = self.second.below(columns[chosen], states[chosen], which)
         self.calls += int(calls.sum())
-        return self.below(slopes, states[chosen], (k, rows), factor)
+        return self.below(slopes, states[chosen], (k, rows), which)
 
     @cached_property
     def steps(self) -> NDArray:

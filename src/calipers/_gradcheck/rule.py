@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from .._protocols import NDArray
 
@@ -41,8 +42,8 @@ _SLIGHT = 2.0**-10
 _JITTER = 64.0
 _ROUGH = 0.05
 _SIDES = 0.1
-_CONFIRMATIONS = 2
-AGAIN = 0.7  # of steps
+_NEAR = 0.25
+_IN_A_ROW = 3
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,13 @@ class Rule:
     def confirmed(
         self, analytic: NDArray, floor: NDArray, right: NDArray, left: NDArray, noise: NDArray
     ) -> NDArray:
-        """Tell where two of some slopes by short steps, a row for each, have noise and are near."""
+        """Tell where slopes by one short step after the other, a row for each, are near."""
         slopes = 0.5 * right + 0.5 * left
         with np.errstate(invalid="ignore"):
             near = np.abs(analytic - slopes) + noise <= self.allowed(analytic, slopes, floor)
             near &= self.bend_of(analytic, slopes, right - left, noise) == 0
         near &= np.isfinite(slopes)  # beside an infinite tolerance
-        return np.asarray(np.count_nonzero(near, axis=0) >= _CONFIRMATIONS)
+        return in_a_row(near)
 
     def is_slight(
         self, analytic: NDArray, numerical: NDArray, errors: NDArray, natural: NDArray
@@ -133,6 +134,11 @@ class Rule:
         return verdict
 
 
+def in_a_row(rows: NDArray) -> NDArray:
+    """Tell which columns are true in some rows, one after the other."""
+    return np.asarray(sliding_window_view(rows, _IN_A_ROW, axis=0).all(axis=-1).any(axis=0))
+
+
 def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
     """Tell where a plain difference sides with the derivative against an extrapolated value."""
     with np.errstate(invalid="ignore"):
@@ -141,18 +147,30 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
     return np.asarray(near & np.isfinite(analytic))
 
 
+def contradicted(numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray) -> NDArray:
+    """
+    Tell where slopes by very short steps, a row for each, are others beyond noise.
+
+    On a staircase they stand still.
+    """
+    slopes = 0.5 * right + 0.5 * left
+    with np.errstate(invalid="ignore"):
+        return np.asarray((np.abs(slopes - numerical) > noise) & (slopes != 0))
+
+
 def sided(
     analytic: NDArray, numerical: NDArray, right: NDArray, left: NDArray, noise: NDArray
 ) -> NDArray:
     """
-    Tell where one of some by very short steps, a row for each, does so beyond its noise.
+    Tell where such slopes, by one step after the other, side with the derivative.
 
-    On a staircase they stand still. Noise does so by chance: ask `AGAIN`, by other steps.
+    Noise that is f's own does so by chance, and not in a row.
     """
-    slopes = 0.5 * right + 0.5 * left
+    told = contradicted(numerical, right, left, noise)
     with np.errstate(invalid="ignore"):
-        told = (np.abs(slopes - numerical) > noise) & (slopes != 0)
-    return np.asarray(np.any(told & disputed(analytic, numerical, slopes), axis=0))
+        most = np.maximum(_NEAR * np.abs(analytic - numerical), noise)
+        told &= np.abs(analytic - (0.5 * right + 0.5 * left)) <= most
+    return in_a_row(told)
 
 
 POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
