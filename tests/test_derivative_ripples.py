@@ -102,6 +102,16 @@ def test_loud_noise_is_no_wave(level):
     assert apart.max() <= 30 * level**0.8
 
 
+@pytest.mark.parametrize("frequency", [100, 300])
+def test_waves_of_thousands_of_roundings_in_float32(frequency):
+    """The far tail tells a slope that is off by more than its rounding, and does so here mostly."""
+    w = np.float32(frequency)
+    x = np.random.default_rng(1).uniform(0.5, 1.5, 400).astype("f")
+    value, error, _ = along_the_diagonal(lambda x: x + np.float32(0.1) / w * np.sin(w * x), x)
+    exact = 1 + 0.1 * np.cos((w * x).astype(float))
+    assert np.mean(np.abs(value - exact) <= error) >= 0.7
+
+
 def hidden(d, exact, sizes):
     """Return which share of a derivative is wrong by a hundredth of its size, and does not say."""
     apart = np.abs(d.value - exact)

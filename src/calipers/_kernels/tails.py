@@ -83,7 +83,7 @@ def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     apart = abs(near - kept[BEST, i])
     rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
     # Staircases stand still: f's values do not change between their steps.
-    alike = near != 0 and apart > kept[ERROR, i] + 16 * rounding
+    alike = near != 0 and apart > kept[ERROR, i] + rounding
     for row in range(FAR, NEAR + state.tail):
         alike &= abs(differences[row, i] - near) <= _ALIKE * apart
     return bool(alike)
@@ -97,7 +97,7 @@ def doubtful(state: Any, room: Any) -> bool:
     differences, sizes, kept = room
     near, far, size = differences[NEAR], differences[FAR], sizes[FAR]
     value, error = kept[BEST], kept[ERROR]
-    per_size = 16 * state.eps / raised(state.far, state.power)
+    per_size = state.eps / raised(state.far, state.power)
     per_near = raised(16 * state.far, state.power)
     most = _loudest(state)
     count = loud = 0
