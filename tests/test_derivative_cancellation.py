@@ -116,7 +116,6 @@ def measured(f, derivative, interval, by_logarithm):
 BEYOND = pytest.param("sqrt - x", marks=pytest.mark.xfail(strict=True, reason="jumps as a kink"))
 
 
-@pytest.mark.xfail(strict=False, reason="slopes of pieces are taken for derivatives")
 @pytest.mark.parametrize("name", [*(name for name in CASES if name != "sqrt - x"), BEYOND])
 def test_slopes_between_jumps_are_not_taken_for_derivatives(name):
     off, error, _ = measured(*CASES[name])

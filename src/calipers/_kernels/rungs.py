@@ -18,9 +18,10 @@ NEAR, FAR, BETWEEN = range(RUNGS, RUNGS + 3)
 ORDERS = 6  # of extrapolation, at most
 
 # What is kept of the estimates that were made so far: those of the last rung, one for each order;
-# then the best one, its error, and the rung it was found at; and scratch.
-BEST, ERROR, RUNG, CURRENT, APART = range(ORDERS, ORDERS + 5)
-KEPT = ORDERS + 5
+# then the best one, its error, and the rung it was found at; scratch; and, from one ladder to the
+# next, what f jumps by.
+BEST, ERROR, RUNG, CURRENT, APART, JUMP = range(ORDERS, ORDERS + 6)
+KEPT = ORDERS + 6
 
 # Spacings of binary32 are above this, and those of binary64 below.
 COARSE = 2.0**-40
@@ -79,6 +80,7 @@ def begin(state: Any, kept: Any, values: Any, errors: Any) -> None:
     state.order = 2.0 if state.side == 0 else 1.0
     state.rung = state.tail = state.attempt = state.calls = 0
     values[:], errors[:] = math.nan, math.inf
+    kept[JUMP] = 0.0
     forget(kept, 0, values.size)
 
 
@@ -143,7 +145,7 @@ def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
 @register_jitable
 def forget(kept: Any, first: int, last: int) -> None:
     """Let some outputs have no estimates yet."""
-    kept[:, first:last] = math.nan
+    kept[:JUMP, first:last] = math.nan
     kept[ERROR, first:last] = math.inf
     kept[RUNG, first:last] = 0.0
 

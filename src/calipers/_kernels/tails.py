@@ -12,6 +12,7 @@ from .rungs import (
     BETWEEN,
     ERROR,
     FAR,
+    JUMP,
     NEAR,
     QUARTERS,
     RUNG,
@@ -42,6 +43,14 @@ _NOISY = 1024.0
 _ALL_OF_F = 2.0**-6
 # From this share of |f| on, and where it is f's own, two more tails tell it from waves.
 _LOUD = 2.0**-20
+# Pieces are straight but for some roundings of f, and jumps between them are many: what bends
+# leaves a straight line by 64 times as much at a rung as at the one below it.
+_STRAIGHT = 8.0
+_ABRUPT = 1024.0
+# They are no more than some roundings of max(1, |x|), which f may have computed with, nor than a
+# share of f: else they are kinks of f, or waves.
+_INSIDE = 256.0
+_SLIGHT = 2.0**-8
 # Times the noise, or the errors, from which on a contradiction is none of noise thought too small.
 _TOLD = 8.0
 _CONTRADICTED = 64.0
@@ -237,6 +246,41 @@ def _judge(state: Any, room: Any, i: int) -> Any:
 
 
 @register_jitable
+def _jump(state: Any, room: Any, i: int) -> Any:
+    """
+    Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
+
+    Digits that cancel in f leave such: 1 + tanh(x) has as few values as 1 has near it, so that
+    x * (1 + tanh(x)) is straight between them, and its slope there is not its derivative.
+    """
+    differences, sizes, kept = room
+    value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
+    largest = min(_INSIDE * state.eps * state.unit * state.length, _SLIGHT * sizes[0, i])
+    small = _ABRUPT * state.eps * sizes[last, i] < largest
+    if not (small and error < math.inf and state.power == 1):
+        return 0.0
+    near, far = differences[NEAR, i], differences[FAR, i]
+    straight = _STRAIGHT * state.eps * sizes[FAR, i]
+    bend = abs(sizes[FAR + TAILS, i]) * state.far
+    if not (abs(near - far) * state.far <= straight and bend <= straight):
+        return 0.0
+    apart = abs(near - value)
+    if apart > error + straight / state.far:  # all steps of the ladder are longer than a piece
+        t = state.top * QUARTERS[last]
+        off = max(error, abs(differences[last, i] - value)) * t
+        # A wave of that size would bend by (apart * far)**2 / off.
+        told = (apart * state.far) ** 2 > 2 * straight * off
+        return max(off, apart * t) if told and off <= largest else 0.0
+    for k in range(last, -1, -1):
+        t = state.top * QUARTERS[k]
+        off, rounding = abs(differences[k, i] - value) * t, state.eps * sizes[k, i]
+        if not off <= _STRAIGHT * rounding + error * t:
+            abrupt = k < last and off > _ABRUPT * rounding + error * t
+            return off if abrupt and off <= largest else 0.0
+    return 0.0
+
+
+@register_jitable
 def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
     """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
     rung = int(kept[RUNG, i])
@@ -267,6 +311,12 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
         status, noise = CONVERGED, state.eps * sizes[FAR, i]
         if kept[APART, i] != 0:
             value, error, status, noise = _judge(state, room, i)
+        # Other ladders may have seen it, of which some steps were as long as a piece.
+        kept[JUMP, i] = max(kept[JUMP, i], _jump(state, room, i))
+        if kept[JUMP, i] > 0:
+            noise = 3 * kept[JUMP, i]
+            _again(state, room, 0, noise, i)
+            value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
         # A ladder with longer steps than the one before may improve on that, not contradict it. One
         # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
         unknown = first or errors[i] == math.inf
