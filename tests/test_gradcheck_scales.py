@@ -1,5 +1,6 @@
 """Right derivatives where differences are hard: short lengths beside large x, offsets, rounding."""
 
+import math
 import zlib
 from functools import partial
 
@@ -234,6 +235,82 @@ def test_waves_of_some_dozen_roundings_accuse_hardly_anybody(size, accused, fast
         assert wrong.verdict == "FAIL", str(wrong)
     # Where a wave's slope is nearly 0, rounding hides it at the larger x.
     assert told.count("FAIL") <= accused, told
+
+
+def log_softmax(x):
+    shifted = x - x.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def log_softmax_vjp(x, w):
+    return w - np.exp(log_softmax(x)) * w.sum(axis=-1, keepdims=True)
+
+
+erf = np.vectorize(math.erf, otypes="d")
+erfc = np.vectorize(math.erfc, otypes="d")
+
+
+def gelu(x):
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def gelu_vjp(x, w):
+    slope = erfc(-x / math.sqrt(2)) / 2 + x * np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return w * slope
+
+
+def gelu_by_tanh(x):
+    return 0.5 * x * (1 + np.tanh(0.8 * (x + 0.044715 * x**3)))
+
+
+def gelu_by_tanh_vjp(x, w):
+    u = 0.8 * (x + 0.044715 * x**3)
+    slope = x * 0.8 * (1 + 0.134145 * x * x) / np.cosh(np.clip(u, -300, 300)) ** 2 / 2
+    return w * (1 / (1 + np.exp(np.clip(-2 * u, None, 700))) + slope)
+
+
+def divergence(x):
+    """Divergence of rows from those in reverse: the middle one is none from itself."""
+    p, q = np.exp(log_softmax(x[::-1])), log_softmax(x)
+    return np.sum(p * (np.log(p) - q))
+
+
+def divergence_vjp(x, w):
+    p, q = np.exp(log_softmax(x[::-1])), log_softmax(x)
+    inner = np.log(p) - q
+    of_p = p * (inner - np.sum(p * inner, axis=-1, keepdims=True))
+    return w * (of_p[::-1] - (p - np.exp(q)))
+
+
+SATURATED = {
+    "log_softmax": (log_softmax, log_softmax_vjp, 10.0),
+    "log_softmax, far": (log_softmax, log_softmax_vjp, 30.0),
+    "gelu": (gelu, gelu_vjp, 10.0),
+    "gelu, far": (gelu, gelu_vjp, 30.0),
+    "gelu by tanh": (gelu_by_tanh, gelu_by_tanh_vjp, 6.0),
+    "divergence": (divergence, divergence_vjp, 1e-3),
+}
+
+
+@pytest.mark.xfail(strict=False, reason="right derivatives of saturated functions are accused")
+@pytest.mark.parametrize("name", SATURATED)
+def test_entries_that_are_nothing_beside_others_accuse_nobody(name):
+    f, vjp, size = SATURATED[name]
+    for seed in range(12):
+        x = size * np.random.default_rng(seed).standard_normal((3, 4))
+        report = checked(f, x, vjp=vjp)
+        assert report.verdict == "PASS", str(report)
+        wrong = checked(f, x, vjp=lambda x, w: vjp(x, w) * (1 + 1e-5))
+        assert wrong.verdict == "FAIL", str(wrong)
+
+
+@pytest.mark.parametrize("off", [1e-9, -1e-9])
+def test_a_small_error_where_f_stands_still_is_seen(off):
+    def vjp(x, w):
+        return np.where(x > 0, w, off * w)
+
+    x = np.random.default_rng(0).standard_normal(12)
+    assert checked(lambda x: np.maximum(x, 0), x, vjp=vjp).verdict == "FAIL"
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e6])
