@@ -18,6 +18,7 @@ from .rule import (
     disputed,
     kinks,
     poles,
+    rounded_away,
     rounding_of,
     sided,
 )
@@ -44,6 +45,9 @@ class Dispute:
         What is claimed, the numerical derivative, and its error.
     floor : ndarray
         The smaller of the largest entries of row and column.
+    largest : ndarray
+        The same of all rows and columns of one output and one input, beside which an entry may be
+        nothing; 0 where forms of the derivative do not agree on it.
     right, left : ndarray
         SlopesBelow to both sides of x, at the coarse step.
     noise : ndarray
@@ -61,6 +65,7 @@ class Dispute:
     value: NDArray
     error: NDArray
     floor: NDArray
+    largest: NDArray
     right: NDArray
     left: NDArray
     noise: NDArray
@@ -104,14 +109,21 @@ class Dispute:
             self._say(PASS, np.abs(self.own - self.value) + self.error <= rounding)
 
     def where_slight(self, natural: NDArray) -> None:
-        """Let pass what is nothing beside the natural size of a derivative, or slopes beside x."""
+        """Let pass what is nothing beside the natural size of a derivative, slopes, or others."""
+        natural = np.fmax(natural, self.largest)
         for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
             natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
         slight = self.rule.is_slight(self.own, self.value, self.error, natural)
         self._say(PASS, self._are(INCONCLUSIVE) & slight)
 
-    def where_hidden(self, longest: NDArray) -> None:
-        """Blame nobody where f stands still, as by a slope that rounding hides up to that step."""
+    def where_hidden(self, longest: NDArray, eps: float) -> None:
+        """
+        Blame nobody where f stands still, as by a slope that rounding hides up to that step.
+
+        One that is less than rounding of other entries is none.
+        """
+        stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
+        self._say(PASS, stays & rounded_away(self.own, self.largest, eps))
         still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
         if len(still):
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
@@ -155,6 +167,8 @@ class Dispute:
             low, high = slopes.min(axis=0), slopes.max(axis=0)
             slack = rule.atol + rule.rtol * np.maximum(np.abs(low), np.abs(high))
             between = (low - slack <= own) & (own <= high + slack)
+            steepest = np.maximum(np.abs(low), np.abs(high))
+            kinked &= ~rule.is_nothing(steepest, self.largest[probed])
             margin = slack + _OUTSIDE * (high - low)
             outside = (own < low - margin) | (high + margin < own)
         self._say(NONSMOOTH, probed[kinked & between & ~self._accepted[probed]])

@@ -13,6 +13,7 @@ from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
 from .dispute import Dispute, SlopesBelow
 from .numerical import MANY, SLOPE_CALLS, VALUES, Looks
+from .parts import largest_by_part
 from .rule import PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 
@@ -165,21 +166,26 @@ def _look_again(
         found.keep(number, column)
     forms = {name: taken(jacobian, numbers) for name, jacobian in screening.jacobians.items()}
     floor = np.minimum(sizes.rows, sizes.columns[numbers, None])
+    by_output = largest_by_part(sizes.rows, looks.subject.kept)
+    by_input = largest_by_part(sizes.columns, looks.subject.active)
     agrees = _agree(list(forms.values()), rule, floor) if vouched else None
     for form, every in forms.items():
         which = np.nonzero(screening.doubted(columns, every, right, left))
         k, rows = which
         own, d, e, size = every[which], value[which], error[which], floor[which]
+        most = np.minimum(by_output[rows], by_input[numbers[k]])
+        if agrees is not None:
+            most = np.where(agrees[which], most, 0.0)
         noise = screening.noise[rows] / looks.steps[columns[k]]
         slopes = right[which], left[which], noise
         noisy = states["status"][k] == NOISY
-        dispute = Dispute(rule, own, d, e, size, *slopes, noisy, rows, screening.rounding)
+        dispute = Dispute(rule, own, d, e, size, most, *slopes, noisy, rows, screening.rounding)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
         unit = looks.subject.units[numbers[k]]
         dispute.where_rounded(rounding_of(looks.subject.sizes[rows], looks.subject.eps) / unit)
         dispute.where_slight(looks.subject.sizes[rows] / unit)
-        dispute.where_hidden(states["step"][k])
+        dispute.where_hidden(states["step"][k], looks.subject.eps)
 
         def many(wanted: NDArray, which: tuple[NDArray, ...] = which) -> SlopesBelow:
             entries = tuple(numbers[wanted] for numbers in which)

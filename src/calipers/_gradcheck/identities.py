@@ -11,7 +11,7 @@ from .blocks import WrongFormError
 from .derivative import Derivative
 from .inplace import InPlace
 from .outputs import as_outputs
-from .parts import norm, real_vector
+from .parts import largest_by_part, norm, real_vector
 from .rule import alike, least_normal
 from .subject import Subject, private
 
@@ -161,7 +161,7 @@ def linearity(
     size, own = np.broadcast_to(size, zero.shape), _natural(d)
     lengths = 16 * np.abs(v) + np.abs(w)
     allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(
-        d, np.fmax(size, own) * np.sum(lengths)
+        d, np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
     )
     allowed = allowed + share * size * np.sqrt(np.sum(lengths**2))
     # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.

@@ -91,6 +91,15 @@ def part_at(parts: Sequence[Part], position: int) -> Part:
     return next(p for p in parts if p.position == position)
 
 
+def largest_by_part(sizes: NDArray, parts: Sequence[Part]) -> NDArray:
+    """Return, for each real number, the largest of the sizes in its part."""
+    largest = np.zeros_like(sizes)
+    for part in parts:
+        own = slice(part.start, part.stop)
+        largest[own] = sizes[own].max(initial=0.0)
+    return largest
+
+
 def parts_of(
     arrays: Sequence[NDArray], positions: Sequence[int], names: Sequence[str]
 ) -> tuple[Part, ...]:

@@ -31,6 +31,11 @@ def rounding_of(sizes: NDArray, eps: float) -> NDArray:
     return np.asarray(eps * np.maximum(sizes, least_normal(eps)))
 
 
+def rounded_away(analytic: NDArray, largest: NDArray, eps: float) -> NDArray:
+    """Tell which entries are no more than rounding of the largest one."""
+    return np.asarray(np.abs(analytic) <= _ROUNDINGS * rounding_of(largest, eps))
+
+
 def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
     """Tell whether all numbers are near, equal, or both NaN."""
     with np.errstate(invalid="ignore"):
@@ -38,7 +43,8 @@ def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
     return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
 
 
-_SLIGHT = 2.0**-10
+_SLIGHT = 2.0**-7
+_ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
 _JITTER = 64.0
 _ROUGH = 0.05
 _SIDES = 0.1
@@ -99,8 +105,18 @@ class Rule:
         entry that small, as one of softmax beside a masked logit is.
         """
         with np.errstate(invalid="ignore"):
-            near = np.abs(analytic - numerical) <= errors
-            return np.asarray(near & (errors <= _SLIGHT * self.rtol * np.abs(natural)))
+            unknown = np.abs(analytic - numerical) + errors
+        return self.is_nothing(unknown, np.abs(natural))
+
+    def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
+        """Tell what is far less than the tolerance would be at a natural size."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(sizes <= _SLIGHT * self.rtol * natural)
+
+    def is_still(self, analytic: NDArray, numerical: NDArray, errors: NDArray) -> NDArray:
+        """Tell where f does not move, beside what is claimed."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.abs(numerical) + errors <= self.rtol * np.abs(analytic))
 
     def judge(
         self,
