@@ -141,12 +141,32 @@ def together(rows: int) -> int:
 
 @dataclass
 class Sizes:
-    """The largest magnitudes in the rows and columns of the analytic Jacobian."""
+    """
+    The largest magnitudes in the rows and columns of the analytic Jacobian.
+
+    And the largest error of a numerical entry there that is as good as 0.
+    """
 
     rows: NDArray
     columns: NDArray
     known: bool = True  # or measured while columns are looked at
     _terms: NDArray | None = None
+
+    def __post_init__(self) -> None:
+        self.row_errors, self.column_errors = map(np.zeros_like, (self.rows, self.columns))
+
+    def of_results(self, form: str) -> tuple[NDArray, NDArray]:
+        """Return the magnitudes, and the errors, in what each result of vjp or jvp is made of."""
+        if form == "vjp":
+            return self.columns, self.column_errors
+        return self.rows, self.row_errors
+
+    def note(self, columns: NDArray, values: NDArray, errors: NDArray) -> None:
+        """Note errors of columns, a row each."""
+        errors = np.where((np.abs(values) <= errors) & np.isfinite(errors), errors, 0.0)
+        np.maximum(self.row_errors, errors.max(axis=0, initial=0.0), out=self.row_errors)
+        own = np.maximum(self.column_errors[columns], errors.max(axis=1, initial=0.0))
+        self.column_errors[columns] = own
 
     def terms(self, jacobians: dict[str, Jacobian], x: NDArray) -> NDArray:
         """Return the largest terms in the rows of J @ x, whose rounding values of f have."""

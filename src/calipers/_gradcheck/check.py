@@ -91,11 +91,9 @@ class Check:
                 jacobians, sizes = self._differences(jacobians, steps, way, random, vouched)
             for d in self.derivatives:  # which is measured by sizes, known by now
                 lines = jacobians[d.name].lines if jacobians else None
-                of = None
-                if sizes is not None:
-                    of = sizes.columns if d.name == "vjp" else sizes.rows
+                known = None if sizes is None else sizes.of_results(d.name)
                 share = self.rule.rtol
-                own[d.name] += identities.linearity(d, random, nondet_tol, share, of, lines)
+                own[d.name] += identities.linearity(d, random, nondet_tol, share, known, lines)
         except WrongFormError as wrong:
             others.append(str(wrong))
             jacobians, late = {}, []

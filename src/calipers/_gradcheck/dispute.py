@@ -28,6 +28,8 @@ SlopesBelow = tuple[NDArray, NDArray, NDArray]
 _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 _SURE = 8  # errors
+_ALL_OF_F = 0.125
+_INSIDE = 1024.0  # roundings
 
 
 @dataclass
@@ -116,14 +118,26 @@ class Dispute:
         slight = self.rule.is_slight(self.own, self.value, self.error, natural)
         self._say(PASS, self._are(INCONCLUSIVE) & slight)
 
-    def where_hidden(self, longest: NDArray, eps: float) -> None:
+    def where_cancelled(self, natural: NDArray, eps: float) -> None:
+        """
+        Let pass 0 for results that are all rounding, of numbers as large as x, or 1.
+
+        What is not known of their derivatives is no less than the natural size of these.
+        """
+        with np.errstate(invalid="ignore"):
+            rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= _INSIDE * eps)
+            self._say(PASS, self._are(INCONCLUSIVE) & rounding)
+
+    def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
         """
         Blame nobody where f stands still, as by a slope that rounding hides up to that step.
 
-        One that is less than rounding of other entries is none.
+        One that is less than rounding of other entries is none, or than what is not known of
+        others that are 0, by rounding.
         """
         stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
-        self._say(PASS, stays & rounded_away(self.own, self.largest, eps))
+        unsure = np.abs(self.own) <= np.minimum(unsure, _INSIDE * eps)
+        self._say(PASS, stays & (unsure | rounded_away(self.own, self.largest, eps)))
         still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
         if len(still):
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])

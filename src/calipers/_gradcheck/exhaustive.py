@@ -164,16 +164,21 @@ def _look_again(
     found.largest_error = max(found.largest_error, float(error[known].max(initial=0.0)))
     for number, column in zip(numbers.tolist(), value, strict=True):
         found.keep(number, column)
+    sizes.note(numbers, value, error)
     forms = {name: taken(jacobian, numbers) for name, jacobian in screening.jacobians.items()}
     floor = np.minimum(sizes.rows, sizes.columns[numbers, None])
-    by_output = largest_by_part(sizes.rows, looks.subject.kept)
-    by_input = largest_by_part(sizes.columns, looks.subject.active)
+    subject, eps = looks.subject, looks.subject.eps
+    by_output = largest_by_part(sizes.rows, subject.kept)
+    by_input = largest_by_part(sizes.columns, subject.active)
+    results = largest_by_part(subject.sizes, subject.kept)
+    unsure = largest_by_part(sizes.row_errors, subject.kept)
     agrees = _agree(list(forms.values()), rule, floor) if vouched else None
     for form, every in forms.items():
         which = np.nonzero(screening.doubted(columns, every, right, left))
         k, rows = which
         own, d, e, size = every[which], value[which], error[which], floor[which]
         most = np.minimum(by_output[rows], by_input[numbers[k]])
+        most = np.fmax(most, results[rows] / subject.units[numbers[k]])
         if agrees is not None:
             most = np.where(agrees[which], most, 0.0)
         noise = screening.noise[rows] / looks.steps[columns[k]]
@@ -182,10 +187,12 @@ def _look_again(
         dispute = Dispute(rule, own, d, e, size, most, *slopes, noisy, rows, screening.rounding)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
-        unit = looks.subject.units[numbers[k]]
-        dispute.where_rounded(rounding_of(looks.subject.sizes[rows], looks.subject.eps) / unit)
-        dispute.where_slight(looks.subject.sizes[rows] / unit)
-        dispute.where_hidden(states["step"][k], looks.subject.eps)
+        unit = subject.units[numbers[k]]
+        dispute.where_rounded(rounding_of(subject.sizes[rows], eps) / unit)
+        natural = subject.sizes[rows] / unit
+        dispute.where_slight(natural)
+        dispute.where_cancelled(natural, eps)
+        dispute.where_hidden(states["step"][k], eps, unsure[rows])
 
         def many(wanted: NDArray, which: tuple[NDArray, ...] = which) -> SlopesBelow:
             entries = tuple(numbers[wanted] for numbers in which)
@@ -194,8 +201,8 @@ def _look_again(
         dispute.where_waves(looks.below(below, states, which), many)
         probed = np.flatnonzero(calls[k] == VALUES)
         around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
-        whole = looks.subject.sizes[rows[probed]]
-        dispute.at_kinks(probed, around, whole, steps, looks.subject.eps)
+        whole = results[rows[probed]]
+        dispute.at_kinks(probed, around, whole, steps, eps)
         found.count[PASS] += every.size - len(rows)
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
 

@@ -131,13 +131,14 @@ def linearity(
     random: np.random.Generator,
     tolerance: float,
     share: float,
-    sizes: NDArray | None,
+    sizes: tuple[NDArray, NDArray] | None,
     lines: NDArray | None,
 ) -> Iterator[str]:
     """
     Test that vjp or jvp gives 0 for 0, and is linear, but for a share of what it is made of.
 
-    `sizes`, if known, is the largest magnitude in the row or column that each result is made of;
+    `sizes`, if known, are the largest magnitude in the row or column that each result is made of,
+    and what is not known of entries there that are 0;
     `lines`, if they are at hand, are the results for unit vectors.
     """
     if d.name == "jac":
@@ -157,13 +158,17 @@ def linearity(
     if np.any(np.isnan(zero) & np.isfinite(of_v)):
         yield f"{d.name} gives NaN for a zero {what}, where it gives numbers for another"
         return
-    size = _worst(of_v) + _worst(of_w) if sizes is None else sizes
-    size, own = np.broadcast_to(size, zero.shape), _natural(d)
+    if sizes is None:
+        size, errors = np.full(zero.shape, _worst(of_v) + _worst(of_w)), np.zeros(zero.shape)
+    else:
+        size, errors = sizes
+    own = _natural(d)
     lengths = 16 * np.abs(v) + np.abs(w)
     allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(
         d, np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
     )
     allowed = allowed + share * size * np.sqrt(np.sum(lengths**2))
+    allowed = allowed + largest_by_part(errors, d.given) * np.sum(lengths)
     # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.
     found = {"2v + w": d.applied(2 * v + w), "-16v": d.applied(-16 * v)}
     with np.errstate(invalid="ignore", over="ignore"):

@@ -41,6 +41,9 @@ _STEADY = 0.02
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
 _NOISY = 1024.0
 _ALL_OF_F = 2.0**-6
+# Where all digits cancel f is some roundings of numbers as large as max(1, |x|), be these little.
+_ROUNDED = 16.0
+_LITTLE = 2.0**-10
 # From this share of |f| on, and where it is f's own, two more tails tell it from waves.
 _LOUD = 2.0**-20
 # Pieces are straight but for some roundings of f, and jumps between them are many: what bends
@@ -122,6 +125,19 @@ def doubtful(state: Any, room: Any) -> bool:
             if _alike(state, differences, sizes, kept, i):
                 return True
     return False
+
+
+@register_jitable
+def _size(state: Any) -> Any:
+    """Return max(1, |x|), as which numbers may be large that f computes with."""
+    return state.unit * state.length
+
+
+@register_jitable
+def _all_rounded(state: Any, size: float) -> bool:
+    """Tell whether f is that small."""
+    rounding = _ROUNDED * state.eps * _size(state)
+    return bool(size <= rounding <= _LITTLE)
 
 
 @register_jitable
@@ -212,7 +228,7 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         near - value
     ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
         return value, math.inf, ALIASED, noise
-    elif measured > _ALL_OF_F * sizes[0, i]:
+    elif measured > _ALL_OF_F * sizes[0, i] and not _all_rounded(state, sizes[0, i]):
         return value, math.inf, ALIASED, noise  # as large as f: more likely many waves than noise
     elif measured > _loudest(state) * sizes[0, i] and _far_agree(
         state, differences, value, error, i
@@ -255,7 +271,7 @@ def _jump(state: Any, room: Any, i: int) -> Any:
     """
     differences, sizes, kept = room
     value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
-    largest = min(_INSIDE * state.eps * state.unit * state.length, _SLIGHT * sizes[0, i])
+    largest = min(_INSIDE * state.eps * _size(state), _SLIGHT * sizes[0, i])
     small = _ABRUPT * state.eps * sizes[last, i] < largest
     if not (small and error < math.inf and state.power == 1):
         return 0.0
