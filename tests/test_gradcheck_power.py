@@ -9,6 +9,7 @@ import calipers
 
 from .derivative_cases import CASES
 from .derivative_mutants import KINDS
+from .gradcheck_functions import checked
 
 SMOOTH = [c for c in CASES if c.kind == "smooth" and c.points[0].dtype.kind == "f"]
 HOSTILE = [c for c in CASES if c.kind != "smooth" and c.points[0].dtype.kind == "f"]
@@ -102,3 +103,26 @@ def test_float32_accuses_no_right_derivative_and_finds_errors_of_3_percent():
     assert checked >= 30_000
     assert alarms == 0
     assert found >= 0.9 * mutants, (found, mutants)
+
+
+def by_trapezoids(x):
+    return np.trapezoid(x, axis=-1)
+
+
+def without_first(x):
+    return np.cumsum(x, axis=-1)[:, -1] - x[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("f", "weights", "seed"),
+    [
+        (by_trapezoids, [0.5, 1, 1, 1, 0.5], 27),
+        *((without_first, [0, 1, 1, 1, 1], seed) for seed in (111, 297, 367)),
+    ],
+)
+def test_rounding_by_short_steps_hides_no_error_of_a_linear_function(f, weights, seed):
+    # By the shortest steps, slopes are off by more than this derivative is, at times in a row.
+    jac = np.eye(3)[:, :, None] * np.array(weights)
+    jac[1, 1, 3] *= 1.0001
+    x = np.random.default_rng(seed).standard_normal((3, 5))
+    assert checked(f, x, jac=lambda x: jac).verdict == "FAIL"

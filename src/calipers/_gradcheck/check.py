@@ -92,8 +92,7 @@ class Check:
             for d in self.derivatives:  # which is measured by sizes, known by now
                 lines = jacobians[d.name].lines if jacobians else None
                 known = None if sizes is None else sizes.of_results(d.name)
-                share = self.rule.rtol
-                own[d.name] += identities.linearity(d, random, nondet_tol, share, known, lines)
+                own[d.name] += identities.linearity(d, random, nondet_tol, self.rule, known, lines)
         except WrongFormError as wrong:
             others.append(str(wrong))
             jacobians, late = {}, []

@@ -12,7 +12,7 @@ from .derivative import Derivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
-from .rule import alike, least_normal
+from .rule import Rule, alike, least_normal
 from .subject import Subject, private
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
@@ -130,12 +130,12 @@ def linearity(
     d: Derivative,
     random: np.random.Generator,
     tolerance: float,
-    share: float,
+    rule: Rule,
     sizes: tuple[NDArray, NDArray] | None,
     lines: NDArray | None,
 ) -> Iterator[str]:
     """
-    Test that vjp or jvp gives 0 for 0, and is linear, but for a share of what it is made of.
+    Test that vjp or jvp gives 0 for 0, and is linear, but for what entries of it may be off by.
 
     `sizes`, if known, are the largest magnitude in the row or column that each result is made of,
     and what is not known of entries there that are 0;
@@ -167,8 +167,8 @@ def linearity(
     allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(
         d, np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
     )
-    allowed = allowed + share * size * np.sqrt(np.sum(lengths**2))
-    allowed = allowed + largest_by_part(errors, d.given) * np.sum(lengths)
+    allowed = allowed + rule.rtol * size * np.sqrt(np.sum(lengths**2))
+    allowed = allowed + (rule.atol + largest_by_part(errors, d.given)) * np.sum(lengths)
     # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.
     found = {"2v + w": d.applied(2 * v + w), "-16v": d.applied(-16 * v)}
     with np.errstate(invalid="ignore", over="ignore"):

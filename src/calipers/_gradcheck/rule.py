@@ -180,12 +180,13 @@ def sided(
     """
     Tell where such slopes, by one step after the other, side with the derivative.
 
-    Noise that is f's own does so by chance, and not in a row.
+    Noise that is f's own does so by chance, and not in a row; more than there is to decide may.
     """
     told = contradicted(numerical, right, left, noise)
     with np.errstate(invalid="ignore"):
-        most = np.maximum(_NEAR * np.abs(analytic - numerical), noise)
-        told &= np.abs(analytic - (0.5 * right + 0.5 * left)) <= most
+        apart = np.abs(analytic - numerical)
+        most = np.maximum(_NEAR * apart, noise)
+        told &= (noise <= apart) & (np.abs(analytic - (0.5 * right + 0.5 * left)) <= most)
     return in_a_row(told)
 
 
