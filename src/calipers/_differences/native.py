@@ -2,8 +2,10 @@
 
 import inspect
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numba
 import numpy as np
@@ -14,20 +16,76 @@ from numba.core.errors import NumbaError
 from .._jit import Kernels
 from .._kernels.calls import Fills, Form, Returns, Rows
 from .._protocols import NDArray
+from .._threads import get_num_threads
+from .apart import copied, only_reads, size_of
 
 if TYPE_CHECKING:
     from .problem import Problem
 
 
+_SMALL = 1 << 18  # bytes that a core has room for beside what others read
+_ROOM = 1 << 30  # bytes that copies for threads may take
+
+
 @dataclass(frozen=True)
 class Native:
-    """How kernels call f; `key` names the types, `keep` holds what the address belongs to."""
+    """
+    How kernels call f; `key` names the types, `keep` holds what the address belongs to.
 
-    form: Form
+    f may write into its other arguments, as into scratch: threads have copies of them, but for the
+    one that this was made in. Large ones are shared if f does without writing.
+    """
+
+    as_given: Form
     key: tuple[Any, ...]
     parallel: bool
     keep: Any
+    f: Any  # a weak reference
+    defaults: tuple[Any, ...]  # that come after what is given
     _entries: dict[Any, Any] = field(default_factory=dict)
+    _reads: list[bool] = field(default_factory=list)  # what was found, if it was asked
+    _forms: dict[int, Form] = field(default_factory=dict, init=False)  # by thread
+
+    def __post_init__(self) -> None:
+        self._forms[get_ident()] = self.as_given
+
+    @property
+    def form(self) -> Form:
+        """How this thread calls f."""
+        thread = get_ident()
+        if thread not in self._forms:
+            own = self.as_given
+            if not self._shares:
+                before, after = copied((own.before, own.after), {})
+                own = own._replace(before=before, after=after)
+            self._forms[thread] = own
+        return self._forms[thread]
+
+    @property
+    def threads(self) -> int:
+        """How many threads may call f at once."""
+        wanted = 1 if self.parallel else get_num_threads()
+        if wanted == 1 or self._shares:
+            return wanted
+        return min(wanted, 1 + int(_ROOM / self._size if self._size < np.inf else 0))
+
+    @cached_property
+    def _size(self) -> float:
+        return size_of((self.as_given.before, self.as_given.after))
+
+    @property
+    def _shares(self) -> bool:
+        """Whether all threads may have the same arguments."""
+        return self._size == 0 or (self._size > _SMALL and self._only_reads)
+
+    @property
+    def _only_reads(self) -> bool:
+        """Whether f can be compiled for arguments that it may not write into."""
+        if not self._reads:
+            own, kinds = self.as_given, self.keep.signature.args
+            x = isinstance(own, Rows) + len(own.before)
+            self._reads.append(only_reads(self.f(), kinds, {x, x + len(own.after) + 1}))
+        return self._reads[0]
 
     def entry(self, kernels: Kernels, *more: Any) -> Any:
         """Return the kernel for f's types; hashing them takes longer than a small Jacobian."""
@@ -40,19 +98,16 @@ class Native:
 
     def given(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Native":
         """Return the same for other arguments of the same kinds."""
-        defaults = self.form.after[len(after) :]
-        return replace(self, form=self.form._replace(before=before, after=(*after, *defaults)))
+        own = self.as_given._replace(before=before, after=(*after, *self.defaults))
+        return replace(self, as_given=own)
 
     def of_shape(self, shape: tuple[int, ...]) -> "Native":
         """Return the same for results of another shape."""
-        return (
-            self
-            if shape == self.form.shape
-            else replace(self, form=self.form._replace(shape=shape))
-        )
+        own = self.as_given
+        return self if shape == own.shape else replace(self, as_given=own._replace(shape=shape))
 
 
-# What was found of a function, by what it was asked with. The values do not hold the function.
+# What was found of a function, by what it was asked with. The values hold neither that nor f.
 _known: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
 
 
@@ -69,12 +124,13 @@ def native_form(problem: "Problem") -> Native | None:
     answers = _known.setdefault(f, {})
     native = answers.get(question)
     if question not in answers or not _is_current(f, native):
-        native = answers[question] = _sought(problem)
-    if native is None:
-        return None
-    if problem.before or problem.after:
-        native = native.given(problem.before, problem.after)
-    return native.of_shape(_told(problem))
+        native = _sought(problem)
+        answers[question] = native and native.given((), ())
+    elif native is not None:
+        if problem.before or problem.after:
+            native = native.given(problem.before, problem.after)
+        native = native.of_shape(_told(problem))
+    return native
 
 
 def _told(problem: "Problem") -> tuple[int, ...]:
@@ -136,7 +192,8 @@ def _sought(problem: "Problem") -> Native | None:
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     form = make(address, example, _told(problem), before, after)
     key = (numba.typeof(form), x.dtype, x.ndim, problem.dtype, len(problem.native_shape))
-    return Native(form, key, bool(f.targetoptions.get("parallel")), compiled)
+    parallel = bool(f.targetoptions.get("parallel"))
+    return Native(form, key, parallel, compiled, ref(f), after[len(problem.after) :])
 
 
 def _positional(problem: "Problem") -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from .._threads import first_found, get_num_threads
+from .._threads import first_found
 from .._warnings import warn
 from .checkpoint import Checkpoint, missing
 from .columns import Outs
@@ -219,7 +219,7 @@ def _alone(work: Work, start: int, outs: Outs, pace: Pace | None) -> None:
     if native is None or (pace is not None and pace.seconds * len(outs[0]) < WORTH_SHARING):
         work(start, outs)
     else:
-        _by_threads(work, start, outs, 1 if native.parallel else get_num_threads(), pace or Pace())
+        _by_threads(work, start, outs, native.threads, pace or Pace())
 
 
 def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -> None:

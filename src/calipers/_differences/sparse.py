@@ -309,7 +309,10 @@ class Plan:
         states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
         limits = self.steps.lows, self.steps.highs
-        work = ColorLadders(problem, coloring.colors, directions, *limits, states.copy())
+        # Python displaces all of a color at once.
+        work = ColorLadders(
+            problem.interpreted(), coloring.colors, directions, *limits, states.copy()
+        )
         row, color, column = self.pattern.sources()
         entries = Entries(color, coloring.count)
         x = reals(problem.x)

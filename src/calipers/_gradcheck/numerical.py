@@ -25,7 +25,6 @@ from .._kernels.gradcheck import AT_POINTS
 from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
 from .._reals import reals
-from .._threads import get_num_threads
 from .parts import Part
 from .rule import POSITIONS, rounding_of
 from .subject import Subject
@@ -304,7 +303,7 @@ class Looks:
     def threads(self) -> int:
         """How many threads may call f at once."""
         native = self.problem.native
-        return 1 if native is None or native.parallel else get_num_threads()
+        return 1 if native is None else native.threads
 
     @cached_property
     def second(self) -> SecondLook:

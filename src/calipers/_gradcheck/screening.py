@@ -251,26 +251,27 @@ class _Glance(_Look):
         x = aligned(problem.x.shape, problem.x.dtype)
         like = np.empty(problem.native_shape, problem.dtype)
         values = aligned((4, 2, -(-problem.base.size // 8) * 8), problem.base.dtype)
-        asked = None
+        asked: tuple[NDArray, ...] = ()
         other = None if jvp is None else jvp.native
         if jvp is not None and other is not None:
-            asked = other.form, np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
-        self._asks = other is not None
+            asked = np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
+        self._native, self._other = native, other
         self._kernel = native.entry(GLANCE, None if other is None else other.key)
         self._status = np.empty(count, np.int8)
-        self._where = native.form, x, reals(problem.x), asked
+        self._where = x, reals(problem.x)
+        self._asked = asked
         right, left = (work.steps.rule for work in looks.slopes.sides)
         tables = np.empty((4, 2, 3, 1, count))
         self._fixed = right, left, looks.far, tables, problem.base, like, values, self.by_row
 
     def __call__(self, start: int, found: NDArray) -> None:
         screening, status, told = self.screening, self._status[: len(found)], np.zeros(2, np.int64)
-        own = self._own if self._asks else self.own(start, len(found))
+        own = self.own(start, len(found)) if self._other is None else self._own
+        asked = None if self._other is None else (self._other.form, *self._asked)
+        where = self._native.form, *self._where, asked
         rule = own, screening.criteria(_from(start, found))
         try:
-            lost = self._kernel(
-                *self._where, start, *self._fixed, *rule, found, self.needs, status, told
-            )
+            lost = self._kernel(*where, start, *self._fixed, *rule, found, self.needs, status, told)
         except Exception as error:
             blame(error, screening.problem, told[0])
             raise

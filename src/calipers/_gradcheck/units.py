@@ -82,7 +82,7 @@ class Units:
     def concurrent(self) -> bool:
         """Whether several threads may ask at once."""
         native = None if self._work is None else self._work.problem.native
-        return native is not None and not native.parallel
+        return native is not None and native.threads > 1
 
     def _compare(self, alone: NDArray) -> None:
         """Give up a way that does not give the same as a single call."""
