@@ -33,6 +33,12 @@ def test_methods_have_their_accuracy(method):
         assert_near(calipers.jacobian(waves, x, method=method), waves_jacobian(x), BARS[method])
 
 
+@pytest.mark.parametrize("method", ["2-point", "3-point", "cs"])
+def test_steps_below_all_numbers_are_refused(method):
+    with pytest.raises(ValueError, match="scale=1e-320 makes steps that are less than any number"):
+        calipers.jacobian(lambda x: x * x, np.zeros(2), scale=[1.0, 1e-320], method=method)
+
+
 @pytest.mark.parametrize("function", [calipers.jacobian, calipers.differentiate])
 @pytest.mark.parametrize("method", ["4-point", None, 3, "CS", ""])
 def test_an_unknown_method_is_answered_with_the_known_ones(function, method):

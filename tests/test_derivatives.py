@@ -164,6 +164,24 @@ def test_several_argnums_give_a_tuple(method):
     assert_near(several[1].value, by_a, bar)
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_an_input_that_f_changes_is_named_and_stays_as_it_was(kind):
+    if kind == "torch":
+        torch = pytest.importorskip("torch")
+        one, other = torch.ones(3, dtype=torch.float64), torch.full((3,), 2.0, dtype=torch.float64)
+    else:
+        one, other = np.ones(3), np.full(3, 2.0)
+
+    def f(a, b):
+        product = a * b
+        b *= 0.5
+        return product
+
+    with pytest.raises(ValueError, match="f changes its argument 1, so that derivatives by argum"):
+        calipers.jacobian(f, (one, other), argnums=(0, 1))
+    assert np.all(np.asarray(other) == 2)
+
+
 def test_kwargs_reach_f():
     found = calipers.jacobian(three, A, args=(B,), kwargs={"power": 2, "c": 3.0})
     exact = np.broadcast_to((2 * A.sum() * (3 * B) ** 2)[..., None], (2, 1, 2))
@@ -316,6 +334,18 @@ def test_exceptions_of_f_arrive_and_name_the_displaced_element(f, method):
         calipers.jacobian(f, x, method=method)
     assert caught.value.args == ("other than six", 7)
     assert any("x[1, 2]" in note for note in caught.value.__notes__)
+
+
+def test_exceptions_of_batches_arrive_and_name_the_displaced_elements():
+    def f(x):
+        if np.any(x[:, 1] > 2):
+            raise Refused
+        return x
+
+    with pytest.raises(Refused) as caught:
+        calipers.jacobian(f, np.array([1.0, 2.0, 3.0]), batched=True)
+    told = "raised by f with a batch, in which x[0] to x[2] are displaced"
+    assert caught.value.__notes__ == [told]
 
 
 @pytest.mark.parametrize("f", [refuses, refuses_in_python], ids=["compiled", "python"])

@@ -46,6 +46,16 @@ def test_hessians_of_values_and_of_gradients(x):
         assert np.array_equal(np.asarray(h), h.value)
 
 
+@pytest.mark.parametrize(
+    "left_out", [{"step": [0, 0.1]}, {"bounds": ([X[0], -9], [X[0], 9])}], ids=["step", "bounds"]
+)
+@pytest.mark.parametrize("given", [{}, {"gradient": cubic_gradient}], ids=["values", "gradient"])
+def test_errors_of_what_is_left_out_are_infinite(given, left_out):
+    h = calipers.hessian(None if given else cubic, X[:2], **given, **left_out)
+    assert np.array_equal(np.isnan(h.value), [[True, True], [True, False]])
+    assert np.array_equal(np.isinf(h.error), [[True, True], [True, False]])
+
+
 def test_what_a_pair_met_is_the_status_of_both_elements():
     def f(x):
         return np.nan if np.all(x[:2] != X[:2]) else np.sum(x**2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from ._arrays import device_module, is_integer, require_callable
+from ._arrays import device_module, is_integer, library_of, require_callable
 from ._differences import hessians, sparse
 from ._differences.derivative import Derivative
 from ._differences.plan import (
@@ -29,6 +29,7 @@ from ._differences.plan import (
 from ._differences.planned import JacobianFunction
 from ._differences.problem import Problem
 from ._protocols import NDArray
+from ._question import equal_arrays
 from ._types import (
     HessianOptions,
     JacobianOptions,
@@ -146,7 +147,8 @@ def jacobian(
         misses entries is refused, by their rows. "detect" finds it by as many calls of f as x has
         elements, at three points near x.
     args, kwargs : tuple, dict
-        The other arguments of f.
+        The other arguments of f. Arrays that a compiled f writes into, as into scratch, each thread
+        has for itself.
     argnums : int or tuple of int, default 0
         The place of x among the positional arguments: 1 for ``f(args[0], x, *args[1:])``.
     out_like : int, tuple of int or array_like, optional
@@ -368,14 +370,39 @@ def _by_argument(
         given.insert(position, value)
     answers = []
     for position in argnums:
-        others = (*given[:position], *given[position + 1 :])
+        lent = [_copy(value) if k in argnums else value for k, value in enumerate(given)]
+        others = (*lent[:position], *lent[position + 1 :])
         own = options
         if options.checkpoint is not None:
             own = replace(
                 options, checkpoint=os.path.join(options.checkpoint, f"argument-{position}")
             )
         answers.append(answer(f, given[position], others, position, own))
+        for k in argnums:
+            if k != position and not _is_same(lent[k], given[k]):
+                msg = (
+                    f"f changes its argument {k}, so that derivatives by argument {position} are "
+                    f"wrong: let it work on a copy"
+                )
+                raise ValueError(msg)
     return tuple(answers)
+
+
+def _copy(x: Any) -> Any:
+    """Copy an array of any library; all else is handed on."""
+    library = library_of(x)
+    if library is not None:
+        return library.put(library.fetch(x), x)
+    return x.copy(order="K") if isinstance(x, np.ndarray) else x
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    library = library_of(one)
+    if library is not None:
+        one, other = library.fetch(one), library.fetch(other)
+    elif not isinstance(one, np.ndarray):
+        return True
+    return equal_arrays(one, other, equal_nan=True)
 
 
 def _value(
@@ -461,7 +488,8 @@ def jacobian_function(
     -------
     callable
         ``jac(*args, **kwargs)`` takes the arguments of f, and returns the derivative by the one at
-        position `argnums`.
+        position `argnums`. Sparse ones share their structure, which is read-only: `copy()` has one
+        that can be changed.
 
     Raises
     ------

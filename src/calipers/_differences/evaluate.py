@@ -21,11 +21,16 @@ def runs(columns: NDArray) -> Iterator[slice]:
 
 def blame(error: Exception, problem: Problem, coordinate: int, step: float | None = None) -> None:
     """Note on an error of f which coordinate was displaced, and by how much, if that is known."""
-    number = int(coordinate) * problem.stride
-    element = number // real_parts(problem.x.dtype)
-    index = ", ".join(str(int(i)) for i in np.unravel_index(element, problem.x.shape))
     by = "" if step is None else f" by {step:.3g}"
-    error.add_note(f"raised by f with x[{index}] displaced{by} for its derivative")
+    element = element_of(problem, int(coordinate) * problem.stride)
+    error.add_note(f"raised by f with {element} displaced{by} for its derivative")
+
+
+def element_of(problem: Problem, number: int) -> str:
+    """Name the element of x that has a real number."""
+    element = int(number) // real_parts(problem.x.dtype)
+    index = ", ".join(str(int(i)) for i in np.unravel_index(element, problem.x.shape))
+    return f"x[{index}]" if index else "x"
 
 
 class Evaluator:
@@ -119,7 +124,14 @@ class Evaluator:
         flat = reals(x).reshape(count + extra, -1)
         rows = np.arange(count)
         flat[rows, numbers] = points
-        y = problem.call_batch(x)
+        try:
+            y = problem.call_batch(x)
+        except Exception as error:
+            which = element_of(problem, numbers[0]), element_of(problem, numbers[-1])
+            error.add_note(
+                f"raised by f with a batch, in which {which[0]} to {which[1]} are displaced"
+            )
+            raise
         if y.shape[1:] != problem.shape:
             msg = f"f returned results of two shapes: {problem.shape} and then {y.shape[1:]}"
             raise ValueError(msg)

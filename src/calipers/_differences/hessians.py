@@ -50,7 +50,8 @@ def of_gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray, F
     value = (rows + rows.T) / 2
     error = np.full(rows.shape, np.inf)
     if found.errors is not None:
-        error = np.maximum((found.errors + found.errors.T) / 2, np.abs(rows - rows.T) / 2)
+        # The error of what is NaN is infinite.
+        error = np.fmax((found.errors + found.errors.T) / 2, np.abs(rows - rows.T) / 2)
     return value, error, found
 
 

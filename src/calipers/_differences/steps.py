@@ -104,6 +104,10 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
             lengths = 4 * lengths  # the first rung is a quarter of the length
     elif scale is not None:
         lengths, factor = _lengths(problem, scale, "scale"), _factor(method, eps)
+        if not np.all(factor * lengths):
+            least = float(lengths.min())
+            msg = f"scale={least!r} makes steps that are less than any number: give a larger one"
+            raise ValueError(msg)
     elif problem.mode == REAL:
         lengths, factor = _NONE, _factor(method, eps)
     elif method == ADAPTIVE:
