@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from .._threads import first_found
+from .._threads import first_found, get_num_threads
 from .._warnings import warn
 from .checkpoint import Checkpoint, missing
 from .columns import Outs
+from .native import Native
 from .pools import Store, anew, opened
 from .progress import Progress
 from .sending import Span, Work
@@ -219,16 +220,17 @@ def _alone(work: Work, start: int, outs: Outs, pace: Pace | None) -> None:
     if native is None or (pace is not None and pace.seconds * len(outs[0]) < WORTH_SHARING):
         work(start, outs)
     else:
-        _by_threads(work, start, outs, native.threads, pace or Pace())
+        _by_threads(work, start, outs, native, pace or Pace())
 
 
-def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -> None:
+def _by_threads(work: Work, origin: int, outs: Outs, native: Native, pace: Pace) -> None:
     """
     Time more and more columns, and wake other threads if the rest is worth it.
 
     What threads do is timed, too: a pace that was disturbed is mended by the next run.
     """
     count, done, size, estimate = len(outs[0]), 0, 1, pace.seconds
+    several = not native.parallel and get_num_threads() > 1
 
     def timed(first: int, last: int) -> float:
         started = time.perf_counter()
@@ -237,7 +239,7 @@ def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -
         pace.seconds = min(pace.seconds, spent / (last - first))
         return spent
 
-    while threads > 1 and done < count and not pace.is_slow(count):
+    while several and done < count and not pace.is_slow(count):
         last = min(done + size, count)
         spent = timed(done, last)
         estimate = spent / (last - done)
@@ -246,7 +248,8 @@ def _by_threads(work: Work, origin: int, outs: Outs, threads: int, pace: Pace) -
         if spent > _TIMED or estimate * (count - done) < WORTH_SHARING:
             break
     left = count - done
-    if threads == 1 or left < 2 or estimate * left < WORTH_SHARING:
+    worth = several and left > 1 and estimate * left >= WORTH_SHARING
+    if not worth or (threads := native.threads) == 1:
         if left:
             timed(done, count)
         return
