@@ -276,6 +276,25 @@ def test_functions_of_extreme_scale_are_smooth(f):
     assert d.status.tolist() == ["CONVERGED"]
 
 
+HUGE = {
+    "line": (lambda x: 1.5e308 * x, 1.0, 1.5e308),
+    "exponential": (lambda x: np.exp(x), 709.0, np.exp(709.0)),
+    "wave": (lambda x: 1e308 * np.sin(x), 0.5, 1e308 * np.cos(0.5)),
+    "square": (lambda x: 1e300 * x * x, 2.0, 4e300),
+    "of a large number": (lambda x: 1e200 * x * x, 1e50, 2e250),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", HUGE)
+def test_differences_of_the_largest_numbers_do_not_overflow(name, compiled):
+    f, x, exact = HUGE[name]
+    value, error, status = one(numba.njit(f) if compiled else f, x)
+    assert status == "CONVERGED"
+    assert abs(value - exact) <= error <= 1e-10 * exact
+    assert abs(value - exact) <= 1e-12 * exact
+
+
 @pytest.mark.parametrize(
     ("f", "x", "expected"),
     [

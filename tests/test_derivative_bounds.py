@@ -102,6 +102,42 @@ fractions = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("both_sides", [False, True])
+@pytest.mark.parametrize("f", [compiled_chain, compiled_chain.py_func])
+def test_adaptive_differences_take_few_spacings(f, both_sides):
+    undecided = 0
+    for ulps in [*range(1, 70), 100, 333, 1000, 12345, 2**20, 10**7]:
+        low, high = X - 1, X + 1
+        high[0] = X[0] + ulps * np.spacing(X[0])
+        low[0] = X[0] - ulps * np.spacing(X[0]) if both_sides else X[0]
+        d = calipers.differentiate(f, X, bounds=(low, high))
+        missing = np.isnan(d.value[:, 0])
+        assert missing.all() == missing.any() == (d.status[0] == "BOUNDED")
+        assert (np.abs(d.value - CHAIN) <= d.error)[:, ~np.isnan(d.value[0])].all()
+        undecided += d.status[0] == "BOUNDED"
+    assert undecided <= 4
+
+
+@pytest.mark.parametrize(("room", "found"), [(1e-290, True), (1e-300, True), (5e-321, False)])
+def test_beside_0_numbers_are_as_close_as_the_room_is_small(room, found):
+    d = calipers.differentiate(np.sin, np.zeros(1), bounds=(0, room))
+    assert d.status.tolist() == ["CONVERGED" if found else "BOUNDED"]
+    assert abs(d.value.item() - 1) <= d.error.item() <= 1e-12 if found else np.isnan(d.value.item())
+
+
+@pytest.mark.parametrize("f", [compiled_chain, compiled_chain.py_func])
+def test_bounds_of_one_element_do_not_shorten_steps_of_others(f):
+    """Of a color they have in common all columns had the shortest ladder."""
+    x = np.linspace(0.5, 1.5, 30)
+    low, high = np.zeros(30), np.full(30, 2.0)
+    low[7], high[7] = x[7] - 1e-9, x[7] + 2e-9
+    dense = calipers.differentiate(f, x, bounds=(low, high))
+    d = calipers.differentiate(f, x, bounds=(low, high), sparsity=dense.value != 0)
+    others = np.arange(30) != 7
+    assert np.max(d.error.toarray()[:, others]) <= 1e-12
+    assert np.all(np.abs(d.value.toarray() - dense.value) <= d.error.toarray() + dense.error)
+
+
 @fractions
 @boundable
 def test_sides_may_differ_between_elements(f, method):

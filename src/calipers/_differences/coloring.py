@@ -231,7 +231,7 @@ class _Greedy:
                 *self._pattern, order, *rows, np.zeros(width, np.uint64), colors
             )
             width *= 2
-        return Coloring(_small(colors, count), count)
+        return Coloring(small(colors, count), count)
 
     def orders(self) -> Iterator[tuple[float, Callable[[], NDArray]]]:
         """Yield orders, each after the seconds that it and a coloring may take."""
@@ -273,7 +273,8 @@ def by_rows(indptr: NDArray, indices: NDArray, m: int) -> tuple[NDArray, NDArray
     return starts, columns, positions
 
 
-def _small(colors: NDArray, count: int) -> NDArray:
+def small(colors: NDArray, count: int) -> NDArray:
+    """Return colors in the narrower of two formats that holds so many."""
     return colors.astype(np.uint8 if count <= 256 else np.intp, copy=False)
 
 
@@ -295,7 +296,7 @@ def color_groups(groups: Any, n: int) -> Coloring:
     if count > n or not np.bincount(given.astype(np.intp)).all():
         used, given = np.unique(given, return_inverse=True)
         count = used.size
-    return Coloring(np.array(_small(given, count)), count)
+    return Coloring(np.array(small(given, count)), count)
 
 
 def first_clash(
@@ -357,7 +358,7 @@ def star_coloring(indptr: NDArray, indices: NDArray, n: int) -> StarColoring:
     mirrored = np.zeros(indices.size, bool)
     rest = (colors, np.full(n + 1, -1), mirrored)
     CHOOSE_SOURCES[indptr.dtype](indptr, indices, starts, columns, positions, *rest)
-    return StarColoring(_small(colors[:n], count).copy(), count, mirrored)
+    return StarColoring(small(colors[:n], count).copy(), count, mirrored)
 
 
 def decompress(

@@ -61,13 +61,14 @@ def climb(base: NDArray, evaluate: Evaluate, outs: Outs) -> None:
     count, m = values.shape
     rooms = [_room(m) for _ in range(count)]
     for k, room in enumerate(rooms):
-        START[None](states, k, room.kept, values[k], errors[k])
+        START[base.dtype](states, k, base, room.kept, values[k], errors[k])
     # Steps that are far too large are part of the search; f need not warn of them.
     with np.errstate(all="ignore"):
         _climb(base, evaluate, outs, rooms)
-        length = states["length"][:, None]
-        values /= length
-        errors /= length
+        length, scale = states["length"][:, None], states["scale"][:, None]
+        for found in (values, errors):
+            found /= length
+            found /= scale
 
 
 def _climb(base: NDArray, evaluate: Evaluate, outs: Outs, rooms: list[Room]) -> None:

@@ -1,6 +1,6 @@
 """Which entries of a Jacobian may be other than zero: as given, or found; and whether f agrees."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from .._kernels.differences import NONFINITE
 from .._protocols import NDArray
 from .._reals import reals
-from .coloring import Coloring, StarColoring, decompress, product, recover
+from .coloring import Coloring, StarColoring, decompress, product, recover, small
 from .columns import Columns
 from .ladders import lengths_of
 from .plan import Options, steps_of
@@ -33,6 +33,14 @@ class Pattern:
     indices: NDArray
     shape: tuple[int, int]
     coloring: Coloring
+
+    def split(self, levels: NDArray) -> "Pattern":
+        """Return the same with a color for each level of columns that have one color here."""
+        pairs = np.stack((self.coloring.colors.astype(np.intp), levels))
+        known, colors = np.unique(pairs, axis=1, return_inverse=True)
+        count = known.shape[1]
+        coloring = replace(self.coloring, colors=small(colors.reshape(-1), count), count=count)
+        return replace(self, coloring=coloring)
 
     def sources(self) -> tuple[NDArray, NDArray, NDArray]:
         """Return where each entry is read: row, color, and column that was displaced."""

@@ -26,6 +26,8 @@ from .stencils import METHODS
 from .steps import Steps
 
 _SURE = 16.0  # times a value's error
+# Room for less than this share of a first step, and the powers of two within which it is alike.
+_TIGHT, _ALIKE = 2.0**-6, 4
 _AT_ONCE = 1 << 28  # bytes of differences; entries are recovered from more some colors at a time
 
 
@@ -133,13 +135,17 @@ class Plan:
     def __call__(self, problem: Problem, detail: bool = False) -> SparseFound:
         """Differentiate at the problem's point; `points` are only there with `detail`."""
         started = time.perf_counter()
-        count = self.pattern.coloring.count
-        pairs = 1 if self.options.adaptive or problem.imaginary else self.steps.pairs
-        report = Progress(self.options.progress, self._rows(problem) * pairs)
-        strays = self._strays(problem) if self._check else None
+        adaptive = self.options.adaptive
+        pattern = self._by_room(problem) if adaptive else self.pattern
+        count = pattern.coloring.count
+        pairs = 1 if adaptive or problem.imaginary else self.steps.pairs
+        report = Progress(self.options.progress, count if adaptive else self._rows(problem) * pairs)
+        strays = self._strays(problem, pattern) if self._check else None
         try:
-            if self.options.adaptive:
-                data, errors, points, status, calls = self._ladders(problem, report, strays)
+            if adaptive:
+                data, errors, points, status, calls = self._ladders(
+                    problem, pattern, report, strays
+                )
             elif problem.imaginary:
                 data, errors, points, status, calls = self._complex_steps(problem, report, strays)
             elif self._in_parts(problem):
@@ -161,9 +167,23 @@ class Plan:
         largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
         return np.asarray(np.sqrt(self.steps.eps) * largest)
 
-    def _strays(self, problem: Problem) -> Strays:
+    def _strays(self, problem: Problem, pattern: Pattern) -> Strays:
         base = problem.base[::2] if problem.imaginary else problem.base
-        return Strays(self.pattern, base, self.steps.eps)
+        return Strays(pattern, base, self.steps.eps)
+
+    def _by_room(self, problem: Problem) -> Pattern:
+        """
+        Return the pattern in which columns share a color that have about as much room.
+
+        A ladder that all columns of a color climb is as short as the bounds of any of them say.
+        """
+        if not self.steps.lows.size:
+            return self.pattern
+        limits = measured(problem, self.steps)["limit"]
+        tight = (limits > 0) & (limits < _TIGHT)
+        levels = np.zeros(limits.shape, np.intp)
+        levels[tight] = np.floor(np.log2(limits[tight] / _TIGHT) / _ALIKE)
+        return self.pattern.split(levels) if tight.any() else self.pattern
 
     def _verify(self, problem: Problem, strays: Strays, *found: NDArray) -> int:
         """Check the pattern by what f does along the real axis; return how often f was called."""
@@ -293,9 +313,9 @@ class Plan:
         return data, np.broadcast_to(np.inf, data.shape), points, status, coloring.count
 
     def _ladders(
-        self, problem: Problem, report: Progress, strays: Strays | None
+        self, problem: Problem, pattern: Pattern, report: Progress, strays: Strays | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
-        coloring = self.pattern.coloring
+        coloring = pattern.coloring
         by_column = measured(problem, self.steps)
         usable = by_column["limit"] > 0
         lengths = np.where(usable, by_column["length"], 0.0)
@@ -313,7 +333,7 @@ class Plan:
         work = ColorLadders(
             problem.interpreted(), coloring.colors, directions, *limits, states.copy()
         )
-        row, color, column = self.pattern.sources()
+        row, color, column = pattern.sources()
         entries = Entries(color, coloring.count)
         x = reals(problem.x)
         data, error = np.empty(row.size, x.dtype), np.empty(row.size)

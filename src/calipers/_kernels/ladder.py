@@ -35,7 +35,7 @@ from .differences import (
     require_unchanged,
 )
 from .formats import vector
-from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, forget, note, settled
+from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, finish, forget, note, settled
 from .tails import conclude, doubtful
 from .views import assign, borrowed, reals
 
@@ -47,6 +47,8 @@ OWN_LENGTH = -1.0  # in the place of a length: that of x
 
 # Bounds that leave less than this share of the length on one side make the ladder one-sided.
 _NARROW = 2.0**-10
+# Spacings of x that leave a ladder few rungs, and the least for two.
+_FEW, _LEAST = 2.0**20, 4.0
 # Spacings of x that a length takes for quarters of quarters of it to differ little when rounded.
 _GRAINS = 2.0**16
 
@@ -101,13 +103,14 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
     The limit is 0 if there is no derivative to be had.
     """
     given, eps = entry(reach.lengths, j, OWN_LENGTH), reach.eps
+    normal = 2.0**-126 if eps > COARSE else 2.0**-1022
     low, high = entry(reach.lows, j, -math.inf), entry(reach.highs, j, math.inf)
     state.length = given
     if 0 < given < _GRAINS * eps * abs(x):
         state.length = 2.0 ** math.floor(math.log2(given))
     if given < 0:
         finite = abs(x) < math.inf and x != 0
-        least = (2.0**-126 if eps > COARSE else 2.0**-1022) / eps  # else steps would vanish
+        least = normal / eps  # else steps would vanish
         state.length = 2.0 ** math.floor(math.log2(max(abs(x), least))) if finite else 1.0
     state.eps, state.parts = eps, reach.parts
     state.power = 1
@@ -123,6 +126,13 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
         if state.limit < _NARROW:
             state.side = 1 if up >= down else -1
             state.limit = max(up, down)
+        if x == 0 and state.limit > 0 and state.limit < _FEW * state.grain:
+            # Numbers beside 0 are as close as the room is small.
+            state.grain = max(state.grain * state.limit, normal / _LEAST / state.length)
+        if state.limit < _FEW * state.grain:
+            fits = state.limit >= _LEAST * state.grain
+            # So that each step is some spacings of x exactly.
+            state.limit = 2.0 ** math.floor(math.log2(state.limit)) if fits else 0.0
         state.status = CONVERGED if state.limit > 0 else BOUNDED
     return low, high
 
@@ -157,7 +167,7 @@ def climb_columns(
         c = stride * j
         value = coords[c]
         low, high = measure(state, value, j, reach)
-        begin(state, room.kept, row, error)
+        begin(state, base, room.kept, row, error)
         length, side = state.length, state.side
         t = state.t
         while t > 0:
@@ -173,9 +183,7 @@ def climb_columns(
                 note(state, above, base, base, width / length, room)
             coords[c] = value
             t = advance(state, base, room, row, error)
-        for i in range(row.size):
-            row[i] /= length
-            error[i] /= length
+        finish(state, row, error)
     require_unchanged(coords, origin)
 
 
@@ -192,9 +200,9 @@ def measure_lengths(lengths, states, coords, reach):
         lengths[j] = states[0].length
 
 
-def start(states, k, kept, values, errors):
+def start(states, k, base, kept, values, errors):
     """Begin a direction whose values of f a caller finds."""
-    begin(states[k], kept, values, errors)
+    begin(states[k], base, kept, values, errors)
 
 
 def climb(states, k, above, below, base, width, room, values, errors):
@@ -225,8 +233,8 @@ def _lengths_signature(dtype: Any) -> tuple[Any, ...]:
     return (_VECTOR, *_measure_signature(dtype))
 
 
-def _start_signature(_: Any) -> tuple[Any, ...]:
-    return (_STATES, types.int64, _MATRIX, _VECTOR, _VECTOR)
+def _start_signature(dtype: Any) -> tuple[Any, ...]:
+    return (_STATES, types.int64, vector(real(dtype)), _MATRIX, _VECTOR, _VECTOR)
 
 
 def _climb_signature(dtype: Any) -> tuple[Any, ...]:

@@ -31,6 +31,9 @@ COARSE = 2.0**-40
 _POWERS = np.arange(ORDERS)
 _ELIMINATE = np.array([[0.0, *(1 / (r ** _POWERS[1:] - 1.0))] for r in (4.0, 16.0)])
 
+# Values from which on derivatives along lengths, or sums, might overflow, and what is a remedy.
+_HUGE, _SMALLER = 2.0**900, 2.0**-120
+
 QUARTERS = 0.25 ** np.arange(RUNGS)
 
 # Where a direction stands.
@@ -46,6 +49,7 @@ STATE = np.dtype(
         ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have
         ("grain", "f8"),  # the spacing of numbers at x
         ("eps", "f8"),  # of the numbers that f computes with
+        ("scale", "f8"),  # what values are multiplied by, where sums of them might overflow
         ("power", "i8"),  # noise in a difference grows as t**-power
         ("parts", "i8"),  # 2 if pairs of outputs are complex numbers, rounded as they are large
         ("joint", "i8"),  # 1 if errors count beside the largest output, and not each its own
@@ -62,7 +66,7 @@ STATE = np.dtype(
 
 class Room(NamedTuple):
     """
-    Scratch of a ladder: what it found, for each output.
+    Scratch of a ladder: what it found, for each output, in units of the scale.
 
     `differences` and `sizes` of values have a row for each rung and tail, `sizes` also one for the
     jump at each tail; `kept` is what the estimates were, see above.
@@ -74,14 +78,27 @@ class Room(NamedTuple):
 
 
 @register_jitable
-def begin(state: Any, kept: Any, values: Any, errors: Any) -> None:
+def begin(state: Any, base: Any, kept: Any, values: Any, errors: Any) -> None:
     """Start the ladder of a direction that has been measured."""
+    state.scale = 1.0
+    for i in range(base.size):
+        if _HUGE < abs(float(base[i])) < math.inf:
+            state.scale = _SMALLER
     state.t = state.top = min(0.25, state.limit)
     state.order = 2.0 if state.side == 0 else 1.0
     state.rung = state.tail = state.attempt = state.calls = 0
     values[:], errors[:] = math.nan, math.inf
     kept[JUMP] = 0.0
     forget(kept, 0, values.size)
+
+
+@register_jitable
+def finish(state: Any, values: Any, errors: Any) -> None:
+    """Give values and errors the units of f and x."""
+    length, larger = state.length, 1 / state.scale
+    for i in range(values.size):
+        values[i] = values[i] / length * larger
+        errors[i] = errors[i] / length * larger
 
 
 @register_jitable
@@ -105,22 +122,23 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
     if state.power == 1 and not abs(abs(width) - ends * t) <= 2.0**-10 * t:
         width = math.nan
     normal = 2.0**-126 if state.eps > COARSE else 2.0**-1022
-    slopes, sizes = room.differences[row], room.sizes[row]
+    slopes, sizes, scale = room.differences[row], room.sizes[row], state.scale
     for i in range(base.size):
-        slopes[i] = (float(above[i]) - float(below[i])) / width
+        slopes[i] = (float(above[i]) * scale - float(below[i]) * scale) / width
     for i in range(base.size):
         one, other = abs(float(above[i])), abs(float(below[i]))
         size = other if other > one else one
         # Subnormal numbers are rounded as the least normal one is. Zeros may well be exact.
         least = size if size > normal else normal
-        sizes[i] = least if size > 0.0 else 0.0
+        sizes[i] = least * scale if size > 0.0 else 0.0
     if state.parts == 2:
         for i in range(0, base.size, 2):
             sizes[i] = sizes[i + 1] = max(sizes[i], sizes[i + 1])
     if state.tail > 0:
         jumps = room.sizes[row + TAILS]
         for i in range(base.size):
-            jumps[i] = (float(above[i]) - 2 * float(base[i]) + float(below[i])) / t
+            bend = float(above[i]) * scale - 2 * scale * float(base[i]) + float(below[i]) * scale
+            jumps[i] = bend / t
 
 
 @register_jitable

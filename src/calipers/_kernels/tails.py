@@ -130,7 +130,7 @@ def doubtful(state: Any, room: Any) -> bool:
 @register_jitable
 def _size(state: Any) -> Any:
     """Return max(1, |x|), as which numbers may be large that f computes with."""
-    return state.unit * state.length
+    return state.unit * state.length * state.scale
 
 
 @register_jitable
