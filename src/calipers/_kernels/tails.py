@@ -262,7 +262,16 @@ def _judge(state: Any, room: Any, i: int) -> Any:
 
 
 @register_jitable
-def _jump(state: Any, room: Any, i: int) -> Any:
+def _largest_jump(state: Any, sizes: Any, i: int) -> Any:
+    """Return how large a jump of output i between pieces may be, or 0 if it would not show."""
+    if state.power != 1:
+        return 0.0
+    largest = min(_INSIDE * state.eps * _size(state), _SLIGHT * sizes[0, i])
+    return largest if _ABRUPT * state.eps * sizes[state.rung, i] < largest else 0.0
+
+
+@register_jitable
+def _jump(state: Any, room: Any, i: int, largest: float) -> Any:
     """
     Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
 
@@ -271,9 +280,7 @@ def _jump(state: Any, room: Any, i: int) -> Any:
     """
     differences, sizes, kept = room
     value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
-    largest = min(_INSIDE * state.eps * _size(state), _SLIGHT * sizes[0, i])
-    small = _ABRUPT * state.eps * sizes[last, i] < largest
-    if not (small and error < math.inf and state.power == 1):
+    if not error < math.inf:
         return 0.0
     near, far = differences[NEAR, i], differences[FAR, i]
     straight = _STRAIGHT * state.eps * sizes[FAR, i]
@@ -328,7 +335,9 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
         if kept[APART, i] != 0:
             value, error, status, noise = _judge(state, room, i)
         # Other ladders may have seen it, of which some steps were as long as a piece.
-        kept[JUMP, i] = max(kept[JUMP, i], _jump(state, room, i))
+        most = _largest_jump(state, sizes, i)
+        if most > 0:
+            kept[JUMP, i] = max(kept[JUMP, i], _jump(state, room, i, most))
         if kept[JUMP, i] > 0:
             noise = 3 * kept[JUMP, i]
             _again(state, room, 0, noise, i)
