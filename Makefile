@@ -25,7 +25,7 @@ test test-lowest: export OPENBLAS_NUM_THREADS = 1
 test test-lowest: export OMP_NUM_THREADS = 1
 
 test: .venv/.installed-$(TEST_EXTRAS) lint
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 # The same with the lowest versions that pyproject.toml allows.
 LOWEST = .venv-lowest/bin/python
@@ -33,7 +33,7 @@ LOWEST_EXTRAS = test,sparse,plot,dask,h5py,mpi,zarr,cli,tables
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST) -m pip install --quiet --constraint constraints-lowest.txt --editable '.[$(LOWEST_EXTRAS)]'
-	$(LOWEST) -m pytest --numprocesses 2
+	$(LOWEST) -m pytest --numprocesses 2 --dist worksteal
 
 lint: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .
