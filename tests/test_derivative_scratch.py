@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numba
@@ -190,3 +191,63 @@ def test_nothing_keeps_the_arguments(x):
     del waves
     gc.collect()
     assert gone() is None
+
+
+@numba.njit(nogil=True)
+def scaled(x, factor):
+    return x * factor[0]
+
+
+RUNS = {
+    "threads": ({}, lambda jac, x: jac(x)),
+    "2-point": ({"method": "2-point"}, lambda jac, x: jac(x)),
+    "adaptive": ({"method": "adaptive"}, lambda jac, x: jac(x)),
+    "sparse": ({"sparsity": scipy.sparse.eye_array(400)}, lambda jac, x: jac(x).toarray()),
+    "workers": ({"workers": 2}, lambda jac, x: jac(x)),
+    "another thread": ({}, lambda jac, x: in_a_thread(jac, x)),
+}
+
+
+def in_a_thread(jac, x):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(jac, x).result()
+
+
+@pytest.mark.parametrize("way", RUNS)
+def test_arguments_that_the_caller_changes_are_those_of_the_next_run(way):
+    options, ask = RUNS[way]
+    x, factor = np.linspace(1, 2, 400), np.ones(1)
+    jac = calipers.jacobian_function(scaled, x, kwargs={"factor": factor}, **options)
+    with calipers.num_threads(4):
+        for k in range(1, 9):
+            factor[0] = k
+            assert np.allclose(ask(jac, x), k * np.eye(400), rtol=1e-6, atol=0)
+
+
+def test_so_they_are_for_operators_and_blocks():
+    x, factor = np.linspace(1, 2, 400), np.ones(1)
+    operator = calipers.linear_operator(scaled, x, args=(factor,))
+    blocks = calipers.jacobian_blocks(scaled, x, args=(factor,), block=100)
+    with calipers.num_threads(4):
+        for k in range(1, 5):
+            factor[0] = k
+            assert np.allclose(operator.rmatvec(x), k * x)
+            columns, part = next(blocks)
+            assert np.allclose(part[columns].diagonal(), k)
+
+
+FROZEN = np.ones(1)
+
+
+@numba.njit
+def with_default(x, factor=FROZEN):
+    return x * factor[0]
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "adaptive"])
+def test_an_array_that_is_a_default_is_what_numba_takes_it_for(method):
+    x = np.linspace(1, 2, 400)
+    expected = with_default(x) / x
+    FROZEN[0] += 1
+    found = calipers.jacobian(with_default, x, method=method)
+    assert np.allclose(found.diagonal(), expected, rtol=1e-6)

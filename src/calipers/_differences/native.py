@@ -33,7 +33,8 @@ class Native:
     How kernels call f; `key` names the types, `keep` holds what the address belongs to.
 
     f may write into its other arguments, as into scratch: threads have copies of them, but for the
-    one that this was made in. Large ones are shared if f does without writing.
+    one that this was made in. Large ones are shared if f does without writing. Copies are of one
+    run: the caller may change what they were made of, before the next.
     """
 
     as_given: Form
@@ -53,13 +54,21 @@ class Native:
     def form(self) -> Form:
         """How this thread calls f."""
         thread = get_ident()
-        if thread not in self._forms:
-            own = self.as_given
+        found = self._forms.get(thread)
+        if found is None:
+            found = self.as_given
             if not self._shares:
-                before, after = copied((own.before, own.after), {})
-                own = own._replace(before=before, after=after)
-            self._forms[thread] = own
-        return self._forms[thread]
+                before, after = copied((found.before, found.after), {})
+                found = found._replace(before=before, after=after)
+            self._forms[thread] = found
+        return found
+
+    def begin(self) -> None:
+        """Forget the copies of the last run."""
+        if len(self._forms) > 1:
+            for thread, form in list(self._forms.items()):
+                if form is not self.as_given:
+                    self._forms.pop(thread, None)
 
     @property
     def threads(self) -> int:
@@ -212,13 +221,21 @@ def _positional(problem: "Problem") -> tuple[tuple[Any, ...], tuple[Any, ...]] |
         bound = signature.bind(*given, **problem.kwargs)
     except TypeError:
         return None
+    told = set(bound.arguments)
     bound.apply_defaults()
+    # Numba compiles into f what an array was when it first met it as a default.
+    if any(_holds_array(v) for name, v in bound.arguments.items() if name not in told):
+        return None
     values = list(bound.args)
     position = next(i for i, v in enumerate(values) if v is marks[1])
     if last and values[-1] is not marks[2]:
         return None
     stop = len(values) - len(last)
     return tuple(values[len(first) : position]), tuple(values[position + 1 : stop])
+
+
+def _holds_array(value: Any) -> bool:
+    return any(map(_holds_array, value)) if isinstance(value, tuple) else np.ndim(value) > 0
 
 
 _UNFIT = object()

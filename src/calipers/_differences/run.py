@@ -60,6 +60,7 @@ def run(
 
     `progress` is what the caller asked for, or a Progress that this run is only a part of.
     """
+    _begin(work)
     part = isinstance(progress, Progress)
     if part and not progress.wanted:
         progress = False
@@ -96,6 +97,7 @@ def run_parts(
 
     `wanted` tells which of the rows are, if not all; `store` counts them from `start`.
     """
+    _begin(work)
     done = np.zeros(count, bool) if wanted is None else ~wanted
 
     def stored(first: int, found: Outs, held: bool = False) -> None:
@@ -155,6 +157,11 @@ def run_parts(
     if not done.all():
         msg = f"workers gave no results for columns {_told(done)}: a map has to return all of them"
         raise RuntimeError(msg)
+
+
+def _begin(work: Work) -> None:
+    if work.problem.native is not None:
+        work.problem.native.begin()
 
 
 def _told(done: NDArray) -> str:
