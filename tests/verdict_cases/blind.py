@@ -115,13 +115,13 @@ def spectrum_of_wide_range(rng, kind):
 # Sides that do not repeat themselves, beyond rounding.
 
 
-@case("BUG", "one call in ten gives half of what is right, and all sum in another order")
+@case("BUG", "one call in three gives half of what is right, and all sum in another order")
 def half_now_and_then(rng):
     own = np.random.default_rng(int(rng.integers(2**32)))
 
     def g(x):
         y = x[:, own.permutation(256)].sum(axis=1)
-        return y * x.dtype.type(0.5) if own.random() < 0.1 else y
+        return y * x.dtype.type(0.5) if own.random() < 0.3 else y
 
     return lambda x: x.sum(axis=1), g, [rng.random((4, 256)).astype(np.float32)]
 
