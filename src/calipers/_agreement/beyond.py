@@ -2,14 +2,68 @@
 
 import numpy as np
 
+from .._protocols import NDArray
 from .._report import differing
 from .inquiry import Inquiry
 from .layouts import plain
+from .sides import is_movable
 from .ties import at_ties
-from .units import difference, size_of
-from .verdicts import ALONE, AMPLIFIED, BUG, FLIPS, STEADY, SUSPECT, UNSTABLE, Verdict
+from .units import ROUNDOFF, difference, rms_of, size_of
+from .verdicts import ALONE, AMPLIFIED, BUG, FLIPS, GROSS, KEPT, STEADY, SUSPECT, UNSTABLE, Verdict
 
 _ALIKE = 4.0  # times what one side loses, the other may lose
+# Times that a difference of lost digits grows by, at least, from float64 to float32; and the share
+# of the results beyond rounding that do so.
+_GROWN, _MOST = 2.0**12, 0.9
+_FEW = 1 / 8  # of the results
+_STAYS = 2.0**-6  # of a share of a result, that is another one where digits are lost
+_NARROWER = {"f": np.float32, "c": np.complex64}
+
+
+def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results of another function beside larger ones, whose rounding hides them in norms.
+
+    Digits that small results lose beside large ones are fewer in the wider format, each for itself.
+    """
+    if q.standard is None or len(q.wide_answers) < 2:
+        return None
+    apart, unit = np.abs(q.apart), q.unit.values
+    beyond = np.isfinite(apart) & (apart > ALONE * q.allowed * unit)
+    if not beyond.any() or q.apart_wide is None or q.differ_wide:
+        return None
+    there = difference(q.wide_answers["f"], q.wide_answers["g"])
+    nearby, fine = q.apart_wide
+    share = (q.roundoff / q.fine) ** (KEPT - 1)
+    sizes = np.abs(q.standard[1].numbers(np.float64))
+    # 1 + tanh(-60) has no digit in either format, and a long double has few more than a double.
+    lost = ((apart >= 0.5 * sizes) | (q.form == "float64")) & ~_in_proportion(q)
+    for d in (np.abs(there), np.abs(nearby)):
+        beyond &= (d > share * apart) & (d > q.allowed_wide * fine)
+        beyond &= ~lost | (d > q.allowed_wide * q.fine * q.natural_size)
+    n = int(np.count_nonzero(beyond))
+    # Constants of a source are rounded, too, to a last place of 1: few results are as small.
+    constants = np.all(apart[beyond] <= q.allowed * q.roundoff * q.typical_size)
+    if not n or (constants and n < _FEW * apart.size):
+        return None
+    far = float(np.max(apart[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
+    return at_ties(q) or Verdict(
+        BUG if np.median(apart[beyond] - GROSS * sizes[beyond]) > 0 else SUSPECT,
+        f"{differing(n, apart.size, 'result')} by up to {far:.3g} units of their own rounding, and "
+        f"in the wider format, too, which larger results hide from norms: another function",
+    )
+
+
+def _in_proportion(q: Inquiry) -> NDArray:
+    """Tell which results are as far apart, as a share of the larger one, as in the wider format."""
+    shares = []
+    for f, g in ((q.of_f, q.of_g), (q.wide_answers["f"], q.wide_answers["g"])):
+        one, other = f.numbers(np.longdouble), g.numbers(np.longdouble)
+        swapped = np.abs(one) < np.abs(other)
+        shares.append(1 - np.where(swapped, one, other) / np.where(swapped, other, one))
+    here, wide = shares
+    steady: NDArray = np.abs(here - wide) <= _STAYS * np.abs(wide)
+    return steady & (np.abs(wide - 1) > GROSS)  # else one side is nothing beside the other
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:
@@ -126,11 +180,14 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     """Recognise one function, by the wider format, of which a side loses much in this one."""
     if q.eta_wide is None or q.differ_wide:
         return None
-    if q.constancy > STEADY:  # a branch for this format, which has a bug of its own
+    if q.constancy > STEADY:
         told = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
-        told += "format; but here their difference stays where inputs are moved far: another "
-        told += "function in this format, or a table of its own that is rounded"
-        return Verdict(BUG, told)
+        told += "format; but here their difference stays where inputs are moved far: "
+        # A branch for this format, which has a bug of its own.
+        if np.abs(q.apart).max() > GROSS * rms_of(q.of_f.numbers(np.float64)):
+            return Verdict(BUG, f"{told}another function in this format")
+        told += "constants or a table are rounded to it, and what they lose adds up"
+        return Verdict(UNSTABLE, told)
     ties = at_ties(q)
     if ties is not None:
         return ties
@@ -140,6 +197,34 @@ def loses_digits(q: Inquiry) -> Verdict | None:
         UNSTABLE,
         f"in the wider format both sides agree, and here {name} is {errors[name].least:.2g} units "
         f"off, of {q.allowed:.3g} that rounding may take: its algorithm loses digits",
+    )
+
+
+def grows_in_float32(q: Inquiry) -> Verdict | None:
+    """Recognise lost digits of float64 without a wider format: float32 loses more, as a bug is not.
+
+    What is beyond rounding there, too, is by far larger than here.
+    """
+    if q.form != "float64" or q.eta_wide is not None or q.eta_apart.broken:
+        return None
+    narrow = [x.astype(_NARROWER[x.dtype.kind]) if is_movable(x) else x for x in q.inputs]
+    f, g = q.f(narrow), q.g(narrow)
+    if f.error or g.error or not f.forms == g.forms == q.of_f.forms:
+        return None
+    apart, there = np.abs(q.apart), np.abs(difference(f, g))
+    room = q.allowed * q.scale
+    beyond = apart > room
+    gained = ROUNDOFF["float32"] / q.roundoff
+    grown = beyond & (there > _GROWN * apart) & (there > gained * room)
+    sizes = np.abs(q.of_f.numbers(np.float64))
+    gross = beyond & ~grown & (apart > GROSS * sizes)
+    if gross.any() or np.count_nonzero(grown) < max(1, _MOST * np.count_nonzero(beyond)):
+        return None
+    times = float(np.median(there[grown] / apart[grown]))
+    return Verdict(
+        UNSTABLE,
+        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed, "
+        f"and {times:.2g} times as far in float32: an algorithm loses digits",
     )
 
 

@@ -9,7 +9,7 @@ from .inquiry import Inquiry
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import Answer, Side
 from .units import difference, size_of
-from .verdicts import RANGE, Verdict
+from .verdicts import GROSS, RANGE, Verdict
 from .working_format import movable
 
 
@@ -48,9 +48,7 @@ def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
     kept = np.isfinite(off)
     if not kept.any():
         known = np.isfinite(there)
-        return bool(
-            np.linalg.norm(there[known]) > _AS_WRONG * np.linalg.norm(r.numbers(float)[known])
-        )
+        return bool(np.linalg.norm(there[known]) > GROSS * np.linalg.norm(r.numbers(float)[known]))
     if size_of(off[kept], q.unit.values[kept]).least <= q.allowed:
         return False
     known = kept & np.isfinite(there)

@@ -11,7 +11,6 @@ from .inquiry import Inquiry
 from .sides import Answer
 from .units import ROUNDOFF
 from .verdicts import REDUCED, UNSTABLE, Verdict
-from .working_format import movable
 
 _MANY = 16  # different numbers that are no accident on a grid
 _STORED = ("float8_e5m2", "float8_e4m3", "bfloat16", "float16", "float32")
@@ -67,7 +66,6 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
     """Recognise what a subtraction leaves: multiples of a last place of what was subtracted."""
     if q.eta_apart.broken or q.differ_wide:
         return None
-    finite = [x[np.isfinite(x)] for x in (q.inputs[k] for k in movable(q.inputs))]
     for name, answer in (("g", q.of_g), ("f", q.of_f)):
         numbers = answer.numbers(np.float64)
         numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
@@ -75,7 +73,7 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
             continue
         step, top = _last_place(numbers), float(np.abs(numbers).max())
         subtracted = step / (2 * q.roundoff)
-        largest = max([1.0, top, *(float(np.abs(x).max(initial=0)) for x in finite)])
+        largest = max(q.natural_size, top)
         few = top * q.roundoff * 2**_SPARE < step and subtracted <= _BESIDE * largest
         if few and q.eta_apart.absolute <= 2 * step:
             return Verdict(

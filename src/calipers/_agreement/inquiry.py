@@ -31,6 +31,7 @@ from .verdicts import (
     FEW_REDRAWN,
     FLAT,
     GROSS,
+    ILL,
     KEPT,
     MANY,
     REDRAW,
@@ -98,6 +99,21 @@ class Inquiry:
         """The inputs, moved; one call's arrays are gone with the next."""
         return Moves(self.inputs)
 
+    @cached_property
+    def natural_size(self) -> float:
+        """How large numbers are that a side may compute with: 1, or as the largest input."""
+        return max([1.0, *(float(x.max(initial=0)) for x in self._sizes)])
+
+    @cached_property
+    def typical_size(self) -> float:
+        """How large they are mostly."""
+        return max([1.0, *(float(np.median(x)) for x in self._sizes if x.size)])
+
+    @property
+    def _sizes(self) -> list[NDArray]:
+        numbers = (self.inputs[k] for k in movable(self.inputs))
+        return [np.abs(x[np.isfinite(x)]) for x in numbers]
+
     # The wider format
 
     @cached_property
@@ -143,7 +159,8 @@ class Inquiry:
         for name in others:  # one that holds numbers in few bits does not feel small moves
             if unit.kappa < FLAT and finite[name] == finite[first]:
                 other = self._unit(sides[name], answers[name])
-                if other.kappa >= FLAT:
+                # Of one function: what magnifies on one side alone are its own doings.
+                if FLAT <= other.kappa < ILL:
                     return sides[name], answers[name], other
         return sides[first], answers[first], unit
 
@@ -256,7 +273,7 @@ class Inquiry:
         return self.size(self.apart, self.scale)
 
     @cached_property
-    def _apart_wide(self) -> tuple[NDArray, NDArray] | None:
+    def apart_wide(self) -> tuple[NDArray, NDArray] | None:
         """How far the sides are apart in the wider format, and its units."""
         if len(self.wide_answers) < 2:
             return None
@@ -300,7 +317,7 @@ class Inquiry:
         They are asked at inputs that need all its bits: with the bits of the narrower one much that
         would round is exact.
         """
-        return None if self._apart_wide is None else self.size(*self._apart_wide)
+        return None if self.apart_wide is None else self.size(*self.apart_wide)
 
     @cached_property
     def differ_wide(self) -> bool:
@@ -312,9 +329,9 @@ class Inquiry:
         float32 compute in float32, whatever they are given: to its rounding theirs may fall.
         """
         far = self.eta_wide
-        if far is None or self._apart_wide is None:
+        if far is None or self.apart_wide is None:
             return False
-        gained = self._gained(self._apart_wide[1])
+        gained = self._gained(self.apart_wide[1])
         kept, here = gained**KEPT, self.eta_apart
         expected = kept * max(here.rms, 1e-3)
         more = far.rms > expected
@@ -323,7 +340,7 @@ class Inquiry:
         allowed = self.allowed_wide
         if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
             allowed = max(allowed, SYSTEMATIC * self.roundoff / self.fine)
-        beyond = far.least > allowed or self._mostly_apart(*self._apart_wide)
+        beyond = far.least > allowed or self._mostly_apart(*self.apart_wide)
         return far.broken > 0 or (beyond and more)
 
     @property

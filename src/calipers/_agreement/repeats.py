@@ -1,15 +1,16 @@
 """Sides that do not repeat themselves: within rounding or beyond, or by what memory held."""
 
 import math
+from contextlib import suppress
 
 import numpy as np
 
 from .._protocols import NDArray
 from .grids import grid_of
 from .inquiry import Inquiry
-from .sides import SOIL, Answer
-from .units import ROUNDOFF, difference, own_roundings, rms_of, size_of, spread_of
-from .verdicts import BUG, FAR, ILL, NONDETERMINISTIC, Verdict
+from .sides import SOIL, Answer, BudgetError
+from .units import ROUNDOFF, Size, difference, own_roundings, rms_of, size_of, spread_of
+from .verdicts import ALONE, BUG, FAR, ILL, NONDETERMINISTIC, Verdict
 
 _REPEATS = 8
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
@@ -18,14 +19,23 @@ _NOISE = 0.3  # of the units: beyond, these are a function's own noise
 def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdict:
     """Judge sides by how far apart their results are when asked the same again."""
     unit = _own_unit(q)
-    sizes = {name: size_of(spreads[name], unit) for name in names}
-    spread = max(size.least if not size.broken else math.inf for size in sizes.values())
+    accused = does_not_repeat([name for name in names if q.sides[name].restless])
+    if accused is not None:
+        return accused
+    sizes = [size_of(spreads[name], unit) for name in names]
     d = q.eta_apart
+    if _of_summation(q, sizes):  # so far: what goes wrong now and then may not have shown
+        with suppress(BudgetError):
+            for name, first in (("f", q.of_f), ("g", q.of_g)):
+                for _ in range(_REPEATS if name in names else 0):
+                    again = q.sides[name](q.inputs)
+                    if again.error is None and again.forms == first.forms:
+                        sizes.append(size_of(difference(again, first), unit))
+    spread = max(size.least if not size.broken else math.inf for size in sizes)
     q.evidence["spread"] = spread
     told = f"{_changeful(names)}: calls with the same inputs differ by {spread:.2g} units of "
     told += "rounding"
-    benign = spread <= 2 * q.allowed and (d.least <= q.allowed or d.least <= 4 * spread)
-    if benign and not d.broken:
+    if _of_summation(q, sizes) and not d.broken:
         return Verdict(NONDETERMINISTIC, f"{told}, which another order of summation explains")
     forms = {grid_of(q, q.of_f if name == "f" else q.of_g) for name in names}
     form = forms.pop()
@@ -35,6 +45,14 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
             told += f", by steps of {form}, to which the results are rounded at random"
             return Verdict(NONDETERMINISTIC, told)
     return Verdict(BUG, f"{told}, which no order of summation explains (dropout, a race, memory)")
+
+
+def _of_summation(q: Inquiry, sizes: list[Size]) -> bool:
+    """Tell whether an order of summation explains how far answers are apart."""
+    spread = max(size.least if not size.broken else math.inf for size in sizes)
+    peak = max(size.peak for size in sizes)
+    near = q.eta_apart.least <= max(q.allowed, 4 * spread)
+    return spread <= 2 * q.allowed and peak <= 2 * ALONE * q.allowed and near
 
 
 def _own_unit(q: Inquiry) -> NDArray:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from .beyond import (
     another_function,
     digits_lost_alike,
+    grows_in_float32,
     heedless_of_strides,
+    hidden_by_larger_results,
     jumps,
     loses_digits,
     steady_difference,
@@ -45,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     same_bits,
     exact_integers,
     restless_when_moved,
+    hidden_by_larger_results,
     overflow,
     within_rounding,
     integers_at_ties,
@@ -60,5 +63,6 @@ RULES: tuple[Rule, ...] = (
     noise_in_between,
     loses_digits,
     quantised_inputs,
+    grows_in_float32,
     another_function,
 )
