@@ -268,3 +268,50 @@ def a_row_beside_lost_digits(rng):
         return y
 
     return lambda x: torch.log1p(torch.exp(x)), g, [x]
+
+
+# Differences along one direction, which some format explains by chance.
+
+
+@case("BUG", "a corner of Hilbert's matrix is another number")
+def corner_of_a_hilbert_matrix(rng):
+    k = np.arange(5)
+    matrix = (1 / (k[:, None] + k + 1.0)).astype(np.float32)
+
+    def g(matrix, b):
+        matrix = matrix.copy()
+        matrix[-1, -1] += matrix.dtype.type(2e-6)
+        return np.linalg.solve(matrix, b)
+
+    return np.linalg.solve, g, [matrix, normal(rng, 5)]
+
+
+@case("BUG", "another noise in a Gaussian process")
+def noise_of_a_gaussian_process(rng):
+    x = np.linspace(0, 1, 8).astype(np.float32)
+    y = (np.sin(6 * x + rng.normal()) + 0.05 * rng.normal(size=8)).astype(np.float32)
+
+    def weights(noise):
+        def solved(x, y):
+            kind = x.dtype.type
+            kernel = np.exp(-((x[:, None] - x) ** 2) / kind(0.18))
+            return np.linalg.solve(kernel + kind(noise) * np.eye(8, dtype=x.dtype), y)
+
+        return solved
+
+    return weights(1e-4), weights(1.03e-4), [x, y]
+
+
+@case(
+    "REDUCED", "a solve whose matrix is rounded to bfloat16", formats=("bfloat16",), arguments=(0,)
+)
+def solve_of_a_rounded_matrix(rng):
+    k = np.arange(6)
+    matrix = (1 / (k[:, None] + k + 1.0) + 0.05 * np.eye(6)).astype(np.float32)
+
+    def g(matrix, b):
+        whole = matrix.astype(np.float32).view(np.uint32)
+        rounded = (whole + 0x7FFF + ((whole >> 16) & 1)) & np.uint32(0xFFFF0000)
+        return np.linalg.solve(rounded.view(np.float32).astype(matrix.dtype), b)
+
+    return np.linalg.solve, g, [matrix, normal(rng, 6)]
