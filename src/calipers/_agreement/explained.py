@@ -9,7 +9,7 @@ import numpy as np
 from .inquiry import Inquiry
 from .sides import Answer, widened
 from .units import difference, rms_of, size_of
-from .verdicts import COARSEST, EXPLAINED, FEW
+from .verdicts import COARSEST, EXPLAINED, FEW, ILL
 from .working_format import movable
 
 Change = Callable[[list[Any]], list[Any] | None]  # of wide inputs, if it can be made
@@ -20,8 +20,10 @@ _OTHERS = 3  # inputs at which few errors have to be explained, too
 def explained(q: Inquiry, name: str, change: Change) -> float:
     """Return the share of a side's error that the reference has, too, if its inputs change."""
     share = _explained_here(q, name, change)
-    # Of few errors, one of twenty formats explains what it has no part in.
-    if share > EXPLAINED and q.weighty < FEW and not _explained_elsewhere(q, name, change):
+    # Of few errors, or such as a function magnifies along few directions, one of twenty formats
+    # explains what it has no part in.
+    few = min(q.weighty, q.apart.size / 4) < FEW or q.unit.kappa > ILL
+    if share > EXPLAINED and few and not _explained_elsewhere(q, name, change):
         return 0.0
     return share
 
