@@ -366,3 +366,32 @@ def test_hessians():
     assert h.value.shape == (2, 2, 2, 2)
     assert abs(h.value[0, 0, 1, 1] - np.exp(0.25) * 1.25) <= h.error[0, 0, 1, 1] <= 1e-8
     assert abs(h.value[0, 1, 0, 1] - 3) <= h.error[0, 1, 0, 1] <= 1e-8
+
+
+def logsumexp_in_float32(z):
+    z = np.asarray(z).astype(np.float32)
+    return np.float64(z.max() + np.log(np.exp(z - z.max()).sum()))
+
+
+def test_long_steps_that_shorter_ones_leave_are_not_believed():
+    """Beyond its bend a softplus is straight, and noise of float32 makes long steps look best."""
+    random, missed = np.random.default_rng(0), 0
+    for _ in range(100):
+        x = random.normal(size=4)
+        exact = np.exp(x) / np.exp(x).sum()
+        d = calipers.differentiate(logsumexp_in_float32, x)
+        missed += np.count_nonzero(np.abs(d.value - exact) > d.error)
+    assert missed <= 4
+
+
+def test_nor_do_they_accuse():
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        x = random.normal(size=4)
+
+        def vjp(z, w):
+            return w * np.exp(z) / np.exp(z).sum()
+
+        options = {"rtol": 1e-3, "raise_exception": False}
+        found = calipers.gradcheck(logsumexp_in_float32, x, vjp=vjp, **options)
+        assert found.verdict != "FAIL", str(found)

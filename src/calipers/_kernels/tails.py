@@ -36,6 +36,8 @@ _LOST_BESIDE = 2.0**-10
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
+# Of four, which noise makes alike once in ten thousand, by more.
+_FOUR_ALIKE = 0.3
 # What three differences in a row may differ by, to be those of one slope.
 _STEADY = 0.02
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
@@ -57,6 +59,8 @@ _SLIGHT = 2.0**-8
 # Times the noise, or the errors, from which on a contradiction is none of noise thought too small.
 _TOLD = 8.0
 _CONTRADICTED = 64.0
+# Times that the last difference is farther from an estimate than the one before, and than errors.
+_FARTHER, _SURELY = 1.5, 4.0
 # How far below a ladder that missed the length scale the next one begins: near enough to find it
 # before steps are lost beside x.
 _DOWN = 2.0**-10
@@ -96,8 +100,9 @@ def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
     # Staircases stand still: f's values do not change between their steps.
     alike = near != 0 and apart > kept[ERROR, i] + rounding
+    share = _FOUR_ALIKE if state.tail == TAILS else _ALIKE
     for row in range(FAR, NEAR + state.tail):
-        alike &= abs(differences[row, i] - near) <= _ALIKE * apart
+        alike &= abs(differences[row, i] - near) <= share * apart
     return bool(alike)
 
 
@@ -304,6 +309,23 @@ def _jump(state: Any, room: Any, i: int, largest: float) -> Any:
 
 
 @register_jitable
+def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
+    """
+    Tell whether differences by shorter steps leave the estimate of output i.
+
+    They come nearer to a derivative, each by 16 times. A softplus is straight at steps that are far
+    longer than its bend, and the slope that it has there is another one.
+    """
+    last = state.rung
+    if last == 0:
+        return False
+    differences, sizes, _ = room
+    now, before = abs(differences[last, i] - value), abs(differences[last - 1, i] - value)
+    known = error + noise_left(state, last, noise, sizes[last, i])
+    return bool(now > _FARTHER * before and now > _SURELY * known)
+
+
+@register_jitable
 def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
     """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
     rung = int(kept[RUNG, i])
@@ -347,6 +369,8 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
         unknown = first or errors[i] == math.inf
         apart, together = abs(value - values[i]), error + errors[i]
         better = error < errors[i] and apart <= together
+        if better and not shorter and _leaves(state, room, i, value, error, noise):
+            continue
         better |= shorter and value != 0 and apart > _CONTRADICTED * together
         if unknown or better:
             values[i], errors[i] = value, error
