@@ -156,3 +156,15 @@ def test_none_among_outputs_is_nothing(place):
     report = calipers.gradcheck(wrong, x, raise_exception=False)
     assert report.verdict == "FAIL"
     assert f"of output [{1 - place}]" in report.reason
+
+
+def test_a_value_that_is_not_believed_is_shown_with_as_large_an_error():
+    """Attention computes in part in float32: of ladders some stand still, "0 ± 2.7e-08"."""
+    random = np.random.default_rng(1)
+    inputs = tuple(jax.numpy.asarray(random.normal(size=(1, 3, 1, 2))) for _ in range(3))
+    found = calipers.gradcheck(jax.nn.dot_product_attention, inputs, raise_exception=False)
+    assert found.verdict == "INCONCLUSIVE"
+    assert all(
+        abs(entry.analytic - entry.numerical) <= 2 * entry.error + 1e-6 * abs(entry.numerical)
+        for entry in found.failures
+    )

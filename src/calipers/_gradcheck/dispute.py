@@ -88,7 +88,7 @@ class Dispute:
             self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
             unsure = self._are(FAIL) & disputed(own, self.value, slope)
             self._say(PASS, unsure & (off <= allowed))
-            self._say(INCONCLUSIVE, unsure & ~(off <= allowed))
+            self._doubt(np.flatnonzero(unsure & ~(off <= allowed)))
         # With the caller's own step and tolerances, what they accept is accepted.
         self._accepted = near & (rule.share == 1)
         self._say(PASS, (near & self._are(INCONCLUSIVE)) | self._accepted)
@@ -98,6 +98,11 @@ class Dispute:
 
     def _say(self, verdict: str, where: NDArray) -> None:
         self.verdicts[where] = VERDICTS.index(verdict)
+
+    def _doubt(self, where: NDArray) -> None:
+        """Blame nobody: the numerical value may be off by what it differs from the claim."""
+        self._say(INCONCLUSIVE, where)
+        self.error[where] = np.fmax(self.error, np.abs(self.own - self.value))[where]
 
     def where_forms_agree(self, agree: NDArray) -> None:
         """Trust other forms of the derivative, unless what differences say contradicts that."""
@@ -141,7 +146,7 @@ class Dispute:
         still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
         if len(still):
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
-            self._say(INCONCLUSIVE, still[hidden])
+            self._doubt(still[hidden])
 
     def where_waves(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
         """
@@ -155,7 +160,7 @@ class Dispute:
         if len(waves):
             own, value, slopes = self.own[waves], self.value[waves], many(waves)
             failed = self._are(FAIL)[waves]
-            self._say(INCONCLUSIVE, waves[failed & sided(own, value, *slopes)])
+            self._doubt(waves[failed & sided(own, value, *slopes)])
             self._say(PASS, waves[self.rule.confirmed(own, self.floor[waves], *slopes)])
 
     def at_kinks(
