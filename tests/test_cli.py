@@ -731,6 +731,30 @@ def test_two_implementations(functions, run):
     assert "1 call of f and 1 call of g, " in out
 
 
+def test_files_of_two_folders_have_their_own_helpers(files, run):
+    lazy = "def f(x):\n    from {0} import scale\n    return x * scale\n"
+    for folder, scale in ("old", 2), ("new", 3):
+        os.makedirs(f"{folder}/steps")
+        for name in "beside", "steps/part":
+            Path(f"{folder}/{name}.py").write_text(f"scale = {scale}")
+        for stem, package in ("model", "beside"), ("parts", "steps.part"):
+            text = f"from {package} import scale\n\ndef f(x):\n    return x * scale\n"
+            Path(f"{folder}/{stem}.py").write_text(text)
+            Path(f"{folder}/lazy_{stem}.py").write_text(lazy.format(package))
+    for name in "model", "parts", "lazy_model", "lazy_parts":
+        sides = [f"{folder}/{name}.py:f" for folder in ("old", "new")]
+        for f in sides:
+            for g in sides:
+                status, out, _ = run("diagnose", f, g, "--shape", "3")
+                assert (status, out[:5]) == ((0, "EQUAL") if f == g else (1, "BUG: ")), (f, g)
+
+
+def test_a_file_takes_no_module_of_its_name(files, run):
+    (files / "json.py").write_text("def f(x):\n    return x\n")
+    assert run("diagnose", "json.py:f", "json.py:f", "--shape", "3")[0] == 0
+    assert sys.modules["json"] is json
+
+
 def test_doctor(run, monkeypatch):
     status, out, _ = run("doctor")
     assert status == 0

@@ -2,12 +2,15 @@
 
 import importlib
 import importlib.util
+import itertools
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from functools import lru_cache, wraps
+from types import FunctionType, ModuleType
+from typing import Any, ClassVar
 
 import click
 
@@ -57,7 +60,9 @@ def function_of(text: str) -> Callable[..., Any]:
     if not colon or not home or not name:
         msg = f"{text!r} is no function: give module:function or file.py:function"
         raise click.UsageError(msg)
+    beside = _home(os.path.dirname(os.path.abspath(home)) if home.endswith(".py") else os.getcwd())
     with errors_in_one_line(f"{home} cannot be imported"):
+        beside.enter()
         found: Any = _module(home)
         for part in name.split("."):
             if not hasattr(found, part):
@@ -68,17 +73,68 @@ def function_of(text: str) -> Callable[..., Any]:
         msg = f"{text} cannot be called: it is of type {type(found).__name__}"
         raise click.UsageError(msg)
     call: Callable[..., Any] = found
-    return call
+    return beside.at_home(call)
+
+
+class _Home:
+    """A folder, and the modules of it that were imported while it was the one to import from."""
+
+    current: ClassVar["_Home | None"] = None
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.modules: dict[str, ModuleType] = {}
+        self.earlier: set[str] = set()
+
+    def enter(self) -> None:
+        """Let imports find what is beside a file, as when it is run, and no other file's."""
+        if _Home.current is self:
+            return
+        if _Home.current is not None:
+            _Home.current._leave()
+        self.earlier = {name.partition(".")[0] for name in sys.modules}
+        sys.path.insert(0, self.folder)
+        sys.modules.update(self.modules)
+        _Home.current = self
+
+    def _leave(self) -> None:
+        with suppress(ValueError):
+            sys.path.remove(self.folder)
+        for name, module in list(sys.modules.items()):
+            top = name.partition(".")[0]
+            if top not in self.earlier and self._holds(sys.modules.get(top, module)):
+                self.modules[name] = module
+        for name in self.modules:
+            sys.modules.pop(name, None)
+
+    def _holds(self, module: ModuleType) -> bool:
+        spec = getattr(module, "__spec__", None)
+        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+        return self.folder in (os.path.dirname(os.path.abspath(place)) for place in places if place)
+
+    def at_home(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """Return f, which finds what is beside it also where it imports that when it is called."""
+        # What else can be called stays what it is, for libraries that look at its type.
+        if not isinstance(f, FunctionType):
+            return f
+
+        @wraps(f)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.enter()
+            return f(*args, **kwargs)
+
+        return call
+
+
+_home = lru_cache(_Home)
+_count = itertools.count()
 
 
 def _module(home: str) -> Any:
-    folder = os.path.dirname(os.path.abspath(home)) if home.endswith(".py") else os.getcwd()
-    # What is beside a file can be imported by it, as when it is run.
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
     if not home.endswith(".py"):
         return importlib.import_module(home)
-    name = os.path.splitext(os.path.basename(home))[0]
+    # A name that no import asks for: a file may have that of a library.
+    name = f"_calipers_{next(_count)}_{os.path.basename(home)[:-3].replace('.', '_')}"
     spec = importlib.util.spec_from_file_location(name, home)
     assert spec is not None
     assert spec.loader is not None
