@@ -7,6 +7,7 @@ import pickle
 from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
@@ -622,6 +623,57 @@ def test_bad_options(options, error, match):
     for function in (calipers.compare, calipers.assert_close):
         with pytest.raises(error, match=match):
             function([1.0], [1.0], **options)
+
+
+LONG = np.longdouble(1)
+
+
+@pytest.mark.parametrize(
+    ("a", "found"),
+    [
+        (np.array([LONG, LONG]), r"actual of dtype float\d+"),
+        (np.array([LONG + 0j, 1]), r"actual of dtype complex\d+"),
+        (np.array([2**70, 1], object), "actual of dtype object"),
+        (np.array([Fraction(1, 3), None]), "actual of dtype object"),
+        (np.array([1, 2], "m8[s]"), r"actual of dtype timedelta64\[s\]"),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "actual, a MaskedArray of dtype float64"),
+        (np.ma.array([1, 2]), "actual, a MaskedArray of dtype int64"),
+        (np.ones((1, 2)).view(np.matrix), "actual, a matrix of dtype float64"),
+    ],
+)
+def test_steps_that_no_kernel_counts_are_refused(a, found):
+    text = f"^max_ulp cannot count the steps of {found}: give rtol= and atol= instead$"
+    for function in (calipers.compare, calipers.assert_close):
+        with pytest.raises(TypeError, match=text):
+            function(a, a, max_ulp=4)
+    path = found.replace("actual", r"expected\['w'\]")
+    with pytest.raises(TypeError, match=f"steps of {path}: give"):
+        calipers.compare({"w": np.ones(2)}, {"w": a}, max_ulp=4)
+    assert calipers.compare(a, a, rtol=0, atol=0)
+
+
+def test_steps_that_no_kernel_counts_are_refused_in_chunks_too():
+    chunks = [np.full(3, LONG), np.full(3, LONG)]
+    with pytest.raises(TypeError, match=r"^max_ulp cannot count the steps of actual of dtype f"):
+        calipers.compare(iter(chunks), np.ones(6), max_ulp=4, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    "a",
+    [
+        np.array(["a", "b"]),
+        np.array([None, "b"], object),
+        np.array(["2020-01-01", "2020-01-02"], "M8[D]"),
+        np.array([True, False]),
+        np.array([1, 2]),
+        np.array([1, 2], "u1"),
+    ],
+)
+def test_what_has_no_distance_is_equal_or_not_whatever_max_ulp(a):
+    assert calipers.compare(a, a.copy(), max_ulp=0)
+    assert not calipers.compare(a, a[::-1], max_ulp=0)
+    assert calipers.compare({"n": None, "x": [1.0]}, {"n": None, "x": [1.0]}, max_ulp=1)
+    assert not calipers.compare(np.array(["a"]), np.ones(1), max_ulp=1)
 
 
 def test_a_tolerance_is_one_argument():

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from numbers import Number
 from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -110,7 +111,8 @@ def compare(
     Raises
     ------
     TypeError
-        If an option is of the wrong kind, or one array is on a device and the other is not.
+        If an option is of the wrong kind, or one array is on a device and the other is not; if
+        `max_ulp` is given for numbers whose dtype has no kernel.
     ValueError
         If one of `rtol` and `atol` is missing; if a tolerance is negative, infinite or NaN; if
         two options exclude each other; if `max_mismatch_ratio` is not from 0 to 1.
@@ -325,6 +327,7 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     side = _side(leaf)
     pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
     rule = options.rule_for(pair.a.dtype, pair.b.dtype)
+    _require_steps(pair, rule, leaf.path)
     problems = _problems(leaf, pair.a, pair.b, options)
     about = _about(leaf, pair.a, pair.b, rule, problems)
     try:
@@ -345,6 +348,29 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         arrangement=pattern,
         arrays=(pair.a, pair.b),
     )
+
+
+def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
+    """Refuse to judge by steps what has distances, but no kernel that counts it in steps."""
+    if rule.max_ulp is None or pair.dtypes is not None:
+        return
+    sides = pair.a, pair.b
+    if not all(map(_has_distances, sides)):  # as text, which is equal or not
+        return
+    name, x = next((name, x) for name, x in zip(_NAMES, sides, strict=True) if not _is_counted(x))
+    of_type = "" if type(x) is np.ndarray else f", a {type(x).__name__}"
+    msg = f"max_ulp cannot count the steps of {name}{path}{of_type} of dtype {x.dtype}: "
+    raise TypeError(msg + "give rtol= and atol= instead")
+
+
+def _has_distances(x: NDArray) -> bool:
+    if x.dtype.kind == "O":
+        return any(isinstance(item, Number) for item in x.flat)
+    return x.dtype.kind in "biufcm" or x.dtype.isbuiltin == 2
+
+
+def _is_counted(x: NDArray) -> bool:
+    return type(x) is np.ndarray and kernel_dtype(x.dtype) is not None
 
 
 def _about(leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str]) -> Comparison:
@@ -428,7 +454,9 @@ def _compare_block(
     expected: Any,
 ) -> Comparison:
     """Compare two blocks, as a part of a whole that may grow along axis 0 if it has no shape."""
-    pair = _host.broadcast(_host.as_pair(actual, expected, _NAMES))
+    pair = _host.as_pair(actual, expected, _NAMES)
+    _require_steps(pair, rule, "")
+    pair = _host.broadcast(pair)
     tally, differences = _measured(_host, pair, rule)
     about = _about(Leaf("", None, None), pair.a, pair.b, rule, [])
     part = replace(about, tally=tally, differences=differences)
