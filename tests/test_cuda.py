@@ -137,6 +137,20 @@ def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
 
 
 @needs_target
+@pytest.mark.parametrize("other", ["complex64", "complex128", "int64", "uint64"])
+def test_pairs_with_a_kind_of_16_bits_compile_for_a_device(ptx, other):
+    """With these, the others of two kinds that are not brought to one type."""
+    from calipers._kernels.cuda import closeness
+    from calipers._kernels.cuda.policy import policy_of
+
+    for kinds in ("bfloat16", other), (other, "float16"):
+        kernel = closeness.apart(kinds, True, policy_of(8))
+        for text in ptx(kernel, arguments_of("apart", True)):
+            assert "fma.rn.f64" not in text
+            assert reads_anew(text)
+
+
+@needs_target
 @pytest.mark.parametrize("name", ["apart", "mask", "first_nonfinite"])
 def test_elements_along_one_axis_are_found_without_a_division(ptx, name):
     """Those of a slice, or of an array beside a number."""

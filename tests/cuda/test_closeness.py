@@ -9,6 +9,7 @@ import pytest
 from numba import cuda
 
 import calipers
+from calipers._device import closeness, operands
 from calipers._kernels.cuda import _target as target
 
 from ..closeness_cases import EDGE
@@ -70,6 +71,28 @@ def test_pairs_of_dtypes(kinds):
     both(a, b)
     b[7] += 1
     assert not both(a, b).all()
+
+
+KINDS = ["bfloat16", *DTYPES[:-1]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_pair_of_kinds(kind):
+    """Also that with bfloat16, of which only torch and jax have arrays on a device."""
+    a = operand_of([0, 1, 2], kind)
+    for other in KINDS[KINDS.index(kind) :]:
+        assert closeness.ask(a, operand_of([0, 1, 2], other), 1e-5, 1e-8, False).result(), other
+        # The rule itself, which takes the time to be compiled, is asked where pairs are not equal.
+        if kind == "bfloat16":
+            b = operand_of([0, 1, 3], other)
+            assert not closeness.ask(b, a, 1e-5, 1e-8, False).result(), other
+
+
+def operand_of(values, kind):
+    if kind == "bfloat16":
+        bits = np.array(values, "f4").view("u4") >> 16
+        return operands.Operand(target.memory_of(cuda.to_device(bits.astype("u2"))), kind)
+    return operands.operand(cuda.to_device(np.array(values, kind)), "a")
 
 
 def test_special_values():

@@ -9,7 +9,6 @@ found what ends the search.
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from numba import cuda, types
 
@@ -18,7 +17,7 @@ from ..closeness import reduced, sure_narrow, sure_wide
 from ..finiteness import finite as _finite
 from ..formats import double, single
 from ._cache import kept
-from .formats import as_is, latest, loader, place_finder, rule, viewer
+from .formats import as_is, latest, loaded, loader, place_finder, rule, viewer
 from .policy import Policy
 
 
@@ -99,7 +98,7 @@ def apart(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     held, as_held, sure = _quick(kinds)
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
-    own_a, own_b = (held or numba.from_dtype(np.dtype(kind)) for kind in kinds)
+    own_a, own_b = (held or loaded(kind) for kind in kinds)
     places = place_finder(flat)
     threads, items, _ = policy
     tile = policy.tile

@@ -77,6 +77,11 @@ def loader(kind: str) -> Any:
     return {"float16": _half, "bfloat16": _bfloat16}.get(kind, as_is)
 
 
+def loaded(kind: str) -> Any:
+    """Return the type of what `loader` gives."""
+    return types.float32 if loader(kind) is not as_is else numba.from_dtype(np.dtype(kind))
+
+
 @cache
 def viewer(kind: str) -> Any:
     """
