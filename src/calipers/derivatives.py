@@ -408,8 +408,9 @@ def _is_same(one: Any, other: Any) -> bool:
 def _value(
     f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
 ) -> Any:
-    # One launch finds all of them, so that there are no parts to keep.
-    if runs_on_device(f, x, options.target) and options.checkpoint is None:
+    # One launch finds all of them, so that there are no parts to keep, or to give to workers.
+    whole = options.checkpoint is None and options.workers is None
+    if whole and runs_on_device(f, x, options.target):
         found = device_module("derivatives").jacobian(f, x, args, position, options)
         if found is not None:
             return found

@@ -69,6 +69,24 @@ def test_compiled_functions_and_arrays_on_the_host(form):
 
 
 @forms
+def test_workers_are_asked(form):
+    f, options = FORMS[form]
+    asked = []
+
+    def workers(function, parts):
+        asked.append(parts)
+        return map(function, parts)
+
+    for given in (1, workers):  # the simulator runs one kernel at a time
+        jacobian = calipers.jacobian(f, POINT, workers=given, **options)
+        assert hasattr(jacobian, "__cuda_ndarray__")
+        np.testing.assert_allclose(jacobian.copy_to_host(), expected(), atol=1e-9)
+    assert asked
+    with pytest.raises(TypeError, match="workers must be an int"):
+        calipers.jacobian(f, POINT, workers="two", **options)
+
+
+@forms
 def test_more_columns_than_run_at_once(form):
     f, options = FORMS[form]
     x = np.linspace(0.1, 2, 37)
