@@ -1123,6 +1123,42 @@ def test_plots(shape, rule, tmp_path):
                 calipers.compare(text, text[::-1]).plot()
 
 
+@pytest.mark.parametrize(
+    ("kinds", "rule"),
+    [
+        (("bfloat16", "bfloat16"), {"max_ulp": 1}),
+        (("f8", "f4"), {"max_ulp": 4}),
+        (("f4", "f4"), {"max_ulp": 0}),
+        (("i8", "u8"), {"max_ulp": 3}),
+        (("c16", "c16"), {"max_ulp": 3}),
+        (("f8", "f8"), {"equal_nan": True}),
+        (("f8", "f8"), {"rtol": 0.0, "atol": 0.0}),
+        (("g", "f8"), {"rtol": 1e-5, "atol": 0.0}),
+    ],
+)
+def test_what_is_drawn_as_beyond_is_what_the_report_says_mismatches(kinds, rule):
+    pytest.importorskip("matplotlib")
+    a, b = np.repeat(10 + np.arange(4), 8), np.repeat(10 + np.arange(4), 8)
+    a, b = a.astype(dtype_of(kinds[0])), b.astype(dtype_of(kinds[1]))
+    a[1::4] += np.asarray(a[1::4] / 2).astype(a.dtype)
+    if a.dtype.kind == "f":
+        a[2::8] *= 1 + 2.0**-26
+        a[3::8], b[4::8], a[5::16], b[5::16] = np.nan, np.inf, np.nan, np.nan
+    report = calipers.compare(a, b, check_dtype=False, **rule)
+    bad = ~np.array(
+        [
+            bool(calipers.compare(x, y, check_dtype=False, **rule))
+            for x, y in zip(a[:, None], b[:, None], strict=True)
+        ]
+    )
+    assert np.count_nonzero(bad) == report.mismatches > 0
+    lines = {line.get_label(): line.get_xdata() for line in report.plot().axes[0].lines}
+    np.testing.assert_array_equal(lines["beyond"], np.flatnonzero(bad))
+    square = calipers.compare(a.reshape(4, 8), b.reshape(4, 8), check_dtype=False, **rule)
+    levels = square.plot().axes[0].collections[0].get_array()
+    np.testing.assert_array_equal(np.ravel(levels) > 0, bad)
+
+
 # As NumPy and torch
 
 

@@ -1,11 +1,15 @@
 """Pictures of a comparison."""
 
+import math
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._arrays import Pair, as_pair
 from ._protocols import NDArray
+from ._tally import Rule, has_distances, tally_pair
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,19 +44,23 @@ def comparison_figure(report: "Comparison") -> "Figure":
 def _draw_elements(axes: Any, report: "Comparison") -> None:
     assert report.arrays is not None
     a, b = (x if isinstance(x, np.ndarray) else x.to_host() for x in report.arrays)
+    for x in (a, b):
+        if not has_distances(x):
+            msg = f"elements of dtype {x.dtype} have no distance, so there is nothing to plot"
+            raise ValueError(msg)
     name = "|a-b| / (atol + rtol |b|)"
     if report.rule.max_ulp is not None:
-        name = f"steps of expected's format, in units of {max(report.rule.max_ulp, 1)}"
+        name = f"steps of the format / {report.rule.max_ulp}"
+    whole = as_pair(a, b)
     if a.ndim < 2:
-        _draw_line(axes, *_largest_excess(a.reshape(-1), b.reshape(-1), report), name)
+        pair = whole._replace(a=a.reshape(1, -1), b=b.reshape(1, -1))
+        columns = _edges(a.size)
+        _draw_line(axes, columns, _largest_excess(pair, report.rule, [0, 1], columns)[0], name)
     else:
         a, b = (x.reshape(-1, x.shape[-1]) for x in (a, b))
-        rows = _edges(len(a))
-        bands = [
-            _largest_excess(a[start:stop].T, b[start:stop].T, report)
-            for start, stop in pairwise(rows)
-        ]
-        _draw_map(axes, np.array([cells for _, cells in bands]), rows, bands[0][0], name)
+        pair = whole._replace(a=a, b=b)
+        rows, columns = map(_edges, pair.a.shape)
+        _draw_map(axes, _largest_excess(pair, report.rule, rows, columns), rows, columns, name)
 
 
 def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
@@ -83,44 +91,26 @@ def _edges(n: int) -> NDArray:
     return np.unique(np.linspace(0, n, min(n, _CELLS) + 1).astype(int))
 
 
-def _largest_excess(a: NDArray, b: NDArray, report: "Comparison") -> tuple[NDArray, NDArray]:
-    """Divide axis 0 into cells, and return their edges and the largest excess in each."""
-    edges = _edges(len(a))
-    cells = [_excess(a[start:stop], b[start:stop], report) for start, stop in pairwise(edges)]
-    return edges, np.array(cells)
+def _largest_excess(pair: Pair, rule: Rule, rows: Iterable[int], columns: NDArray) -> NDArray:
+    """Divide a table into cells, and return the largest excess in each."""
+    return np.array(
+        [
+            [
+                _excess(pair._replace(a=pair.a[i:j, k:m], b=pair.b[i:j, k:m]), rule)
+                for k, m in pairwise(columns)
+            ]
+            for i, j in pairwise(rows)
+        ]
+    )
 
 
-def _excess(a: NDArray, b: NDArray, report: "Comparison") -> float:
-    """Return the largest excess, for the eye; infinite where NaN or infinities mismatch."""
-    rule = report.rule
-    wide = np.complex128 if "c" in (a.dtype.kind, b.dtype.kind) else np.float64
-    a, b = (_as_numbers(x, wide) for x in (a, b))
-    with np.errstate(all="ignore"):
-        d: NDArray = abs(a - b)
-        size: NDArray = abs(b)
-        if rule.max_ulp is None:
-            limit = rule.atol + rule.rtol * size
-        else:
-            limit = max(rule.max_ulp, 1) * _spacing(size, report.expected_dtype)
-        excess = np.where((a == b) | (rule.equal_nan & (a != a) & (b != b)), 0.0, d / limit)
-    return float(np.max(np.nan_to_num(excess, nan=np.inf, posinf=np.inf), initial=0.0))
-
-
-def _as_numbers(x: NDArray, wide: type[np.number]) -> NDArray:
-    """Return elements as numbers; of text, even digits have no distance."""
-    try:
-        if x.dtype.kind not in "SUT":
-            return np.asarray(x, wide)
-    except (TypeError, ValueError):
-        pass
-    msg = f"elements of dtype {x.dtype} have no distance, so there is nothing to plot"
-    raise ValueError(msg)
-
-
-def _spacing(size: NDArray, dtype: str) -> Any:
-    if dtype in ("float16", "float32"):
-        return np.spacing(size.astype(dtype)).astype(np.float64)
-    return np.spacing(size) if dtype[:5] in ("float", "compl") else 1.0
+def _excess(pair: Pair, rule: Rule) -> float:
+    """Return the largest excess of a cell; infinite where NaN or infinities mismatch."""
+    tally = tally_pair(pair, rule)
+    unusual = tally["nan_actual"] + tally["nan_expected"] + tally["infinite"]
+    if unusual or (tally["nan_both"] and not rule.equal_nan):
+        return math.inf
+    return float(tally["excess"])
 
 
 def _draw_histogram(axes: Any, report: "Comparison") -> None:

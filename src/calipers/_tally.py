@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
+from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
@@ -358,6 +359,13 @@ def _as_longdouble(x: NDArray) -> NDArray:
         return np.asarray(x, np.longdouble)
     except OverflowError:  # of integers that no float holds
         return np.asarray(np.frompyfunc(as_float, 1, 1)(x), np.longdouble)
+
+
+def has_distances(x: NDArray) -> bool:
+    """Tell whether elements are numbers, or some of the objects: text is equal or not."""
+    if x.dtype.kind == "O":
+        return any(isinstance(item, Number) for item in x.flat)
+    return x.dtype.kind in "biufcm" or x.dtype.isbuiltin == 2
 
 
 def _apart(a: NDArray, b: NDArray) -> NDArray:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Number
 from typing import Any, NamedTuple, Unpack, overload
 
 import numpy as np
@@ -29,7 +28,7 @@ from ._options import Options, checked_options, default_of
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import plainly_close
 from ._spread import MEMORY_LIMIT, spread_of
-from ._tally import Rule, Tally, tally_pair
+from ._tally import Rule, Tally, has_distances, tally_pair
 from ._types import CompareOptions, Plain
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
 from .tolerances import Tolerance
@@ -355,18 +354,12 @@ def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
     if rule.max_ulp is None or pair.dtypes is not None:
         return
     sides = pair.a, pair.b
-    if not all(map(_has_distances, sides)):  # as text, which is equal or not
+    if not all(map(has_distances, sides)):  # as text, which is equal or not
         return
     name, x = next((name, x) for name, x in zip(_NAMES, sides, strict=True) if not _is_counted(x))
     of_type = "" if type(x) is np.ndarray else f", a {type(x).__name__}"
     msg = f"max_ulp cannot count the steps of {name}{path}{of_type} of dtype {x.dtype}: "
     raise TypeError(msg + "give rtol= and atol= instead")
-
-
-def _has_distances(x: NDArray) -> bool:
-    if x.dtype.kind == "O":
-        return any(isinstance(item, Number) for item in x.flat)
-    return x.dtype.kind in "biufcm" or x.dtype.isbuiltin == 2
 
 
 def _is_counted(x: NDArray) -> bool:
