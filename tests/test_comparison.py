@@ -1104,6 +1104,28 @@ def test_a_dictionary_holds_all_and_json_takes_it():
     assert found["ulp_histogram"] == [list(x) for x in report.ulp_histogram]
 
 
+@pytest.mark.parametrize(
+    ("own", "reference"), [((1, 4), (3, 4)), ((4,), (3, 4)), ((3, 4), (4,)), ((), (3,)), ((3,), ())]
+)
+def test_parts_that_were_broadcast_can_be_merged(own, reference):
+    random = np.random.default_rng(0)
+    left, right = ((random.random(own), random.random(reference)) for _ in range(2))
+    parts = [calipers.compare(*part, check_shape=False) for part in (left, right)]
+    merged = parts[0].merge(parts[1])
+    wholes = [
+        np.concatenate([np.broadcast_arrays(*part)[k] for part in (left, right)]) for k in (0, 1)
+    ]
+    whole = calipers.compare(*wholes)
+    assert merged.tally == whole.tally
+    assert merged.first_mismatches == whole.first_mismatches
+    assert merged.actual_shape == whole.actual_shape
+    with pytest.raises(ValueError, match=r"follow along axis 0, got shapes .* and \(5, 5\)$"):
+        parts[0].merge(calipers.compare(np.ones((5, 5)), np.ones((1, 5)), check_shape=False))
+    numbers = calipers.compare(1.0, 1.0)
+    with pytest.raises(ValueError, match=r"follow along axis 0, got shapes \(\) and \(\)$"):
+        numbers.merge(numbers)
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (300,), (3000,), (20, 30), (2, 3, 40), (3, 0)])
 @pytest.mark.parametrize("rule", [{}, {"max_ulp": 3}])
 def test_plots(shape, rule, tmp_path):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._arrangement import region
+from ._arrays import common_shape
 from ._notebook import Shown
 from ._report import comparison_text, jsonable, nested_text
 from ._tally import MEASURES, Rule, Tally, merge, moved
@@ -247,16 +248,17 @@ class Comparison(Shown):
         >>> left.merge(right).first_mismatches[0].index
         (1,)
         """
-        own, more = self.actual_shape, other.actual_shape
         kinds = [(x.rule, x.actual_dtype, x.expected_dtype, x.problems) for x in (self, other)]
         if self.tally is None or other.tally is None or kinds[0] != kinds[1]:
             msg = "other cannot be merged: compare both parts by one rule, and of one dtype"
             raise ValueError(msg)
+        own, more = (common_shape(x.actual_shape, x.expected_shape) for x in (self, other))
         if not own or not more or own[1:] != more[1:]:
             msg = f"other must follow along axis 0, got shapes {own} and {more}"
             raise ValueError(msg)
-        corner = own[0], *(0 for _ in own[1:])
-        return united(self, placed(other, (own[0] + more[0], *own[1:]), corner))
+        whole, origin = (own[0] + more[0], *own[1:]), (0,) * len(own)
+        parts = placed(self, whole, origin), placed(other, whole, (own[0], *origin[1:]))
+        return united(*parts)
 
     def to_dict(self) -> dict[str, Any]:
         """
