@@ -499,6 +499,15 @@ def test_nfev_of_complex_functions(method, options):
     assert d.nfev == len(seen)
 
 
+@pytest.mark.parametrize("method", ["3-point", "adaptive"])
+def test_a_pair_of_derivatives_goes_nowhere_as_an_array(method):
+    d = calipers.differentiate(np.abs, Z, method=method)
+    assert type(d.value) is tuple
+    told = r"\.value\[0\], that by z, or \.value\[1\], that by its conjugate$"
+    with pytest.raises(TypeError, match=told):
+        np.asarray(d)
+
+
 @methods
 def test_a_derivative_goes_where_an_array_goes(method):
     d = calipers.differentiate(waves, X, method=method)

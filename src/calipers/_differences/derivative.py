@@ -58,9 +58,14 @@ class Derivative(Shown):
     seconds: float
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        """Return `value`, so that a Derivative goes where an array goes; not if it is sparse."""
+        """Return `value`, so that a Derivative goes where an array goes; not if it is no array."""
         if self.colors is not None:
             raise TypeError("the derivative is sparse: take .value, or .value.toarray()")
+        if isinstance(self.value, tuple):
+            raise TypeError(
+                "the derivative is a pair: take .value[0], that by z, or .value[1], that by its "
+                "conjugate"
+            )
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def __str__(self) -> str:
