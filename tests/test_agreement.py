@@ -227,7 +227,9 @@ def interrupted(x):
 
 x = np.random.default_rng(0).standard_normal((8, 64), dtype=np.float32)
 total, turned = (lambda x: x.sum(axis=1)), (lambda x: x[:, ::-1].cumsum(axis=1)[:, -1])
-print(calipers.diagnose(np.sin, crashes, x, isolate=True).reason)
+crashed = calipers.diagnose(np.sin, crashes, x, isolate=True)
+print(crashed.reason)
+print(crashed.calls, "1 call of f and 1 call of g, " in str(crashed))
 print(calipers.diagnose(fails, np.sin, x, isolate=True).reason)
 print(calipers.diagnose(np.sin, interrupted, x, isolate=True).reason)
 whole = calipers.diagnose(total, turned, x, isolate=True)
@@ -246,6 +248,7 @@ def test_a_side_that_crashes():
     done = subprocess.run([sys.executable, "-c", ISOLATED], capture_output=True, text=True)
     assert done.stdout.splitlines() == [
         "g ended the process that called it: SIGSEGV",
+        "{'f': 1, 'g': 1} True",
         "f raises KeyError: 'no', and g returns",
         "g ended the process that called it: exit code 130",
         "ROUNDING True",

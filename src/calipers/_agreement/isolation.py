@@ -23,7 +23,7 @@ class Death:
 
 
 def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
-    """Return what `work` does in another process, or the Death of that."""
+    """Return what `work` does in another process, or the Death of that; count the calls begun."""
     methods = multiprocessing.get_all_start_methods()
     if multiprocessing.current_process().daemon:
         msg = "isolate starts a process, and a daemonic one, as this is, may start none: "
@@ -34,6 +34,7 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
     process = context.Process(target=_run, args=(work, sides, sender))
     process.start()
     sender.close()
+    known = {side.name: side for side in sides}
     calling = "f"
     try:
         while True:
@@ -43,6 +44,7 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
             if kind == "error":
                 raise value
             calling = value
+            known[calling].calls += 1
     except EOFError:
         process.join()
         return Death(calling, _how(process.exitcode))
