@@ -152,6 +152,11 @@ def num_threads(n: int) -> Iterator[None]:
     ValueError
         If `n` is not a positive integer.
 
+    Notes
+    -----
+    The number is the process's: it holds in all threads. Contexts of several threads must not
+    overlap, as the last one to end would leave behind the number that another one had set.
+
     Examples
     --------
     >>> import calipers
