@@ -455,6 +455,7 @@ def test_a_direction_that_is_not_finite_gives_nan(worst, method):
     ids=lambda ask: ask.func.__name__,
 )
 def test_a_limit_that_is_none_is_refused_where_all_is_in_memory(ask, limit):
-    with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes, got"):
+    error = ValueError if type(limit) is int else TypeError
+    with pytest.raises(error, match="memory_limit must be a positive number of bytes, got"):
         ask(memory_limit=limit)
     ask(memory_limit=1 << 30)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -700,10 +701,25 @@ def test_chunks_beyond_the_limit_are_named(places):
         calipers.allclose(a, chunks_of(x, 100), memory_limit=1 << 16)
 
 
-@pytest.mark.parametrize("limit", [0, -1, 2.5, "1GB", None, True])
+@pytest.mark.parametrize("limit", [0, -1, np.nan, "1GB", None, True, 1j])
 def test_a_limit_is_a_number_of_bytes(limit):
-    with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes"):
+    error = ValueError if type(limit) in (int, float) else TypeError
+    told = f"memory_limit must be a positive number of bytes, got {re.escape(repr(limit))}"
+    with pytest.raises(error, match=told):
         calipers.allclose(iter([np.zeros(3)]), np.zeros(3), memory_limit=limit)
+    if limit is not None:
+        with pytest.raises(error, match=told):
+            calipers.jacobian(np.sin, np.zeros(3), memory_limit=limit)
+
+
+@pytest.mark.parametrize("limit", [1e9, np.float64(1e9), np.int64(2**30), 2.0**28, np.inf, 2**80])
+def test_a_limit_is_any_number_of_bytes(limit):
+    x = np.arange(3.0)
+    assert calipers.allclose(x, x, memory_limit=limit)
+    assert calipers.allclose(iter([x]), x, memory_limit=limit)
+    assert calipers.compare(iter([x]), x, memory_limit=limit)
+    assert calipers.allfinite(x, memory_limit=limit)
+    assert calipers.jacobian(np.sin, x, memory_limit=limit).shape == (3, 3)
 
 
 @pytest.mark.parametrize(

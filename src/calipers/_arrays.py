@@ -329,6 +329,14 @@ def is_real(x: Any) -> bool:
     return isinstance(x, Real)
 
 
+def require_bytes(memory_limit: Any) -> None:
+    """Refuse a limit of memory that is no positive number."""
+    known = is_real(memory_limit) and not isinstance(memory_limit, (bool, np.bool))
+    if not (known and memory_limit > 0):
+        msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
+        raise (ValueError if known else TypeError)(msg)
+
+
 def is_weak(x: Any) -> bool:
     """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
     return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)

@@ -22,7 +22,7 @@ class Options(NamedTuple):
     check_dtype: bool
     check_shape: bool
     rule: Rule
-    memory_limit: int
+    memory_limit: float
 
     def rule_for(self, a: DType, b: DType) -> Rule:
         if self.rule.max_ulp is not None:

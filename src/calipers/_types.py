@@ -66,7 +66,7 @@ class CompareOptions(TypedDict, total=False):
     check_shape: bool
     max_mismatches: int
     max_mismatch_ratio: float
-    memory_limit: int
+    memory_limit: float
 
 
 class EmulateOptions(TypedDict, total=False):

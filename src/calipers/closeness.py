@@ -58,7 +58,7 @@ def allclose(
     equal_nan: bool = False,
     *,
     axis: None = None,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> bool: ...
 @overload
 def allclose(
@@ -69,7 +69,7 @@ def allclose(
     equal_nan: bool = False,
     *,
     axis: int | tuple[int, ...],
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> Any: ...
 def allclose(
     a: Any,
@@ -79,7 +79,7 @@ def allclose(
     equal_nan: bool = False,
     *,
     axis: int | tuple[int, ...] | None = None,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> Any:
     """
     Tell whether all elements of two arrays are close, stopping at the first that is not.
@@ -105,7 +105,7 @@ def allclose(
         Whether two NaN are close.
     axis : int or tuple of int, optional
         The axis or axes that make a row: each row gets a verdict of its own.
-    memory_limit : int, default 256 MiB
+    memory_limit : float, default 256 MiB
         The bytes that chunks in memory may take. Memory maps that are smaller are read in place.
 
     Returns
@@ -150,7 +150,7 @@ def allclose(
     False
     """
     verdict = None
-    if axis is None and memory_limit is MEMORY_LIMIT:  # else they are checked first
+    if axis is None and memory_limit == MEMORY_LIMIT:  # else they are checked first
         verdict = plainly_close(a, b, rtol, atol, equal_nan)
     if verdict is None:
         verdict = _close(a, b, rtol, atol, equal_nan, axis, memory_limit)
@@ -166,7 +166,7 @@ def _close(
     atol: Any,
     equal_nan: bool,
     axis: Any = None,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> Any:
     if on_device(a=a, b=b):
         if axis is not None:
@@ -350,7 +350,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 
 
 def array_equal(
-    a1: Any, a2: Any, equal_nan: bool = False, *, memory_limit: int = MEMORY_LIMIT
+    a1: Any, a2: Any, equal_nan: bool = False, *, memory_limit: float = MEMORY_LIMIT
 ) -> bool:
     """
     Tell whether two arrays have the same shape and equal elements, stopping at the first unequal.
@@ -361,7 +361,7 @@ def array_equal(
         Arrays of any dtypes. Those without a kernel, strings for instance, are left to NumPy.
     equal_nan : bool, default False
         Whether two NaN are equal.
-    memory_limit : int, default 256 MiB
+    memory_limit : float, default 256 MiB
         The bytes that chunks in memory may take, as in `allclose`.
 
     Returns
@@ -388,7 +388,7 @@ def array_equal(
     >>> calipers.array_equal([1, 2], [[1, 2]])
     False
     """
-    views = host_views(a1, a2) if memory_limit is MEMORY_LIMIT else None  # else that is checked
+    views = host_views(a1, a2) if memory_limit == MEMORY_LIMIT else None  # else that is checked
     if views is None:
         equal = _equal(a1, a2, equal_nan, memory_limit)
     else:
@@ -398,7 +398,7 @@ def array_equal(
     return equal
 
 
-def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: int = MEMORY_LIMIT) -> bool:
+def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT) -> bool:
     if on_device(a1=a1, a2=a2):
         return bool(device_module("closeness").array_equal(a1, a2, equal_nan))
     require_host(a1=a1, a2=a2)
@@ -428,7 +428,7 @@ def _spread_equal(spread: Spread, equal_nan: bool) -> bool:
     return equal and len(set(spread.shapes())) == 1
 
 
-def allfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> bool:
+def allfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> bool:
     """
     Tell whether an array has neither NaN nor infinity, stopping at the first.
 
@@ -437,7 +437,7 @@ def allfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> bool:
     a : array_like
         Any shape. A complex number is finite if both of its parts are. Arrays in chunks are read
         chunk by chunk, as by `allclose`.
-    memory_limit : int, default 256 MiB
+    memory_limit : float, default 256 MiB
         The bytes that chunks in memory may take.
 
     Returns
@@ -462,13 +462,13 @@ def allfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> bool:
     >>> calipers.allfinite([0.0, 1e308])
     True
     """
-    if type(a) is np.ndarray and memory_limit is MEMORY_LIMIT:  # else that is checked first
+    if type(a) is np.ndarray and memory_limit == MEMORY_LIMIT:  # else that is checked first
         return first_nonfinite(a) is None
     spread = spread_of(memory_limit, a=a)
     return spread.every(allfinite) if spread is not None else first_nonfinite(a) is None
 
 
-def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, ...] | None:
+def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int, ...] | None:
     """
     Find the first NaN or infinity of an array, in C order.
 
@@ -476,7 +476,7 @@ def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, .
     ----------
     a : array_like
         Any shape. Arrays in chunks are read to their end, as a later one may hold an earlier index.
-    memory_limit : int, default 256 MiB
+    memory_limit : float, default 256 MiB
         The bytes that chunks in memory may take.
 
     Returns
@@ -501,7 +501,7 @@ def first_nonfinite(a: Any, *, memory_limit: int = MEMORY_LIMIT) -> tuple[int, .
     >>> calipers.first_nonfinite([[1.0, 2.0], [float("inf"), 4.0]])
     (1, 0)
     """
-    if type(a) is np.ndarray and memory_limit is MEMORY_LIMIT:  # else that is checked first
+    if type(a) is np.ndarray and memory_limit == MEMORY_LIMIT:  # else that is checked first
         x = a
     elif on_device(a=a):
         position = device_module("closeness").first_nonfinite(a)

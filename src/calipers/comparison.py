@@ -64,7 +64,7 @@ def compare(
     check_shape: bool = True,
     max_mismatches: int = 0,
     max_mismatch_ratio: float = 0.0,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> Comparison | NestedComparison:
     """
     Compare two arrays, or nested containers of arrays, and tell all about how they differ.
@@ -98,7 +98,7 @@ def compare(
         How many mismatches to let pass in each pair of arrays.
     max_mismatch_ratio : float, default 0.0
         Which share of mismatches to let pass, from 0 to 1; the more generous of the two counts.
-    memory_limit : int, default 256 MiB
+    memory_limit : float, default 256 MiB
         The bytes that chunks in memory may take, as in `allclose`. Such reports know of no
         rearrangement, and draw no elements.
 
@@ -163,7 +163,7 @@ def assert_close(
     check_shape: bool = True,
     max_mismatches: int = 0,
     max_mismatch_ratio: float = 0.0,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: float = MEMORY_LIMIT,
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
     """
@@ -201,7 +201,7 @@ def assert_close(
     ...
     """
     __tracebackhide__ = True
-    by_tolerances = tolerance is None and max_ulp is None and memory_limit is MEMORY_LIMIT
+    by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT
     counted = type(max_mismatches) is int  # else it is checked first: 0.0 is no count
     plain = by_tolerances and counted and max_mismatches == max_mismatch_ratio == 0
     if plain and _plainly_agree(actual, expected, rtol, atol, equal_nan):
@@ -290,7 +290,7 @@ def _passes(leaf: Leaf, options: Options) -> bool:
     """Ask for the verdict alone; False may also mean that only the full pass can tell."""
     if leaf.problem or options.rule.max_ulp is not None:
         return False
-    if options.memory_limit is MEMORY_LIMIT:  # else it is checked first
+    if options.memory_limit == MEMORY_LIMIT:  # else it is checked first
         rtol, atol = options.tolerance or (None, None)
         plain = _plainly_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan)
         if plain is not None:

@@ -16,9 +16,9 @@ from .._arrays import (
     given_array,
     is_device_function,
     is_integer,
-    is_real,
     library_of,
     on_device,
+    require_bytes,
     require_callable,
 )
 from .._kernels.differences import NAMES_OF_STATUS
@@ -68,10 +68,8 @@ class Options:
             msg = "batched=True is for y = f(x): leave out rowwise and out_like"
             raise ValueError(msg)
         require_named(self.kwargs)
-        limit = self.memory_limit
-        if limit is not None and not (is_real(limit) and limit > 0):
-            msg = f"memory_limit must be a positive number of bytes, got {limit!r:.60}"
-            raise (ValueError if is_real(limit) else TypeError)(msg)
+        if self.memory_limit is not None:
+            require_bytes(self.memory_limit)
         require_folder(self.checkpoint)
 
     @property

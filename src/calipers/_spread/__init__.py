@@ -3,12 +3,11 @@
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from operator import index
 from typing import Any
 
 import numpy as np
 
-from .._arrays import HOST_TYPES
+from .._arrays import HOST_TYPES, require_bytes
 from .._protocols import Spread
 from ..interop.h5py import H5py
 from ..interop.zarr import Zarr
@@ -23,7 +22,8 @@ _HELD_TYPES = HOST_TYPES - {np.memmap}
 
 def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
     """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
-    limit = _checked(memory_limit)
+    require_bytes(memory_limit)
+    limit = max(1, int(min(memory_limit, sys.maxsize)))
     if _HELD_TYPES.issuperset(map(type, arrays.values())):
         return None
     for name, x in arrays.items():
@@ -62,14 +62,3 @@ def _mapped(arrays: tuple[Any, ...]) -> int:
     """Return the bytes of files that are touched if maps are read in place."""
     bounds = (np.lib.array_utils.byte_bounds(x) for x in arrays if type(x) is np.memmap)
     return sum(last - first for first, last in bounds)
-
-
-def _checked(memory_limit: Any) -> int:
-    try:
-        limit = 0 if isinstance(memory_limit, bool) else index(memory_limit)
-    except TypeError:
-        limit = 0
-    if limit < 1:
-        msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
-        raise ValueError(msg)
-    return limit
