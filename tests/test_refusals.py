@@ -277,6 +277,11 @@ def test_what_has_every_attribute_is_not_taken_for_sparse():
     delayed = pytest.importorskip("dask").delayed(1.0)
     with pytest.raises(TypeError, match="Delayed"):
         calipers.allclose(delayed, 1.0)
+    with pytest.raises(TypeError) as caught:
+        calipers.jacobian(np.sin, delayed)
+    assert "sparse" not in str(caught.value)
+    with pytest.raises(AssertionError, match="that vjp returned for input 0 is of type Delayed"):
+        calipers.gradcheck(np.sin, (X,), vjp=lambda x, w: delayed)
 
 
 MASKED = np.ma.array(X, mask=[0, 1, 0])

@@ -234,9 +234,15 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     return _view(x, name)
 
 
+def is_sparse(x: Any) -> bool:
+    """Tell whether x is a sparse array or matrix, of SciPy or like it."""
+    # dask's Delayed has every attribute, and none is a number.
+    return is_integer(getattr(x, "nnz", None)) and hasattr(x, "toarray")
+
+
 def refuse_sparse(x: Any, name: str) -> None:
     """Refuse a sparse array, of which NumPy would make an object."""
-    if hasattr(x, "nnz") and hasattr(x, "toarray"):
+    if is_sparse(x):
         msg = f"{name} is sparse, and has to be dense: give {name}.toarray()"
         raise TypeError(msg)
 
@@ -257,8 +263,7 @@ def given_array(x: Any, name: str) -> NDArray:
 def require_dense(**arrays: Any) -> None:
     """Refuse sparse arrays and arrays of arrays: they have other elements; names are for errors."""
     for name, x in arrays.items():
-        # dask's Delayed has every attribute, and none is a number.
-        if is_integer(getattr(x, "nnz", None)) and hasattr(x, "toarray"):
+        if is_sparse(x):
             msg = f"{name} is sparse, and elements are compared one by one: pass {name}.toarray()"
             raise TypeError(msg)
         if type(x) is np.ndarray and x.dtype.kind == "O" and any(map(_is_array, x.flat)):

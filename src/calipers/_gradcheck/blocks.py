@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, given_array
+from .._arrays import as_array, given_array, is_sparse
 from .._protocols import NDArray
 from .parts import Part, picked
 from .subject import Subject
@@ -87,7 +87,7 @@ class _Block:
         flat = out.size, part.size
         if item is None:
             return np.zeros(flat)
-        array = np.asarray(given_array(item.toarray() if hasattr(item, "toarray") else item, "jac"))
+        array = np.asarray(given_array(item.toarray() if is_sparse(item) else item, "jac"))
         if array is not item and array.dtype.kind in "OSU":
             kind, shape = type(item).__name__, out.shape + part.shape
             msg = f"{self._name} is of type {kind}: return an array of shape {shape}"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._arity import note_form
-from .._arrays import given_array
+from .._arrays import given_array, is_sparse
 from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix, require_nothing
@@ -187,7 +187,7 @@ class Derivative:
             return np.zeros(like.shape, part.wide)
         what, whose = self._words
         returned = f"the {what} that {self.name} returned for {whose} {part.name}"
-        if hasattr(value, "toarray"):
+        if is_sparse(value):
             msg = (
                 f"{returned} is of a sparse layout, and the {whose} is dense: return an array of "
                 f"shape {like.shape}"

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arrays import as_array, device_module, is_device_function, library_of, on_device
+from .._arrays import (
+    as_array,
+    device_module,
+    is_device_function,
+    is_sparse,
+    library_of,
+    on_device,
+)
 from .._containers import apart, several
 from .._differences.plan import require_named
 from .._protocols import ContainerLibrary, Differentiated
@@ -314,7 +321,7 @@ def require_way(inplace: Any, given: Given, value_and_jac: Any) -> None:
     if value_and_jac is not None or all(call is None for call in given.derivatives.values()):
         msg = "inplace= is about jac=, vjp= and jvp=: give one of them, or leave it out"
         raise ValueError(msg)
-    if any(hasattr(x, "toarray") for x in given.several):
+    if any(is_sparse(x) for x in given.several):
         msg = "inplace= is for dense inputs, and one is a sparse matrix: give functions that return"
         raise ValueError(msg)
     if any(map(holds_arrays, given.several)):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, library_of
+from .._arrays import as_array, is_sparse, library_of
 from .._containers import Apart, apart, is_container, items_of
 from ..interop.containers import Leaves
 from .blocks import WrongFormError, require_nothing
@@ -36,7 +36,7 @@ class NumpyContainers:
 
 def is_array(x: Any) -> bool:
     """Tell whether x is an array of floating-point numbers, or a sparse matrix of them."""
-    if isinstance(x, np.ndarray) or hasattr(x, "toarray"):
+    if isinstance(x, np.ndarray) or is_sparse(x):
         return x.dtype.kind in "fc"
     return library_of(x) is not None and np.asarray(as_array(x, "inputs")).dtype.kind in "fc"
 
