@@ -442,7 +442,6 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
         for table in tables:
             record.histogram[k] += table[k]
     place_largest(a, b, rule, start, highest, record)
-    return -1
 
 
 @register_jitable
