@@ -169,10 +169,10 @@ def test_a_function_that_takes_no_other_batch():
     ("inputs", "batch", "match"),
     [
         (np.float64(1), (0,), r"inputs\[0\] must be an array of rows"),
-        (np.ones((1, 3)), (0,), "two rows or more, got"),
-        (np.ones((0, 3)), (0,), "two rows or more, got"),
+        (np.ones((1, 3)), (0,), r"named by batch=\(0,\) must have the same .* 2; got 1$"),
+        ((np.ones((3, 2)), np.ones(4)), (0, 1), "number of rows, at least 2; got 3 and 4$"),
         (np.ones((4, 3)), (1,), "positions of the 1 inputs, got 1"),
-        (np.ones((4, 3)), (), "two rows or more"),
+        (np.ones((4, 3)), (), r"batch=\(\) must .*; got none$"),
         (np.ones((4, 3)), ("x",), "positions of the 1 inputs, got 'x'"),
         (np.ones((4, 3)), 0.0, r"positions of the 1 inputs, got 0\.0"),
     ],

@@ -122,7 +122,11 @@ def test_objects_that_numpy_compares_are_named():
         assert reference.startswith("b has dtype object")
     with pytest.raises(ValueError, match="inhomogeneous") as caught:
         calipers.allclose(X[:2], [[1.0, 2.0], [3.0]])
-    assert caught.value.__notes__ == ["b is a list that is no array"]
+    assert caught.value.__notes__ == [
+        "b is a list whose items have unlike lengths: pass a rectangular one, or ask compare, "
+        "which walks nested lists"
+    ]
+    assert calipers.compare([[1.0, 2.0], [3.0]], [[1.0, 2.0], [3.0]])
 
 
 @pytest.mark.parametrize(

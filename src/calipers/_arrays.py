@@ -205,8 +205,11 @@ def _view(x: Any, name: str) -> NDArray:
     try:
         return np.asanyarray(x)
     except ValueError as error:
-        if isinstance(x, (list, tuple)):  # of unlike lengths
-            error.add_note(f"{name} is a {type(x).__name__} that is no array")
+        if isinstance(x, (list, tuple)):
+            uneven = "inhomogeneous" in str(error)
+            what = "whose items have unlike lengths" if uneven else "that is no array"
+            advice = "pass a rectangular one, or ask compare, which walks nested lists"
+            error.add_note(f"{name} is a {type(x).__name__} {what}: {advice}")
         raise
 
 

@@ -83,7 +83,7 @@ if hasattr(os, "register_at_fork"):
 
 def get_num_threads() -> int:
     """
-    Return how many threads a large comparison may use, the calling one included.
+    Return how many threads calipers may use, the calling one included.
 
     The first answer is ``CALIPERS_NUM_THREADS`` if that is set, else the number of cores that
     the process may run on.
@@ -113,7 +113,7 @@ def get_num_threads() -> int:
 
 def set_num_threads(n: int) -> None:
     """
-    Set how many threads a large comparison may use, the calling one included.
+    Set how many threads calipers may use, the calling one included.
 
     Parameters
     ----------

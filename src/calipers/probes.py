@@ -99,8 +99,9 @@ def batch(
             raise ValueError(msg)
         rows.add(own[k].shape[0])
     if len(rows) != 1 or min(rows) < 2:
-        msg = f"inputs at batch={chosen} must have the same two rows or more, got {sorted(rows)}"
-        raise ValueError(msg)
+        got = " and ".join(map(str, sorted(rows))) or "none"
+        msg = f"the inputs named by batch={chosen} must have the same number of rows, at least 2; "
+        raise ValueError(msg + f"got {got}")
     return of_batch(f, inputs, chosen, as_integer(seed, "seed") % 2**64)
 
 

@@ -71,6 +71,9 @@ class Comparison(Shown):
         All that the pass has counted; None where shapes or structures do not match.
     differences : dict
         A `Difference` for each position in C order that the report names.
+    arrays : tuple of two arrays, or None
+        What was compared, brought to one shape; None of parts, as of chunks or after `merge`, and
+        where shapes or structures do not match.
 
     Notes
     -----

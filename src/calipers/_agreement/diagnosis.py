@@ -97,6 +97,11 @@ class Diagnosis(Shown):
         Of all random moves.
     names : tuple of str
         Of f and g, or of the arrays.
+    inputs : tuple
+        The arrays, and what else, that both sides were called with; containers are taken apart.
+    answers : tuple
+        What f and g returned for them, as `plot` draws it; empty where one of them raised, or where
+        their results have other shapes.
     """
 
     kind: str

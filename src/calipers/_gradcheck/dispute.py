@@ -51,7 +51,7 @@ class Dispute:
         The same of all rows and columns of one output and one input, beside which an entry may be
         nothing; 0 where forms of the derivative do not agree on it.
     right, left : ndarray
-        SlopesBelow to both sides of x, at the coarse step.
+        Slopes to both sides of x, at the coarse step.
     noise : ndarray
         That of these slopes.
     noisy : ndarray of bool

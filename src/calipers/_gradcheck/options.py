@@ -69,7 +69,7 @@ def masked_of(masked: bool | None, check_sparse_nnz: bool | None) -> bool:
     """Return whether only specified elements count, under either name of that."""
     if check_sparse_nnz is None:
         return bool(masked)
-    warn("check_sparse_nnz is deprecated: masked=", CalipersWarning)
+    warn("check_sparse_nnz is deprecated: use masked= instead", CalipersWarning)
     if masked is not None:
         msg = "masked and check_sparse_nnz are the same: give masked alone"
         raise ValueError(msg)
