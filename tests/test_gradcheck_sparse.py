@@ -188,7 +188,7 @@ def test_a_sparse_output_of_a_torch_function_is_refused_with_advice():
 
 
 def test_check_sparse_nnz_is_the_old_name_of_masked():
-    with pytest.warns(calipers.CalipersWarning, match="masked"):
+    with pytest.warns(calipers.CalipersWarning, match="deprecated: use masked= instead"):
         report = calipers.gradcheck(product, (matrix(), B), vjp=whole, check_sparse_nnz=True)
     assert report.shape == (4, 7)
 

@@ -298,6 +298,16 @@ def test():
         )
         assert "calipers' report of test_a_name_for_the_answer.py:5" in text
 
+    def test_arrays_that_are_gone(self, run):
+        gone = "The arrays are gone: keep them in variables, or take calipers.assert_close."
+        for sides in "np.ones(3), np.zeros(3)", "A, A + 1", "A + 1, [0, 0, 0]":
+            test = f"def test():\n  ok = cal.allclose({sides})\n  assert ok"
+            _, text = run(f"A = np.ones(3)\n\n{test}", failed=1)
+            assert "calipers' report of test_arrays_that_are_gone.py:6" in text
+            assert gone in text
+        _, text = run("def test():\n  ok = cal.array_equal(None, 1)\n  assert ok", failed=1)
+        assert gone not in text
+
     def test_what_explains_nothing_is_not_shown(self, run):
         _, text = run(
             """

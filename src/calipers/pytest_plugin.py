@@ -136,8 +136,9 @@ class _Refusal(NamedTuple):
     def compare(self) -> Any:
         """Return the report, or a sentence on why there is none; None if it would not explain."""
         sides = [side() for side in self.sides]
-        if any(side is None for side in sides):
-            return None
+        kept = zip(self.sides, sides, strict=True)
+        if any(x is None and isinstance(side, weakref.ref) for side, x in kept):
+            return "The arrays are gone: keep them in variables, or take calipers.assert_close."
         if any(map(import_module("calipers._spread").is_stream, sides)):
             return "An iterator of chunks is read only once: calipers.compare reads two new ones."
         if sum(getattr(side, "nbytes", 0) for side in sides) > _READ_AGAIN:
