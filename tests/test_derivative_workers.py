@@ -324,7 +324,9 @@ def test_a_pace_that_was_measured_while_the_machine_was_busy_is_mended():
     parts = []
 
     class Instant:
-        problem = SimpleNamespace(native=SimpleNamespace(parallel=False, threads=2))
+        problem = SimpleNamespace(
+            native=SimpleNamespace(parallel=False, threads=2, begin=lambda: None)
+        )
 
         def results(self, count):
             return (np.zeros(count),)

@@ -117,7 +117,7 @@ def test_two_batches_and_an_input_that_is_none():
 
     y = RANDOM.standard_normal((16, 12)).astype(np.float32)
     assert probes.batch(linear, (X, W, y), batch=(0, 2))
-    with pytest.raises(ValueError, match="two rows"):
+    with pytest.raises(ValueError, match="at least 2; got 12 and 16"):
         probes.batch(linear, (X, W, y), batch=(0, 1))
 
 

@@ -176,6 +176,8 @@ def _hand_back(tensors: Iterable[Any], arrays: Iterable[Any]) -> None:
 class _Sparse:
     """A gradient of another layout than its input: a finding, which its name is for."""
 
+    nnz = 0  # by which, and `toarray`, what is sparse is known
+
     def __init__(self, layout: Any) -> None:
         self.layout = layout
 
