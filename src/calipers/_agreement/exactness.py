@@ -110,8 +110,12 @@ def of_exact(
 
 
 def _floating(dtype: Any) -> np.dtype[Any]:
+    name = name_of(dtype, WIDER)
+    if name == "bfloat16":
+        with suppress(ImportError):
+            import ml_dtypes  # noqa: F401  # NumPy has it from there alone
     with suppress(TypeError):
-        kind = np.dtype(name_of(dtype, WIDER))
+        kind = np.dtype(name)
         if is_movable(np.empty(0, kind)):
             return kind
     msg = f"dtype must be one of floating-point numbers, got {dtype!r:.60}"
