@@ -50,7 +50,7 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     return at_ties(q) or Verdict(
         BUG if np.median(apart[beyond] - GROSS * sizes[beyond]) > 0 else SUSPECT,
         f"{differing(n, apart.size, 'result')} by up to {far:.3g} units of their own rounding, and "
-        f"in the wider format, too, which larger results hide from norms: another function",
+        f"in the wider format, too: another function, which larger results hide",
     )
 
 
