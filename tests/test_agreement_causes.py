@@ -430,3 +430,51 @@ def test_results_of_another_number_from_call_to_call_are_told():
     found = calipers.diagnose(f, g, np.linspace(0.01, 0.6, 100), float64="g")
     assert found.kind == "BUG", str(found)
     assert "g does not repeat itself" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rounded_window_is_no_other_function(seed):
+    """Near its ends a window is small, and its last places are those of numbers as large as 1."""
+    one = np.hanning(129)[:-1]
+    other = 0.5 + 0.5 * np.cos(np.linspace(-np.pi, np.pi, 129)[:-1])
+    x = np.random.default_rng(seed).standard_normal((3, 128))
+    found = calipers.diagnose(lambda x: x * one, lambda x: x * other, x)
+    assert found.kind in ("ROUNDING", "LAYOUT", "UNSTABLE"), str(found)
+
+
+def restless(share, rows):
+    """Sum in any order; in a share of the calls some rows lack a term."""
+    own = np.random.default_rng(0)
+
+    def sums(x):
+        order = own.permutation(x.shape[1])
+        y = x[:, order].sum(axis=1)
+        y[rows] -= x[rows, order[0]] * (own.random() < share)
+        return y
+
+    return sums
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("row", [slice(None), slice(22, 23)])
+def test_a_race_beyond_rounding_is_a_bug_in_one_row_of_many_too(share, row):
+    x = (0.5 + np.random.default_rng(1).random((20_000, 40))).astype(np.float32)
+    found = calipers.diagnose(lambda x: x.sum(axis=1), restless(share, row), x)
+    assert found.kind == "BUG", str(found)
+
+
+def test_what_fails_in_one_call_of_ten_is_mostly_seen():
+    seen = 0
+    for seed in range(12):
+        for wrong in (lambda y, term: y / 2, lambda y, term: y - term):
+            own = np.random.default_rng(seed)
+            x = own.random((64, 256)).astype(np.float32) + np.float32(0.1)
+
+            def g(x, own=own, wrong=wrong):
+                order = own.permutation(256)
+                y = x[:, order].sum(axis=1)
+                return wrong(y, x[:, order[0]]) if own.random() < 0.1 else y
+
+            found = calipers.diagnose(lambda x: x.sum(axis=1), g, x, seed=seed)
+            seen += found.kind == "BUG"
+    assert seen >= 20

@@ -10,7 +10,7 @@ from .grids import grid_of
 from .inquiry import Inquiry
 from .sides import SOIL, Answer, BudgetError
 from .units import ROUNDOFF, Size, difference, own_roundings, rms_of, size_of, spread_of
-from .verdicts import ALONE, BUG, FAR, ILL, NONDETERMINISTIC, Verdict
+from .verdicts import BUG, FAR, ILL, NONDETERMINISTIC, Verdict
 
 _REPEATS = 8
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
@@ -50,9 +50,8 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
 def _of_summation(q: Inquiry, sizes: list[Size]) -> bool:
     """Tell whether an order of summation explains how far answers are apart."""
     spread = max(size.least if not size.broken else math.inf for size in sizes)
-    peak = max(size.peak for size in sizes)
     near = q.eta_apart.least <= max(q.allowed, 4 * spread)
-    return spread <= 2 * q.allowed and peak <= 2 * ALONE * q.allowed and near
+    return spread <= 2 * q.allowed and near
 
 
 def _own_unit(q: Inquiry) -> NDArray:
