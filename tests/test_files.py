@@ -18,13 +18,13 @@ from multiprocessing.context import SpawnProcess
 import numpy as np
 import pytest
 
-from calipers._files import formats, worker
+from calipers._files import opening, worker
 from calipers._files import zarr as zarr_reader
 from calipers._files.entries import require_stored
 from calipers._files.errors import FileError, described, printable
 from calipers._files.folders import listing
-from calipers._files.formats import opened
 from calipers._files.links import leads_out
+from calipers._files.opening import opened
 from calipers._files.pairs import Options, compare_files, is_ignored
 from calipers._files.trees import compare_pairs, pairs_of
 
@@ -319,7 +319,7 @@ def test_many_ways_to_one_group(tmp_path):
 def test_classic_netcdf(tmp_path, monkeypatch):
     scipy_io = pytest.importorskip("scipy.io")
     monkeypatch.setitem(sys.modules, "h5py", None)
-    monkeypatch.setattr(formats, "find_spec", lambda name: name == "scipy" or None)
+    monkeypatch.setattr(opening, "find_spec", lambda name: name == "scipy" or None)
     for name, x in ("a.nc", X), ("b.nc", X + (X > 2)):
         with scipy_io.netcdf_file(tmp_path / name, "w") as file:
             file.createDimension("t", None)
@@ -540,7 +540,7 @@ def test_a_limit_is_told_as_the_command_line_takes_it(tmp_path):
 
 def test_a_package_that_is_missing(tmp_path, monkeypatch):
     (tmp_path / "x.h5").touch()
-    monkeypatch.setattr(formats, "find_spec", lambda name: None)
+    monkeypatch.setattr(opening, "find_spec", lambda name: None)
     assert 'h5py, which is not installed: pip install "calipers[h5py]"' in refused(
         tmp_path / "x.h5"
     )

@@ -10,12 +10,12 @@ import pytest
 
 import calipers
 from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
-from calipers._gradcheck.derivative import Derivative
+from calipers._gradcheck.derivative import GivenDerivative
 from calipers._gradcheck.exhaustive import Entries, examine
 from calipers._gradcheck.numerical import Way, looks
 from calipers._gradcheck.rule import Rule
 from calipers._gradcheck.subject import pose
-from calipers._gradcheck.units import Units
+from calipers._gradcheck.unit_vectors import UnitVectors
 
 from .gradcheck_functions import THREE, checked
 
@@ -237,7 +237,7 @@ def test_a_compiled_function_that_returns_its_argument(f, n):
 
 
 def test_a_compiled_jvp_is_asked_where_f_is_called(monkeypatch):
-    monkeypatch.setattr(Units, "rows", None)
+    monkeypatch.setattr(UnitVectors, "rows", None)
     assert calipers.gradcheck(mixed, point(), jvp=mixed_jvp)
 
 
@@ -343,7 +343,7 @@ def parallel_slope(x, v):
 @pytest.mark.parametrize(("jvp", "concurrent"), [(slope, True), (parallel_slope, False)])
 def test_a_parallel_derivative_is_not_called_from_several_threads(jvp, concurrent):
     subject = pose(cubic, np.linspace(1, 2, 70), (), {}, None, ())
-    units = Units(Derivative("jvp", jvp, subject, False))
+    units = UnitVectors(GivenDerivative("jvp", jvp, subject, False))
     assert units.compiled
     assert units.concurrent == concurrent
 
@@ -382,9 +382,9 @@ def test_batches_of_tangents_are_taken_where_they_are_the_same():
 def test_unit_vectors_are_asked_for_from_any_number(batches, columns, calls):
     matrix = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(float)
     subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
-    d = Derivative("jvp", lambda x, v: v @ matrix.T, subject, False, batches=batches)
+    d = GivenDerivative("jvp", lambda x, v: v @ matrix.T, subject, False, batches=batches)
     found = np.empty((columns - 1, 3))
-    Units(d).rows(1, found)
+    UnitVectors(d).rows(1, found)
     assert np.array_equal(found, matrix.T[1:])
     assert d.calls == calls
 
@@ -397,8 +397,8 @@ def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
         return v @ matrix.T if v.ndim == 1 else v[::-1] @ matrix.T
 
     subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
-    d = Derivative("jvp", jvp, subject, False, batches=True)
-    assert np.array_equal(Units(d).all(), matrix.T)
+    d = GivenDerivative("jvp", jvp, subject, False, batches=True)
+    assert np.array_equal(UnitVectors(d).all(), matrix.T)
 
 
 MEMORY = """

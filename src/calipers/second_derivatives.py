@@ -8,7 +8,7 @@ import numpy as np
 
 from ._containers import several
 from ._differences.plan import others_of
-from ._gradcheck.derivative import Derivative
+from ._gradcheck.derivative import GivenDerivative
 from ._gradcheck.given import FORMS, Given
 from ._gradcheck.nested import holds_arrays
 from ._gradcheck.options import for_each, positions_of, require_functions, require_seed
@@ -264,7 +264,7 @@ def _of_gradient(
 
 def _symmetric(
     report: GradcheckReport,
-    derivatives: Sequence[Derivative],
+    derivatives: Sequence[GivenDerivative],
     size: int,
     options: dict[str, Any],
 ) -> GradcheckReport:

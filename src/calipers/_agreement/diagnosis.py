@@ -16,6 +16,7 @@ from ..comparison import compare
 from ..tolerances import Tolerance, recommend_tolerance
 from .environment import fingerprint
 from .inquiry import Inquiry
+from .measured import measured
 from .report import text_of
 from .units import ROUNDOFF, rms_of
 from .verdicts import BUG, EQUAL, KINDS, LAYOUT, RANGE, ROUNDING, SUSPECT, Verdict
@@ -224,12 +225,12 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
     where = None
     evidence = dict(q.evidence)
     if known and verdict.kind != EQUAL:
-        measured = q.measured()
-        evidence.update(measured.evidence)
-        if measured.units is not None:
-            worst = _farthest(q, measured.units, measured.reference)
+        found = measured(q)
+        evidence.update(found.evidence)
+        if found.units is not None:
+            worst = _farthest(q, found.units, found.reference)
             if verdict.kind not in (ROUNDING, LAYOUT):  # by norm, single ones may be beyond
-                where = _where(q, measured.units)
+                where = _where(q, found.units)
     elif known:
         numbers = q.of_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)

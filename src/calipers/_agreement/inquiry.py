@@ -10,7 +10,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._rounding import FORMATS
-from .sides import Answer, BudgetError, Side, in_a_line, listed, widened
+from .sides import Answer, Side, in_a_line, listed, widened
 from .units import (
     MOVES,
     ROUNDOFF,
@@ -41,15 +41,6 @@ from .verdicts import (
 from .working_format import is_wide, movable
 
 _BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What an inquiry has measured, for the report."""
-
-    evidence: dict[str, Any]
-    units: NDArray | None = None  # that the sides are apart, element by element
-    reference: NDArray | None = None
 
 
 @dataclass
@@ -408,33 +399,6 @@ class Inquiry:
         self._standards = side, reference, Unit(unit, math.nan)
         self.eta_wide, self.differ_wide = None, False
 
-    def measured(self) -> Measured:
-        """Return errors as numbers, as far as the calls that are left allow."""
-        try:
-            apart = self.eta_apart
-            found: dict[str, Any] = {"apart": _numbers(apart)}
-            found["apart"]["absolute_largest"] = float(np.abs(self.apart).max(initial=0))
-            with np.errstate(all="ignore"):
-                units = np.where(self.apart == 0, 0.0, np.abs(self.apart) / self.scale)
-            if self.standard is None:
-                found["scale"] = rms_of(self.of_f.numbers(np.float64))
-                return Measured(found, units)
-            reference = self.standard[1].numbers(np.float64)
-            found |= {
-                "f": _numbers(self.eta_f),
-                "g": _numbers(self.eta_g),
-                "kappa": self.unit.kappa,
-                "scale": rms_of(reference),
-                "measured_from": self.standard[0].name,
-            }
-            if self.eta_wide is not None:
-                found["wide"] = _numbers(self.eta_wide)
-                if self.eta_apart.absolute:
-                    found["drop"] = self.eta_wide.absolute / self.eta_apart.absolute
-            return Measured(found, units, reference)
-        except BudgetError:
-            return Measured({})
-
     # Moves in the working format
 
     @cached_property
@@ -491,9 +455,3 @@ class Inquiry:
         if f.error or g.error or f.forms != self.of_f.forms or g.forms != self.of_f.forms:
             return None
         return cosine(self.apart, difference(f, g), self.scale)
-
-
-def _numbers(size: Size) -> dict[str, float | int]:
-    return {
-        name: getattr(size, name) for name in ("rms", "largest", "normwise", "absolute", "broken")
-    }

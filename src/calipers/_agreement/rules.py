@@ -14,7 +14,6 @@ from .beyond import (
     unstable,
 )
 from .extremes import better_when_rescaled, overflow
-from .formats import narrowed_inputs, noise_in_between
 from .grids import few_digits_left, on_a_grid
 from .identical import (
     exact_integers,
@@ -24,6 +23,7 @@ from .identical import (
     same_bits,
 )
 from .inquiry import Inquiry
+from .narrower import narrowed_inputs, noise_in_between
 from .quantised import quantised_inputs
 from .repeats import restless_when_moved
 from .verdicts import Verdict

@@ -12,8 +12,8 @@ KINDS = (
 )
 
 ILL = 100.0  # a kappa beyond which the inputs' last places, and not the algorithm, decide
-# A difference that in the wider format is less by less than this power of what that gains is no
-# rounding.
+# Where units are G times less in the wider format, rounding is less by at least this power of G:
+# what falls less is another function.
 KEPT = 0.55
 ALONE = 8.0  # times what is allowed for all, one result may be off: it is seen among a million
 FAR = 16.0  # roundings to move by in the working format: those of the results count little then
@@ -26,15 +26,15 @@ REDRAW = 2.0**10  # last places by which inputs are moved to have rounding error
 COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
 GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
 STEADY = 0.9  # a cosine that no rounding has
-MANY = 16  # differences, of which a cosine near 1 is no chance
+MANY = 16  # differences of weight, of which a cosine near 1 is no chance
 FEW = 4  # differences, which something explains by chance
-FEW_REDRAWN = 8  # moves at which fewer have one
+FEW_REDRAWN = 8  # moves to ask at where fewer than MANY differences are of weight
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 
 @dataclass
 class Verdict:
-    """A kind, the sentence that says why, and the numbers."""
+    """A kind, the sentence that says why, and what it names."""
 
     kind: str
     reason: str

@@ -167,7 +167,7 @@ def inputs_of(
 
 def _read(path: str) -> list[Any]:
     from .._files.errors import FileError
-    from .._files.formats import is_foreign, opened
+    from .._files.opening import is_foreign, opened
 
     if is_foreign(path):
         msg = f"{path}: inputs are read from .npy, .npz and .safetensors"

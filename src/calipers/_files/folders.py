@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from .entries import joined
 from .errors import described
-from .formats import reader_of
 from .links import leads_out
+from .opening import reader_of
 
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 

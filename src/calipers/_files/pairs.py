@@ -15,7 +15,7 @@ from ..comparison import compare
 from ..reports import Comparison, NestedComparison
 from .entries import Contents, Entry, joined, size_in_bytes
 from .errors import FileError, described, printable
-from .formats import opened
+from .opening import opened
 
 _TEXT, _NUMBERS = "UT", "biufc"
 _LIMIT = re.compile(r"memory_limit(?:=(\d+))?")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .errors import FileError, described
 from .folders import listing
-from .formats import is_foreign, reader_of
+from .opening import is_foreign, reader_of
 from .pairs import Found, Options, compare_files, is_ignored, unlike
 from .worker import Worker
 

@@ -10,8 +10,8 @@ from .._differences.evaluate import runs
 from .._kernels.gradcheck import ENLARGE, TURN
 from .._protocols import NDArray
 from .._threads import get_num_threads, in_parts
-from .derivative import Derivative
-from .units import Units
+from .derivative import GivenDerivative
+from .unit_vectors import UnitVectors
 
 _BLOCK_BYTES = 1 << 20  # of columns that are made together: half of a cache of a core
 _KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
@@ -83,7 +83,7 @@ class Sparse:
 class Pushed:
     """Columns that jvp gives: kept where few, else asked for whenever they are wanted."""
 
-    def __init__(self, units: Units) -> None:
+    def __init__(self, units: UnitVectors) -> None:
         self.shape = units.size, units.count
         self.concurrent = units.concurrent
         kept = not units.compiled and 8 * units.size * units.count <= _KEPT_BYTES
@@ -100,12 +100,12 @@ class Pushed:
             out[:] = self._kept[first:last]
 
 
-def jacobian_of(d: Derivative) -> Jacobian:
+def jacobian_of(d: GivenDerivative) -> Jacobian:
     """Return the columns of a derivative."""
     if d.name == "jvp":
-        return Pushed(Units(d))
+        return Pushed(UnitVectors(d))
     if d.name == "vjp":
-        return Dense(Units(d).all(), of_rows=True)
+        return Dense(UnitVectors(d).all(), of_rows=True)
     matrix = d.matrix()
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
 

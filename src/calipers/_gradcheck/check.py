@@ -13,8 +13,8 @@ from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
-from .derivative import Derivative
-from .diagnosis import Diagnosis
+from .causes import Causes
+from .derivative import GivenDerivative
 from .exhaustive import Entries, examine
 from .numerical import MANY, Looks, Way, looks
 from .parts import Part, part_at
@@ -34,7 +34,7 @@ class Check:
     """One check, from the tests without differences to the verdict."""
 
     subject: Subject
-    derivatives: list[Derivative]
+    derivatives: list[GivenDerivative]
     rule: Rule
     resolution: float
     fast_mode: bool
@@ -209,7 +209,7 @@ class Check:
                 )
         return False
 
-    def _judged_column(self, look: Looks, d: Derivative, column: int) -> str:
+    def _judged_column(self, look: Looks, d: GivenDerivative, column: int) -> str:
         """Judge what a derivative gives in a column, and note it if it is wrong."""
         number = look.part.start + column
         if (number, d.name) in zip(self._entries.columns, self._entries.forms, strict=True):
@@ -243,8 +243,8 @@ class Check:
     ) -> GradcheckReport:
         subject, found = self.subject, self._entries
         failures = tuple(sorted(self._failures(), key=lambda e: (-_weight(e), -e.excess)))
-        diagnosis = Diagnosis(subject, jacobians, found.numerical)
-        blocks = diagnosis.blocks(failures)
+        causes = Causes(subject, jacobians, found.numerical)
+        blocks = causes.blocks(failures)
         verdict = PASS if self._undecided is None else INCONCLUSIVE
         if findings or late:
             verdict = FAIL
@@ -254,7 +254,7 @@ class Check:
         calls = {"f": subject.calls, **{d.name: d.calls for d in self.derivatives}}
         return GradcheckReport(
             verdict,
-            nothing or self._reason(verdict, findings, late, failures, diagnosis, blocks),
+            nothing or self._reason(verdict, findings, late, failures, causes, blocks),
             (*findings, *late),
             failures,
             dict(found.count),
@@ -318,7 +318,7 @@ class Check:
         findings: list[str],
         late: Sequence[str],
         failures: tuple[Entry, ...],
-        diagnosis: Diagnosis,
+        causes: Causes,
         blocks: dict[tuple[str, int, int], str],
     ) -> str:
         found = self._entries
@@ -353,7 +353,7 @@ class Check:
         if worst.analytic == 0:
             silent = any(d.silent for d in self.derivatives if d.name == worst.form)
             text += f"; {worst.form} returned None" if silent else "; it is claimed to be zero"
-        told = blocks.get((worst.form, worst.output, worst.input)) or diagnosis.column(worst)
+        told = blocks.get((worst.form, worst.output, worst.input)) or causes.column(worst)
         return text if told is None else f"{text}; {told}"
 
 

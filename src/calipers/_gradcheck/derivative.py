@@ -25,7 +25,7 @@ _LAST = {"vjp": ("w",), "jvp": ("v",)}
 
 
 @dataclass
-class Derivative:
+class GivenDerivative:
     """One of jac, vjp and jvp."""
 
     name: str

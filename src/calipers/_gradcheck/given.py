@@ -23,7 +23,7 @@ from .._protocols import ContainerLibrary, Differentiated
 from ..interop.containers import Leaves, copied, leaves_of
 from ..interop.functions import function_library
 from .blocks import WrongFormError
-from .derivative import CONVENTIONS, Derivative
+from .derivative import CONVENTIONS, GivenDerivative
 from .inplace import ADD, WAYS, InPlace
 from .nested import Nested, NumpyContainers, holds_arrays, is_array
 from .sparse import DenseView
@@ -272,7 +272,7 @@ class Given:
 
     def checked(
         self, subject: Subject, chosen: dict[str, bool], inplace: str | None, strict: bool
-    ) -> list[Derivative]:
+    ) -> list[GivenDerivative]:
         """Return the derivatives that are to be checked."""
         found = []
         for name in FORMS:
@@ -282,7 +282,7 @@ class Given:
             if inplace is not None:
                 call = _returning(call, name, subject, inplace == ADD)
             conjugate = self.convention == "jax"
-            found.append(Derivative(name, call, subject, conjugate, strict, self.of_library))
+            found.append(GivenDerivative(name, call, subject, conjugate, strict, self.of_library))
         return found
 
 

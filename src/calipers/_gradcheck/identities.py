@@ -8,7 +8,7 @@ import numpy as np
 from .._protocols import NDArray
 from .._question import equal_arrays
 from .blocks import WrongFormError
-from .derivative import Derivative
+from .derivative import GivenDerivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
@@ -50,7 +50,7 @@ def mutation(name: str, touched: list[str]) -> Iterator[str]:
         yield f"{name} changes its arguments: {', '.join(touched)}; let it work on a copy"
 
 
-def reentrance(d: Derivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
     """Ask a derivative the same twice."""
     if d.name == "jac":
         first = d.matrix() if d.known is None else d.known
@@ -72,7 +72,7 @@ def reentrance(d: Derivative, random: np.random.Generator, tolerance: float) -> 
         )
 
 
-def storing(d: Derivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
     """Test that what arrays held before is overwritten by a derivative, or added to."""
     if not isinstance(d.call, InPlace):
         return
@@ -127,7 +127,7 @@ def primal(
 
 
 def linearity(
-    d: Derivative,
+    d: GivenDerivative,
     random: np.random.Generator,
     tolerance: float,
     rule: Rule,
@@ -186,7 +186,7 @@ def linearity(
                 return
 
 
-def none_directions(d: Derivative, share: float) -> Iterator[str]:
+def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
     """Test that None stands for a direction of zeros, for all outputs or inputs and for each."""
     parts, what = d.taken, "cotangent" if d.name == "vjp" else "tangent"
     patterns: list[list[Any]] = [[None] * len(parts)]
@@ -214,7 +214,7 @@ def none_directions(d: Derivative, share: float) -> Iterator[str]:
 
 
 def adjoint(
-    one: Derivative, other: Derivative, random: np.random.Generator, share: float
+    one: GivenDerivative, other: GivenDerivative, random: np.random.Generator, share: float
 ) -> Iterator[str]:
     """Test <w, Jv> = <J'w, v> for random v and w, and two forms of J, but for a share of them."""
     pushes, pulls = (one, other) if one.name != "vjp" else (other, one)
@@ -237,7 +237,7 @@ def adjoint(
         )
 
 
-def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
+def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
     """Compare a call with a batch of two directions, along a leading axis, with two calls."""
     directions = np.stack([_direction(d, random) for _ in range(2)])
     try:
@@ -257,13 +257,13 @@ def batches(d: Derivative, random: np.random.Generator) -> Iterator[str]:
             return
 
 
-def _natural(d: Derivative) -> NDArray:
+def _natural(d: GivenDerivative) -> NDArray:
     """Return what the results of a derivative are made of, should they cancel to nothing."""
     results, units = _finite(d.subject.sizes), d.subject.units
     return _worst(results) / units if d.name == "vjp" else results / units.min()
 
 
-def cancelled(d: Derivative, w: NDArray, v: NDArray) -> float:
+def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
     """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
     results, units = _finite(d.subject.sizes[: len(w)]), d.subject.units[: len(v)]
     return float(_rounding(d, norm(w * results) * norm(v / units)))
@@ -273,7 +273,7 @@ def _finite(values: NDArray) -> NDArray:
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def _direction(d: Derivative, random: np.random.Generator) -> NDArray:
+def _direction(d: GivenDerivative, random: np.random.Generator) -> NDArray:
     """Draw a cotangent, or a tangent."""
     return _drawn(d.subject.rows if d.name == "vjp" else d.subject.columns, random)
 
@@ -289,7 +289,7 @@ def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
     return np.asarray(drawn * (1 + 1j) if like.dtype.kind == "c" else drawn, like.dtype)
 
 
-def _rounding(d: Derivative, terms: Any) -> Any:
+def _rounding(d: GivenDerivative, terms: Any) -> Any:
     eps = d.subject.eps
     # Subnormal numbers are apart by more than a share of themselves.
     return ROUNDING * eps * (terms + least_normal(eps))

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._reals import reals
-from .derivative import Derivative
+from .derivative import GivenDerivative
 from .numerical import Looks
 from .parts import norm
 
@@ -22,7 +22,7 @@ class Probe:
     def __init__(
         self,
         looks: Looks,
-        derivative: Derivative,
+        derivative: GivenDerivative,
         resolution: float,
         random: np.random.Generator,
     ) -> None:
@@ -110,7 +110,9 @@ class Probe:
         return product, np.abs(product) + np.abs(product).max(initial=0.0)
 
 
-def column_of(derivative: Derivative, column: int, numerical: NDArray) -> tuple[NDArray, NDArray]:
+def column_of(
+    derivative: GivenDerivative, column: int, numerical: NDArray
+) -> tuple[NDArray, NDArray]:
     """
     Return rows and the entries that the derivative has there in a column.
 

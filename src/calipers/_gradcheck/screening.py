@@ -28,7 +28,7 @@ from .analytic import Jacobian, Pushed, Sizes, together
 from .numerical import Looks, Slopes
 from .parts import real_vector
 from .rule import Rule, rounding_of
-from .units import Units
+from .unit_vectors import UnitVectors
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
 _AT_ONCE = 1024  # columns, where none is stored
@@ -161,7 +161,7 @@ class Screening:
         return Criteria(rows, own[columns], *numbers, self.noise, self.looks.steps[columns])
 
 
-def _asked(looks: Looks, jacobians: dict[str, Jacobian]) -> Units | None:
+def _asked(looks: Looks, jacobians: dict[str, Jacobian]) -> UnitVectors | None:
     """Return what kernels ask for columns of the Jacobian by themselves, if that is all of it."""
     one, *others = jacobians.values()
     if not looks.compiled or others or not isinstance(one, Pushed):

@@ -11,7 +11,7 @@ from .._arrays import given_array
 from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError
-from .derivative import Derivative
+from .derivative import GivenDerivative
 from .identities import ROUNDING, cancelled, largest_difference
 from .parts import picked
 from .subject import Subject
@@ -128,7 +128,7 @@ def layout(spread: Subject, contiguous: Subject) -> str | None:
 
 
 def skewness(
-    derivatives: Sequence[Derivative], size: int, share: float, tolerance: float, seed: int
+    derivatives: Sequence[GivenDerivative], size: int, share: float, tolerance: float, seed: int
 ) -> str | None:
     """
     Say that second derivatives by the first `size` real numbers are not symmetric.
@@ -157,7 +157,7 @@ def skewness(
     return None
 
 
-def _product(d: Derivative, v: NDArray, size: int) -> NDArray:
+def _product(d: GivenDerivative, v: NDArray, size: int) -> NDArray:
     """Return H v of what stands for H on the side of the inputs, or on that of the gradients."""
     whole = np.zeros(d.subject.columns if d.name == "jvp" else d.subject.rows)
     whole[:size] = v

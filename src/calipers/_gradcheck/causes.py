@@ -20,7 +20,7 @@ _MOST = 1 << 22  # entries of a block that is looked at as a whole
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Causes:
     """Analytic columns, and those of differences, as far as they were in doubt."""
 
     subject: Subject

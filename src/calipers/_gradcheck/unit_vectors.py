@@ -13,7 +13,7 @@ from .._differences.run import run
 from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
 from .._reals import reals
-from .derivative import Derivative
+from .derivative import GivenDerivative
 from .inplace import InPlace
 from .rule import alike
 from .subject import private
@@ -46,10 +46,10 @@ class _Loop:
         kernel(problem.native.form, np.empty_like(problem.x), *points, *outs, np.empty(1, np.int64))
 
 
-class Units:
+class UnitVectors:
     """A derivative asked for unit vectors: compiled, in batches, or one by one."""
 
-    def __init__(self, d: Derivative) -> None:
+    def __init__(self, d: GivenDerivative) -> None:
         subject = d.subject
         back = d.name == "vjp"
         self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
@@ -159,7 +159,7 @@ def _unit(size: int, k: int) -> NDArray:
     return unit
 
 
-def _compiled(d: Derivative) -> _Loop | None:
+def _compiled(d: GivenDerivative) -> _Loop | None:
     """Return the work of asking a compiled derivative for unit vectors."""
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate

@@ -1,0 +1,53 @@
+"""The numbers of a report: how far two sides are from the truth and from each other."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+from .inquiry import Inquiry
+from .sides import BudgetError
+from .units import Size, rms_of
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an inquiry has measured, for the report."""
+
+    evidence: dict[str, Any]
+    units: NDArray | None = None  # that the sides are apart, element by element
+    reference: NDArray | None = None
+
+
+def measured(q: Inquiry) -> Measured:
+    """Return errors as numbers, as far as the calls that are left allow."""
+    try:
+        found: dict[str, Any] = {"apart": _numbers(q.eta_apart)}
+        found["apart"]["absolute_largest"] = float(np.abs(q.apart).max(initial=0))
+        with np.errstate(all="ignore"):
+            units = np.where(q.apart == 0, 0.0, np.abs(q.apart) / q.scale)
+        if q.standard is None:
+            found["scale"] = rms_of(q.of_f.numbers(np.float64))
+            return Measured(found, units)
+        reference = q.standard[1].numbers(np.float64)
+        found |= {
+            "f": _numbers(q.eta_f),
+            "g": _numbers(q.eta_g),
+            "kappa": q.unit.kappa,
+            "scale": rms_of(reference),
+            "measured_from": q.standard[0].name,
+        }
+        if q.eta_wide is not None:
+            found["wide"] = _numbers(q.eta_wide)
+            if q.eta_apart.absolute:
+                found["drop"] = q.eta_wide.absolute / q.eta_apart.absolute
+        return Measured(found, units, reference)
+    except BudgetError:
+        return Measured({})
+
+
+def _numbers(size: Size) -> dict[str, float | int]:
+    return {
+        name: getattr(size, name) for name in ("rms", "largest", "normwise", "absolute", "broken")
+    }
