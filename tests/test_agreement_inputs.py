@@ -1,5 +1,6 @@
 """What diagnose takes, gives and refuses: containers, None, options, and what sides raise."""
 
+import functools
 import random
 import subprocess
 import sys
@@ -514,3 +515,25 @@ def test_tensors_that_index_are_handed_over_as_the_other_library_has_them():
 
     found = calipers.diagnose(lambda table, places: 2 * table[places], of_jax, (table, places))
     assert found.kind == "EQUAL", str(found)
+
+
+class TestTheLineThatAsksAgain:
+    @staticmethod
+    def line(f, g):
+        found = calipers.diagnose(f, g, X)
+        return next(line for line in str(found).splitlines() if "seed=" in line).strip()
+
+    def test_names_functions_as_code_would(self):
+        assert self.line(total, backwards) == "calipers.diagnose(total, backwards, inputs, seed=0)"
+
+    @pytest.mark.parametrize(
+        ("f", "g"),
+        [
+            (lambda x: x.sum(), lambda x: x[::-1].sum()),
+            (functools.partial(np.sum, axis=1), total),
+            (total, total),
+        ],
+    )
+    def test_has_letters_where_it_cannot(self, f, g):
+        own = "total" if g is total and f is not total else "g"
+        assert self.line(f, g) == f"calipers.diagnose(f, {own}, inputs, seed=0)"

@@ -97,7 +97,7 @@ class Diagnosis(Shown):
     seed : int
         Of all random moves.
     names : tuple of str
-        Of f and g, or of the arrays.
+        Of f and g, as code would call them, or of the arrays.
     inputs : tuple
         The arrays, and what else, that both sides were called with; containers are taken apart.
     answers : tuple
@@ -254,7 +254,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         seconds,
         fingerprint(),
         q.seed,
-        (_name(q.f.call), _name(q.g.call)),
+        _names(q.f.call, q.g.call),
         q.inputs,
         (q.of_f, q.of_g) if known else (),
     )
@@ -288,6 +288,8 @@ def _where(q: Inquiry, units: Any) -> str | None:
     return f"{region(tally)}: {count} of {bad.size} beyond what rounding may take"
 
 
-def _name(call: Any) -> str:
-    name: str = getattr(call, "__name__", type(call).__name__)
-    return name
+def _names(f: Any, g: Any) -> tuple[str, str]:
+    """Return what both are called in code; f and g, where one has no name of its own."""
+    own = getattr(f, "__name__", ""), getattr(g, "__name__", "")
+    told = own[0] if own[0].isidentifier() else "f", own[1] if own[1].isidentifier() else "g"
+    return ("f", "g") if told[0] == told[1] else told
