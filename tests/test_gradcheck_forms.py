@@ -230,7 +230,7 @@ def test_a_compiled_derivative_of_the_wrong_shape_is_found():
 @pytest.mark.parametrize("n", [3, 70])
 @pytest.mark.parametrize("f", [lambda x: x, lambda x: x[:], lambda x: x.ravel()])
 def test_a_compiled_function_that_returns_its_argument(f, n):
-    x, f = np.linspace(1, 2, n), numba.njit(f)
+    x, f = np.linspace(1.1, 2, n), numba.njit(f)
     assert checked(f, x, jac=lambda x: np.zeros((n, n))).verdict == "FAIL"
     report = checked(f, x, jac=lambda x: np.eye(n))
     assert (report.verdict, report.calls["f"]) == ("PASS", 2 * n + 2)

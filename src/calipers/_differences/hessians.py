@@ -81,7 +81,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         tuple(b.astype(problem.x.dtype) for b in (steps.lows, steps.highs) if b.size),
     )
     value, error = np.full((n, n), np.nan), np.full((n, n), np.inf)
-    calls = 1
+    calls = 1 + steps.calls
     status = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
 
     def store(first: int, outs: Outs) -> None:

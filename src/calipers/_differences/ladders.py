@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._kernels.differences import CONVERGED, NOISY
 from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, Reach
 from .._kernels.rungs import KEPT, ROWS, STATE, TAILS, Room
 from .._protocols import NDArray
@@ -42,7 +43,8 @@ def lengths_of(problem: Problem, steps: Steps) -> NDArray:
 
 
 def _reach(problem: Problem, steps: Steps) -> Reach:
-    return Reach(steps.lengths, steps.lows, steps.highs, steps.eps, problem.parts)
+    status = NOISY if steps.narrow else CONVERGED
+    return Reach(steps.lengths, steps.lows, steps.highs, steps.eps, problem.parts, status)
 
 
 def _room(size: int) -> Room:

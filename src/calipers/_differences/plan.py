@@ -28,6 +28,7 @@ from .checkpoint import Checkpoint, require_folder
 from .columns import Columns
 from .foreign import Foreign
 from .ladders import Ladders, Values
+from .precision import in_its_format
 from .problem import IMAGINARY, WIRTINGER, Problem, empty_like
 from .run import run
 from .stencils import ADAPTIVE, require_method
@@ -211,7 +212,9 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
 
 
 def steps_of(problem: Problem, options: Options) -> Steps:
-    return plan_steps(problem, options.method, options.step, options.scale, options.bounds)
+    """Plan steps as the caller wants them; a ladder's by the format that f computes in."""
+    steps = plan_steps(problem, options.method, options.step, options.scale, options.bounds)
+    return in_its_format(problem, steps) if options.adaptive else steps
 
 
 def free_memory() -> float:
@@ -271,7 +274,7 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
     kept = Checkpoint.of(options.checkpoint)
     if options.adaptive:
         values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
-        nfev = int(states["calls"].sum()) + 1 + problem.batched
+        nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
         return Found(rows, errors, status, step, nfev, time.perf_counter() - started)

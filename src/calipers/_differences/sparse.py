@@ -110,7 +110,7 @@ class Plan:
         calls: int,
     ) -> None:
         self.pattern, self.steps, self.options = pattern, steps, options
-        self._check, self._calls = check, calls
+        self._check, self._calls = check, calls + steps.calls
         self._lasting = lasting
         self._spare: list[Space] = []
 
@@ -325,7 +325,8 @@ class Plan:
         for name in ("limit", "unit"):
             states[name] = np.inf
             np.minimum.at(states[name], coloring.colors[usable], by_column[name][usable])
-        np.maximum.at(states["grain"], coloring.colors[usable], by_column["grain"][usable])
+        for name in ("grain", "status"):
+            np.maximum.at(states[name], coloring.colors[usable], by_column[name][usable])
         states["side"][coloring.colors[usable & (by_column["side"] != 0)]] = 1
         states["limit"][np.isinf(states["unit"])] = 0.0
         limits = self.steps.lows, self.steps.highs

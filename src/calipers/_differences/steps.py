@@ -32,7 +32,9 @@ class Steps:
     factor: float
     lows: NDArray
     highs: NDArray
-    eps: float
+    eps: float  # of the numbers that f computes with
+    narrow: bool  # whether those are of a narrower format than its results
+    calls: int  # of f that they took
 
     @property
     def central(self) -> NDArray:
@@ -120,7 +122,7 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
         if not lengths.size:
             lengths = np.maximum(1.0, np.abs(reals(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
-    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps)
+    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, False, 0)
 
 
 def _factor(method: str, eps: float) -> float:

@@ -20,11 +20,22 @@ from .numerical import MANY, Looks, Way, looks
 from .parts import Part, part_at
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
-from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS, VERDICTS, Rule, disputed, sided
+from .rule import (
+    FAIL,
+    INCONCLUSIVE,
+    NONSMOOTH,
+    PASS,
+    VERDICTS,
+    Rule,
+    default_resolution,
+    disputed,
+    sided,
+)
 from .subject import Subject
 from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
+_SINGLE = float(np.finfo(np.float32).eps)
 _SUSPECTS = 8  # columns that a product may lead to
 _MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
 
@@ -43,6 +54,7 @@ class Check:
     cause: BaseException | None = None  # of what a derivative could not be asked
     any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
     _undecided: str | None = None
+    _narrow: bool = False  # whether f computes in float32, though it takes and gives doubles
 
     def run(
         self,
@@ -134,6 +146,7 @@ class Check:
                 self.any_slope = bool(sizes.rows.any())
         finally:
             subject.calls += sum(look.calls for look in (*probed, *whole))
+            self._narrow = any(look.eps > subject.eps for look in (*probed, *whole))
         return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:
@@ -345,6 +358,9 @@ class Check:
             text = self._place(worst, "not to be confirmed")
             finite = np.isfinite(self.subject.base[worst.row])
             why = "f is noisy or varies too fast there" if finite else "f is not finite at x"
+            if finite and self._narrow:
+                resolved = default_resolution(_SINGLE)
+                why = f"f computes in float32, of which rtol={resolved:g} is the default"
             return f"{text}{values(worst)}; {why}"
         if np.isnan(worst.analytic) and np.isnan(worst.numerical):
             text = self._place(worst, "NaN") + values(worst).partition(":")[0]

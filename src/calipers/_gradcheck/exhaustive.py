@@ -167,7 +167,7 @@ def _look_again(
     sizes.note(numbers, value, error)
     forms = {name: taken(jacobian, numbers) for name, jacobian in screening.jacobians.items()}
     floor = np.minimum(sizes.rows, sizes.columns[numbers, None])
-    subject, eps = looks.subject, looks.subject.eps
+    subject, eps = looks.subject, looks.eps
     by_output = largest_by_part(sizes.rows, subject.kept)
     by_input = largest_by_part(sizes.columns, subject.active)
     results = largest_by_part(subject.sizes, subject.kept)

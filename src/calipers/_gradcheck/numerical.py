@@ -12,6 +12,7 @@ from .._differences.directions import along
 from .._differences.evaluate import Evaluator, blame, runs
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
+from .._differences.precision import in_its_format
 from .._differences.problem import Problem
 from .._differences.progress import Progress
 from .._differences.repeated import Repeated
@@ -267,6 +268,11 @@ class Looks:
     own_step: bool = False  # the caller's
     calls: int = 0
 
+    @property
+    def eps(self) -> float:
+        """The spacing of the numbers that f computes with, of the input and of all else."""
+        return self.coarse.eps
+
     @cached_property
     def slopes(self) -> Slopes:
         """The work that a first look is."""
@@ -289,7 +295,7 @@ class Looks:
             return np.zeros(self.problem.coordinates)
         sizes = np.abs(reals(self.problem.x).astype(float))
         with np.errstate(all="ignore"):
-            lengths = self.subject.eps**_ORDERS * self.steps
+            lengths = self.eps**_ORDERS * self.steps
         lengths = np.where(sizes > 0, np.minimum(lengths, _INSIDE * sizes), lengths)
         return np.where(lengths >= _LONGER * self.steps, lengths, 0.0)
 
@@ -327,9 +333,9 @@ class Looks:
         """Return, for entries, what `SecondLook.below` found, and what rounding leaves in that."""
         k, rows = entries
         right, left = slopes[k, :, :, rows].transpose(1, 2, 0)
-        eps = self.subject.eps
         # That of two values, by two steps, is half of it.
-        noise = rounding_of(self.subject.sizes[rows], eps) / which.steps(eps, states[k])
+        noise = rounding_of(self.subject.sizes[rows], self.eps)
+        noise = noise / which.steps(self.eps, states[k])
         return right, left, noise
 
     def below_now(
@@ -396,16 +402,25 @@ def looks(
     """Plan the steps for one input; f is asked in `batches` where it can be."""
     # That it can be is tried beside x, which bounds may not allow.
     problem = subject.problem(part, batches and bounds is None)
-    coarse = _planned(subject, problem, "3-point", step, scale, bounds)
-    own, kind = problem, Ladders if method == ADAPTIVE else Repeated
+    own, kind, given = problem, Ladders if method == ADAPTIVE else Repeated, step
     if method == COMPLEX_STEP:
-        own, step = subject.complex_problem(part), None
-    exact = kind(own, _planned(subject, own, method, step, scale, bounds))
-    return Looks(subject, part, problem, coarse, exact, way, step is not None)
+        own, given = subject.complex_problem(part), None
+    steps = _planned(subject, own, method, given, scale, bounds, subject.eps)
+    if method == ADAPTIVE:
+        steps = in_its_format(own, steps)
+        subject.calls += steps.calls
+    coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
+    return Looks(subject, part, problem, coarse, kind(own, steps), way, given is not None)
 
 
 def _planned(
-    subject: Subject, problem: Problem, method: str, step: Any, scale: Any, bounds: Any
+    subject: Subject,
+    problem: Problem,
+    method: str,
+    step: Any,
+    scale: Any,
+    bounds: Any,
+    eps: float,
 ) -> Steps:
     """
     Plan steps by what all of f computes with, and not by one input and the outputs alone.
@@ -415,10 +430,10 @@ def _planned(
     steps = plan_steps(problem, method, step, scale, bounds)
     factor, lengths = steps.factor, steps.lengths
     if step is None and method in METHODS:
-        factor = subject.eps ** METHODS[method].power
+        factor = eps ** METHODS[method].power
     x = reals(problem.x)[:: problem.stride]
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():
         own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
         lengths = np.where(finite, lengths if lengths.size else own.astype(float), 0.0)
-    return replace(steps, factor=factor, lengths=lengths, eps=subject.eps)
+    return replace(steps, factor=factor, lengths=lengths, eps=eps)

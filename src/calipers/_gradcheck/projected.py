@@ -87,7 +87,7 @@ class Probe:
             value = np.asarray(weights @ value)
         with np.errstate(all="ignore"):
             apart = np.abs(own - value)
-            allowed = _MARGIN * error + rounding * looks.subject.eps * terms
+            allowed = _MARGIN * error + rounding * looks.eps * terms
             size = np.maximum(np.abs(value), terms)
             known = (error <= self._resolution * size) | (error == 0)
             known &= np.isfinite(own)

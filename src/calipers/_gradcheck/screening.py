@@ -54,8 +54,8 @@ class Screening:
     calls = Slopes.calls
 
     def __post_init__(self) -> None:
-        base, subject = self.looks.problem.base, self.looks.subject
-        self.noise = _NOISE * rounding_of(subject.sizes, subject.eps)
+        base = self.looks.problem.base
+        self.noise = _NOISE * rounding_of(self.looks.subject.sizes, self.looks.eps)
         self._no_limits = np.full(base.size, np.inf)
         self.jvp = _asked(self.looks, self.jacobians)
         self._begin()
@@ -144,7 +144,7 @@ class Screening:
         subject = self.looks.subject
         x = real_vector([part.example for part in subject.active])
         terms = self.sizes.terms(self.jacobians, x.astype(float))
-        return rounding_of(terms[rows], subject.eps)
+        return rounding_of(terms[rows], self.looks.eps)
 
     def doubted(self, columns: NDArray, own: NDArray, right: NDArray, left: NDArray) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""

@@ -25,7 +25,6 @@ from .._jit import Kernels
 from .calls import evaluate
 from .differences import (
     BOUNDED,
-    CONVERGED,
     EXCLUDED,
     REACHED,
     entry,
@@ -58,7 +57,8 @@ class Reach(NamedTuple):
     How far ladders may reach: vectors by coordinate, or of one element or none for all of them.
 
     `lengths` are those that the caller gave, `lows` and `highs` the bounds. `eps` is that of the
-    numbers that f computes with, and `parts` are the real numbers in each of its results.
+    numbers that f computes with, and `parts` are the real numbers in each of its results. `status`
+    is what is said where a ladder meets nothing.
     """
 
     lengths: Any
@@ -66,6 +66,7 @@ class Reach(NamedTuple):
     highs: Any
     eps: float
     parts: int
+    status: int
 
 
 @register_jitable
@@ -133,7 +134,7 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
             fits = state.limit >= _LEAST * state.grain
             # So that each step is some spacings of x exactly.
             state.limit = 2.0 ** math.floor(math.log2(state.limit)) if fits else 0.0
-        state.status = CONVERGED if state.limit > 0 else BOUNDED
+        state.status = reach.status if state.limit > 0 else BOUNDED
     return low, high
 
 
@@ -215,7 +216,7 @@ _DOUBLES = vector(types.float64)
 _MATRIX = types.Array(types.float64, 2, "C")
 _VECTOR = vector(types.float64, readonly=False)
 _STATES = types.Array(numba.from_dtype(STATE), 1, "C")
-_REACH = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, types.int64), Reach)
+_REACH = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, types.int64, types.int64), Reach)
 _ROOM = containers.NamedTuple((_MATRIX, _MATRIX, _MATRIX), Room)
 
 

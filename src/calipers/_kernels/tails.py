@@ -31,8 +31,8 @@ _RESOLVED = 2.0**-24
 _REFINED = 2.0**-34
 # Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
 _NATURAL = 2.0**-30
-# Steps of a ladder that x is so much smaller than may be lost beside numbers of that size.
-_LOST_BESIDE = 2.0**-10
+# A power of eps, below which an x may be lost beside numbers of natural size.
+_LOST_BESIDE = 0.4
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
@@ -262,7 +262,9 @@ def _judge(state: Any, room: Any, i: int) -> Any:
     stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
     kinked = stays and abs(jump) > 16 * noise / state.far
     if state.power == 1 and state.side == 0 and kinked:
-        return value, error + abs(jump) / 2, NONSMOOTH, noise
+        # That of a kink at a distance of d from x is short of it by d/t.
+        short = max(0.0, abs(jump) - abs(nearer)) / 15
+        return value, error + abs(jump) / 2 + short, NONSMOOTH, noise
     return value, error, status, noise
 
 
@@ -333,15 +335,32 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 
 
 @register_jitable
+def _hidden(state: Any, differences: Any, i: int) -> Any:
+    """
+    Return what derivative of output i rounding may hide where all short steps leave it as it is.
+
+    A number of natural size, which f may have computed with, keeps less of x than that.
+    """
+    if differences[NEAR, i] != 0 or differences[FAR, i] != 0:
+        return 0.0
+    first = state.rung + 1
+    while first > 0 and differences[first - 1, i] == 0:
+        first -= 1
+    if first > state.rung:
+        return 0.0
+    return state.eps * _size(state) / (state.top * QUARTERS[first])
+
+
+@register_jitable
 def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     differences, sizes, kept = room
     first = state.attempt == 0
-    aliased = rippled = buried = straight = still = False
-    tiny = first and state.eps * state.unit > _LOST_BESIDE
+    aliased = rippled = buried = straight = False
     worst = CONVERGED
     _compare_tails(state, room)
     natural = _NATURAL / state.unit
+    small = first and state.unit > state.eps**-_LOST_BESIDE and 4 * state.top < state.unit
     shorter = state.top * state.length < state.step
     largest = 0.0
     if state.joint == 1:
@@ -378,7 +397,8 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
                 rippled |= error < math.inf
                 aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
             worst = max(worst, status)
-        still |= tiny & (values[i] == 0) & (errors[i] == 0)
+        if small and value == 0:
+            errors[i] = max(errors[i], _hidden(state, differences, i))
         if _poor(state, values[i], errors[i], largest):
             # Rounding hides a derivative that would show at f's supposed length scale.
             buried |= natural * sizes[FAR, i] < errors[i] < math.inf
@@ -398,11 +418,6 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
         return lower if 2 * lower <= state.top else 0.0
     if rippled:
         return _ABOVE_FAR * state.far
-    if still and 4 * state.top < state.limit:
-        # f stood still, as it does where a tiny x is lost beside another number.
-        for i in range(values.size):
-            errors[i] = math.inf if values[i] == 0 and errors[i] == 0 else errors[i]
-        return min(state.unit / 4, state.limit)
     if buried and 4 * state.top < min(state.unit, state.limit):
         return min(state.unit / 4, state.limit)
     if straight and 256 * state.top <= state.limit:
