@@ -1658,7 +1658,7 @@ def test_a_slope_that_rounding_hides_is_not_called_wrong():
 
     options = {"raise_exception": False}
     report = calipers.gradcheck(f, x, jac=lambda x: matrix * 2 * x, **options)
-    assert report.verdict == "INCONCLUSIVE"
+    assert report.verdict != "FAIL"
     too_large = np.array([[2e4, 2e-5]])
     assert calipers.gradcheck(f, x, jac=lambda x: too_large, **options).verdict == "FAIL"
 

@@ -27,10 +27,10 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
         return steps
     if not (base.size and problem.x.size and _are_float32(base)):
         return steps
-    lengths = (steps.lengths,)
+    lengths = [steps.lengths]
     if not steps.lengths.size:
         sizes = np.abs(reals(problem.x))
-        lengths = np.where(sizes == 0, 1.0, sizes), np.maximum(sizes, 1.0)
+        lengths = [np.where(sizes == 0, 1.0, sizes), np.maximum(sizes, 1.0)]
     for length in lengths:
         steps = replace(steps, calls=steps.calls + 1)
         values = _values_beside(problem, steps, _MOVED * length)

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._arrays import as_array
 from .._kernels.differences import TABULATE, StepRule, tabulate
+from .._kernels.rungs import COARSE
 from .._protocols import NDArray
 from .._reals import reals
 from .._threads import in_parts
@@ -15,6 +16,7 @@ from .stencils import ADAPTIVE, METHODS
 
 _NONE = np.empty(0)
 _TASK = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
+_SMALL = {4: 1e-3, 8: 2.5e-7}
 _TINY = 1e-20  # far below any length scale, far above the smallest number
 
 
@@ -110,11 +112,10 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
             least = float(lengths.min())
             msg = f"scale={least!r} makes steps that are less than any number: give a larger one"
             raise ValueError(msg)
+    elif method == ADAPTIVE:
+        lengths, factor = _own_lengths(problem, eps), 1.0
     elif problem.mode == REAL:
         lengths, factor = _NONE, _factor(method, eps)
-    elif method == ADAPTIVE:
-        size = np.where(x == 0, 1.0, np.abs(x))
-        lengths, factor = _spread(problem, np.exp2(np.floor(np.log2(size)))), 1.0
     else:
         lengths = _spread(problem, np.maximum(1.0, np.abs(x)))
         factor = _factor(method, eps)
@@ -125,10 +126,34 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
     return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, False, 0)
 
 
+def small_of(eps: float) -> float:
+    """Return the size below which steps of natural size may lead out of where f varies."""
+    return _SMALL[4 if eps > COARSE else 8]
+
+
+def sizes_of(x: NDArray, eps: float) -> NDArray:
+    """Return how large numbers are; what is 0 among small ones is taken to be as large as they."""
+    sizes = np.abs(x).astype(float)
+    largest = float(sizes.max(initial=0.0))
+    return np.where(sizes == 0, largest if 0 < largest < small_of(eps) else 1.0, sizes)
+
+
 def _factor(method: str, eps: float) -> float:
     if method == ADAPTIVE:
         return 1.0
     return float(eps ** METHODS[method].power) if method in METHODS else _TINY
+
+
+def _own_lengths(problem: Problem, eps: float) -> NDArray:
+    """Return powers of two near the sizes of x, or none where kernels know them themselves."""
+    x = problem.x
+    if problem.mode == REAL and x.all():
+        return _NONE
+    sizes = sizes_of(x, eps)
+    if problem.mode == REAL and sizes.max(initial=0.0) >= small_of(eps):
+        return _NONE
+    with np.errstate(all="ignore"):
+        return _spread(problem, np.exp2(np.floor(np.log2(sizes))))
 
 
 def _spread(problem: Problem, values: NDArray) -> NDArray:

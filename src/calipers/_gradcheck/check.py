@@ -29,6 +29,7 @@ from .rule import (
     Rule,
     default_resolution,
     disputed,
+    rounding_of,
     sided,
 )
 from .subject import Subject
@@ -233,7 +234,8 @@ class Check:
         noisy = bool(state["status"] == NOISY)
         verdict = self.rule.judge(own, value[rows], error[rows], size, noisy)
         slope = look.slope(column)[rows]
-        verdict[disputed(own, value[rows], slope)] = VERDICTS.index(PASS)
+        noise = rounding_of(look.subject.sizes[rows], look.eps) / look.steps[column]
+        verdict[disputed(own, value[rows], slope, noise)] = VERDICTS.index(PASS)
         waves = verdict == VERDICTS.index(FAIL)
         if waves.any():
             entries = np.zeros(len(rows), int), rows

@@ -50,6 +50,8 @@ class Dispute:
     largest : ndarray
         The same of all rows and columns of one output and one input, beside which an entry may be
         nothing; 0 where forms of the derivative do not agree on it.
+    beside : ndarray
+        The larger of the largest entries of row and column.
     right, left : ndarray
         Slopes to both sides of x, at the coarse step.
     noise : ndarray
@@ -68,6 +70,7 @@ class Dispute:
     error: NDArray
     floor: NDArray
     largest: NDArray
+    beside: NDArray
     right: NDArray
     left: NDArray
     noise: NDArray
@@ -86,7 +89,7 @@ class Dispute:
             near = (bend == 0) & (off <= rule.share * allowed)
             # At a cusp what is claimed may be the mean of slopes without being a derivative.
             self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
-            unsure = self._are(FAIL) & disputed(own, self.value, slope)
+            unsure = self._are(FAIL) & disputed(own, self.value, slope, self.noise)
             self._say(PASS, unsure & (off <= allowed))
             self._doubt(np.flatnonzero(unsure & ~(off <= allowed)))
         # With the caller's own step and tolerances, what they accept is accepted.
@@ -137,12 +140,13 @@ class Dispute:
         """
         Blame nobody where f stands still, as by a slope that rounding hides up to that step.
 
-        One that is less than rounding of other entries is none, or than what is not known of
-        others that are 0, by rounding.
+        One that is less than rounding of others in its row or column is none, or than what is not
+        known of others that are 0, by rounding.
         """
         stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
         unsure = np.abs(self.own) <= np.minimum(unsure, _INSIDE * eps)
-        self._say(PASS, stays & (unsure | rounded_away(self.own, self.largest, eps)))
+        most = np.minimum(self.largest, self.beside)
+        self._say(PASS, stays & (unsure | rounded_away(self.own, most, eps)))
         still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
         if len(still):
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])

@@ -99,6 +99,7 @@ def examine(
 def _judge(screening: Screening, marks: NDArray, found: Entries, vouched: bool) -> None:
     """Count the columns of one input that are clear, and look again at those that are not."""
     looks = screening.looks
+    marks[looks.small & (marks != LEFT_OUT)] = DOUBTED
     taken = len(marks) - int(np.count_nonzero(marks == LEFT_OUT))
     found.left_out += len(marks) - taken
     doubtful = np.flatnonzero(marks == DOUBTED)
@@ -184,7 +185,9 @@ def _look_again(
         noise = screening.noise[rows] / looks.steps[columns[k]]
         slopes = right[which], left[which], noise
         noisy = states["status"][k] == NOISY
-        dispute = Dispute(rule, own, d, e, size, most, *slopes, noisy, rows, screening.rounding)
+        beside = np.fmax(sizes.rows[rows], sizes.columns[numbers[k]])
+        given = rule, own, d, e, size, most, beside, *slopes, noisy, rows, screening.rounding
+        dispute = Dispute(*given)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
         unit = subject.units[numbers[k]]

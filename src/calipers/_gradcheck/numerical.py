@@ -20,7 +20,7 @@ from .._differences.run import run, run_parts
 from .._differences.sending import Work
 from .._differences.stencils import ADAPTIVE, METHODS
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
-from .._differences.steps import Steps, plan_steps
+from .._differences.steps import Steps, plan_steps, sizes_of, small_of
 from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
 from .._kernels.ladder import OWN_LENGTH
@@ -266,12 +266,21 @@ class Looks:
     exact: Ladders | Repeated  # knows its errors
     way: Way
     own_step: bool = False  # the caller's
+    own_scale: bool = False
     calls: int = 0
 
     @property
     def eps(self) -> float:
         """The spacing of the numbers that f computes with, of the input and of all else."""
         return self.coarse.eps
+
+    @cached_property
+    def small(self) -> NDArray:
+        """Columns of numbers that slopes by steps of natural size would know nothing of."""
+        if self.own_step or self.own_scale:
+            return np.zeros(self.problem.coordinates, bool)
+        x = reals(self.problem.x)[:: self.problem.stride]
+        return sizes_of(x, self.eps) < small_of(self.eps)
 
     @cached_property
     def slopes(self) -> Slopes:
@@ -410,7 +419,8 @@ def looks(
         steps = in_its_format(own, steps)
         subject.calls += steps.calls
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
-    return Looks(subject, part, problem, coarse, kind(own, steps), way, given is not None)
+    exact = kind(own, steps)
+    return Looks(subject, part, problem, coarse, exact, way, given is not None, scale is not None)
 
 
 def _planned(
@@ -432,8 +442,14 @@ def _planned(
     if step is None and method in METHODS:
         factor = eps ** METHODS[method].power
     x = reals(problem.x)[:: problem.stride]
+    own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():
-        own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
         lengths = np.where(finite, lengths if lengths.size else own.astype(float), 0.0)
+    if method in METHODS and step is None and scale is None:
+        sizes = sizes_of(x, eps)
+        small = sizes < small_of(eps)
+        if small.any():
+            lengths = lengths if lengths.size else own.astype(float)
+            lengths = np.where(small & (lengths != 0), sizes, lengths)
     return replace(steps, factor=factor, lengths=lengths, eps=eps)

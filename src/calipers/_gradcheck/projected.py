@@ -14,6 +14,7 @@ _LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
 _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
 _ROUNDING_OF_ALL = 1024.0
+_STILL = 64.0  # roundings of other products, which one that is 0 may not be known to
 
 
 class Probe:
@@ -89,7 +90,8 @@ class Probe:
             apart = np.abs(own - value)
             allowed = _MARGIN * error + rounding * looks.eps * terms
             size = np.maximum(np.abs(value), terms)
-            known = (error <= self._resolution * size) | (error == 0)
+            still = (value == 0) & (error <= _STILL * looks.eps * np.max(size, initial=0.0))
+            known = (error <= self._resolution * size) | (error == 0) | still
             known &= np.isfinite(own)
             ratio = np.where(apart == 0, 0.0, apart / allowed)
         ratio = np.where(known, ratio, 0.0)

@@ -155,11 +155,15 @@ def in_a_row(rows: NDArray) -> NDArray:
     return np.asarray(sliding_window_view(rows, _IN_A_ROW, axis=0).all(axis=-1).any(axis=0))
 
 
-def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray) -> NDArray:
-    """Tell where a plain difference sides with the derivative against an extrapolated value."""
+def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArray) -> NDArray:
+    """
+    Tell where a plain difference sides with the derivative against an extrapolated value.
+
+    Of a number that is lost beside others it knows nothing.
+    """
     with np.errstate(invalid="ignore"):
         apart = np.abs(analytic - numerical)
-        near = np.abs(analytic - slope) <= _SIDES * apart
+        near = (np.abs(analytic - slope) <= _SIDES * apart) & (noise <= apart)
     return np.asarray(near & np.isfinite(analytic))
 
 

@@ -150,6 +150,7 @@ class Screening:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""
         found = np.empty(own.shape, np.int8)
         DOUBTS[None](own, right, left, self.criteria(columns), found)
+        found[self.looks.small[columns]] = True
         return found
 
     def criteria(self, columns: slice | NDArray) -> Criteria:

@@ -88,7 +88,7 @@ def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         state.t *= _NEXT_TAIL[state.tail - 1]
         state.tail += 1
     else:
-        state.t = state.top = conclude(state, room, values, errors)
+        state.t = state.top = conclude(state, base, room, values, errors)
         state.rung = state.tail = 0
         forget(room.kept, 0, base.size)
     return state.t

@@ -33,6 +33,8 @@ _REFINED = 2.0**-34
 _NATURAL = 2.0**-30
 # A power of eps, below which an x may be lost beside numbers of natural size.
 _LOST_BESIDE = 0.4
+# Of numbers, what those in few bits are multiples of.
+_EVIDENT = 2.0**-12
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
@@ -335,13 +337,15 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 
 
 @register_jitable
-def _hidden(state: Any, differences: Any, i: int) -> Any:
+def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
     """
-    Return what derivative of output i rounding may hide where all short steps leave it as it is.
+    Return what derivative of output i, y, rounding may hide where short steps leave it as it is.
 
-    A number of natural size, which f may have computed with, keeps less of x than that.
+    A number of natural size, which f may have computed with, keeps less of x than that. What is
+    left of such is 0, or has few bits.
     """
-    if differences[NEAR, i] != 0 or differences[FAR, i] != 0:
+    bits, _ = math.frexp(y)
+    if bits % _EVIDENT != 0 or differences[NEAR, i] != 0 or differences[FAR, i] != 0:
         return 0.0
     first = state.rung + 1
     while first > 0 and differences[first - 1, i] == 0:
@@ -352,7 +356,7 @@ def _hidden(state: Any, differences: Any, i: int) -> Any:
 
 
 @register_jitable
-def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
+def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     differences, sizes, kept = room
     first = state.attempt == 0
@@ -360,7 +364,7 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
     worst = CONVERGED
     _compare_tails(state, room)
     natural = _NATURAL / state.unit
-    small = first and state.unit > state.eps**-_LOST_BESIDE and 4 * state.top < state.unit
+    small = state.unit > state.eps**-_LOST_BESIDE
     shorter = state.top * state.length < state.step
     largest = 0.0
     if state.joint == 1:
@@ -397,14 +401,17 @@ def conclude(state: Any, room: Any, values: Any, errors: Any) -> Any:
                 rippled |= error < math.inf
                 aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
             worst = max(worst, status)
-        if small and value == 0:
-            errors[i] = max(errors[i], _hidden(state, differences, i))
-        if _poor(state, values[i], errors[i], largest):
+        hidden = 0.0
+        if first and value == 0:
+            hidden = _hidden(state, differences, float(base[i]), i)
+        if _poor(state, values[i], max(errors[i], hidden), largest):
             # Rounding hides a derivative that would show at f's supposed length scale.
             buried |= natural * sizes[FAR, i] < errors[i] < math.inf
+            buried |= small and hidden > 0
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
                 straight |= _limited(state, sizes, kept, i, error, noise)
+        errors[i] = max(errors[i], hidden)
     # An output that this ladder was not asked about keeps what an earlier one said of it.
     before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
     state.status = max(before, worst)
