@@ -143,6 +143,46 @@ def test_beside_a_kink_a_small_x_has_the_slope_of_its_side(x, dtype):
         assert abs(found.value[0, 0]) <= found.error[0, 0]
 
 
+@pytest.mark.parametrize(
+    ("f", "x", "slope"),
+    [
+        (np.tanh, -12.0, 1 / np.cosh(12.0) ** 2),
+        (np.expm1, -20.0, np.exp(-20.0)),
+        (np.cos, 1e-8, -1e-8),
+        (lambda x: x**4 / (1 + x**4), 30.0, 4 * 30**3 / (1 + 30**4) ** 2),
+    ],
+    ids=["tanh", "expm1", "cos", "hill"],
+)
+def test_where_float32_is_saturated(f, x, slope):
+    """All values near are -1, or 1, and each of these was said to be 0 ± 1e-15."""
+    found = calipers.differentiate(single(f), np.array([x]))
+    assert abs(found.value[0, 0] - slope) <= found.error[0, 0] < 1e-5
+    jac = np.array([[slope]])
+    report = calipers.gradcheck(single(f), np.array([x]), jac=lambda x: jac, raise_exception=False)
+    assert report.verdict != "FAIL"
+
+
+@pytest.mark.parametrize("x", [[0.5, 1.25], [0.3, 2.7, -1.1]])
+def test_float16_inside(x):
+    """The zero derivative passed: float16 stands still at steps for doubles."""
+
+    def half(x):
+        return np.sin(x.astype(np.float16)).astype(float)
+
+    found = calipers.differentiate(half, np.array(x))
+    assert np.all(np.abs(found.value - np.diag(np.cos(x))) <= found.error)
+    for factor in (0, 1.5, -1):
+        wrong = factor * np.diag(np.cos(x))
+        report = calipers.gradcheck(
+            half, np.array(x), jac=lambda x, a=wrong: a, raise_exception=False
+        )
+        assert report.verdict == "FAIL"
+    right = calipers.gradcheck(
+        half, np.array(x), jac=lambda x: np.diag(np.cos(x)), raise_exception=False
+    )
+    assert right.verdict in ("PASS", "INCONCLUSIVE")
+
+
 class TestGradcheck:
     @pytest.mark.parametrize("low", [1e-7, 1e-5, 1e-3, 1e-1])
     @pytest.mark.parametrize("name", FUNCTIONS)
@@ -154,7 +194,7 @@ class TestGradcheck:
         )
         assert report.verdict in ("PASS", "INCONCLUSIVE")
         if report.verdict == "INCONCLUSIVE":
-            assert "f computes in float32, of which rtol=0.005 is the default" in report.reason
+            assert "f computes in float32; rtol=0.005 is the default of float32" in report.reason
         assert calipers.gradcheck(single(f), x, jac=lambda x: np.diag(slope(x)), rtol=5e-3)
 
     @pytest.mark.parametrize("low", [1e-7, 1e-5, 1e-3, 1e-1])

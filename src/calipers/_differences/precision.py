@@ -1,6 +1,7 @@
 """The format that f computes in, where its values tell: float32 inside a function of doubles."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from .problem import Problem
 from .steps import Steps
 
 _MOVED = 2.0**-6  # of a number of x, or of the caller's length: well within a ladder's steps
-_EVIDENT = 2.0**-12  # of their size: what numbers in few bits are multiples of
+_EVIDENT = 2.0**-9  # of their size: what numbers in few bits are multiples of
+_NARROW = np.float16, np.float32
 
 
 def in_its_format(problem: Problem, steps: Steps) -> Steps:
@@ -20,33 +22,44 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
     Of doubles one in 2**29 is a number of float32, so that even one result is no chance. But what f
     only copies are numbers of x, and those in few bits may be exact, or what is left of others:
     where all are such, f is asked once more, at numbers that float32 does not hold; and farther
-    away if that tells nothing.
+    away if that tells nothing. A narrower format than float16 is not told from such.
     """
     base = problem.base
     if problem.x.real.dtype.char + base.dtype.char != "dd" or problem.imaginary:
         return steps
-    if not (base.size and problem.x.size and _are_float32(base)):
+    if not (base.size and problem.x.size and _are_numbers_of(np.float32, base)):
         return steps
-    lengths = [steps.lengths]
-    if not steps.lengths.size:
-        sizes = np.abs(reals(problem.x))
-        lengths = [np.where(sizes == 0, 1.0, sizes), np.maximum(sizes, 1.0)]
-    for length in lengths:
+    for far in _moves(problem, steps):
         steps = replace(steps, calls=steps.calls + 1)
-        values = _values_beside(problem, steps, _MOVED * length)
-        if values is None or not _are_float32(values):
+        values = _values_beside(problem, steps, far)
+        if values is None:
             return steps
-        if _are_evident(values) or _are_evident(base):
-            return replace(steps, eps=float(np.finfo(np.float32).eps), narrow=True)
+        both = np.concatenate([base, values])
+        kind = next((kind for kind in _NARROW if _are_numbers_of(kind, both)), None)
+        if kind is None:
+            return steps
+        if _are_evident(both):
+            return replace(steps, eps=float(np.finfo(kind).eps), narrow=True)
     return steps
 
 
-def _values_beside(problem: Problem, steps: Steps, far: NDArray) -> NDArray | None:
+def _moves(problem: Problem, steps: Steps) -> list[NDArray]:
+    """Return how far the numbers of x are moved, one time after the other."""
     numbers = reals(problem.x)
-    shares = np.random.default_rng(0).uniform(0.5, 1.0, numbers.size)
-    far = shares * np.repeat(far, problem.stride if far.size > 1 else 1)
+    signs = np.where(numbers < 0, -1.0, 1.0)
+    if steps.lengths.size:  # as far as the caller, or the kind of x, lets it
+        near = np.repeat(steps.lengths, problem.stride if steps.lengths.size > 1 else 1)
+        return [_MOVED * signs * near]
+    sizes = np.abs(numbers)
+    near = _MOVED * signs * np.where(sizes == 0, 1.0, sizes)
+    # A small number may be lost beside 1, and f saturated by a large one.
+    return [near, np.where(sizes < 1, _MOVED * signs, -0.5 * numbers)]
+
+
+def _values_beside(problem: Problem, steps: Steps, far: NDArray) -> NDArray | None:
+    shares = np.random.default_rng(0).uniform(0.5, 1.0, far.size)
     with np.errstate(all="ignore"):
-        moved = numbers + np.where(numbers < 0, -far, far)
+        moved = reals(problem.x) + shares * far
         if steps.lows.size:
             moved = np.clip(moved, steps.lows, steps.highs)
         try:
@@ -55,9 +68,9 @@ def _values_beside(problem: Problem, steps: Steps, far: NDArray) -> NDArray | No
             return None
 
 
-def _are_float32(values: NDArray) -> bool:
+def _are_numbers_of(kind: Any, values: NDArray) -> bool:
     with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
+        narrow = values.astype(kind)
     return bool(np.all((narrow == values) | ~np.isfinite(values)))
 
 

@@ -36,7 +36,7 @@ from .subject import Subject
 from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
-_SINGLE = float(np.finfo(np.float32).eps)
+_COARSER = 2.0**-16  # spacings of binary16 are above this, and those of binary32 below
 _SUSPECTS = 8  # columns that a product may lead to
 _MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
 
@@ -55,7 +55,7 @@ class Check:
     cause: BaseException | None = None  # of what a derivative could not be asked
     any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
     _undecided: str | None = None
-    _narrow: bool = False  # whether f computes in float32, though it takes and gives doubles
+    _spacing: float = 0.0  # of the numbers that f computes with
 
     def run(
         self,
@@ -147,7 +147,7 @@ class Check:
                 self.any_slope = bool(sizes.rows.any())
         finally:
             subject.calls += sum(look.calls for look in (*probed, *whole))
-            self._narrow = any(look.eps > subject.eps for look in (*probed, *whole))
+            self._spacing = max((look.eps for look in (*probed, *whole)), default=0.0)
         return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:
@@ -360,9 +360,10 @@ class Check:
             text = self._place(worst, "not to be confirmed")
             finite = np.isfinite(self.subject.base[worst.row])
             why = "f is noisy or varies too fast there" if finite else "f is not finite at x"
-            if finite and self._narrow:
-                resolved = default_resolution(_SINGLE)
-                why = f"f computes in float32, of which rtol={resolved:g} is the default"
+            if finite and self._spacing > self.subject.eps:
+                kind = "float32" if self._spacing < _COARSER else "float16"
+                resolved = default_resolution(self._spacing)
+                why = f"f computes in {kind}; rtol={resolved:g} is the default of float32"
             return f"{text}{values(worst)}; {why}"
         if np.isnan(worst.analytic) and np.isnan(worst.numerical):
             text = self._place(worst, "NaN") + values(worst).partition(":")[0]
