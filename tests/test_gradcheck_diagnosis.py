@@ -183,3 +183,46 @@ def test_a_sum_where_a_mean_belongs_is_named():
         np.mean, np.linspace(0, 1, 6), vjp=lambda x, w: w * np.ones(6), raise_exception=False
     )
     assert "a sum over an axis of length 6 where a mean belongs" in " ".join(report.blocks)
+
+
+def test_a_factor_of_others_is_not_told_of_the_worst_entry():
+    """x**4 / (1 + x**4) with an exponent wrong was "half of what it should be" at 2e-13 of 2e-7."""
+    a = np.diag([1.0, 2.0, 3.0, 1e-7])
+    wrong = np.diag([0.5, 1.0, 1.5, 1e-13])
+    report = checked(lambda x: a @ x, np.ones(4), jac=lambda x: wrong)
+    assert report.worst.analytic == 1e-13
+    assert "half" not in str(report)
+    missing = np.diag([1.0, 2.0, 0.0, 1e-8])
+    report = checked(lambda x: a @ x, np.ones(4), jac=lambda x: missing)
+    worst_is_zero = report.worst.analytic == 0
+    assert ("entries are missing" in str(report)) == worst_is_zero
+
+
+def test_a_diagonal_block_is_not_right_but_for_its_diagonal():
+    report = checked(np.sin, THREE, jac=lambda x: np.diag(np.cos(x) + 0.1))
+    assert "diagonal" not in str(report)
+
+
+class Tanh:
+    """A layer whose backward takes what forward has kept."""
+
+    def forward(self, x):
+        self.x = x.copy()
+        return np.tanh(x)
+
+    def backward(self, w):
+        return w * (1 - np.tanh(self.x) ** 2)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_what_depends_on_the_last_call_of_f_is_told(fast_mode):
+    layer = Tanh()
+    report = checked(layer.forward, THREE, vjp=lambda x, w: layer.backward(w), fast_mode=fast_mode)
+    assert report.verdict == "FAIL"
+    assert "vjp depends on what f was called with last" in report.reason
+
+    def vjp(x, w):
+        layer.forward(x)
+        return layer.backward(w)
+
+    assert checked(layer.forward, THREE, vjp=vjp, fast_mode=fast_mode)

@@ -14,6 +14,7 @@ from .rule import FAIL
 from .subject import Subject
 
 _CLOSE = 1e-3
+_ROUGHLY = 0.1
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
 _MOST_DECOMPOSED = 1 << 18  # entries
 _MOST = 1 << 22  # entries of a block that is looked at as a whole
@@ -39,11 +40,15 @@ class Causes:
 
     def blocks(self, entries: Iterable[Entry]) -> dict[tuple[str, int, int], str]:
         """Say what blocks look like that wrong entries are in, by form, output and input."""
-        keys = {(e.form, e.output, e.input): None for e in entries if e.verdict == FAIL}
-        texts = {key: self._block(*key) for key in keys if key[0] in self.jacobians}
+        worst: dict[tuple[str, int, int], Entry] = {}
+        for e in entries:
+            if e.verdict == FAIL and e.form in self.jacobians:
+                worst.setdefault((e.form, e.output, e.input), e)
+        texts = {key: self._block(*key, e) for key, e in worst.items()}
         return {key: text for key, text in texts.items() if text is not None}
 
-    def _block(self, form: str, output: int, position: int) -> str | None:
+    def _block(self, form: str, output: int, position: int, worst: Entry) -> str | None:
+        """Say what a block looks like, if that is true of its worst entry."""
         out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
         if (part.stop - part.start) * self.subject.rows > _MOST:
             return None
@@ -54,10 +59,11 @@ class Causes:
         for column, value in self.numerical.items():
             if part.start <= column < part.stop:
                 right[column - part.start] = value[_range(out)]
+        at = worst.column - part.start, worst.row - out.start
         return (
-            _whole(own, right, out, part)
+            _whole(own, right, out, part, at)
             or self._swapped(every, right, out)
-            or _reduction(own, right, out, part)
+            or (_reduction(own, right, out, part) if own[at] == 0 else None)
             or _missing(own, right)
         )
 
@@ -73,9 +79,9 @@ def _range(part: Part) -> slice:
     return slice(part.start, part.stop)
 
 
-def _whole(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
-    """Say how all entries of a block are wrong in the same way."""
-    text = _factor(own, right)
+def _whole(own: NDArray, right: NDArray, out: Part, part: Part, at: tuple[int, int]) -> str | None:
+    """Say how all entries of a block are wrong in the same way, that at a place among them."""
+    text = _factor(own, right, at)
     if text is not None:
         return f"the whole block is {text}{_averaged(own, right, out, part)}"
     complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
@@ -94,7 +100,7 @@ def _whole(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
     return None
 
 
-def _factor(own: NDArray, right: NDArray) -> str | None:
+def _factor(own: NDArray, right: NDArray, at: tuple[int, ...] | None = None) -> str | None:
     if own.size < 2 and not right.any():
         return None
     if not own.any():
@@ -104,6 +110,8 @@ def _factor(own: NDArray, right: NDArray) -> str | None:
         return None
     if np.abs(own - factor * right).max() > _CLOSE * np.abs(own - right).max():
         return None
+    if at is not None and abs(own[at] - factor * right[at]) > _ROUGHLY * abs(own[at] - right[at]):
+        return None  # the factor is that of larger entries
     for value, text in _NAMED.items():
         if abs(factor - value) <= _CLOSE * abs(value):
             return text
@@ -183,7 +191,9 @@ def _missing(own: NDArray, right: NDArray) -> str | None:
     lines, places = np.count_nonzero(wrong.any(axis=1)), np.count_nonzero(wrong.any(axis=0))
     if min(lines, places) < 2:
         return None
-    if apart.shape[0] == apart.shape[1] and not (wrong & ~np.eye(len(apart), dtype=bool)).any():
+    beside = np.eye(*apart.shape) == 0
+    # Of a diagonal block that says nothing.
+    if apart.shape[0] == apart.shape[1] and right[beside].any() and not wrong[beside].any():
         return "all but its diagonal is right: a term on the diagonal is missing or wrong"
     first = apart.flat[0]
     if np.abs(apart - first).max() <= _CLOSE * size:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,9 @@ class Check:
             jacobians, late = {}, []
         for d in self.derivatives:  # what is changed, by any call, explains what else is found
             findings += [*identities.mutation(d.name, d.touched), *own.get(d.name, ())]
+        if findings or others or self._entries.count[FAIL]:
+            told = [self._told(identities.memory(d, random, nondet_tol)) for d in self.derivatives]
+            findings = [*chain.from_iterable(told), *findings]
         nothing = ""
         if self._entries.left_out == subject.columns and not (findings or others or late):
             nothing = "no element of the inputs is finite and has a step"

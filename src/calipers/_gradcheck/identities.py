@@ -72,6 +72,21 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
         )
 
 
+def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
+    """Ask a derivative before and after a call of f at x, whose last call was elsewhere."""
+    if d.name == "jac":
+        return
+    v = _direction(d, random) / 8
+    before = d.applied(v)
+    d.subject.call()
+    worst = largest_difference(before, d.applied(v))
+    if worst > tolerance:
+        yield (
+            f"{d.name} depends on what f was called with last, by {worst:.3g}: let it take what "
+            f"it needs from its arguments, or call f itself"
+        )
+
+
 def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
     """Test that what arrays held before is overwritten by a derivative, or added to."""
     if not isinstance(d.call, InPlace):
