@@ -12,6 +12,7 @@ from .steps import Steps
 
 _MOVED = 2.0**-6  # of a number of x, or of the caller's length: well within a ladder's steps
 _EVIDENT = 2.0**-9  # of their size: what numbers in few bits are multiples of
+_LEFT = 2.0**-20
 _NARROW = np.float16, np.float32
 
 
@@ -29,6 +30,8 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
         return steps
     if not (base.size and problem.x.size and _are_numbers_of(np.float32, base)):
         return steps
+    # What is left of natural numbers is a multiple of their spacing, and small where few bits are.
+    least = 0.0
     for far in _moves(problem, steps):
         steps = replace(steps, calls=steps.calls + 1)
         values = _values_beside(problem, steps, far)
@@ -38,8 +41,9 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
         kind = next((kind for kind in _NARROW if _are_numbers_of(kind, both)), None)
         if kind is None:
             return steps
-        if _are_evident(both):
+        if _are_evident(both[np.abs(both) >= least]):
             return replace(steps, eps=float(np.finfo(kind).eps), narrow=True)
+        least = _LEFT * max(1.0, float(np.abs(reals(problem.x)).max()))
     return steps
 
 

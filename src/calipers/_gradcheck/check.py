@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,7 @@ class Check:
         jacobians: dict[str, Jacobian] = {}
         late: list[str] = []  # what matters less than a wrong entry
         own: dict[str, list[str]] = {}  # what is found of one derivative
+        steady: dict[str, bool] = {}  # whether it gives the same twice
         others: list[str] = []  # and of it beside another one
         try:
             if not self.fast_mode:
@@ -92,6 +93,7 @@ class Check:
                     *identities.storing(d, random, nondet_tol),
                     *identities.reentrance(d, random, nondet_tol),
                 ]
+                steady[d.name] = not own[d.name]
                 if d.name in undefined:
                     late += self._told(identities.none_directions(d, self.rule.rtol))
                 if batched.get(d.name):
@@ -110,10 +112,11 @@ class Check:
             others.append(str(wrong))
             jacobians, late = {}, []
         for d in self.derivatives:  # what is changed, by any call, explains what else is found
-            findings += [*identities.mutation(d.name, d.touched), *own.get(d.name, ())]
-        if findings or others or self._entries.count[FAIL]:
-            told = [self._told(identities.memory(d, random, nondet_tol)) for d in self.derivatives]
-            findings = [*chain.from_iterable(told), *findings]
+            findings += identities.mutation(d.name, d.touched)
+            failed = others or own.get(d.name) or self._entries.count[FAIL]
+            if failed and steady.get(d.name) and not d.touched:
+                findings += self._told(identities.memory(d, random, nondet_tol))
+            findings += own.get(d.name, ())
         nothing = ""
         if self._entries.left_out == subject.columns and not (findings or others or late):
             nothing = "no element of the inputs is finite and has a step"
