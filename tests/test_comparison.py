@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calipers
-from calipers import _dispatch
+from calipers import _dispatch, testing
 from tests import oracles
 from tests.closeness_cases import EDGE
 
@@ -819,11 +819,40 @@ def test_integers_that_no_float_holds():
     b = np.array([10**400, 3 * 10**400, 1 + 1e-9, 1, 10**400], object)
     report = calipers.compare(a, b)
     assert [found.index[0] for found in report.first_mismatches] == [1, 3, 4]
-    assert calipers.compare(a[:1] + 1, b[:1])
+    assert not calipers.compare(a[:1] + 1, b[:1])
     assert calipers.compare(a[:1] + 1, b[:1], rtol=0.0, atol=1.0)
     assert not calipers.compare(a[:1] + 2, b[:1], rtol=0.0, atol=1.0)
     assert "3 of 5 elements differ" in str(report)
     json.dumps(report.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "n", [2**64, -(2**63) - 1, 2**70, 10**400, pytest.param(10**5000, id="e5000")]
+)
+def test_integers_beyond_64_bits_are_exact(n):
+    for wrap in (lambda x: x, lambda x: [x], lambda x: {"n": x}, lambda x: np.array([x], object)):
+        same, more = wrap(n), wrap(n + 1)
+        assert calipers.compare(same, wrap(n))
+        assert not calipers.compare(same, more)
+        assert not calipers.compare(same, more, rtol=0, atol=0.5)
+        assert calipers.compare(same, more, rtol=0, atol=1)
+        assert (same == calipers.approx(same), same == calipers.approx(more)) == (True, False)
+        calipers.assert_close(same, wrap(n))
+        for assert_close in (calipers.assert_close, testing.assert_close):
+            if not (assert_close is testing.assert_close and isinstance(same, np.ndarray)):
+                with pytest.raises(calipers.ClosenessError):
+                    assert_close(same, more)
+    assert calipers.compare(np.array([n], object), n, check_shape=False)
+    for other in (1.0, math.inf, math.nan, np.array([1, 2]), [True]):
+        assert not calipers.compare(n, other, check_shape=False)
+        assert not calipers.compare(other, n, check_shape=False)
+
+
+def test_a_list_of_integers_is_not_rounded():
+    assert not calipers.compare([-1, 2**63], [-1, 2**63 + 1])
+    assert calipers.compare([-1, 2**63], [-1, 2**63])
+    assert calipers.compare([-1, 2**63], [-1.0, 2.0**63])
+    assert not calipers.array_equal([-1, 2**63], [-1, 2**63 + 1])
 
 
 def test_objects_that_are_not_numbers_beside_other_dtypes():

@@ -1,5 +1,6 @@
 """What counts as an array, where it lives, and in which element type it is compared."""
 
+import math
 import sys
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
+from ._integers import became_floats
 from ._protocols import ArrayLibrary, NDArray
 from .interop.cupy import Cupy
 from .interop.jax import Jax
@@ -237,6 +239,13 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     return _view(x, name)
 
 
+def as_elements(x: Any, name: str) -> NDArray:
+    """Return x as an array that is compared: integers of a list are not rounded."""
+    array = _view(x, name)
+    rounded = isinstance(x, (list, tuple)) and array.dtype == FLOAT64 and became_floats(x)
+    return np.asarray(x, object) if rounded else array
+
+
 def is_sparse(x: Any) -> bool:
     """Tell whether x is a sparse array or matrix, of SciPy or like it."""
     # dask's Delayed has every attribute, and none is a number.
@@ -350,9 +359,14 @@ def is_weak(x: Any) -> bool:
     return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
 
 
-def _as_number(x: Any) -> NDArray:
-    array = np.asarray(x)
-    return np.asarray(float(x)) if array.dtype.kind == "O" else array
+def _as_number(x: Any, beside: DType | None = None) -> NDArray:
+    """Return a Python number as an array; an integer that no dtype holds stays an object."""
+    number = np.asarray(x)
+    if number.dtype.kind != "O" or beside is None or beside.kind in "biuO":
+        return number
+    # Beside floats it is one, as any integer is, unless it is beyond them all.
+    nearest = as_float(x)
+    return number if math.isinf(nearest) else np.asarray(nearest)
 
 
 @lru_cache
@@ -362,8 +376,13 @@ def _largest(dtype: DType) -> float:
 
 def strengthen(x: Any, dtype: DType) -> NDArray:
     """Give a Python number the dtype it takes beside an array of `dtype` (NEP 50)."""
-    number = _as_number(x)
-    if number.dtype == dtype or kernel_dtype(dtype) is None or dtype.kind in "biu":
+    number = _as_number(x, dtype)
+    if (
+        number.dtype == dtype
+        or number.dtype.kind == "O"
+        or kernel_dtype(dtype) is None
+        or dtype.kind in "biu"
+    ):
         return number
     if dtype.isbuiltin != 2:
         target = np.promote_types(dtype, np.complex64) if number.dtype.kind == "c" else dtype
@@ -381,13 +400,14 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     """Normalise two array-likes, once, for every function that compares them."""
     require_host(**{names[0]: a, names[1]: b})
     if is_weak(a) and is_weak(b):
-        x, y = _as_number(a), _as_number(b)
+        x, y = np.asarray(a), np.asarray(b)
+        x, y = _as_number(a, y.dtype), _as_number(b, x.dtype)
     elif is_weak(a):
-        y = _view(b, names[1])
+        y = as_elements(b, names[1])
         x = strengthen(a, y.dtype)
     else:
-        x = _view(a, names[0])
-        y = strengthen(b, x.dtype) if is_weak(b) else _view(b, names[1])
+        x = as_elements(a, names[0])
+        y = strengthen(b, x.dtype) if is_weak(b) else as_elements(b, names[1])
     # Masks, units and the like have an arithmetic of their own.
     plain = type(x) is np.ndarray and type(y) is np.ndarray
     dtypes = working_dtypes(x.dtype, y.dtype) if plain else None

@@ -23,6 +23,7 @@ from ._arrays import (
     on_device,
     working_dtypes,
 )
+from ._integers import format_of
 from ._nested import Leaf, is_container, leaves
 from ._options import Options, checked_options, default_of
 from ._protocols import NDArray, Spread, UnevenError
@@ -325,7 +326,7 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         return _compare_spread(leaf, spread, options)
     side = _side(leaf)
     pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
-    rule = options.rule_for(pair.a.dtype, pair.b.dtype)
+    rule = options.rule_for(format_of(pair.a), format_of(pair.b))
     _require_steps(pair, rule, leaf.path)
     problems = _problems(leaf, pair.a, pair.b, options)
     about = _about(leaf, pair.a, pair.b, rule, problems)

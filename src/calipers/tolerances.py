@@ -55,7 +55,8 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
     -------
     Tolerance
         That of torch.testing.assert_close: about the square root of the format's precision. 0 for
-        integers, bool, the float8 kinds, and what is not a number.
+        integers, bool, the float8 kinds, and what is not a number. Of objects that of float64,
+        though `assert_close` takes 0 where all of them are Python's integers.
 
     Raises
     ------
