@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set, ValuesView
 from functools import cache, lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
@@ -205,7 +205,7 @@ def _view(x: Any, name: str) -> NDArray:
         require_whole(x)
         return x.view(np.ndarray)
     try:
-        return np.asanyarray(x)
+        array: NDArray = np.asanyarray(x)
     except ValueError as error:
         if isinstance(x, (list, tuple)):
             uneven = "inhomogeneous" in str(error)
@@ -213,6 +213,22 @@ def _view(x: Any, name: str) -> NDArray:
             advice = "pass a rectangular one, or ask compare, which walks nested lists"
             error.add_note(f"{name} is a {type(x).__name__} {what}: {advice}")
         raise
+    return _opened(x, name) if array.ndim == 0 and array.dtype.kind == "O" else array
+
+
+def _opened(x: Any, name: str) -> NDArray:
+    """Return the array of what NumPy takes for one object, or say what it is."""
+    if isinstance(x, ValuesView):
+        msg = f"{name} is a view of a mapping's values, {type(x).__name__}: pass list({name})"
+        raise TypeError(msg)
+    if hasattr(type(x), "__dlpack__"):
+        try:
+            return np.from_dlpack(x)
+        except Exception as error:  # a library may raise anything
+            kind = f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
+            msg = f"{name} is a {kind} that NumPy cannot read: pass an array of NumPy ({error})"
+            raise TypeError(msg) from error
+    return np.asanyarray(x)
 
 
 def require_whole(x: Any) -> None:
@@ -294,16 +310,16 @@ def require_numbers(**arrays: Any) -> None:
     """Refuse objects that have no elements to compare as numbers; the names are for the error."""
     require_dense(**arrays)
     for name, x in arrays.items():
-        if type(x) is np.ndarray and x.dtype.kind not in "SUV":
+        if type(x) is np.ndarray and (x.dtype.kind not in "SUV" or kernel_dtype(x.dtype)):
             continue
         item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
         if (
             x is None
-            or isinstance(x, (str, bytes, set, frozenset, dict, PathLike, *_FUNCTIONS))
+            or isinstance(x, (str, bytes, Set, dict, PathLike, *_FUNCTIONS))
             or (isinstance(item, np.ndarray) and item.dtype.kind in "SUV")
         ):
             msg = f"{name} must be an array of numbers, got {_told(x)}"
-            raise TypeError(msg)
+            raise TypeError(f"{msg}: load the file" if isinstance(x, PathLike) else msg)
 
 
 def _told(x: Any) -> str:

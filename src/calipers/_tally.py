@@ -339,6 +339,9 @@ def _is_infinite(x: Any) -> bool:
 
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
+    if a.dtype.kind == b.dtype.kind == "m":
+        unit = np.promote_types(a.dtype, b.dtype)
+        a, b = a.astype(unit), b.astype(unit)
     a, b = (_without(x, ~usual) if x.dtype.kind == "O" else x for x in (a, b))
     try:
         d, size = (

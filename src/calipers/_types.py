@@ -58,7 +58,7 @@ class CompareOptions(TypedDict, total=False):
     """The keywords of `compare`."""
 
     rtol: float | None
-    atol: float | None
+    atol: float | np.timedelta64 | None
     tolerance: Tolerance | tuple[float, float] | None
     max_ulp: int | None
     equal_nan: bool

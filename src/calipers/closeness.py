@@ -586,6 +586,10 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
         return answer(pair.a, pair.b, *rest) if pair.library else answer(a, b, *rest)
     except TypeError as error:
         for name, x in (("a", pair.a), ("b", pair.b)):
+            if x.dtype.kind == "m":
+                given = f"rtol={rest[0]!r:.40} and atol={rest[1]!r:.40}"
+                msg = f"{name} has dtype {x.dtype}, to which {given} cannot be applied: "
+                raise TypeError(msg + "give atol=numpy.timedelta64(...)") from None
             if x.dtype.kind == "O":
                 error.add_note(f"{name} has dtype object: its elements' own arithmetic was asked")
         raise

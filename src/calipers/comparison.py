@@ -57,7 +57,7 @@ def compare(
     expected: Any,
     *,
     rtol: float | None = None,
-    atol: float | None = None,
+    atol: float | np.timedelta64 | None = None,
     tolerance: Tolerance | tuple[float, float] | None = None,
     max_ulp: int | None = None,
     equal_nan: bool = False,
@@ -72,8 +72,8 @@ def compare(
 
     The rule is that of `allclose`. One pass over the data finds the verdict, counts by class, the
     first mismatches, the farthest pairs, norms, a histogram of distances in ULP, the tolerances
-    that would pass, and where the mismatches lie. No memory is allocated per element, but to sort
-    up to 4 million elements of arrays that fail.
+    that would pass, and where the mismatches lie. No memory is allocated per element, except that
+    up to 4 million elements of arrays that fail are sorted.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def compare(
         compared chunk by chunk, as by `allclose`.
     rtol, atol : float, optional
         Relative and absolute tolerance; both or neither. By default `default_tolerance` of the
-        dtypes.
+        dtypes. `atol` is in the unit of the arrays; of timedelta64 it may be a timedelta64.
     tolerance : Tolerance or pair of float, optional
         ``(rtol, atol)`` as one argument.
     max_ulp : int, optional
@@ -156,7 +156,7 @@ def assert_close(
     expected: Any,
     *,
     rtol: float | None = None,
-    atol: float | None = None,
+    atol: float | np.timedelta64 | None = None,
     tolerance: Tolerance | tuple[float, float] | None = None,
     max_ulp: int | None = None,
     equal_nan: bool = False,
@@ -336,7 +336,12 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         pair = side.broadcast(pair)
     except ValueError:
         return about
-    tally, differences = _measured(side, pair, rule)
+    try:
+        tally, differences = _measured(side, pair, rule)
+    except (ValueError, RuntimeError) as error:
+        if pair.dtypes is not None:
+            raise
+        raise _undecided(pair, leaf.path) from error
     pattern = None
     if tally["mismatches"] > 1 and pair.dtypes is not None:
         close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
@@ -348,6 +353,13 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         arrangement=pattern,
         arrays=(pair.a, pair.b),
     )
+
+
+def _undecided(pair: Pair, path: str) -> TypeError:
+    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
+    kinds = {type(x.flat[0]).__name__ for x in pair[:2] if x.dtype.kind == "O" and x.size}
+    msg = f"actual{path} holds objects of type {' and '.join(sorted(kinds))}, "
+    return TypeError(msg + "whose == is neither true nor false: give their parts, in a dict, say")
 
 
 def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
