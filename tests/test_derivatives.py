@@ -632,5 +632,5 @@ def test_options_that_a_function_does_not_take_are_refused_by_name():
 
 def test_reports_are_equal_to_themselves_alone():
     one, other = (calipers.differentiate(np.sin, np.ones(2)) for _ in range(2))
-    assert (one == one, one == other) == (True, False)  # noqa: PLR0124
+    assert (one == one, one == other) == (True, False)
     assert one in {one}

@@ -203,7 +203,7 @@ def test_formats_that_no_kernel_reads_beside_ml_dtypes():
         for narrow in ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn:
             a, b = np.array([1.0, 2.0], kind), np.array([1.0, 4.0], narrow)
             assert calipers.isclose(a, b).tolist() == [True, False]
-            if kind != object:  # of which NumPy does not know what is finite
+            if kind in ("g", "G"):  # of objects NumPy does not know what is finite
                 assert calipers.isclose(b, a).tolist() == [True, False]
             assert not calipers.allclose(a, b)
 

@@ -255,7 +255,8 @@ class Comparison(Shown):
         >>> left.merge(right).first_mismatches[0].index
         (1,)
         """
-        if not isinstance(other, Comparison):
+        given: object = other
+        if not isinstance(given, Comparison):
             msg = f"other must be a Comparison, got {type(other).__name__}"
             raise TypeError(msg)
         kinds = [(x.rule, x.actual_dtype, x.expected_dtype, x.problems) for x in (self, other)]
