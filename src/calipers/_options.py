@@ -29,6 +29,7 @@ class Options(NamedTuple):
     def rule_for(self, a: DType, b: DType) -> Rule:
         if self.rule.max_ulp is not None:
             return self.rule
+        atol: Any
         rtol, atol = self.tolerance or default_of(a, b)
         if isinstance(atol, np.timedelta64):
             atol = _in_unit_of(atol, a, b)
