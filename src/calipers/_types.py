@@ -36,6 +36,18 @@ Real: TypeAlias = (
 Number: TypeAlias = complex | np.number[Any] | np.bool
 
 
+class DTypeObject(Protocol):
+    """A dtype of any library, and no string."""
+
+    @property
+    def itemsize(self) -> int:
+        """Its bytes."""
+        ...
+
+
+FormatLike: TypeAlias = FormatName | DTypeObject | type[Any]
+
+
 class ArrayObject(Protocol):
     """An array of any library."""
 
