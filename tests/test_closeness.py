@@ -523,3 +523,20 @@ def test_arrays_have_up_to_64_axes(axes):
     with pytest.raises(ValueError, match="could not be broadcast"):
         calipers.allclose(a, np.zeros((3,) * 6 + (1,) * (axes - 6)))
     assert calipers.allclose(a[:0], b[:0])
+
+
+def test_a_verdict_to_be_says_so():
+    release = threading.Event()
+    pending = calipers.PendingBool(_Work(release, True))
+    assert repr(pending) == "<PendingBool: pending>"
+    release.set()
+    assert repr(pending) == "<PendingBool: True>"
+    failed = calipers.allclose_async([1.0], ["a"])
+    with pytest.raises(TypeError):
+        failed.result()
+    assert repr(failed) == "<PendingBool: TypeError>"
+
+
+class _Work:
+    def __init__(self, release, verdict):
+        self.done, self.result = release.is_set, lambda: verdict

@@ -1268,6 +1268,14 @@ def test_what_is_drawn_as_beyond_is_what_the_report_says_mismatches(kinds, rule)
     np.testing.assert_array_equal(np.ravel(levels) > 0, bad)
 
 
+def test_the_width_of_text_is_no_dtype():
+    for kind in "U", "S":
+        a, b = np.array(["a", "bbb"], kind), np.array(["a"], kind)
+        assert calipers.compare(a[:1], b)
+        assert not calipers.compare(a[1:], b)
+    assert calipers.compare(np.array(["a"]), np.array([b"a"])).problems
+
+
 def test_integers_beyond_a_tolerance_of_zero_are_drawn_as_beyond():
     pytest.importorskip("matplotlib")
     axes, distances = calipers.compare(np.arange(10), np.arange(10) + 1).plot().axes

@@ -176,4 +176,4 @@ class SecondOptions(TypedDict, total=False):
     progress: ProgressLike
     convention: Convention
     equal_nan: bool
-    allow: Sequence[Excuse]
+    allow: Collection[Excuse]

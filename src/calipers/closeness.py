@@ -267,6 +267,15 @@ class PendingBool:
     def __init__(self, work: Any) -> None:
         self._work = work
 
+    def __repr__(self) -> str:
+        """Write the verdict, or that it is not there."""
+        if not self.done():
+            return "<PendingBool: pending>"
+        try:
+            return f"<PendingBool: {self.result()}>"
+        except Exception as error:  # that came in the verdict's place
+            return f"<PendingBool: {type(error).__name__}>"
+
     def done(self) -> bool:
         """Tell whether `result` would return at once."""
         return bool(self._work.done())

@@ -92,7 +92,8 @@ def compare(
     equal_nan : bool, default False
         Whether two NaN are close.
     check_dtype : bool, default True
-        Whether dtypes have to be equal, where both sides have one; byte order does not count.
+        Whether dtypes have to be equal, where both sides have one; neither byte order nor the
+        width of text counts.
     check_shape : bool, default True
         Whether shapes have to be equal; else the arrays are broadcast together.
     max_mismatches : int, default 0
@@ -495,7 +496,9 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
 
 
 def _native(dtype: DType) -> DType:
-    """Return a dtype in the machine's byte order, if it has one."""
+    """Return a dtype in the machine's byte order, if it has one; of text without the width."""
+    if dtype.kind in "SU":
+        return np.dtype(dtype.kind)
     return dtype.newbyteorder("=") if dtype.byteorder in "<>" else dtype
 
 

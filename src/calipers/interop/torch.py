@@ -35,7 +35,7 @@ class Torch:
         torch = sys.modules["torch"]
         if x.layout is not torch.strided:
             msg = f"a {x.layout} tensor has no array of elements; pass its .to_dense()"
-            raise TypeError(msg)
+            raise TypeError(f"{msg}, or ask calipers.testing.assert_close")
         # A conjugate or negation that is pending has no memory to look at: these two copy then.
         x = x.detach().resolve_conj().resolve_neg()
         name = str(x.dtype).removeprefix("torch.")
