@@ -270,7 +270,8 @@ def test_integers_beyond_64_bits_have_an_exact_distance():
     assert calipers.allclose([[2**70, 1]], [2**70, 2], 0, 0, axis=1).tolist() == [False]
     assert not calipers.allclose(np.array([2**64 - 1], "u8"), 2**64, rtol=0, atol=0)
     assert calipers.allclose(np.array([2**64 - 1], "u8"), 2**64, rtol=0, atol=1)
-    for other in (1.0, np.array([np.inf, np.nan]), np.float32([1.0])):
+    assert calipers.allclose(np.longdouble([2**70]), [2**70], rtol=0, atol=0)
+    for other in (1.0, np.array([np.inf, np.nan]), np.float32([1.0]), np.longdouble([1])):
         assert not calipers.allclose(other, 10**400)
         assert not calipers.allclose(10**400, other)
     assert calipers.allclose(np.float64([2.0**70]), 2**70, rtol=0, atol=0)

@@ -55,10 +55,16 @@ def _is_close(a: Any, b: Any, rtol: float, atol: float) -> bool:
         return True
     if not (_is_finite(a) and _is_finite(b)):
         return False
-    distance, size = abs(Fraction(a) - Fraction(b)), abs(Fraction(b))
+    x, y = _exact(a), _exact(b)
+    distance, size = abs(x - y), abs(y)
     if math.isfinite(rtol) and math.isfinite(atol):
         return distance <= Fraction(atol) + Fraction(rtol) * size
     return max(rtol, atol) == math.inf and not (math.isnan(rtol) or math.isnan(atol))
+
+
+def _exact(x: Any) -> Fraction:
+    # Of longdouble Fraction itself knows nothing before Python 3.12.
+    return Fraction(*x.as_integer_ratio())
 
 
 def _is_finite(x: Any) -> bool:

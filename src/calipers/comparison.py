@@ -492,16 +492,19 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
             found.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
     own, reference = map(_native, (a.dtype, b.dtype))
     typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
-    if options.check_dtype and typed and own != reference:
+    if options.check_dtype and typed and _of_any_width(own) != _of_any_width(reference):
         found.append(f"dtypes differ: {own} and {reference}; check_dtype=False lets that pass")
     return found
 
 
 def _native(dtype: DType) -> DType:
-    """Return a dtype in the machine's byte order, if it has one; of text without the width."""
-    if dtype.kind in "SU":
-        return np.dtype(dtype.kind)
+    """Return a dtype in the machine's byte order, if it has one."""
     return dtype.newbyteorder("=") if dtype.byteorder in "<>" else dtype
+
+
+def _of_any_width(dtype: DType) -> DType:
+    """Return the dtype of text of any length, which says how long the longest is, and others."""
+    return np.dtype(dtype.kind) if dtype.kind in "SU" else dtype
 
 
 def _has_dtype(x: Any) -> bool:

@@ -250,8 +250,9 @@ class _Failures:
         if self._compared is not None and str(self._compared).partition("\n")[0] in str(error):
             return "calipers' report", self._compared
         statement = _statement(error.__traceback__)
-        for report in statement.reports():
-            return f"calipers' report of {statement.place}", report
+        asserted = next(statement.reports(), None)
+        if asserted is not None:
+            return f"calipers' report of {statement.place}", asserted
         for refusal in reversed(self._refusals):
             if refusal.explains(statement):
                 return f"calipers' report of {refusal.place}", refusal.compare()
