@@ -171,7 +171,8 @@ def test_patterns_that_match_nothing(files, run):
         "--ignore \\x1b matches no name",
     ]
     # They may match what was not seen.
-    assert "sob" not in run("compare", "d", "e", "--fail-fast", *idle)[1]
+    told = run("compare", "d", "e", "--fail-fast", *idle)[1]
+    assert "--ignore sob matched no name before --fail-fast stopped" in told
     Path("d/bad.npz").touch()
     assert "sob" not in run("compare", "d", "d", *idle)[1]
 
@@ -773,6 +774,23 @@ def test_doctor(run, monkeypatch):
 
     monkeypatch.setattr(calipers, "gradcheck", broken)
     assert "gradcheck: OSError: the cache is full" in run("doctor")[1]
+
+
+def test_doctor_goes_on_where_threads_cannot_be_counted():
+    done = subprocess.run(
+        [sys.executable, "-m", "calipers", "doctor"],
+        env=os.environ | {"CALIPERS_NUM_THREADS": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "threads   CALIPERS_NUM_THREADS must be" in done.stdout
+    assert "gradcheck: ValueError: CALIPERS_NUM_THREADS must be" in done.stdout
+    extras = done.stdout.partition("extras")[2]
+    assert "cli: click" in extras
+    assert "sphinx" not in extras
+    assert "mypy" not in extras
 
 
 def test_the_page_shows_what_commands_print(tmp_path, monkeypatch, run):

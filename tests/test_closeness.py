@@ -245,6 +245,41 @@ def test_a_tolerance_that_is_no_number_is_named(bad):
         calipers.isclose(1.0, 1.0, atol=bad)
 
 
+def test_masked_elements_are_not_compared_wherever_chunks_end():
+    a = np.ma.array([1.0, 9.0, 9.0, 2.0], mask=[0, 1, 1, 0])
+    b, far = np.ma.array([1.0, 0.0, 0.0, 2.0]), np.ma.array([1.0, 0.0, 0.0, 3.0])
+    for ends in ([4], [2, 4], [1, 3, 4], [1, 2, 3, 4]):
+        for other, verdict in ((b, True), (far, False)):
+            chunks = [[x[i:j] for i, j in zip([0, *ends], ends, strict=False)] for x in (a, other)]
+            assert calipers.allclose(*map(iter, chunks)) is verdict
+            assert bool(calipers.compare(*map(iter, chunks))) is verdict
+    nothing = np.ma.masked_all(2)
+    assert calipers.allclose(nothing, nothing)
+    assert calipers.compare(nothing, nothing)
+
+
+def test_integers_beyond_64_bits_have_an_exact_distance():
+    for n in (2**64, 2**70, 10**400, -(2**64)):
+        for a, b in ((n, n + 1), ([n], [n + 1]), (np.array([n], object), n + 1)):
+            assert calipers.allclose(a, a, rtol=0, atol=0)
+            assert not calipers.allclose(a, b, rtol=0, atol=0.99)
+            assert calipers.allclose(a, b, rtol=0, atol=1)
+            assert calipers.allclose(a, b)  # within rtol
+            assert calipers.isclose(a, b, rtol=0, atol=np.array([0, 1])).tolist() == [False, True]
+            assert not calipers.array_equal(a, b)
+    assert calipers.allclose([[2**70, 1]], [2**70, 2], 0, 0, axis=1).tolist() == [False]
+    assert not calipers.allclose(np.array([2**64 - 1], "u8"), 2**64, rtol=0, atol=0)
+    assert calipers.allclose(np.array([2**64 - 1], "u8"), 2**64, rtol=0, atol=1)
+    assert calipers.allclose(np.longdouble([2**70]), [2**70], rtol=0, atol=0)
+    for other in (1.0, np.array([np.inf, np.nan]), np.float32([1.0]), np.longdouble([1])):
+        assert not calipers.allclose(other, 10**400)
+        assert not calipers.allclose(10**400, other)
+    assert calipers.allclose(np.float64([2.0**70]), 2**70, rtol=0, atol=0)
+    assert calipers.allclose(np.float32([2.0**70]), 2**70 + 1, rtol=0, atol=0)  # as any number
+    with pytest.warns(RuntimeWarning, match="not valid"):
+        assert calipers.allclose(2**70, 1, np.inf)
+
+
 def test_no_floating_point_warning_and_no_errstate():
     with np.errstate(all="raise"):
         for dtype in ("f2", "f4", "f8", "c8", "c16"):
@@ -489,3 +524,20 @@ def test_arrays_have_up_to_64_axes(axes):
     with pytest.raises(ValueError, match="could not be broadcast"):
         calipers.allclose(a, np.zeros((3,) * 6 + (1,) * (axes - 6)))
     assert calipers.allclose(a[:0], b[:0])
+
+
+def test_a_verdict_to_be_says_so():
+    release = threading.Event()
+    pending = calipers.PendingBool(_Work(release, True))
+    assert repr(pending) == "<PendingBool: pending>"
+    release.set()
+    assert repr(pending) == "<PendingBool: True>"
+    failed = calipers.allclose_async([1.0], ["a"])
+    with pytest.raises(TypeError):
+        failed.result()
+    assert repr(failed) == "<PendingBool: TypeError>"
+
+
+class _Work:
+    def __init__(self, release, verdict):
+        self.done, self.result = release.is_set, lambda: verdict

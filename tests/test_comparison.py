@@ -8,6 +8,7 @@ from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calipers
-from calipers import _dispatch
+from calipers import _dispatch, testing
 from tests import oracles
 from tests.closeness_cases import EDGE
 
@@ -814,16 +815,100 @@ def test_time_differences_at_the_ends_of_their_range_are_far_apart():
     assert not calipers.compare(np.array([1002], "m8[ms]"), seconds, **options)
 
 
+def test_durations_have_tolerances_with_a_unit():
+    a, b = np.array([5, 7], "m8[s]"), np.array([6, 7], "m8[s]")
+    second, minute = np.timedelta64(1, "s"), np.timedelta64(1, "m")
+    for options in ({"rtol": 0, "atol": minute}, {"tolerance": (0, second)}):
+        assert calipers.compare(a, b, **options)
+        assert a == calipers.approx(b, **options)
+        calipers.assert_close(a, b, **options)
+    assert "<= 60 s + 0*|expected|" in str(calipers.compare(a, b, rtol=0, atol=minute))
+    assert not calipers.compare(a, b, rtol=0, atol=np.timedelta64(999, "ms"))
+    assert calipers.compare(a, b.astype("m8[ms]"), rtol=0.2, atol=0, check_dtype=False)
+    assert "<= 1*25 s +" in str(calipers.compare(*[a.astype("m8[25s]")] * 2, rtol=0, atol=1))
+    for bad in np.timedelta64("NaT"), -second:
+        with pytest.raises(ValueError, match="atol must be finite and not negative"):
+            calipers.compare(a, b, rtol=0, atol=bad)
+    with pytest.raises(TypeError, match="atol is a timedelta64, and an array has dtype float64"):
+        calipers.compare([1.0], [1.0], rtol=0, atol=second)
+    for ask in calipers.allclose, calipers.isclose:
+        with pytest.raises(TypeError, match=r"a has dtype timedelta64\[s\].*give atol=numpy"):
+            ask(a, b)
+
+
+def test_objects_without_a_verdict_are_named():
+    class Held:
+        def __init__(self, x):
+            self.x = x
+
+        def __eq__(self, other):
+            return self.x == other.x
+
+    x = np.ones(3)
+    for kind in Held, lambda x: SimpleNamespace(x=x):
+        name = type(kind(x)).__name__
+        with pytest.raises(TypeError, match=rf"actual\['k'\] holds objects of type {name}, whose"):
+            calipers.compare({"k": kind(x)}, {"k": kind(x + 1)})
+
+
+def test_what_is_too_deep_to_walk():
+    a = b = 1
+    for _ in range(5000):
+        a, b = [a], [b]
+    for assert_close in calipers.assert_close, testing.assert_close:
+        with pytest.raises(ValueError, match="actual is nested more than 200 deep"):
+            assert_close(a, b)
+
+
+@pytest.mark.parametrize("ask", [calipers.compare, calipers.assert_close])
+def test_names_of_files_are_no_arrays(ask):
+    for x in "d/x.npy", Path("d/x.npy"), Path("d"):
+        for pair in (x, x), ([1.0], x):
+            with pytest.raises(TypeError, match=r"(actual|expected) names a file: load that, or"):
+                ask(*pair)
+    ask("text", "text")
+    ask({"file": "x.npy", "path": Path("x")}, {"file": "x.npy", "path": Path("x")})
+
+
 def test_integers_that_no_float_holds():
     a = np.array([10**400, 10**400, 1.0, 10**400, 1], object)
     b = np.array([10**400, 3 * 10**400, 1 + 1e-9, 1, 10**400], object)
     report = calipers.compare(a, b)
     assert [found.index[0] for found in report.first_mismatches] == [1, 3, 4]
-    assert calipers.compare(a[:1] + 1, b[:1])
+    assert not calipers.compare(a[:1] + 1, b[:1])
     assert calipers.compare(a[:1] + 1, b[:1], rtol=0.0, atol=1.0)
     assert not calipers.compare(a[:1] + 2, b[:1], rtol=0.0, atol=1.0)
     assert "3 of 5 elements differ" in str(report)
     json.dumps(report.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "n", [2**64, -(2**63) - 1, 2**70, 10**400, pytest.param(10**5000, id="e5000")]
+)
+def test_integers_beyond_64_bits_are_exact(n):
+    for wrap in (lambda x: x, lambda x: [x], lambda x: {"n": x}, lambda x: np.array([x], object)):
+        same, more = wrap(n), wrap(n + 1)
+        assert calipers.compare(same, wrap(n))
+        assert not calipers.compare(same, more)
+        assert not calipers.compare(same, more, rtol=0, atol=0.5)
+        assert calipers.compare(same, more, rtol=0, atol=1)
+        assert (same == calipers.approx(same), same == calipers.approx(more)) == (True, False)
+        calipers.assert_close(same, wrap(n))
+        for assert_close in (calipers.assert_close, testing.assert_close):
+            if not (assert_close is testing.assert_close and isinstance(same, np.ndarray)):
+                with pytest.raises(calipers.ClosenessError):
+                    assert_close(same, more)
+    assert calipers.compare(np.array([n], object), n, check_shape=False)
+    for other in (1.0, math.inf, math.nan, np.array([1, 2]), [True]):
+        assert not calipers.compare(n, other, check_shape=False)
+        assert not calipers.compare(other, n, check_shape=False)
+
+
+def test_a_list_of_integers_is_not_rounded():
+    assert not calipers.compare([-1, 2**63], [-1, 2**63 + 1])
+    assert calipers.compare([-1, 2**63], [-1, 2**63])
+    assert calipers.compare([-1, 2**63], [-1.0, 2.0**63])
+    assert not calipers.array_equal([-1, 2**63], [-1, 2**63 + 1])
 
 
 def test_objects_that_are_not_numbers_beside_other_dtypes():
@@ -1124,6 +1209,8 @@ def test_parts_that_were_broadcast_can_be_merged(own, reference):
     numbers = calipers.compare(1.0, 1.0)
     with pytest.raises(ValueError, match=r"follow along axis 0, got shapes \(\) and \(\)$"):
         numbers.merge(numbers)
+    with pytest.raises(TypeError, match="other must be a Comparison, got int"):
+        numbers.merge(3)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (300,), (3000,), (20, 30), (2, 3, 40), (3, 0)])
@@ -1179,6 +1266,26 @@ def test_what_is_drawn_as_beyond_is_what_the_report_says_mismatches(kinds, rule)
     square = calipers.compare(a.reshape(4, 8), b.reshape(4, 8), check_dtype=False, **rule)
     levels = square.plot().axes[0].collections[0].get_array()
     np.testing.assert_array_equal(np.ravel(levels) > 0, bad)
+
+
+def test_the_width_of_text_is_no_dtype():
+    for kind in "U", "S":
+        a, b = np.array(["a", "bbb"], kind), np.array(["a"], kind)
+        assert calipers.compare(a[:1], b)
+        assert not calipers.compare(a[1:], b)
+    (problem,) = calipers.compare(np.array(["a"]), np.array([b"a"])).problems
+    assert problem.startswith("dtypes differ: <U1 and |S1")
+
+
+def test_integers_beyond_a_tolerance_of_zero_are_drawn_as_beyond():
+    pytest.importorskip("matplotlib")
+    axes, distances = calipers.compare(np.arange(10), np.arange(10) + 1).plot().axes
+    lines = {line.get_label(): line.get_xdata() for line in axes.lines}
+    assert (len(lines["beyond"]), len(lines["NaN or infinite"])) == (10, 0)
+    assert not distances.texts
+    for x, text in (np.longdouble([1, 2]), "no ULP for this dtype"), (np.ones(0), "no finite pair"):
+        (shown,) = calipers.compare(x, x).plot().axes[1].texts
+        assert shown.get_text().startswith(text)
 
 
 # As NumPy and torch

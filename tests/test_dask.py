@@ -207,6 +207,17 @@ class TestVerdicts:
         a = da.from_array(x, 5)
         assert calipers.allclose(a, da.where(a > 15, 7.0, a))
 
+    def test_blocks_that_are_masked_as_a_whole(self):
+        x = np.ma.masked_greater(np.arange(20.0), 9)
+        y = np.where(np.arange(20) > 9, 7.0, np.arange(20))
+        for size in 3, 5, 20:
+            a, b = da.from_array(x, size), da.from_array(y, 4)
+            for ask in calipers.allclose, calipers.compare:
+                assert (bool(ask(a, b)), bool(ask(a, b + 1))) == (True, False)
+            calipers.assert_close(a, b)
+            with pytest.raises(calipers.ClosenessError, match="10 of 20 elements differ"):
+                calipers.assert_close(a, b + 1)
+
     @pytest.mark.parametrize("ask", [calipers.allclose, calipers.array_equal, calipers.compare])
     def test_sparse_blocks_are_named(self, ask):
         sparse = pytest.importorskip("scipy.sparse")

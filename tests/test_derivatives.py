@@ -628,3 +628,9 @@ def test_options_that_a_function_does_not_take_are_refused_by_name():
         calipers.jacobian(square, X, args=3)
     with pytest.raises(ValueError, match="above the upper one"):
         calipers.jacobian(square, X, bounds=(9, -9))
+
+
+def test_reports_are_equal_to_themselves_alone():
+    one, other = (calipers.differentiate(np.sin, np.ones(2)) for _ in range(2))
+    assert (one == one, one == other) == (True, False)
+    assert one in {one}

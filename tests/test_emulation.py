@@ -535,7 +535,8 @@ def test_the_function_keeps_its_name_and_its_errors():
     ("options", "message"),
     [
         ({"fmt": "bf16"}, "fmt must be one of tf32, bfloat16, float16, .*, got 'bf16'"),
-        ({"fmt": np.float16}, "fmt must be one of tf32, .*, got <class 'numpy.float16'>"),
+        ({"fmt": np.int16}, "fmt must be one of tf32, .*, got <class 'numpy.int16'>"),
+        ({"fmt": np.ones(9, "f4")}, r"fmt must be one of .* got array.*: of an array pass its"),
         ({"fmt": ["tf32"]}, "fmt must be one of tf32"),
         ({"where": "input"}, 'where must be "inputs", "outputs" or both, got .input.'),
         ({"where": ()}, "where must be"),
@@ -823,10 +824,10 @@ def test_bad_operands_are_named():
     for bad in (a * 1j, a.astype(object), a.astype(np.longdouble), np.ma.array(a), np.array(["x"])):
         with pytest.raises(TypeError, match="b must be a plain array of real numbers"):
             calipers.emulated_matmul(a, bad, "tf32")
-    with pytest.raises(ValueError, match=r"fmt must be one of .* got 'half'"):
-        calipers.emulated_matmul(a, a.T, "half")
-    with pytest.raises(ValueError, match=r"accumulate must be one of .* got 'half'"):
-        calipers.emulated_matmul(a, a.T, "tf32", accumulate="half")
+    with pytest.raises(ValueError, match=r"fmt must be one of .* got 'quarter'"):
+        calipers.emulated_matmul(a, a.T, "quarter")
+    with pytest.raises(ValueError, match=r"accumulate must be one of .* got 'quarter'"):
+        calipers.emulated_matmul(a, a.T, "tf32", accumulate="quarter")
     for name, bad in (("split", 0), ("split", 1.5), ("step", -1), ("step", "x")):
         with pytest.raises(ValueError, match=f"{name} must be a positive integer, got {bad!r}"):
             calipers.emulated_matmul(a, a.T, "tf32", **{name: bad})
@@ -885,7 +886,7 @@ def test_a_census_of_what_has_no_subnormal_numbers():
         calipers.denormals(other)
     assert calipers.denormals(other, "float16").finite == 3
     with pytest.raises(ValueError, match="fmt must be one of"):
-        calipers.denormals([1.0], "half")
+        calipers.denormals([1.0], "quarter")
 
 
 @pytest.mark.parametrize("kind", [lambda x: array.array("d", x), lambda x: memoryview(np.array(x))])
@@ -905,3 +906,39 @@ def test_sparse_arrays_are_told_from_objects():
         calipers.emulated_matmul(np.eye(3), sparse.eye(3), "tf32")
     with pytest.raises(TypeError, match=r"a is sparse, and has to be dense: give a\.toarray"):
         calipers.denormals(sparse.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (np.float16, "float16"),
+        (np.dtype("f4"), "float32"),
+        (float, "float64"),
+        (ml_dtypes.bfloat16, "bfloat16"),
+        ("float8_e4m3fn", "float8_e4m3"),
+        (ml_dtypes.float8_e4m3fn, "float8_e4m3"),
+        ("torch.float8_e5m2", "float8_e5m2"),
+    ],
+)
+def test_formats_are_named_as_elsewhere(given, name):
+    x = np.linspace(1e-9, 3, 40).reshape(4, 10)
+    for form in {given, getattr(pytest.importorskip("torch"), name, given)}:
+        assert calipers.emulate(abs, form)(x).tolist() == calipers.emulate(abs, name)(x).tolist()
+        for options in {}, {"accumulate": form}:
+            named = dict.fromkeys(options, name)
+            products = (
+                calipers.emulated_matmul(x, x.T, form, **options),
+                calipers.emulated_matmul(x, x.T, name, **named),
+            )
+            assert np.array_equal(*products)
+        assert calipers.denormals(x, form) == calipers.denormals(x, name)
+
+
+def test_a_float8_with_infinities_is_another():
+    with pytest.raises(ValueError, match=r"fmt has infinities, as .*: known is float8_e4m3fn"):
+        calipers.emulate(abs, ml_dtypes.float8_e4m3)
+
+
+def test_one_is_subnormal():
+    assert str(calipers.denormals([1e-6], "float16")).startswith("of 1 element 1 (100 %) is sub")
+    assert str(calipers.denormals([1.0], "float16")).startswith("of 1 element 0 (0 %) are sub")

@@ -98,6 +98,18 @@ class TestTorch:
         with pytest.raises(TypeError, match=r"qint8 tensors have no .*; pass x.dequantize\(\)"):
             calipers.compare(steps, torch.ones(2))
 
+    def test_tensors_that_stand_for_others_are_named(self):
+        torch = pytest.importorskip("torch")
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            fake = torch.ones(3), torch.ones(3, dtype=torch.bfloat16)
+        for x in fake:
+            with pytest.raises(TypeError, match="a: a FakeTensor that has no elements"):
+                calipers.allclose(x, x)
+        with pytest.raises(TypeError, match="actual: a Tensor that has no elements"):
+            torch.vmap(lambda x: calipers.compare(x, x))(torch.ones(2, 3))
+
 
 class TestJax:
     @pytest.fixture(autouse=True)
@@ -150,6 +162,50 @@ def test_device_arrays_are_refused():
         match=r"a is a tests OnDevice on a CUDA device and b is a numpy ndarray on the host",
     ):
         calipers.allclose(OnDevice(), np.zeros(3))
+
+
+class Exchanged:
+    """An array of a library that NumPy reads by DLPack alone."""
+
+    def __init__(self, x):
+        self._x = x
+
+    def __dlpack__(self, **options):
+        return self._x.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._x.__dlpack_device__()
+
+
+def test_host_arrays_that_have_dlpack_alone():
+    x = np.arange(3.0)
+    for ask in calipers.allclose, calipers.compare, calipers.array_equal:
+        assert ask(Exchanged(x), x)
+        assert not ask(x + 1, Exchanged(x))
+    assert calipers.first_nonfinite(Exchanged(np.array([0.0, np.nan]))) == (1,)
+    with pytest.raises(TypeError, match="a is a tests Exchanged that NumPy cannot read"):
+        calipers.allclose(Exchanged(1), x)
+
+
+def test_views_of_values_are_no_arrays():
+    values = {"a": 1.0}.values()
+    with pytest.raises(TypeError, match=r"a is a view of a mapping's values.*pass list\(a\)"):
+        calipers.allclose(values, [1.0])
+    with pytest.raises(TypeError, match=r"pass list\(expected\)"):
+        calipers.compare([1.0], values)
+    with pytest.raises(TypeError, match="a must be an array of numbers, got dict_keys"):
+        calipers.allclose({1.0: 1}.keys(), [1.0])
+
+
+def test_formats_that_no_kernel_reads_beside_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for kind in "g", "G", object:
+        for narrow in ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn:
+            a, b = np.array([1.0, 2.0], kind), np.array([1.0, 4.0], narrow)
+            assert calipers.isclose(a, b).tolist() == [True, False]
+            if kind in ("g", "G"):  # of objects NumPy does not know what is finite
+                assert calipers.isclose(b, a).tolist() == [True, False]
+            assert not calipers.allclose(a, b)
 
 
 def test_probes_that_raise_do_not_leak():

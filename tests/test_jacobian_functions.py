@@ -3,6 +3,7 @@
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numba
 import numpy as np
@@ -310,3 +311,9 @@ def test_solve_ivp_takes_it(solver, compiled):
     assert np.allclose(found.y[:, -1], [7.158e-1, 9.185e-6, 2.842e-1], rtol=1e-3)
     if compiled:
         assert jac(0.0, np.ones(3), 3e7).shape == (3, 3)
+
+
+def test_a_planned_function_says_what_it_is():
+    assert repr(calipers.jacobian_function(np.sin)) == "<Jacobian of sin, 3-point>"
+    named = calipers.jacobian_function(partial(np.sum, axis=0), method="2-point")
+    assert repr(named) == "<Jacobian of partial, 2-point>"

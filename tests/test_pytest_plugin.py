@@ -298,6 +298,63 @@ def test():
         )
         assert "calipers' report of test_a_name_for_the_answer.py:5" in text
 
+    @pytest.mark.parametrize("options", [(), ("--assert=plain",)], ids=["", "plain"])
+    @pytest.mark.parametrize(
+        "assertion",
+        [
+            "assert report",
+            "assert report, 'no'",
+            "assert bool(report)",
+            "self.assertTrue(report)",
+            "assert cal.compare(a, b)",
+            "assert cal.isclose(a, b).all()",
+            "assert close.all()",
+        ],
+    )
+    def test_reports_that_are_asserted(self, run, assertion, options):
+        _, text = run(
+            f"""
+import unittest
+
+class Test(unittest.TestCase):
+    def test(self):
+        a, b = np.ones(3), np.zeros(3)
+        report, close = cal.compare(a, b), cal.isclose(a, b)
+        {assertion}
+""",
+            *options,
+            failed=1,
+        )
+        if options and "(a, b)" in assertion and "compare" in assertion:
+            return  # nothing has kept it
+        line = 9 if "close.all" in assertion else 10
+        title = f"calipers' report of test_reports_that_are_asserted.py:{line} -"
+        assert "would pass atol=1.0" in text.partition(title)[2]
+
+    def test_reports_of_every_kind(self, run):
+        _, text = run(
+            """
+def test_diagnosis():
+    x = np.linspace(1, 2, 50).reshape(5, 10)
+    assert cal.diagnose(lambda x: x.sum(1), lambda x: x.sum(1) * 1.5, (x,))
+
+def test_gradient():
+    found = cal.gradcheck(np.sin, 1.0, jac=np.exp, raise_exception=False)
+    assert found
+
+def test_probe():
+    x = np.linspace(1, 2, 50).reshape(5, 10)
+    assert cal.probes.batch(lambda x: x - x.mean(0), (x,))
+
+def test_other():
+    report = cal.compare([1.0], [2.0])
+    assert not report
+    assert 1 == 2
+""",
+            failed=4,
+        )
+        assert text.count("calipers' report of") == 3
+
     def test_arrays_that_are_gone(self, run):
         gone = "The arrays are gone: keep them in variables, or take calipers.assert_close."
         for sides in "np.ones(3), np.zeros(3)", "A, A + 1", "A + 1, [0, 0, 0]":
@@ -431,7 +488,8 @@ class TestRefusals:
             (lambda x: calipers.array_equal(x, x), 0),
             (lambda x: calipers.allclose(iter([x, x]), iter([x, x + 1])), 1),
             (lambda x: calipers.allclose(x, x + 1, axis=0), 0),
-            (lambda x: calipers.isclose(x, x + 1), 0),
+            (lambda x: calipers.isclose(x, x + 1), 1),
+            (lambda x: calipers.isclose(x, x), 0),
         ],
     )
     def test_who_listens_is_told_once(self, ask, expected):

@@ -82,6 +82,11 @@ def cosine(x, w):
         (lambda: calipers.recommend_tolerance("float32", "9"), ValueError, "reduction must be"),
         (lambda: calipers.recommend_tolerance("floaty"), ValueError, "dtype must be one of"),
         (
+            lambda: calipers.recommend_tolerance(np.arange(99.0)),
+            ValueError,
+            r"got array.{,60}: of an array pass its \.dtype",
+        ),
+        (
             lambda: calipers.growth(np.sin, np.sin, np.ones, 5),
             TypeError,
             "sizes must be a sequence",

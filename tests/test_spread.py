@@ -1028,3 +1028,16 @@ def test_an_iterator_of_iterators_is_refused(other):
     for nested in (MagicMock(), iter([iter([1.0])])):
         with pytest.raises(TypeError, match="chunk 0 of a is an iterator itself"):
             calipers.allclose(nested, other)
+
+
+def test_an_iterator_without_chunks_is_named():
+    with pytest.raises(ValueError, match=r"broadcast together: a gave no chunk and b has more$"):
+        calipers.allclose(iter([]), np.ones(3))
+
+
+def test_the_memory_that_is_missing_is_in_one_unit(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones(100))
+    x = np.load(path, mmap_mode="r")
+    with pytest.raises(ValueError, match=r"takes 16 bytes, more than memory_limit=10: give memory"):
+        calipers.allclose(x, x, memory_limit=10)

@@ -1,7 +1,8 @@
 """What counts as an array, where it lives, and in which element type it is compared."""
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set, ValuesView
 from functools import cache, lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
+from ._integers import became_floats
 from ._protocols import ArrayLibrary, NDArray
 from .interop.cupy import Cupy
 from .interop.jax import Jax
@@ -203,7 +205,7 @@ def _view(x: Any, name: str) -> NDArray:
         require_whole(x)
         return x.view(np.ndarray)
     try:
-        return np.asanyarray(x)
+        array: NDArray = np.asanyarray(x)
     except ValueError as error:
         if isinstance(x, (list, tuple)):
             uneven = "inhomogeneous" in str(error)
@@ -211,6 +213,22 @@ def _view(x: Any, name: str) -> NDArray:
             advice = "pass a rectangular one, or ask compare, which walks nested lists"
             error.add_note(f"{name} is a {type(x).__name__} {what}: {advice}")
         raise
+    return _opened(x, name) if array.ndim == 0 and array.dtype.kind == "O" else array
+
+
+def _opened(x: Any, name: str) -> NDArray:
+    """Return the array of what NumPy takes for one object, or say what it is."""
+    if isinstance(x, ValuesView):
+        msg = f"{name} is a view of a mapping's values, {type(x).__name__}: pass list({name})"
+        raise TypeError(msg)
+    if hasattr(type(x), "__dlpack__"):
+        try:
+            return np.from_dlpack(x)
+        except Exception as error:  # a library may raise anything
+            kind = f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
+            msg = f"{name} is a {kind} that NumPy cannot read: pass an array of NumPy ({error})"
+            raise TypeError(msg) from error
+    return np.asanyarray(x)
 
 
 def require_whole(x: Any) -> None:
@@ -235,6 +253,13 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     """Return x as an array on the host, a view wherever it has memory to view."""
     require_host(**{name: x})
     return _view(x, name)
+
+
+def as_elements(x: Any, name: str) -> NDArray:
+    """Return x as an array that is compared: integers of a list are not rounded."""
+    array = _view(x, name)
+    rounded = isinstance(x, (list, tuple)) and array.dtype == FLOAT64 and became_floats(x)
+    return np.asarray(x, object) if rounded else array
 
 
 def is_sparse(x: Any) -> bool:
@@ -285,16 +310,16 @@ def require_numbers(**arrays: Any) -> None:
     """Refuse objects that have no elements to compare as numbers; the names are for the error."""
     require_dense(**arrays)
     for name, x in arrays.items():
-        if type(x) is np.ndarray and x.dtype.kind not in "SUV":
+        if type(x) is np.ndarray and (x.dtype.kind not in "SUV" or kernel_dtype(x.dtype)):
             continue
         item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
         if (
             x is None
-            or isinstance(x, (str, bytes, set, frozenset, dict, PathLike, *_FUNCTIONS))
+            or isinstance(x, (str, bytes, Set, dict, PathLike, *_FUNCTIONS))
             or (isinstance(item, np.ndarray) and item.dtype.kind in "SUV")
         ):
             msg = f"{name} must be an array of numbers, got {_told(x)}"
-            raise TypeError(msg)
+            raise TypeError(f"{msg}: load the file" if isinstance(x, PathLike) else msg)
 
 
 def _told(x: Any) -> str:
@@ -350,9 +375,14 @@ def is_weak(x: Any) -> bool:
     return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
 
 
-def _as_number(x: Any) -> NDArray:
-    array = np.asarray(x)
-    return np.asarray(float(x)) if array.dtype.kind == "O" else array
+def _as_number(x: Any, beside: DType | None = None) -> NDArray:
+    """Return a Python number as an array; an integer that no dtype holds stays an object."""
+    number = np.asarray(x)
+    if number.dtype.kind != "O" or beside is None or beside.kind in "biuO":
+        return number
+    # Beside floats it is one, as any integer is, unless it is beyond them all.
+    nearest = as_float(x)
+    return number if math.isinf(nearest) else np.asarray(nearest)
 
 
 @lru_cache
@@ -362,8 +392,13 @@ def _largest(dtype: DType) -> float:
 
 def strengthen(x: Any, dtype: DType) -> NDArray:
     """Give a Python number the dtype it takes beside an array of `dtype` (NEP 50)."""
-    number = _as_number(x)
-    if number.dtype == dtype or kernel_dtype(dtype) is None or dtype.kind in "biu":
+    number = _as_number(x, dtype)
+    if (
+        number.dtype == dtype
+        or number.dtype.kind == "O"
+        or kernel_dtype(dtype) is None
+        or dtype.kind in "biu"
+    ):
         return number
     if dtype.isbuiltin != 2:
         target = np.promote_types(dtype, np.complex64) if number.dtype.kind == "c" else dtype
@@ -381,13 +416,14 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     """Normalise two array-likes, once, for every function that compares them."""
     require_host(**{names[0]: a, names[1]: b})
     if is_weak(a) and is_weak(b):
-        x, y = _as_number(a), _as_number(b)
+        x, y = np.asarray(a), np.asarray(b)
+        x, y = _as_number(a, y.dtype), _as_number(b, x.dtype)
     elif is_weak(a):
-        y = _view(b, names[1])
+        y = as_elements(b, names[1])
         x = strengthen(a, y.dtype)
     else:
-        x = _view(a, names[0])
-        y = strengthen(b, x.dtype) if is_weak(b) else _view(b, names[1])
+        x = as_elements(a, names[0])
+        y = strengthen(b, x.dtype) if is_weak(b) else as_elements(b, names[1])
     # Masks, units and the like have an arithmetic of their own.
     plain = type(x) is np.ndarray and type(y) is np.ndarray
     dtypes = working_dtypes(x.dtype, y.dtype) if plain else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from .interop.zarr import Zarr
 _ZARR = Zarr()
 # No array has more, so that a list which is nested deeper, or holds itself, is none.
 _AXES = 64
+_DEEP = 200
 _NUMBERS = frozenset({bool, int, float, complex})
 
 
@@ -35,7 +37,24 @@ def is_container(x: Any) -> bool:
 
 def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:
     """Yield all leaves, and all differences in structure."""
+    for name, x in (("actual", actual), ("expected", expected)):
+        if isinstance(x, PathLike) or (isinstance(x, str) and _is_file_name(x)):
+            msg = f"{name} names a file: load that, or ask `calipers compare`, got {x!r:.60}"
+            raise TypeError(msg)
     yield from _walk(actual, expected, "", ())
+
+
+def _is_file_name(x: str) -> bool:
+    from ._files.opening import reader_of
+
+    return reader_of(x) is not None
+
+
+def require_depth(path: str, depth: int) -> None:
+    """Refuse what is nested deeper than Python calls functions."""
+    if depth > _DEEP:
+        msg = f"actual is nested more than {_DEEP} deep, at {path[:40]}...: compare a part of it"
+        raise ValueError(msg)
 
 
 def _unwrapped(x: Any) -> Any:
@@ -55,6 +74,7 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
     if id(actual) in above:
         msg = f"actual contains itself at {path or 'its root'}; compare a part without the cycle"
         raise ValueError(msg)
+    require_depth(path, len(above))
     own, reference = _items(actual), _items(expected)
     if not isinstance(actual, Mapping) and len(own) != len(reference):
         text = f"actual has {len(own)} items, expected has {len(reference)}"

@@ -6,6 +6,8 @@ from functools import lru_cache
 from operator import index
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ._arrays import DType
 from ._spread import MEMORY_LIMIT
 from ._tally import Rule
@@ -27,8 +29,20 @@ class Options(NamedTuple):
     def rule_for(self, a: DType, b: DType) -> Rule:
         if self.rule.max_ulp is not None:
             return self.rule
+        atol: Any
         rtol, atol = self.tolerance or default_of(a, b)
+        if isinstance(atol, np.timedelta64):
+            atol = _in_unit_of(atol, a, b)
         return replace(self.rule, rtol=rtol, atol=atol)
+
+
+def _in_unit_of(atol: np.timedelta64, a: DType, b: DType) -> float:
+    """Return how many units of two arrays of times a tolerance is."""
+    if (a.kind, b.kind) != ("m", "m"):
+        other = a if a.kind != "m" else b
+        msg = f"atol is a timedelta64, and an array has dtype {other}: give a number"
+        raise TypeError(msg)
+    return float(atol / np.array(1, np.promote_types(a, b)))
 
 
 def checked_options(
@@ -64,7 +78,7 @@ def checked_options(
         max_ulp = _count(max_ulp, "max_ulp")
     chosen = None
     if rtol is not None:
-        chosen = Tolerance(_number(rtol, "rtol"), _number(atol, "atol"))
+        chosen = Tolerance(_number(rtol, "rtol"), _duration_or_number(atol))
     ratio = _number(max_mismatch_ratio, "max_mismatch_ratio")
     if ratio > 1:
         msg = f"max_mismatch_ratio must lie from 0 to 1, got {ratio}; for a count: max_mismatches"
@@ -86,6 +100,15 @@ def _number(value: Any, name: str) -> float:
         msg = f"{name} must be finite and not negative, got {value!r}"
         raise ValueError(msg)
     return number
+
+
+def _duration_or_number(atol: Any) -> Any:
+    if not isinstance(atol, np.timedelta64):
+        return _number(atol, "atol")
+    if not atol >= np.timedelta64(0):  # NaT is not
+        msg = f"atol must be finite and not negative, got {atol!r}"
+        raise ValueError(msg)
+    return atol
 
 
 def _count(value: Any, name: str) -> int:

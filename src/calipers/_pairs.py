@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._arrays import library_of
-from ._nested import Leaf
+from ._nested import Leaf, require_depth
 from .interop.torch import Torch
 from .interop.torch_tensors import difference, members, require_known_layout
 
@@ -23,13 +23,16 @@ class Checks(NamedTuple):
     stride: bool
 
 
-def related_leaves(actual: Any, expected: Any, checks: Checks, path: str = "") -> Iterator[Leaf]:
+def related_leaves(
+    actual: Any, expected: Any, checks: Checks, path: str = "", depth: int = 0
+) -> Iterator[Leaf]:
     """
     Yield what is to be compared as arrays, and all differences in what they are.
 
     Pairs that need no look at their elements are left out. A TypeError tells of types that are not
     compared with each other.
     """
+    require_depth(path, depth)
     # The items of a string are strings.
     strings = isinstance(actual, str) or isinstance(expected, str)
     if _are(actual, expected, Sequence) and not strings:
@@ -37,12 +40,12 @@ def related_leaves(actual: Any, expected: Any, checks: Checks, path: str = "") -
             text = f"actual has {len(actual)} items, expected has {len(expected)}"
             yield Leaf(path, actual, expected, text)
         for i, (a, b) in enumerate(zip(actual, expected, strict=False)):
-            yield from related_leaves(a, b, checks, f"{path}[{i}]")
+            yield from related_leaves(a, b, checks, f"{path}[{i}]", depth + 1)
     elif _are(actual, expected, Mapping):
         for key, value in actual.items():
             place = f"{path}[{key!r}]"
             if key in expected:
-                yield from related_leaves(value, expected[key], checks, place)
+                yield from related_leaves(value, expected[key], checks, place, depth + 1)
             else:
                 yield Leaf(place, value, None, "only in actual")
         for key, value in expected.items():

@@ -64,13 +64,14 @@ def _draw_elements(axes: Any, report: "Comparison") -> None:
 
 
 def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
-    bad = cells > 1
-    infinite = np.isinf(cells)
-    shown = np.where(infinite, 10 * np.max(cells, where=~infinite, initial=1.0), cells)
+    beyond, unusual = ~(cells <= 1), np.isnan(cells)
+    finite = np.isfinite(cells)
+    # Beyond a tolerance of 0 is infinitely far beyond it.
+    shown = np.where(finite, cells, 10 * np.max(cells, where=finite, initial=1.0))
     where = edges[:-1]
-    axes.plot(where[~bad], shown[~bad], ".", markersize=4, color="0.4", label="within")
-    axes.plot(where[bad], shown[bad], ".", markersize=5, color=_WRONG, label="beyond")
-    axes.plot(where[infinite], shown[infinite], "x", color=_WRONG, label="NaN or infinite")
+    axes.plot(where[~beyond], shown[~beyond], ".", markersize=4, color="0.4", label="within")
+    axes.plot(where[beyond], shown[beyond], ".", markersize=5, color=_WRONG, label="beyond")
+    axes.plot(where[unusual], shown[unusual], "x", color=_WRONG, label="NaN or infinite")
     axes.axhline(1.0, color=_WRONG, linewidth=1, label="tolerance")
     axes.set_yscale("symlog", linthresh=1e-3)
     axes.set_ylim(-5e-4, 10 * max(1.0, float(shown.max())))
@@ -79,7 +80,7 @@ def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
 
 
 def _draw_map(axes: Any, cells: NDArray, rows: NDArray, columns: NDArray, name: str) -> None:
-    levels = np.log10(np.clip(cells, 1e-3, 1e6))
+    levels = np.log10(np.clip(np.nan_to_num(cells, nan=np.inf), 1e-3, 1e6))
     # White is the tolerance; red is beyond it.
     mesh = axes.pcolormesh(columns, rows, levels, vmin=-3, vmax=3, cmap="RdBu_r", rasterized=True)
     axes.invert_yaxis()
@@ -105,11 +106,11 @@ def _largest_excess(pair: Pair, rule: Rule, rows: Iterable[int], columns: NDArra
 
 
 def _excess(pair: Pair, rule: Rule) -> float:
-    """Return the largest excess of a cell; infinite where NaN or infinities mismatch."""
+    """Return the largest excess of a cell; NaN where NaN or infinities mismatch."""
     tally = tally_pair(pair, rule)
     unusual = tally["nan_actual"] + tally["nan_expected"] + tally["infinite"]
     if unusual or (tally["nan_both"] and not rule.equal_nan):
-        return math.inf
+        return math.nan
     return float(tally["excess"])
 
 
@@ -117,6 +118,9 @@ def _draw_histogram(axes: Any, report: "Comparison") -> None:
     histogram = report.ulp_histogram
     axes.set(xlabel="distance in ULP (0, then powers of two)", ylabel="pairs")
     if not histogram:
+        axes.set_axis_off()
+        text = "no ULP for this dtype" if report.finite else "no finite pairs"
+        axes.text(0.5, 0.5, text, ha="center", va="center")
         return
     last = max(high.bit_length() for _, high, _ in histogram)
     heights = np.zeros(last + 1)

@@ -100,15 +100,21 @@ def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArr
     return out
 
 
+def as_tolerances(rtol: Any, atol: Any) -> tuple[float | NDArray, float | NDArray]:
+    """Return tolerances as floats or arrays of them; NumPy's warning tells of infinite ones."""
+    both = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
+    if not all(map(_finite, both)):
+        msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
+        warn(msg, RuntimeWarning)
+    return both
+
+
 class Question:
     """Two arrays with kernels for their dtypes, and tolerances: two numbers, or one for each."""
 
     def __init__(self, pair: Pair, rtol: Any, atol: Any, equal_nan: bool) -> None:
         assert pair.dtypes is not None
-        self._rtol, self._atol = as_tolerance(rtol, "rtol"), as_tolerance(atol, "atol")
-        if not (_finite(self._rtol) and _finite(self._atol)):
-            msg = f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}"
-            warn(msg, RuntimeWarning)
+        self._rtol, self._atol = as_tolerances(rtol, atol)
         self._equal_nan = equal_nan
         self._arrays: list[NDArray] = [pair.a, pair.b]
         self._dtypes = list(pair.dtypes)

@@ -20,6 +20,11 @@ def listening(listener: Listener) -> Iterator[None]:
         _listeners.remove(listener)
 
 
+def is_listened_to() -> bool:
+    """Tell whether somebody wants to know."""
+    return bool(_listeners)
+
+
 def refused(a: Any, b: Any, **options: Any) -> None:
     """Tell those who listen that two arrays do not agree under these options."""
     for listener in tuple(_listeners):

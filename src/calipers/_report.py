@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ._arrangement import percent, region
 from ._tally import MEASURES
 
@@ -128,8 +130,17 @@ def _allowed(report: "Comparison") -> str:
     elif rule.rtol == rule.atol == 0:
         text = "equality only"
     else:
-        text = f"|actual - expected| <= {rule.atol:g} + {rule.rtol:g}*|expected|"
+        text = f"|actual - expected| <= {rule.atol:g}{_unit(report)} + {rule.rtol:g}*|expected|"
     return text + _allowances(rule)
+
+
+def _unit(report: "Comparison") -> str:
+    """Write the unit of an absolute tolerance, if the arrays have one: they are of times."""
+    kinds = report.actual_dtype, report.expected_dtype
+    if not all(kind.startswith("timedelta64") for kind in kinds):
+        return ""
+    unit, count = np.datetime_data(np.promote_types(*kinds))
+    return "" if unit == "generic" else f" {unit}" if count == 1 else f"*{count} {unit}"
 
 
 def _allowances(rule: "Rule") -> str:

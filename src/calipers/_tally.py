@@ -256,6 +256,8 @@ def rule_arguments(pair: Pair, rule: Rule) -> tuple[float, float, int, bool, int
 def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
+    if "O" in (a.dtype.kind, b.dtype.kind):  # beside which numbers are Python's, and exact
+        a, b = (x.astype(object) if x.dtype.kind in "biufc" else x for x in (a, b))
     tally = Tally.empty(a.shape)
     record = tally.record[0]
     record["size"] = a.size
@@ -337,6 +339,9 @@ def _is_infinite(x: Any) -> bool:
 
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
+    if a.dtype.kind == b.dtype.kind == "m":
+        unit = np.promote_types(a.dtype, b.dtype)
+        a, b = a.astype(unit), b.astype(unit)
     a, b = (_without(x, ~usual) if x.dtype.kind == "O" else x for x in (a, b))
     try:
         d, size = (
@@ -357,7 +362,7 @@ def _without(x: NDArray, places: NDArray) -> NDArray:
 def _as_longdouble(x: NDArray) -> NDArray:
     try:
         return np.asarray(x, np.longdouble)
-    except OverflowError:  # of integers that no float holds
+    except (OverflowError, ValueError):  # of integers that no float, or no text, holds
         return np.asarray(np.frompyfunc(as_float, 1, 1)(x), np.longdouble)
 
 
@@ -370,11 +375,18 @@ def has_distances(x: NDArray) -> bool:
 
 def _apart(a: NDArray, b: NDArray) -> NDArray:
     if a.dtype.kind != "m" or b.dtype.kind != "m":
-        return np.asanyarray(abs(a - b))
+        try:
+            return np.asanyarray(abs(a - b))
+        except OverflowError:  # of floats less integers that no float holds
+            return np.asarray(np.frompyfunc(_exactly_apart, 2, 1)(a, b))
     # Their difference may need a bit more than timedelta64 has, and would wrap.
     ends = np.maximum(a, b), np.minimum(a, b)
     high, low = (x.astype(np.int64).astype(np.uint64) for x in ends)
     return high - low
+
+
+def _exactly_apart(a: Any, b: Any) -> Fraction:
+    return abs(Fraction(a) - Fraction(b))
 
 
 def widened(dtype: DType) -> DType:

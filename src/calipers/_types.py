@@ -36,6 +36,18 @@ Real: TypeAlias = (
 Number: TypeAlias = complex | np.number[Any] | np.bool
 
 
+class DTypeObject(Protocol):
+    """A dtype of any library, and no string."""
+
+    @property
+    def itemsize(self) -> int:
+        """Its bytes."""
+        ...
+
+
+FormatLike: TypeAlias = FormatName | DTypeObject | type[Any]
+
+
 class ArrayObject(Protocol):
     """An array of any library."""
 
@@ -58,7 +70,7 @@ class CompareOptions(TypedDict, total=False):
     """The keywords of `compare`."""
 
     rtol: float | None
-    atol: float | None
+    atol: float | np.timedelta64 | None
     tolerance: Tolerance | tuple[float, float] | None
     max_ulp: int | None
     equal_nan: bool
@@ -164,4 +176,4 @@ class SecondOptions(TypedDict, total=False):
     progress: ProgressLike
     convention: Convention
     equal_nan: bool
-    allow: Sequence[Excuse]
+    allow: Collection[Excuse]

@@ -12,6 +12,7 @@ from numpy import isclose as _numpy_isclose
 from ._arrays import (
     Pair,
     as_array,
+    as_elements,
     as_pair,
     as_tolerance,
     device_module,
@@ -23,15 +24,17 @@ from ._arrays import (
     require_host,
     require_numbers,
 )
+from ._integers import each_close, is_comparable
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import (
     Question,
+    as_tolerances,
     equal_arrays,
     plainly_close,
     plainly_each,
     position_of_nonfinite,
 )
-from ._refusals import refused
+from ._refusals import is_listened_to, refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._threads import in_background
 from ._types import Number
@@ -137,7 +140,8 @@ def allclose(
     Notes
     -----
     longdouble, object, timedelta64, masked arrays and subclasses of ndarray other than memmap
-    get NumPy's own answer. The signature is that of `numpy.allclose`.
+    get NumPy's own answer, but for objects that are all Python's integers, whose distance is exact,
+    and where all is masked: nothing is apart there. The signature is that of `numpy.allclose`.
 
     Examples
     --------
@@ -178,6 +182,10 @@ def _close(
         return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
     pair = _comparable(a, b)
     if pair.dtypes is None:
+        if axis is None and any(isinstance(x, np.ma.MaskedArray) for x in pair[:2]):
+            # Of all masked, NumPy's would be false, and that of chunks depend on where they end.
+            close = _by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan)
+            return bool(np.ma.filled(close, True).all())
         if axis is None:
             return bool(_by_numpy(_numpy_allclose, a, b, pair, rtol, atol, equal_nan))
         return np.all(_by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan), axis=axis)
@@ -259,6 +267,15 @@ class PendingBool:
     def __init__(self, work: Any) -> None:
         self._work = work
 
+    def __repr__(self) -> str:
+        """Write the verdict, or that it is not there."""
+        if not self.done():
+            return "<PendingBool: pending>"
+        try:
+            return f"<PendingBool: {self.result()}>"
+        except Exception as error:  # that came in the verdict's place
+            return f"<PendingBool: {type(error).__name__}>"
+
     def done(self) -> bool:
         """Tell whether `result` would return at once."""
         return bool(self._work.done())
@@ -335,6 +352,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     if views is not None:
         verdicts = plainly_each(views[0], views[1], rtol, atol, equal_nan)
         if verdicts is not None:
+            if is_listened_to() and not verdicts.all():
+                refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
             library = library_of(a)
             return verdicts[()] if library is None else library.from_numpy(verdicts)
     if on_device(a=a, b=b):
@@ -346,7 +365,10 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     pair = _comparable(a, b)
     if pair.dtypes is None:
         return _by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan)
-    return _in_library(Question(pair, rtol, atol, equal_nan).each_close(), pair)
+    verdicts = Question(pair, rtol, atol, equal_nan).each_close()
+    if is_listened_to() and not verdicts.all():
+        refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
+    return _in_library(verdicts, pair)
 
 
 def array_equal(
@@ -410,7 +432,7 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
     try:
         # No number is weak here: NumPy makes arrays of both first, and what fails at that is
         # not equal to anything; but what cannot be read may be.
-        a, b = np.asarray(as_array(a)), np.asarray(as_array(b))
+        a, b = np.asarray(as_elements(a, "a1")), np.asarray(as_elements(b, "a2"))
     except (MemoryError, OSError):
         raise
     except Exception:
@@ -566,10 +588,17 @@ def _in_library(verdicts: NDArray, pair: Pair) -> Any:
 def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any) -> Any:
     """Ask NumPy about the caller's own objects, unless it cannot know them."""
     require_numbers(a=a, b=b)
+    if is_comparable(pair.a, pair.b):
+        close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]))
+        return close if answer is _numpy_isclose else close.all()
     try:
         return answer(pair.a, pair.b, *rest) if pair.library else answer(a, b, *rest)
     except TypeError as error:
         for name, x in (("a", pair.a), ("b", pair.b)):
+            if x.dtype.kind == "m":
+                given = f"rtol={rest[0]!r:.40} and atol={rest[1]!r:.40}"
+                msg = f"{name} has dtype {x.dtype}, to which {given} cannot be applied: "
+                raise TypeError(msg + "give atol=numpy.timedelta64(...)") from None
             if x.dtype.kind == "O":
                 error.add_note(f"{name} has dtype object: its elements' own arithmetic was asked")
         raise

@@ -78,9 +78,17 @@ def basis() -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version()} | _versions(),
         "cpu": f"{numba.config.CPU_NAME or _processor()}, {available_cores()} cores",
-        "threads": f"{get_num_threads()}, calipers' own"
-        + (", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""),
+        "threads": _threads(),
     }
+
+
+def _threads() -> str:
+    try:
+        number = get_num_threads()
+    except ValueError as error:  # of the variable: the rest is as useful then
+        return str(error)
+    of_variable = ", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""
+    return f"{number}, calipers' own{of_variable}"
 
 
 @cache

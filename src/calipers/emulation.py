@@ -23,7 +23,8 @@ from ._notebook import Shown
 from ._protocols import NDArray
 from ._rounding import FORMATS, Rounder, bit_rule, bits_of, held_for, round_array
 from ._threads import get_num_threads, in_parts
-from ._types import EmulateOptions, FormatName, Rounding, Sides
+from ._types import EmulateOptions, FormatLike, Rounding, Sides
+from .tolerances import format_name, name_of
 
 __all__ = ["Denormals", "denormals", "emulate", "emulated_matmul"]
 
@@ -36,13 +37,13 @@ _TASKS_PER_THREAD = 8
 
 @overload
 def emulate(
-    f: np.ufunc, fmt: FormatName, **options: Unpack[EmulateOptions]
+    f: np.ufunc, fmt: FormatLike, **options: Unpack[EmulateOptions]
 ) -> Callable[..., Any]: ...
 @overload
-def emulate(f: F, fmt: FormatName, **options: Unpack[EmulateOptions]) -> F: ...
+def emulate(f: F, fmt: FormatLike, **options: Unpack[EmulateOptions]) -> F: ...
 def emulate(
     f: Any,
-    fmt: FormatName,
+    fmt: FormatLike,
     *,
     where: Sides | Collection[Sides] = ("inputs", "outputs"),
     arguments: int | str | Collection[int | str] | None = None,
@@ -62,9 +63,9 @@ def emulate(
     f : callable
         A function of arrays: of NumPy, or of torch or jax in host memory. It gets copies of the
         arrays that are rounded, so that what it writes into them does not reach the caller's.
-    fmt : str
+    fmt : str or dtype_like
         "tf32" (10 bits of fraction and the range of float32), "bfloat16", "float16", "float8_e4m3",
-        "float8_e5m2", "float32" or "float64".
+        "float8_e5m2", "float32" or "float64"; or a dtype of these, of any library.
     where : {"inputs", "outputs"} or a collection of both, default both
         What to round.
     arguments : collection of int and str, optional
@@ -121,8 +122,7 @@ def emulate(
     if rounding not in ("nearest", "truncate"):
         msg = f'rounding must be "nearest" or "truncate", got {rounding!r}'
         raise ValueError(msg)
-    _require_known(fmt=fmt)
-    rounder = Rounder(fmt, rounding == "truncate", bool(flush))
+    rounder = Rounder(_format(fmt), rounding == "truncate", bool(flush))
     sides = [*where] if np.iterable(where) and not isinstance(where, str) else [where]
     if not sides or not all(side in ("inputs", "outputs") for side in sides):
         msg = f'where must be "inputs", "outputs" or both, got {where!r:.60}'
@@ -156,9 +156,9 @@ def emulate(
 def emulated_matmul(
     a: Any,
     b: Any,
-    fmt: FormatName,
+    fmt: FormatLike,
     *,
-    accumulate: FormatName | None = None,
+    accumulate: FormatLike | None = None,
     split: int = 1,
     step: int = 1,
 ) -> Any:
@@ -173,9 +173,9 @@ def emulated_matmul(
     a, b : array_like
         Real arrays of shapes that `numpy.matmul` takes: of NumPy, or of torch or jax in host
         memory. They may have one dimension, and broadcast over all but the last two.
-    fmt : str
+    fmt : str or dtype_like
         The format of the elements; see `emulate` for the formats.
-    accumulate : str, optional
+    accumulate : str or dtype_like, optional
         The format of the running sums. By default that of the result; tensor cores have float32.
     split : int, default 1
         Into how many parts of about equal length each sum is split (split-K). With more than one,
@@ -234,8 +234,8 @@ def emulated_matmul(
     x, y = _operand(a, "a"), _operand(b, "b")
     single = np.can_cast(x.dtype, FLOAT32) and np.can_cast(y.dtype, FLOAT32)
     dtype = FLOAT32 if single else FLOAT64
-    sums = dtype.name if accumulate is None else accumulate
-    _require_known(fmt=fmt, accumulate=sums)
+    form = _format(fmt)
+    sums = dtype.name if accumulate is None else _format(accumulate, "accumulate")
     for name, number in (("split", split), ("step", step)):
         if not isinstance(number, int | np.integer) or number < 1:
             msg = f"{name} must be a positive integer, got {number!r}; 1 is a plain running sum"
@@ -244,7 +244,7 @@ def emulated_matmul(
     right = y[:, None] if y.ndim == 1 else y
     batch = _batch_shape(left, right)
     with np.errstate(all="ignore"):
-        product = _multiply(left, right, batch, fmt, sums, int(split), int(step))
+        product = _multiply(left, right, batch, form, sums, int(split), int(step))
         product = product.astype(dtype, copy=False)
     rows, columns = product.shape[-2:]
     result = product.reshape(batch + (rows,) * (x.ndim > 1) + (columns,) * (y.ndim > 1))
@@ -274,7 +274,7 @@ class Denormals(Shown):
     --------
     >>> import calipers
     >>> print(calipers.denormals([1.0, 1e-6, 0.0], "float16"))
-    of 3 elements 1 (33.3 %) are subnormal in float16, 1 zero, 0 not finite
+    of 3 elements 1 (33.3 %) is subnormal in float16, 1 zero, 0 not finite
     """
 
     format: str
@@ -290,9 +290,11 @@ class Denormals(Shown):
 
     def __str__(self) -> str:
         """Write one line."""
+        elements = f"{self.size} element{'s' * (self.size != 1)}"
+        share = f"{self.subnormals} ({100 * self.fraction:.3g} %)"
         return (
-            f"of {self.size} elements {self.subnormals} ({100 * self.fraction:.3g} %) are "
-            f"subnormal in {self.format}, {self.zeros} zero, {self.size - self.finite} not finite"
+            f"of {elements} {share} {'is' if self.subnormals == 1 else 'are'} subnormal in "
+            f"{self.format}, {self.zeros} zero, {self.size - self.finite} not finite"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -300,7 +302,7 @@ class Denormals(Shown):
         return asdict(self) | {"fraction": self.fraction}
 
 
-def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
+def denormals(a: Any, fmt: FormatLike | None = None) -> Denormals:
     """
     Count the elements of an array that are subnormal, 0 and finite in a format.
 
@@ -308,7 +310,7 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     ----------
     a : array_like
         Real floating-point numbers, of any shape: of NumPy, or of torch or jax in host memory.
-    fmt : str, optional
+    fmt : str or dtype_like, optional
         The format to which they are rounded first, to nearest; see `emulate` for the formats. By
         default that of the array.
 
@@ -348,11 +350,10 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     if held is None or x.dtype.kind == "c":
         msg = f"a must be of real floating-point numbers, got dtype {x.dtype}"
         raise TypeError(msg)
-    name = x.dtype.name.removesuffix("fn") if fmt is None else fmt
-    if fmt is None and name not in FORMATS:
+    if fmt is None and name_of(x.dtype, FORMATS) not in FORMATS:
         msg = f"a has dtype {x.dtype}, of which calipers knows no limits; name a format as fmt"
         raise TypeError(msg)
-    _require_known(fmt=name)
+    name = _format(x.dtype if fmt is None else fmt)
     rule, (*_, normal, _, _, _) = bit_rule(name, held), bit_rule(name, held, flush=True)
     bits = bits_of(held)
     kernel = CENSUS[bits]
@@ -369,11 +370,12 @@ def denormals(a: Any, fmt: FormatName | None = None) -> Denormals:
     return Denormals(name, x.size, finite, zeros, subnormals)
 
 
-def _require_known(**formats: Any) -> None:
-    for name, fmt in formats.items():
-        if not (isinstance(fmt, str) and fmt in FORMATS):
-            msg = f"{name} must be one of {', '.join(FORMATS)}, got {fmt!r:.60}"
-            raise ValueError(msg)
+def _format(fmt: Any, name: str = "fmt") -> str:
+    """Return the name of a format, that may be a dtype; `name` is for the error."""
+    if getattr(fmt, "__name__", str(getattr(fmt, "name", ""))) == "float8_e4m3":
+        msg = f"{name} has infinities, as {fmt!r:.60}: known is float8_e4m3fn, which has none"
+        raise ValueError(msg)
+    return format_name(fmt, FORMATS, name)
 
 
 def _operand(x: Any, name: str) -> NDArray:

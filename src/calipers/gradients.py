@@ -1,7 +1,7 @@
 """Is a derivative right? gradcheck against differences that know their error."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -91,7 +91,7 @@ def gradcheck(
     nondifferentiable_outputs: Sequence[int] = (),
     convention: Convention = "torch",
     equal_nan: bool = False,
-    allow: Sequence[Excuse] = (),
+    allow: Collection[Excuse] = (),
     seed: int = 0,
 ) -> GradcheckReport:
     """
@@ -182,7 +182,7 @@ def gradcheck(
         ``Re(conj(w)*dF) == Re(conj(g)*dz)``; jax's do so without the conjugates.
     equal_nan : bool
         Whether NaN in both derivatives is right.
-    allow : sequence of str
+    allow : collection of str
         Verdicts that count as true: "NONSMOOTH", "INCONCLUSIVE".
     seed : int
         Of random directions.
@@ -215,7 +215,8 @@ def gradcheck(
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
     require_functions(f, jac=jac, vjp=vjp, jvp=jvp, value_and_jac=value_and_jac)
-    require_choices(convention, nondet_tol, allow, method)
+    excused: Any = allow  # any collection will do
+    require_choices(convention, nondet_tol, excused, method)
     require_seed(seed)
     require_folder(checkpoint)
     step = step_of(eps, step)

@@ -116,22 +116,19 @@ class _Refusal(NamedTuple):
 
     @property
     def place(self) -> str:
-        code, line = self.callers[0]
-        return f"{Path(code.co_filename).name}:{line}"
+        return _place(*self.callers[0])
 
-    def explains(self, raising: CodeType, lines: range, name: str) -> bool:
-        """
-        Tell whether a statement that raised asked this question, or the name in it is the answer.
-
-        `lines` are those of the statement, in the code that it is of; `name` is what it asserts.
-        """
-        if any(code is raising and line in lines for code, line in self.callers):
+    def explains(self, raised: "_Statement") -> bool:
+        """Tell whether a statement asked this question, or the name in it is the answer."""
+        raising = raised.code
+        if any(code is raising and line in raised.lines for code, line in self.callers):
             return True
         code, line = self.callers[0]
-        if not name or code is not raising:
+        asserted = re.match(r"\s*assert (\w+)(\.all\(\))?\s*(,|$)", raised.text)
+        if asserted is None or code is not raising:
             return False
         text = linecache.getline(code.co_filename, line)
-        return re.search(rf"\b{name}\s*:?=[^=]", text) is not None
+        return re.search(rf"\b{asserted[1]}\s*:?=[^=]", text) is not None
 
     def compare(self) -> Any:
         """Return the report, or a sentence on why there is none; None if it would not explain."""
@@ -151,6 +148,36 @@ class _Refusal(NamedTuple):
         except Exception as error:
             return f"There is no report: {error}"
         return None if found else found
+
+
+class _Statement(NamedTuple):
+    """What raised: its code and lines there, and the frames from it to the error."""
+
+    code: CodeType
+    lines: range
+    frames: list[FrameType]
+
+    @property
+    def place(self) -> str:
+        return _place(self.code, self.lines.start)
+
+    @property
+    def text(self) -> str:
+        return linecache.getline(self.code.co_filename, self.lines.start)
+
+    def reports(self) -> Iterator[Any]:
+        """Yield the reports that it has named, or just been given, and that are false."""
+        shown = getattr(sys.modules.get("calipers._notebook"), "Shown", ())
+        own, *others = self.frames
+        known = own.f_globals | own.f_locals
+        lines = (linecache.getline(self.code.co_filename, k) for k in self.lines)
+        names = re.findall(r"[^\W\d]\w*", "".join(lines))
+        # pytest keeps what it shows of an assertion in variables; unittest has it in arguments.
+        names += [name for name in own.f_locals if name.startswith("@py_assert")]
+        held = [known.get(name) for name in names]
+        for x in (*held, *(x for frame in others for x in frame.f_locals.values())):
+            if isinstance(x, shown) and not x:
+                yield x
 
 
 class _Failures:
@@ -223,8 +250,11 @@ class _Failures:
         if self._compared is not None and str(self._compared).partition("\n")[0] in str(error):
             return "calipers' report", self._compared
         statement = _statement(error.__traceback__)
+        asserted = next(statement.reports(), None)
+        if asserted is not None:
+            return f"calipers' report of {statement.place}", asserted
         for refusal in reversed(self._refusals):
-            if refusal.explains(*statement):
+            if refusal.explains(statement):
                 return f"calipers' report of {refusal.place}", refusal.compare()
         return "", None
 
@@ -246,18 +276,21 @@ class _Failures:
         return str(self._folder / name)
 
 
-def _statement(trace: TracebackType) -> tuple[CodeType, range, str]:
-    """Return the code that raised, the lines of its statement, and the name that it asserts."""
-    raising = trace
+def _place(code: CodeType, line: int) -> str:
+    return f"{Path(code.co_filename).name}:{line}"
+
+
+def _statement(trace: TracebackType) -> _Statement:
+    """Return the statement that raised."""
+    raising, frames = trace, [trace.tb_frame]
     while trace.tb_next is not None:
         trace = trace.tb_next
+        frames.append(trace.tb_frame)
         if not _passes_on(trace.tb_frame):
-            raising = trace
+            raising, frames = trace, [trace.tb_frame]
     code = raising.tb_frame.f_code
     first, last, *_ = list(code.co_positions())[raising.tb_lasti // 2]
-    line = linecache.getline(code.co_filename, first or 0)
-    asserted = re.match(r"\s*assert (\w+)\s*(,|$)", line)
-    return code, range(first or 0, (last or 0) + 1), asserted[1] if asserted else ""
+    return _Statement(code, range(first or 0, (last or 0) + 1), frames)
 
 
 def _passes_on(frame: FrameType) -> bool:

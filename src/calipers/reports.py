@@ -77,7 +77,9 @@ class Comparison(Shown):
 
     Notes
     -----
-    Extremes, norms and the histogram are over all finite pairs, mismatching or not.
+    Extremes, norms and the histogram are over all finite pairs, mismatching or not. A pickle of the
+    report holds both arrays; ``dataclasses.replace(report, arrays=None)`` has all but what `plot`
+    draws of elements.
     """
 
     path: str
@@ -243,6 +245,8 @@ class Comparison(Shown):
         ------
         ValueError
             If the two are not parts of one whole: their dtypes, rules or other axes differ.
+        TypeError
+            If `other` is no Comparison.
 
         Examples
         --------
@@ -251,6 +255,10 @@ class Comparison(Shown):
         >>> left.merge(right).first_mismatches[0].index
         (1,)
         """
+        given: object = other
+        if not isinstance(given, Comparison):
+            msg = f"other must be a Comparison, got {type(other).__name__}"
+            raise TypeError(msg)
         kinds = [(x.rule, x.actual_dtype, x.expected_dtype, x.problems) for x in (self, other)]
         if self.tally is None or other.tally is None or kinds[0] != kinds[1]:
             msg = "other cannot be merged: compare both parts by one rule, and of one dtype"

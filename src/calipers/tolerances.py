@@ -1,7 +1,7 @@
 """Default tolerances by dtype."""
 
 import contextlib
-from collections.abc import Container
+from collections.abc import Collection, Container
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +55,8 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
     -------
     Tolerance
         That of torch.testing.assert_close: about the square root of the format's precision. 0 for
-        integers, bool, the float8 kinds, and what is not a number.
+        integers, bool, the float8 kinds, and what is not a number. Of objects that of float64,
+        though `assert_close` takes 0 where all of them are Python's integers.
 
     Raises
     ------
@@ -187,13 +188,18 @@ def name_of(dtype: Any, known: Container[str]) -> str:
     return next((name for name in names_too if name in known), names[-1] or names[0])
 
 
+def format_name(dtype: Any, known: Collection[str], name: str) -> str:
+    """Return which of some formats a dtype or a name means; `name` is for the error."""
+    own = name_of(dtype, known)
+    if own not in known:
+        held = hasattr(dtype, "dtype") and not isinstance(dtype, type)
+        advice = ": of an array pass its .dtype" if held else ""
+        msg = f"{name} must be one of {', '.join(known)}, got {dtype!r:.60}{advice}"
+        raise ValueError(msg)
+    return own
+
+
 def _format(dtype: Any, name: str) -> tuple[str, int]:
     """Return the name of a real format, and 2 for complex numbers of it."""
-    own = name_of(dtype, {**_PRECISIONS, **_COMPLEX})
-    twice = 2 if own in _COMPLEX else 1
-    own = _COMPLEX.get(own, own)
-    if own not in _PRECISIONS:
-        known = ", ".join((*_PRECISIONS, *_COMPLEX))
-        msg = f"{name} must be one of {known}, got {dtype!r}"
-        raise ValueError(msg)
-    return own, twice
+    own = format_name(dtype, (*_PRECISIONS, *_COMPLEX), name)
+    return _COMPLEX.get(own, own), 2 if own in _COMPLEX else 1

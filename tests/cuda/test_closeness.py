@@ -156,6 +156,12 @@ def test_numbers_beside_an_array():
     assert both(x, 1e300).tolist() == [False] * 3
 
 
+def test_an_integer_that_no_device_holds():
+    for dtype in "i8", "u8":
+        with pytest.raises(TypeError, match="an integer of 71 bits stands beside an array on a"):
+            calipers.allclose(cuda.to_device(np.ones(2, dtype)), 2**70)
+
+
 def test_empty_arrays():
     x = cuda.device_array((0, 3))
     assert calipers.allclose(x, x)

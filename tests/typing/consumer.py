@@ -56,6 +56,7 @@ async def awaited(a: Reals) -> None:
 
 def reports(a: Reals, tensor: Tensor, anything: object) -> None:
     report = calipers.compare(a, a, max_ulp=2)
+    calipers.assert_close(a, a, rtol=0, atol=np.timedelta64(1, "s"))
     assert_type(report, calipers.Comparison)
     assert_type(calipers.compare(tensor, tensor, rtol=0.1, atol=0), calipers.Comparison)
     assert_type(calipers.compare([1.0, 2.0], 1.0), calipers.Comparison)
@@ -114,7 +115,7 @@ def of_scipy(x: Reals) -> None:
 
 
 def checks(x: Reals) -> None:
-    report = calipers.gradcheck(function, x, jac=function, allow=["NONSMOOTH"], inplace="add")
+    report = calipers.gradcheck(function, x, jac=function, allow={"NONSMOOTH"}, inplace="add")
     assert_type(report, calipers.GradcheckReport)
     assert_type(report.verdict, str)
     assert_type(report.unresolved, float)
@@ -143,6 +144,8 @@ def diagnoses(x: Reals, path: os.PathLike[str]) -> None:
     assert_type(grown.slope, float)
     assert_type(calipers.emulate(function, "tf32", where="inputs")(x), Reals)
     assert_type(calipers.emulate(np.sqrt, "tf32", rounding="truncate")(x), Any)
+    assert_type(calipers.emulate(function, np.float16)(x), Reals)
+    assert_type(calipers.emulate(function, np.dtype("f2"))(x), Reals)
     assert_type(calipers.emulated_matmul(x, x, "bfloat16", accumulate="float32"), Any)
     assert_type(calipers.denormals(x, "float16"), calipers.Denormals)
     assert_type(calipers.recommend_tolerance("float32", 100), calipers.Tolerance)

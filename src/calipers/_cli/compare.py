@@ -152,14 +152,16 @@ def _status(outcome: "Outcome") -> int:
 
 
 def _idle(outcome: "Outcome", patterns: tuple[str, ...]) -> list[str]:
-    """Tell of patterns that matched no name, if all names were seen."""
+    """Tell of patterns that matched no name, of all or of those that were seen."""
     from .._files.pairs import is_ignored
 
-    if outcome.troubles or outcome.found.stopped:
+    if outcome.troubles:
         return []
     matched = outcome.found.ignored
+    stopped = outcome.found.stopped
+    verb = "matched no name before --fail-fast stopped" if stopped else "matches no name"
     return [
-        one_line(f"--ignore {pattern} matches no name")
+        one_line(f"--ignore {pattern} {verb}")
         for pattern in patterns
         if not any(is_ignored(name, (pattern,)) for name in matched)
     ]

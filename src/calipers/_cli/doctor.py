@@ -9,6 +9,8 @@ import click
 
 from . import SAME, TROUBLE
 
+# What calipers' developers need.
+_DEVELOPERS = {"bench", "docs", "peers", "release", "test"}
 _EXTRA = re.compile(r"([\w-]+).*;\s*extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
@@ -40,7 +42,8 @@ def _extras() -> Iterator[str]:
     """Write of each extra which of its packages are installed."""
     packages: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("calipers") or []:
-        if found := _EXTRA.match(requirement):
+        found = _EXTRA.match(requirement)
+        if found and found[2] not in _DEVELOPERS:
             packages.setdefault(found[2], []).append(found[1])
     for extra, names in sorted(packages.items()):
         yield f"{extra}: {', '.join(map(_installed, names))}"

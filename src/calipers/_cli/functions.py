@@ -24,7 +24,7 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--inputs",
             type=click.Path(exists=True, dir_okay=False),
             metavar="FILE",
-            help="Their arrays in order: .npy, .npz or .safetensors.",
+            help="File with the inputs, in order: .npy, .npz or .safetensors.",
         ),
         click.option(
             "--shape",
@@ -33,7 +33,7 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             help="Or normal random numbers of a shape, as 3,4; repeat for more inputs.",
         ),
-        click.option("--dtype", show_default="float64", help="Of random inputs."),
+        click.option("--dtype", show_default="float64", help="dtype of the random inputs."),
         click.option(
             "--seed",
             type=click.IntRange(min=0),

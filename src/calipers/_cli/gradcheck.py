@@ -13,7 +13,9 @@ from .functions import errors_in_one_line, function_of, input_options, inputs_of
 @click.command()
 @click.argument("function")
 @click.option("--jac", metavar="MODULE:NAME", help="Its derivative: jac(*inputs).")
-@click.option("--vjp", metavar="MODULE:NAME", help="Or its product with w: vjp(*inputs, w).")
+@click.option(
+    "--vjp", metavar="MODULE:NAME", help="vjp(*inputs, w), the product of w with the derivative."
+)
 @input_options
 def gradcheck(
     function: str, *, jac: str | None, vjp: str | None, seed: int, library: str, **given: Any

@@ -245,6 +245,11 @@ def _number(x: Any, like: Operand) -> Operand:
     """Put a number on the device, in the dtype that it takes beside an array (NEP 50)."""
     own = np.dtype(np.float32 if like.kind == "bfloat16" else like.kind)
     value = np.asarray(x) if isinstance(x, np.generic) else strengthen(x, own)
+    if value.dtype.kind == "O":
+        msg = (
+            f"an integer of {x.bit_length()} bits stands beside an array on a device, whose have 64"
+        )
+        raise TypeError(f"{msg}: copy the array to the host")
     found = _kept_number(value.dtype, value.tobytes(), like.memory.ordinal)
     return found._replace(memory=found.memory._replace(stream=like.memory.stream))
 

@@ -9,7 +9,7 @@ from .._notebook import Shown
 from .._protocols import NDArray
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Derivative(Shown):
     """
     A derivative, and what is known of it.

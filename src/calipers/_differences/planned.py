@@ -48,6 +48,11 @@ class JacobianFunction:
             self._plan = self._planned(given_array(x0, "x0"), x0, self._args, {})
             self._plan.check()
 
+    def __repr__(self) -> str:
+        """Write whose derivative it is, and by what method."""
+        name = getattr(self._f, "__name__", type(self._f).__name__)
+        return f"<Jacobian of {name}, {self._options.method}>"
+
     def _planned(
         self, x: NDArray, given: Any, others: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> "_Plan":

@@ -104,7 +104,7 @@ class Blocks:
             if source.chunks
         )
         msg = (
-            f"to read {chunks or 'an element'} takes {needed / 2**20:.4g} MiB, more than "
+            f"to read {chunks or 'an element'} takes {needed} bytes, more than "
             f"memory_limit={self._limit}: give memory_limit={needed}, or smaller chunks"
         )
         return ValueError(msg)

@@ -146,7 +146,7 @@ class Streams:
         more = {name: stream.ahead() > 0 for name, stream in self._streams.items()}
         if any(more.values()):
             rows = " and ".join(
-                f"{name} has {'more' if more[name] else f'{stream.shape[0]} rows'}"
+                f"{name} {'has more' if more[name] else stream.counted()}"
                 for name, stream in self._streams.items()
             )
             msg = f"operands could not be broadcast together: {rows}"
@@ -183,6 +183,10 @@ class _Chunks:
     @property
     def dtype(self) -> np.dtype[Any]:
         return FLOAT64 if self._row is None else self._row[1]
+
+    def counted(self) -> str:
+        """Tell how many rows there were."""
+        return f"has {self.shape[0]} rows" if self._number >= 0 else "gave no chunk"
 
     def ahead(self) -> int:
         """Return how many rows of a chunk are left to take: 0 at the end of all."""

@@ -35,7 +35,7 @@ class Torch:
         torch = sys.modules["torch"]
         if x.layout is not torch.strided:
             msg = f"a {x.layout} tensor has no array of elements; pass its .to_dense()"
-            raise TypeError(msg)
+            raise TypeError(f"{msg}, or ask calipers.testing.assert_close")
         # A conjugate or negation that is pending has no memory to look at: these two copy then.
         x = x.detach().resolve_conj().resolve_neg()
         name = str(x.dtype).removeprefix("torch.")
@@ -43,6 +43,8 @@ class Torch:
             try:
                 # What autograd knows to be zero has no memory, either.
                 array: NDArray = x.numpy(force=x._is_zerotensor())
+            except RuntimeError as error:
+                raise _without_memory(x, error) from None
             except TypeError:
                 advice = "dequantize()" if x.is_quantized else "to(...) a dtype that it has"
                 msg = f"{name} tensors have no dtype in NumPy; pass x.{advice}"
@@ -53,7 +55,10 @@ class Torch:
         except ImportError:
             msg = f"{name} tensors need ml_dtypes; install it, or pass x.float()"
             raise TypeError(msg) from None
-        bits: NDArray = x.view(getattr(torch, _FOREIGN[name])).numpy()
+        try:
+            bits: NDArray = x.view(getattr(torch, _FOREIGN[name])).numpy()
+        except RuntimeError as error:
+            raise _without_memory(x, error) from None
         return bits.view(np.dtype(getattr(ml_dtypes, name)))
 
     def from_numpy(self, x: Any) -> Any:
@@ -85,3 +90,10 @@ class Torch:
             msg = "a meta tensor has no elements; pass one that has"
             raise TypeError(msg)
         return self.as_numpy(x.detach().cpu())
+
+
+def _without_memory(x: Any, error: RuntimeError) -> TypeError:
+    """Return the error of a tensor that stands for others: FakeTensor, or one within vmap."""
+    reason = str(error).partition("\n")[0]
+    msg = f"a {type(x).__name__} that has no elements to look at ({reason}); "
+    return TypeError(msg + "pass tensors outside of vmap, compile and fake modes")
