@@ -352,7 +352,7 @@ def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
         first -= 1
     if first > state.rung:
         return 0.0
-    return state.eps * _size(state) / (state.top * QUARTERS[first])
+    return state.eps * _size(state) / raised(state.top * QUARTERS[first], state.power)
 
 
 @register_jitable
