@@ -834,6 +834,8 @@ def test_durations_have_tolerances_with_a_unit():
     for ask in calipers.allclose, calipers.isclose:
         with pytest.raises(TypeError, match=r"a has dtype timedelta64\[s\].*give atol=numpy"):
             ask(a, b)
+        with pytest.raises(TypeError, match=r"timedelta64\[s\] and b float64, which have no dist"):
+            ask(a, [1.0, 2.0], 0, second)
 
 
 def test_objects_without_a_verdict_are_named():

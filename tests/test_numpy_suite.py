@@ -201,6 +201,11 @@ def masked(numbers):
     return np.ma.array(numbers, mask=[[False, True], [False, False]])
 
 
+def words(function, pair, options):
+    """Describe an answer; what is a TypeError to NumPy's arithmetic is one that names arguments."""
+    return described(function, pair, options)[2].replace("UFuncTypeError", "TypeError")
+
+
 @pytest.mark.parametrize(
     "special",
     [
@@ -231,21 +236,16 @@ def test_what_numpy_answers(special):
             {"rtol": 0, "atol": 1, "equal_nan": True},
             {"rtol": 0, "atol": np.timedelta64(2, "s")},
         ):
-            result, _, words = described(calipers.isclose, pair, options)
-            results.append(result)
-            assert words == described(np.isclose, pair, options)[2]
-            assert (
-                described(calipers.allclose, pair, options)[2]
-                == described(np.allclose, pair, options)[2]
-            )
+            results.append(described(calipers.isclose, pair, options)[0])
+            assert words(calipers.isclose, pair, options) == words(np.isclose, pair, options)
+            assert words(calipers.allclose, pair, options) == words(np.allclose, pair, options)
             for axis in (0, -1, (0, 1)):
 
                 def rows_close(a, b, axis=axis, **options):
                     return np.all(np.isclose(a, b, **options), axis=axis)
 
-                assert (
-                    described(calipers.allclose, pair, options | {"axis": axis})[2]
-                    == described(rows_close, pair, options)[2]
+                assert words(calipers.allclose, pair, options | {"axis": axis}) == words(
+                    rows_close, pair, options
                 )
         assert described(calipers.array_equal, pair, {}) == described(np.array_equal, pair, {})
     assert any(result is not None for result in results)

@@ -594,11 +594,13 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
     try:
         return answer(pair.a, pair.b, *rest) if pair.library else answer(a, b, *rest)
     except TypeError as error:
+        kinds = pair.a.dtype.kind + pair.b.dtype.kind
+        if "m" in kinds:
+            msg = f"a has dtype {pair.a.dtype} and b {pair.b.dtype}, "
+            given = f"to which rtol={rest[0]!r:.40} and atol={rest[1]!r:.40} cannot be applied"
+            advice = f"{given}: give atol=numpy.timedelta64(...)"
+            raise TypeError(msg + (advice if kinds == "mm" else "which have no distance")) from None
         for name, x in (("a", pair.a), ("b", pair.b)):
-            if x.dtype.kind == "m":
-                given = f"rtol={rest[0]!r:.40} and atol={rest[1]!r:.40}"
-                msg = f"{name} has dtype {x.dtype}, to which {given} cannot be applied: "
-                raise TypeError(msg + "give atol=numpy.timedelta64(...)") from None
             if x.dtype.kind == "O":
                 error.add_note(f"{name} has dtype object: its elements' own arithmetic was asked")
         raise
