@@ -1,6 +1,6 @@
 """What gradcheck's options mean, and which of them it refuses."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,9 @@ def require_functions(f: Callable[..., Any], **derivatives: Callable[..., Any] |
     require_callable(f=f, **given)
 
 
-def require_choices(convention: str, nondet_tol: float, allow: Sequence[str], method: str) -> None:
+def require_choices(
+    convention: str, nondet_tol: float, allow: Collection[str], method: str
+) -> None:
     """Refuse choices that there are not."""
     require_method(method)
     if convention not in CONVENTIONS:
@@ -136,7 +138,7 @@ def require_choices(convention: str, nondet_tol: float, allow: Sequence[str], me
         raise ValueError(msg)
     several = np.iterable(allow) and not isinstance(allow, str)
     if not several or any(name not in (NONSMOOTH, INCONCLUSIVE) for name in allow):
-        msg = f"allow must be a sequence of NONSMOOTH and INCONCLUSIVE, got {allow!r}"
+        msg = f"allow must be a collection of NONSMOOTH and INCONCLUSIVE, got {allow!r}"
         raise ValueError(msg)
 
 
