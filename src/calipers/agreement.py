@@ -93,7 +93,8 @@ def diagnose(
         - NONDETERMINISTIC: a side does not repeat itself, within rounding;
         - REDUCED: a side computes in a narrower format, ``.format``;
         - UNSTABLE: one function, but an algorithm that loses digits;
-        - SUSPECT: within rounding here, but another function;
+        - SUSPECT: another function, but within rounding here, at ties alone, or by too little to
+          be sure where nothing wider can be asked;
         - BUG: another function;
         - RAISES: a side raises.
 

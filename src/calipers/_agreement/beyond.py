@@ -1,22 +1,38 @@
 """Differences that are more than rounding: jumps, lost digits, and other functions."""
 
+import math
+
 import numpy as np
 
-from .._protocols import NDArray
 from .._report import differing
 from .inquiry import Inquiry
 from .layouts import plain
 from .sides import is_movable
 from .ties import at_ties
-from .units import ROUNDOFF, difference, rms_of, size_of
-from .verdicts import ALONE, AMPLIFIED, BUG, FLIPS, GROSS, KEPT, STEADY, SUSPECT, UNSTABLE, Verdict
+from .units import ROUNDOFF, cosine, difference, rms_of, size_of
+from .verdicts import (
+    ALONE,
+    AMPLIFIED,
+    BUG,
+    COARSEST,
+    FEW_REDRAWN,
+    FLAT,
+    FLIPS,
+    GROSS,
+    KEPT,
+    STEADY,
+    SUSPECT,
+    UNSTABLE,
+    Verdict,
+)
 
 _ALIKE = 4.0  # times what one side loses, the other may lose
-# Times that a difference of lost digits grows by, at least, from float64 to float32; and the share
-# of the results beyond rounding that do so.
-_GROWN, _MOST = 2.0**12, 0.9
+# Times that a difference of lost digits grows by, at least, from float64 to float32, where it is
+# 2**29 mostly; and where float32 has no digits left to lose, of the size of a result.
+_GROWN, _LOST, _LEFT = 2.0**22, 2.0**12, 4.0
+_MOST = 0.9  # of the results beyond rounding
 _FEW = 1 / 8  # of the results
-_STAYS = 2.0**-6  # of a share of a result, that is another one where digits are lost
+_LITTLE = 4.0  # last places, fewer than are lost
 _NARROWER = {"f": np.float32, "c": np.complex64}
 
 
@@ -36,11 +52,9 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     nearby, fine = q.apart_wide
     share = (q.roundoff / q.fine) ** (KEPT - 1)
     sizes = np.abs(q.standard[1].numbers(np.float64))
-    # 1 + tanh(-60) has no digit in either format, and a long double has few more than a double.
-    lost = ((apart >= 0.5 * sizes) | (q.form == "float64")) & ~_in_proportion(q)
     for d in (np.abs(there), np.abs(nearby)):
         beyond &= (d > share * apart) & (d > q.allowed_wide * fine)
-        beyond &= ~lost | (d > q.allowed_wide * q.fine * q.natural_size)
+        beyond &= ~(q.lost & q.are_none(d))
     n = int(np.count_nonzero(beyond))
     # Constants of a source are rounded, too, to a last place of 1: few results are as small.
     constants = np.all(apart[beyond] <= q.allowed * q.roundoff * q.typical_size)
@@ -54,18 +68,6 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     )
 
 
-def _in_proportion(q: Inquiry) -> NDArray:
-    """Tell which results are as far apart, as a share of the larger one, as in the wider format."""
-    shares = []
-    for f, g in ((q.of_f, q.of_g), (q.wide_answers["f"], q.wide_answers["g"])):
-        one, other = f.numbers(np.longdouble), g.numbers(np.longdouble)
-        swapped = np.abs(one) < np.abs(other)
-        shares.append(1 - np.where(swapped, one, other) / np.where(swapped, other, one))
-    here, wide = shares
-    steady: NDArray = np.abs(here - wide) <= _STAYS * np.abs(wide)
-    return steady & (np.abs(wide - 1) > GROSS)  # else one side is nothing beside the other
-
-
 def steady_difference(q: Inquiry) -> Verdict | None:
     """Recognise another function, whose difference stays however far the inputs are moved.
 
@@ -74,7 +76,31 @@ def steady_difference(q: Inquiry) -> Verdict | None:
     if not q.differ_wide or q.eta_apart.broken:
         return None
     found = q.evidence["likeness_far"] = q.least_likeness(1, q.seed + 800)
-    return another_function(q) if found > STEADY else None
+    if found > STEADY:
+        return another_function(q)
+    k = _steady_result(q)
+    if k is None:
+        return None
+    told = f"the difference of result {k} stays where inputs are moved far, and in the wider format"
+    return Verdict(BUG, f"{told}: another function, whatever becomes of the other results")
+
+
+def _steady_result(q: Inquiry) -> int | None:
+    """Return which of several results has a difference that stays, as no format's rounding does."""
+    if len(q.of_f.arrays) < 2:
+        return None
+    units = q.of_f.split(q.scale)
+    here = q.of_f.split(q.apart)
+    left = [k for k, d in enumerate(here) if d.size and size_of(d, units[k]).least > q.allowed]
+    for n in range(FEW_REDRAWN):
+        if not left:
+            return None
+        f, g = q.at_moved(2.0**-COARSEST, q.seed + 800 + n)
+        if f.error or g.error or not f.forms == g.forms == q.of_f.forms:
+            return None
+        there = f.split(difference(f, g))
+        left = [k for k in left if cosine(here[k], there[k], units[k]) > STEADY]
+    return left[0] if left else None
 
 
 def heedless_of_strides(q: Inquiry) -> Verdict | None:
@@ -182,7 +208,12 @@ def loses_digits(q: Inquiry) -> Verdict | None:
         return None
     if q.constancy > STEADY:
         told = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
-        told += "format; but here their difference stays where inputs are moved far: "
+        told += "format; "
+        name = _in_steps(q)
+        if name is not None:
+            told += f"and {name} stays as it is when last places of its inputs change: its "
+            return Verdict(UNSTABLE, f"{told}algorithm loses them")
+        told += "but here their difference stays where inputs are moved far: "
         # A branch for this format, which has a bug of its own.
         if np.abs(q.apart).max() > GROSS * rms_of(q.of_f.numbers(np.float64)):
             return Verdict(BUG, f"{told}another function in this format")
@@ -193,11 +224,32 @@ def loses_digits(q: Inquiry) -> Verdict | None:
         return ties
     errors = {"f": q.eta_f, "g": q.eta_g}
     name = max(errors, key=lambda name: errors[name].least)
-    return Verdict(
-        UNSTABLE,
-        f"in the wider format both sides agree, and here {name} is {errors[name].least:.2g} units "
-        f"off, of {q.allowed:.3g} that rounding may take: its algorithm loses digits",
-    )
+    least = errors[name].least
+    told = f"in the wider format both sides agree, and here {name} is {least:.2g} units off, of "
+    told += f"{q.allowed:.3g} that rounding may take: its algorithm loses digits"
+    if least <= ALONE * q.allowed:
+        told += f", or a loop of {math.ceil((least - 4) ** 2)} steps adds up: see reduction="
+    return Verdict(UNSTABLE, told)
+
+
+def _in_steps(q: Inquiry) -> str | None:
+    """Return which side stays where it is while inputs change that the function heeds."""
+    if q.standard is None or q.unit.kappa < FLAT:
+        return None
+    for name, answer in (("f", q.of_f), ("g", q.of_g)):
+        numbers = answer.numbers(np.float64)
+        lost = np.abs(q.off(answer)) > ALONE * q.allowed * q.unit.values
+        if np.unique(numbers[lost]).size < 2:  # a constant stays, too
+            continue
+        still = lost.copy()
+        for k in range(2):
+            y = q.sides[name](q.moves(_LITTLE * q.roundoff, q.seed + 870 + k, wide=False))
+            if y.error or y.forms != answer.forms:
+                return None
+            still &= y.numbers(np.float64) == numbers
+        if np.count_nonzero(still) >= _MOST * np.count_nonzero(lost):
+            return name
+    return None
 
 
 def grows_in_float32(q: Inquiry) -> Verdict | None:
@@ -215,11 +267,18 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
     room = q.allowed * q.scale
     beyond = apart > room
     gained = ROUNDOFF["float32"] / q.roundoff
-    grown = beyond & (there > _GROWN * apart) & (there > gained * room)
     sizes = np.abs(q.of_f.numbers(np.float64))
-    gross = beyond & ~grown & (apart > GROSS * sizes)
-    if gross.any() or np.count_nonzero(grown) < max(1, _MOST * np.count_nonzero(beyond)):
+    grown = beyond & (there > _GROWN * apart) & (there > gained * room)
+    lost = beyond & (there > _LOST * apart) & (there > gained * room)
+    lost &= (there > sizes / _LEFT) & (there < _LEFT * sizes)
+    least = max(1, _MOST * np.count_nonzero(beyond))
+    if (beyond & ~(grown | lost) & (apart > GROSS * sizes)).any():
         return None
+    if np.count_nonzero(grown) < least:
+        grown |= lost
+        # What is left of a result is no measure of digits; but those lost would be others nearby.
+        if np.count_nonzero(grown) < least or q.least_likeness(2, q.seed + 850) > STEADY:
+            return None
     times = float(np.median(there[grown] / apart[grown]))
     return Verdict(
         UNSTABLE,
@@ -235,7 +294,21 @@ def another_function(q: Inquiry) -> Verdict:
         told = _broken(q)
     if q.differ_wide:
         told += ", and as far in the wider format: another function"
+    if q.form == "float64" and not size.broken and _is_little(q):
+        told += "" if q.differ_wide else ": another function"
+        # Constants of a source, pi say, are of float64 whatever the inputs are.
+        why = "constants of float64, whose last places add up" if q.differ_wide else ""
+        return Verdict(SUSPECT, f"{told}, or {why or 'one that loses digits: nothing wider tells'}")
     return Verdict(BUG, told)
+
+
+def _is_little(q: Inquiry) -> bool:
+    """Tell whether sides are a few times as far apart as rounding may take, or last places of 1."""
+    size, one = q.eta_apart, q.allowed * q.roundoff * q.natural_size
+    if size.least <= ALONE * q.allowed and size.peak <= ALONE**2 * q.allowed:
+        return True
+    most = GROSS**2 * rms_of(q.of_f.numbers(np.float64))  # results that are not all of them lost
+    return bool(np.abs(q.apart).max() <= one and size.absolute <= most)
 
 
 def _broken(q: Inquiry) -> str:

@@ -7,36 +7,47 @@ import numpy as np
 
 from .inquiry import Inquiry
 from .sides import BudgetError, widened
-from .units import difference
+from .units import ROUNDOFF, difference
 from .verdicts import COARSEST, SUSPECT, Verdict
 
 _DRAWS = 8
 _SURE = 8.0  # standard errors of the mean
 _FELT = 0.25  # of the noise: functions that are not linear make less of what is unbiased
+_CONSTANT = 4.0  # roundings to the format, that rounded constants may make
+_BEHIND = 2.0**-8  # of a sum, that its terms together are rounded by
 
 
-def too_large(q: Inquiry) -> Verdict | None:
+def falls_behind(q: Inquiry, form: str) -> bool:
+    """Tell whether sums in a format may be so large beside their terms that they stay behind."""
+    return q.length * ROUNDOFF[form] >= _BEHIND
+
+
+def too_large(q: Inquiry, name: str | None = None, form: str | None = None) -> Verdict | None:
     """
     Recognise results that are too large on average, wherever the inputs are.
 
     Rounding to nearest is as often up as down, and sums that fall behind in a narrow format, or are
-    truncated, are too small.
+    truncated, are too small: but not in `form`, if that has digits enough. Where nothing wider can
+    be asked, `name` has that format, and beside its roundings the other side has none.
     """
-    if q.standard is None or q.eta_apart.broken:
+    if q.eta_apart.broken or (q.standard is None and name is None):
         return None
     with suppress(BudgetError):  # that there is noise is known without
-        return _too_large(q)
+        return _too_large(q, name, form)
     return None
 
 
-def _too_large(q: Inquiry) -> Verdict | None:
-    assert q.standard is not None
-    name = "f" if q.eta_f.rms > q.eta_g.rms else "g"
-    side, weight = q.standard[0], np.where(q.scale > 0, 1 / q.scale, 0.0)
-    slopes, noise = [], []
+def _too_large(q: Inquiry, name: str | None, form: str | None) -> Verdict | None:
+    if q.standard is not None:
+        name, side = "f" if q.eta_f.rms > q.eta_g.rms else "g", q.standard[0]
+    else:
+        side = q.g if name == "f" else q.f
+    assert name is not None
+    weight = np.where(q.scale > 0, 1 / q.scale, 0.0)
+    slopes, noise, sizes = [], [], []
     for k in range(_DRAWS):
         x = q.moves(2.0**-COARSEST, q.seed + 1100 + k, wide=False)
-        y, r = q.sides[name](x), side(widened(x))
+        y, r = q.sides[name](x), side(x if q.standard is None else widened(x))
         if y.error or r.error or not y.forms == r.forms == q.of_f.forms:
             return None
         d, whole = difference(y, r) * weight, r.numbers(np.float64) * weight
@@ -45,13 +56,19 @@ def _too_large(q: Inquiry) -> Verdict | None:
             return None
         slopes.append(float(d @ whole) / size)
         noise.append(math.sqrt(float(d @ d) / size))
+        sizes.append(math.sqrt(size / d.size))
     mean = float(np.mean(slopes))
     error = float(np.std(slopes, ddof=1)) / math.sqrt(_DRAWS)
     q.evidence["slope"] = mean
-    if mean <= max(_SURE * error, _FELT * float(np.mean(noise))):
+    least = max(_SURE * error, _FELT * float(np.mean(noise)))
+    both = form is not None and not falls_behind(q, form)
+    if both and form is not None:
+        least = max(least, _CONSTANT * ROUNDOFF[form] / q.roundoff / float(np.mean(sizes)))
+    if mean <= least and not (both and mean < -least):
         return None
+    way = "large" if mean > 0 else "small"
     return Verdict(
         SUSPECT,
-        f"the errors of {name} are those of a narrower format, but it is {100 * mean:.2g} % too "
-        f"large on average, as no rounding to nearest is: another factor",
+        f"the errors of {name} are those of a narrower format, but it is {100 * abs(mean):.2g} % "
+        f"too {way} on average, as no rounding to nearest is: another factor",
     )

@@ -74,7 +74,8 @@ class Diagnosis(Shown):
     evidence : dict
         Every number that was measured: errors of both sides and of their difference ("f", "g",
         "apart", "wide"), "kappa", "spread", "likeness" and so on, as far as they were needed; and
-        the "dtypes" of both sides' results, if they are not the same.
+        the "dtypes" of both sides' results, if they are not the same, and the libraries whose
+        "arrays" both are called with, if those are not NumPy's.
     dtype : str
         The working format.
     allowed : float
@@ -229,7 +230,8 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         evidence.update(found.evidence)
         if found.units is not None:
             worst = _farthest(q, found.units, found.reference)
-            if verdict.kind not in (ROUNDING, LAYOUT):  # by norm, single ones may be beyond
+            # By norm: single ones may be beyond.
+            if verdict.kind not in (ROUNDING, LAYOUT) and not q.is_rounding(q.eta_apart):
                 where = _where(q, found.units)
     elif known:
         numbers = q.of_f.numbers(np.float64)
@@ -237,6 +239,9 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
     kinds = {side.name: [*y.dtypes] for side, y in ((q.f, q.of_f), (q.g, q.of_g))}
     if known and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
+    given = {name: side.library for name, side in q.sides.items()}
+    if {*given.values()} != {"NumPy"}:
+        evidence["arrays"] = given
     calls = {side.name: side.calls for side in (q.f, q.g)}
     return Diagnosis(
         verdict.kind,

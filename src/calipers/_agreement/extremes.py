@@ -30,12 +30,13 @@ def overflow(q: Inquiry) -> Verdict | None:
             return Verdict(
                 RANGE,
                 f"{name} gives {y[k]} where the result is {r[k]:.3g}: something in between "
-                f"overflows or underflows",
+                f"overflows or underflows{_OUTSIDE if np.isnan(y[k]) else ''}",
             )
     return None
 
 
 _AS_WRONG = 0.5
+_OUTSIDE = ", or is rounded to where a function is not defined, as the root of -1e-8"
 
 
 def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
@@ -55,13 +56,44 @@ def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
     return bool(np.linalg.norm(there[known]) > _AS_WRONG * np.linalg.norm(off[kept]))
 
 
+def nothing_left(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are 0 where they should not be, and not finite for larger inputs.
+
+    A difference that has lost its digits, or a branch that is wrong, is not infinite there.
+    """
+    if q.standard is None or q.differ_wide:
+        return None
+    side, power = q.standard[0], -FORMATS[q.form].lowest // 4
+    for name, own, answer in (("f", q.f, q.of_f), ("g", q.g, q.of_g)):
+        zero = (answer.numbers(np.float64) == 0) & (np.abs(q.off(answer)) > q.allowed * q.scale)
+        if not zero.any():
+            continue
+        for k in movable(q.inputs):
+            there = own(scaled(q.inputs, (k,), power))
+            exact = side(scaled(q.wider, (k,), power))
+            if there.error or exact.error or not there.forms == exact.forms == answer.forms:
+                continue
+            fits = np.abs(exact.numbers(np.float64)) <= q.largest
+            lost = zero & fits & ~np.isfinite(there.numbers(np.float64))
+            if np.count_nonzero(lost) > np.count_nonzero(zero) / 2:
+                return Verdict(
+                    RANGE,
+                    f"{name} gives 0 in {np.count_nonzero(zero)} of {zero.size} results "
+                    f"that are not, and no finite number with argument {q.title(k)} times "
+                    f"2**{power}: something in between underflows, and overflows",
+                )
+    return None
+
+
 def better_when_rescaled(q: Inquiry) -> Verdict | None:
     """Errors that go when an argument, of which the result is a power, is scaled by one of two."""
     if q.standard is None:
         return None
     side, r = q.standard
-    for name, own, answer in (("f", q.f, q.of_f), ("g", q.g, q.of_g)):
-        before = q.error(answer)
+    errors = {"f": q.eta_f, "g": q.eta_g}
+    for name in sorted(errors, key=lambda name: -errors[name].absolute):
+        own, before = q.sides[name], errors[name]
         if before.least <= q.allowed and not before.broken:
             continue
         for k in movable(q.inputs):

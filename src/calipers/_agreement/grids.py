@@ -5,61 +5,124 @@ import math
 import numpy as np
 
 from .._protocols import NDArray
+from .._report import differing
 from .._rounding import FORMATS, bit_rule, round_array
-from .bias import too_large
+from .bias import falls_behind, too_large
 from .inquiry import Inquiry
 from .sides import Answer
 from .units import ROUNDOFF
-from .verdicts import REDUCED, UNSTABLE, Verdict
+from .verdicts import COARSEST, RANGE, REDUCED, UNSTABLE, Verdict
 
 _MANY = 16  # different numbers that are no accident on a grid
+_MORE = 3  # moves to see more results, where there are few
+# Bits that numbers of a format leave unused, of all results together, for that to be no accident.
+_CERTAIN = 24
+_PLAIN = 12  # and bits of the format that all leave unused, as plain numbers do
 _STORED = ("float8_e5m2", "float8_e4m3", "bfloat16", "float16", "float32")
+_FEW_STORED = _STORED[2:]  # few results are numbers of two or three bits as often as not
 # Sums in a narrow format fall behind, and that stays alike, too, if less so than a forgotten term.
 _CONSTANT = 0.99
-_SPARE = 4  # bits less than a format holds, of results that few are left of
+# Bits less than a format holds, of results that few are left of: of each, and of all together.
+_SPARE, _SURE = 4, 64
 _BESIDE = 2.0**6  # times the largest input or result, or 1: what is subtracted may be
 
 
 def on_a_grid(q: Inquiry) -> Verdict | None:
     """Recognise results that are numbers of a narrower format, where the other side's are not."""
-    coarse = {name: grid_of(q, answer) for name, answer in (("f", q.of_f), ("g", q.of_g))}
-    for name, other in (("g", "f"), ("f", "g")):
-        form = coarse[name]
-        if form is not None and coarse[other] != form:
-            size = q.eta_apart
-            most = 4 * ROUNDOFF[form] * math.sqrt(q.length) / q.roundoff
-            if size.broken == 0 and size.normwise <= most and q.constancy <= _CONSTANT:
-                return too_large(q) or Verdict(
-                    REDUCED,
-                    f"the sides are {size.rms:.2g} units apart, and all results of {name} are "
-                    f"numbers of {form}: it sums, or returns, in that format",
-                    form,
-                    None,
-                )
+    for name, answer, other in (("g", q.of_g, q.of_f), ("f", q.of_f, q.of_g)):
+        form = _grid_elsewhere(q, name, answer)
+        if form is not None and grid_of(q, other) != form:
+            verdict = _held_in(q, name, form)
+            if verdict is not None:
+                return verdict
     return None
 
 
-def grid_of(q: Inquiry, answer: Answer) -> str | None:
-    """Return the narrowest format that holds all of many different results."""
-    numbers = answer.numbers(np.float64)
-    numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
-    # Few, or small integers, are in any format.
-    if np.unique(np.abs(numbers)).size < _MANY or (numbers == np.rint(numbers)).all():
+def _grid_elsewhere(q: Inquiry, name: str, answer: Answer) -> str | None:
+    """Return the format of results; of few, and of those at moved inputs: few may be plain."""
+    numbers = _nonzero(answer)
+    if not numbers.size or numbers.size >= _MANY:
+        return grid_of(q, answer)
+    if not (q.are_moved and any(_holds(form, numbers) for form in _narrower(q, numbers))):
         return None
-    for form in _STORED:
-        if ROUNDOFF[form] <= q.roundoff:
-            break
-        if np.array_equal(round_array(numbers, bit_rule(form, numbers.dtype)), numbers):
-            # Few digits that a difference has left are in any format, too: its last bit is 0.
-            return form if not _are_even(numbers, form) else None
+    answers = [answer]
+    for k in range(_MORE):
+        there = q.sides[name](q.moves(2.0**-COARSEST, q.seed + 880 + k, wide=False))
+        if there.error is None:
+            answers.append(there)
+    return grid_of(q, *answers)
+
+
+def _held_in(q: Inquiry, name: str, form: str) -> Verdict | None:
+    """Judge results that are numbers of a format: whether its rounding and range explain them."""
+    of_name, of_other = (q.of_f, q.of_g) if name == "f" else (q.of_g, q.of_f)
+    beyond = ~np.isfinite(of_name.numbers(np.float64)) & np.isfinite(of_other.numbers(np.float64))
+    fraction, lowest = FORMATS[form][:2]
+    unit = np.hypot(q.scale * (ROUNDOFF[form] / q.roundoff), 2.0 ** (lowest - fraction))
+    size = q.size(np.where(beyond, 0.0, q.apart), unit)
+    most = 4 * math.sqrt(q.length) if falls_behind(q, form) else q.allowed
+    if size.broken or size.normwise > most or q.constancy > _CONSTANT:
+        return None
+    if beyond.any():
+        return Verdict(
+            RANGE,
+            f"{differing(int(np.count_nonzero(beyond)), beyond.size, 'result')}: {name} gives no "
+            f"finite numbers there, and elsewhere numbers of {form}, whose range something in "
+            f"between leaves",
+            form,
+        )
+    return too_large(q, name, form) or Verdict(
+        REDUCED,
+        f"the sides are {q.eta_apart.rms:.2g} units apart, and all results of {name} are numbers "
+        f"of {form}: it sums, or returns, in that format",
+        form,
+        None,
+    )
+
+
+def grid_of(q: Inquiry, *answers: Answer) -> str | None:
+    """Return the narrowest format that holds all results, if that is no accident."""
+    numbers = np.unique(np.concatenate([_nonzero(answer) for answer in answers]))
+    for form in _narrower(q, numbers):
+        unused = numbers.size * math.log2(ROUNDOFF[form] / q.roundoff)
+        if unused >= _CERTAIN and _holds(form, numbers) and not _are_plain(q, numbers, form):
+            return form
     return None
 
 
-def _are_even(numbers: NDArray, form: str) -> bool:
-    """Tell whether numbers of a format have a last bit of 0, all of them."""
+def _nonzero(answer: Answer) -> NDArray:
+    """Return the sizes of results that are no 0, each once."""
+    numbers = answer.numbers(np.float64)
+    sizes: NDArray = np.unique(np.abs(numbers[np.isfinite(numbers) & (numbers != 0)]))
+    return sizes
+
+
+def _narrower(q: Inquiry, numbers: NDArray) -> list[str]:
+    """Return formats that numbers may be held in: few are in one of a few bits by chance."""
+    forms = _STORED if numbers.size >= _MANY else _FEW_STORED
+    return [form for form in forms if ROUNDOFF[form] > q.roundoff]
+
+
+def _holds(form: str, numbers: NDArray) -> bool:
+    """Tell whether numbers are of a format, and not small integers, which all formats hold."""
+    if (numbers == np.rint(numbers)).all() and numbers.max(initial=0) * ROUNDOFF[form] <= 1:
+        return False
+    return np.array_equal(round_array(numbers, bit_rule(form, numbers.dtype)), numbers)
+
+
+def _are_plain(q: Inquiry, numbers: NDArray, form: str) -> bool:
+    """Tell whether numbers need fewer bits than their format has, or are what a difference left."""
     fraction, lowest = FORMATS[form][:2]
-    step = np.ldexp(1.0, np.maximum(np.frexp(numbers)[1] - 1, lowest) - fraction + 1)
-    return bool((numbers % step == 0).all())
+    exponents = np.frexp(numbers)[1] - 1
+    # What is lost here alone is in no narrower range, but to last places of squares, say.
+    if q.differ_wide:
+        exponents = np.maximum(exponents, lowest)
+    step, ulp = _last_place(numbers), math.ldexp(1.0, int(exponents.max()) - fraction)
+    if step < ulp:
+        return False
+    left = not q.differ_wide and step <= 8 * q.roundoff * q.natural_size**2
+    zeros = math.log2(step / ulp)
+    return left or numbers.size * zeros >= _PLAIN or 2 * zeros >= fraction
 
 
 def few_digits_left(q: Inquiry) -> Verdict | None:
@@ -69,13 +132,15 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
     for name, answer in (("g", q.of_g), ("f", q.of_f)):
         numbers = answer.numbers(np.float64)
         numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
-        if np.unique(np.abs(numbers)).size < _MANY:
+        numbers = np.unique(np.abs(numbers))
+        if not numbers.size:
             continue
-        step, top = _last_place(numbers), float(np.abs(numbers).max())
+        step, top = _last_place(numbers), float(numbers.max())
         subtracted = step / (2 * q.roundoff)
         largest = max(q.natural_size, top)
-        few = top * q.roundoff * 2**_SPARE < step and subtracted <= _BESIDE * largest
-        if few and q.eta_apart.absolute <= 2 * step:
+        spare = math.log2(step / (top * q.roundoff))
+        few = spare > _SPARE and spare * numbers.size >= _SURE
+        if few and subtracted <= _BESIDE * largest and q.eta_apart.absolute <= 2 * step:
             return Verdict(
                 UNSTABLE,
                 f"the sides are {q.eta_apart.rms:.2g} units apart, and all results of {name} are "

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._arrays import loaded_libraries
 from .._protocols import NDArray
 from .._report import differing
 from .inquiry import Inquiry
@@ -33,7 +34,21 @@ def one_raises(q: Inquiry) -> Verdict | None:
         if answer.error is not None
     ]
     alone = "" if len(told) == 2 else f", and {'g' if f.error else 'f'} returns"
-    return Verdict(RAISES, " and ".join(told) + alone)
+    return Verdict(RAISES, " and ".join(told) + alone + _how_called(q))
+
+
+def _how_called(q: Inquiry) -> str:
+    """Say how f and g were called, where that may be why they raise."""
+    errors, count = [q.of_f.error, q.of_g.error], len(q.inputs)
+    alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in q.inputs)
+    if count > 1 and alone and all(isinstance(error, TypeError) for error in errors):
+        return (
+            f"; they are called with {count} numbers, one for each item of inputs: pass the "
+            f"numbers of one array as an array"
+        )
+    if loaded_libraries() and any("ndarray" in str(error) for error in errors):
+        return "; it is called with NumPy arrays: pass tensors, if it is a function of these"
+    return ""
 
 
 def other_shapes(q: Inquiry) -> Verdict | None:

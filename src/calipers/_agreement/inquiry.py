@@ -26,6 +26,7 @@ from .units import (
     unit_of,
 )
 from .verdicts import (
+    ALONE,
     COARSEST,
     FAR,
     FEW_REDRAWN,
@@ -40,6 +41,7 @@ from .verdicts import (
 )
 from .working_format import is_wide, movable
 
+_STAYS = 2.0**-6  # of a share of a result, that is another one where digits are lost
 _BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
 
 
@@ -76,6 +78,10 @@ class Inquiry:
     def allowed(self) -> float:
         """How many units an error of rounding may take: C(n)."""
         return 4 + math.sqrt(self.length)
+
+    def is_rounding(self, size: Size) -> bool:
+        """Tell whether errors are as those of rounding, all together and the largest one."""
+        return size.least <= self.allowed and size.peak <= ALONE * self.allowed and not size.broken
 
     @cached_property
     def of_f(self) -> Answer:
@@ -322,7 +328,13 @@ class Inquiry:
         far = self.eta_wide
         if far is None or self.apart_wide is None:
             return False
-        gained = self._gained(self.apart_wide[1])
+        d, unit = self.apart_wide
+        none = self.lost & self.are_none(d)
+        # Beside some of which digits are left in the wider format, and not here.
+        if none.any() and (np.abs(self.apart) > self.allowed * self.unit.values)[~none].any():
+            d = np.where(none, 0.0, d)
+            far = self.size(d, unit)
+        gained = self._gained(unit)
         kept, here = gained**KEPT, self.eta_apart
         expected = kept * max(here.rms, 1e-3)
         more = far.rms > expected
@@ -331,8 +343,33 @@ class Inquiry:
         allowed = self.allowed_wide
         if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
             allowed = max(allowed, SYSTEMATIC * self.roundoff / self.fine)
-        beyond = far.least > allowed or self._mostly_apart(*self.apart_wide)
+        beyond = far.least > allowed or self._mostly_apart(d, unit)
         return far.broken > 0 or (beyond and more)
+
+    @cached_property
+    def lost(self) -> NDArray:
+        """
+        Which results may have lost all their digits, rather than be those of another function.
+
+        1 + tanh(-60) has none in either format, and a long double has few more than a double. What
+        is as far off in proportion is another function; but not what is nothing beside the other.
+        """
+        shares = []
+        for f, g in ((self.of_f, self.of_g), (self.wide_answers["f"], self.wide_answers["g"])):
+            one, other = f.numbers(np.longdouble), g.numbers(np.longdouble)
+            swapped = np.abs(one) < np.abs(other)
+            shares.append(1 - np.where(swapped, one, other) / np.where(swapped, other, one))
+        here, wide = shares
+        steady = (np.abs(here - wide) <= _STAYS * np.abs(wide)) & (np.abs(wide - 1) > GROSS)
+        assert self.standard is not None
+        sizes = np.abs(self.standard[1].numbers(np.float64))
+        gone: NDArray = (np.abs(self.apart) >= 0.5 * sizes) | (self.form == "float64")
+        return gone & ~steady
+
+    def are_none(self, d: NDArray) -> NDArray:
+        """Tell which differences in the wider format are none beside numbers on the way to them."""
+        none: NDArray = np.abs(d) <= self.allowed_wide * self.fine * self.natural_size
+        return none
 
     @property
     def allowed_wide(self) -> float:

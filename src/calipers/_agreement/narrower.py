@@ -21,6 +21,7 @@ from .verdicts import (
     EXPLAINED,
     FEW,
     FLAT,
+    REDRAW,
     REDUCED,
     STEADY,
     SUSPECT,
@@ -120,7 +121,7 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
                 None,
             )
     if reach < COARSE * q.roundoff and q.eta_wide is None:
-        if agree_nearby(q) or agree_nearby(q, zeros=True):
+        if _agree_elsewhere(q):
             return Verdict(
                 SUSPECT,
                 f"the sides are {q.eta_apart.least:.2g} units apart, of {q.allowed:.3g} that "
@@ -134,6 +135,14 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
             f"of them loses digits",
         )
     return None
+
+
+def _agree_elsewhere(q: Inquiry) -> bool:
+    """Tell whether the sides agree where inputs are moved far, and a little: lost digits do not."""
+    return any(
+        all(agree_nearby(q, delta, zeros=zeros) for delta in (REDRAW * q.roundoff, 2.0**-COARSEST))
+        for zeros in (False, True)
+    )
 
 
 def _stays_wide(q: Inquiry) -> bool:

@@ -17,7 +17,7 @@ from .working_format import movable
 
 # Of formats that hold numbers as even steps: how many to each side of 0.
 _STEPS = {"int8": 127, "int4": 7}
-_GROUPS = (32, 64, 128, 16)  # of the last axis, as language models' weights are held
+_GROUPS = (32, 64, 128, 16)  # along the last axis, or that before it, as weights are held
 _APART = 4.0  # times that what is done to inputs may be apart from what comes of it
 
 
@@ -41,10 +41,11 @@ class _Way(NamedTuple):
         if x.dtype.kind == "c" or not x.size or (axis is not None and x.ndim < -axis):
             return None
         lines = x
-        if self.group is not None:
-            if x.shape[-1] % self.group or x.shape[-1] == self.group:
+        if self.group is not None and axis is not None:
+            if x.shape[axis] % self.group or x.shape[axis] == self.group:
                 return None
-            lines = x.reshape(*x.shape[:-1], -1, self.group)
+            before, after = x.shape[: x.ndim + axis], x.shape[x.ndim + axis + 1 :]
+            lines = x.reshape(*before, -1, self.group, *after)
         low, high = lines.min(axis, keepdims=True), lines.max(axis, keepdims=True)
         if self.start == "0":
             step, origin = np.maximum(high, -low) / self.steps, 0 * low
@@ -60,7 +61,7 @@ class _Way(NamedTuple):
 def _ways(steps: int, most_axes: int) -> Iterator[_Way]:
     lines: list[tuple[int | None, int | None]] = [(None, None)]
     lines += [(axis, None) for axis in range(-1, -1 - most_axes, -1)]
-    lines += [(-1, group) for group in _GROUPS]
+    lines += [(axis, group) for axis in range(-1, -1 - min(most_axes, 2), -1) for group in _GROUPS]
     for (axis, group), start in product(lines, ("0", "range", "least")):
         yield _Way(steps, axis, group, start)
 

@@ -44,6 +44,9 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
         if spread <= 4 * coarse and d.least <= 4 * coarse and not d.broken:
             told += f", by steps of {form}, to which the results are rounded at random"
             return Verdict(NONDETERMINISTIC, told)
+    if spread <= 2 * q.allowed:
+        told += f", as another order of summation explains, but the sides are {d.least:.3g} units "
+        return Verdict(BUG, f"{told}apart: another function")
     return Verdict(BUG, f"{told}, which no order of summation explains (dropout, a race, memory)")
 
 

@@ -28,6 +28,11 @@ def text_of(found: "Diagnosis") -> str:
         of_f, of_g = (", ".join(evidence["dtypes"][name]) for name in ("f", "g"))
         told = f"{f} gives {of_f}, and {g} {of_g}" if found.calls else f"{of_f} and {of_g}"
         lines += textwrap.wrap(f"  dtypes: {told}", _WIDTH, max_lines=1, placeholder=" ...")
+    if "arrays" in evidence:
+        given = evidence["arrays"]
+        lines.append(
+            f"  {f} is called with arrays of {given['f']}, and {g} of {given['g']}"[:_WIDTH]
+        )
     if found.worst:
         named = "  reference" if found.worst[0].reference is not None else ""
         lines.append(f"  {'worst':14} {f:>14} {g:>14}{named:>14} {'units':>9}")

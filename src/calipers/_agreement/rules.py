@@ -13,7 +13,7 @@ from .beyond import (
     steady_difference,
     unstable,
 )
-from .extremes import better_when_rescaled, overflow
+from .extremes import better_when_rescaled, nothing_left, overflow
 from .grids import few_digits_left, on_a_grid
 from .identical import (
     exact_integers,
@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     overflow,
     within_rounding,
     integers_at_ties,
+    nothing_left,
     steady_difference,
     heedless_of_strides,
     jumps,

@@ -162,6 +162,14 @@ class Side:
     restless: bool = False  # whether it gave other results when it was asked again where it moved
     joins: bool = False  # the numbers that it returns, as the other side gives an array of them
 
+    @property
+    def library(self) -> str:
+        """Name the library whose arrays it is called with: the first, of several."""
+        if isinstance(self.sent, partial):
+            return type(self.sent.args[0]).__name__.lower()
+        own = next(filter(None, map(library_of, self.likes)), None)
+        return "NumPy" if own is None or self.sent is _as_numpy else type(own).__name__.lower()
+
     def __call__(self, inputs: Sequence[Any]) -> Answer:
         """Return what the function gives for the inputs, which stay as they are."""
         if self.sent is not None:
@@ -266,10 +274,14 @@ def _other_ways(likes: Sequence[Any]) -> Iterator[Callable[[Any, Any], Any]]:
     """Give other ways to hand arrays over: as NumPy's, and as those of libraries that are there."""
     libraries = {library_of(like) for like in likes}
     if libraries - {None}:
-        yield lambda x, like: x
+        yield _as_numpy
     for library in loaded_libraries():
         if library not in libraries:
             yield partial(_of_library, library)
+
+
+def _as_numpy(x: Any, like: Any) -> Any:
+    return x
 
 
 def _of_library(library: ArrayLibrary, x: Any, like: Any) -> Any:

@@ -7,10 +7,11 @@ from .._report import differing
 from .inquiry import Inquiry
 from .sides import Answer
 from .units import difference, rms_of
-from .verdicts import COARSEST, GROSS, SUSPECT, Verdict
+from .verdicts import COARSEST, GROSS, REDRAW, SUSPECT, Verdict
 
 _SAME = 0.9  # of the results that differ, those that differ as much in the wider format
 _MOVES = 3  # chance may make two sides agree at one
+_FAR = 2.0**-COARSEST  # of an input
 
 
 def at_ties(q: Inquiry) -> Verdict | None:
@@ -20,20 +21,36 @@ def at_ties(q: Inquiry) -> Verdict | None:
     Where rounding decides at a tie, it decides otherwise in another format; and what is a tie by
     the function itself, as of numbers with the sum 1, is one where the inputs are moved.
     """
-    if len(q.wide_answers) < 2 or not q.are_moved:
+    told = _same(q, q.allowed * q.roundoff) if q.are_moved else None
+    if told is None:
+        return None
+    # Farther away, one side may be another function: one that is right for one turn, say.
+    for zeros, delta in ((False, _FAR), (True, _FAR), (False, min(_FAR, REDRAW * q.roundoff))):
+        if agree_nearby(q, delta, zeros=zeros, wide=True):
+            return Verdict(SUSPECT, f"{told}, {none_nearby(zeros)}")
+    return None
+
+
+def no_rounding(q: Inquiry) -> Verdict | None:
+    """Recognise differences that are the same in the wider format, where a jump is as large."""
+    told = _same(q, GROSS)
+    if told is None:
+        return None
+    return at_ties(q) or Verdict(SUSPECT, f"{told}, where the function jumps: no rounding decides")
+
+
+def _same(q: Inquiry, least: float) -> str | None:
+    """Tell of differences of a share of the results, if the wider format has nearly all of them."""
+    if len(q.wide_answers) < 2:
         return None
     f, g = q.wide_answers["f"], q.wide_answers["g"]
     there = difference(f, g)
-    apart = _gross(q, q.apart, f) | _gross(q, there, f)
+    apart = _beyond(least, q.apart, f) | _beyond(least, there, f)
     same = apart & (np.abs(q.apart - there) <= GROSS * np.abs(there))
     n = int(np.count_nonzero(same))
     if not n or n < _SAME * np.count_nonzero(apart):
         return None
-    for zeros in (False, True):
-        if agree_nearby(q, zeros=zeros, wide=True):
-            told = f"{differing(n, same.size, 'result')}, and by as much in the wider format"
-            return Verdict(SUSPECT, f"{told}, {none_nearby(zeros)}")
-    return None
+    return f"{differing(n, same.size, 'result')}, and by as much in the wider format"
 
 
 def none_nearby(zeros: bool) -> str:
@@ -42,21 +59,23 @@ def none_nearby(zeros: bool) -> str:
     return f"but none where inputs are moved{too}: ties are decided otherwise"
 
 
-def agree_nearby(q: Inquiry, *, zeros: bool = False, wide: bool = False) -> bool:
-    """Tell whether the sides agree wherever inputs are moved far: no rounding in them is much."""
+def agree_nearby(
+    q: Inquiry, delta: float = _FAR, *, zeros: bool = False, wide: bool = False
+) -> bool:
+    """Tell whether the sides agree wherever inputs are moved: no rounding in them is much."""
     for k in range(_MOVES):
-        f, g = q.at_moved(2.0**-COARSEST, q.seed + 820 + k, zeros=zeros, wide=wide)
+        f, g = q.at_moved(delta, q.seed + 820 + k, zeros=zeros, wide=wide)
         if f.error or g.error or f.forms != g.forms:
             return False
         d = difference(f, g)
-        if not np.isfinite(d).all() or _gross(q, d, f).any():
+        if not np.isfinite(d).all() or _beyond(q.allowed * q.roundoff, d, f).any():
             return False
     return True
 
 
-def _gross(q: Inquiry, d: NDArray, answer: Answer) -> NDArray:
-    """Return which differences are more than rounding of the results, or of others beside them."""
+def _beyond(share: float, d: NDArray, answer: Answer) -> NDArray:
+    """Return which differences are more than a share of the results, or of others beside them."""
     sizes = np.abs(answer.numbers(np.float64))
     typical = answer.spread(np.array([rms_of(part) for part in answer.split(sizes)]))
-    beyond: NDArray = np.abs(d) > q.allowed * q.roundoff * np.maximum(sizes, typical)
+    beyond: NDArray = np.abs(d) > share * np.maximum(sizes, typical)
     return beyond

@@ -28,7 +28,7 @@ GROSS = 2.0**-10  # of the results: a difference that no constant held in their 
 STEADY = 0.9  # a cosine that no rounding has
 MANY = 16  # differences of weight, of which a cosine near 1 is no chance
 FEW = 4  # differences, which something explains by chance
-FEW_REDRAWN = 8  # moves to ask at where fewer than MANY differences are of weight
+FEW_REDRAWN = 12  # moves to ask at where fewer than MANY differences are of weight
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 

@@ -11,10 +11,9 @@ from .inquiry import Inquiry
 from .layouts import layouts, slices
 from .repeats import does_not_repeat
 from .sides import Answer, BudgetError
-from .ties import at_ties
+from .ties import no_rounding
 from .units import cosine, difference, size_of
 from .verdicts import (
-    ALONE,
     AMPLIFIED,
     BUG,
     COARSEST,
@@ -46,7 +45,7 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     kappa = q.unit.kappa if q.standard is not None else 0.0
     size = _worst(q)
     if kappa > ILL:
-        return at_ties(q) or Verdict(
+        return no_rounding(q) or Verdict(
             AMPLIFIED,
             f"the function magnifies a change of the inputs' last places {kappa:.3g} times; in "
             f"units of that the error is {size:.2g}, of {q.allowed:.3g} that rounding may take",
@@ -58,7 +57,7 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     if q.standard is None:
         said = (
             f"the sides are {size:.2g} units of rounding apart, of {q.allowed:.3g} allowed; none "
-            f"was called in float64, so that a bug of fewer units would not be seen"
+            f"was called in a wider format, so that a bug of fewer units would not be seen"
         )
     if agree is not None:
         return Verdict(LAYOUT, f"{said}; {agree} both sides are equal to the last bit")
@@ -67,10 +66,7 @@ def within_rounding(q: Inquiry) -> Verdict | None:
 
 def _near(q: Inquiry) -> bool:
     sizes = (q.eta_apart,) if q.standard is None else (q.eta_f, q.eta_g)
-    return all(
-        size.least <= q.allowed and size.peak <= ALONE * q.allowed and not size.broken
-        for size in sizes
-    )
+    return all(map(q.is_rounding, sizes))
 
 
 def _worst(q: Inquiry) -> float:

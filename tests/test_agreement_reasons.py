@@ -1,0 +1,347 @@
+"""What a diagnosis says beside its kind: reasons that are true, and hints that help."""
+
+import numpy as np
+import pytest
+
+import calipers
+from tests.verdict_cases import ports
+
+
+def turns(x):
+    return np.mod(x, 360)
+
+
+@pytest.mark.parametrize("end", [720, 735])
+def test_a_whole_turn_is_told_though_the_sides_differ_beyond_two(end):
+    """Moved far, and at two whole turns by anything, g is another function."""
+    x = np.arange(0, end, 15).astype(np.float32)
+    found = calipers.diagnose(turns, lambda x: np.where(x > 360, x - 360, x), x)
+    assert found.kind == "SUSPECT", str(found)
+    told = "no rounding decides" if end > 720 else "ties are decided otherwise"
+    assert told in found.reason
+
+
+def test_last_places_that_a_function_magnifies_are_no_ties_in_any_format():
+    """Constants of float64 move results as much in the wider format, but these jump nowhere."""
+    x = np.random.default_rng(100).uniform(1e5, 1e6, 100)
+    found = calipers.diagnose(np.sin, lambda x: np.sin(np.mod(x, 2 * np.pi)), x)
+    assert found.kind == "AMPLIFIED", str(found)
+
+
+def test_what_is_within_rounding_is_nowhere_beyond_it():
+    x = np.random.default_rng(100).uniform(0.5, 5, 200).astype(np.float32)
+    found = calipers.diagnose(lambda r: np.pi * r * r, lambda r: 3.1416 * r * r, x)
+    assert found.kind == "SUSPECT"
+    assert found.reason.startswith("within rounding here")
+    assert found.where is None
+    assert "where:" not in str(found)
+
+
+def test_nan_is_what_rounding_makes_outside_a_domain():
+    random = np.random.default_rng(0)
+    u = random.standard_normal((20, 3)).astype(np.float32)
+    v = (u + 1e-4 * random.standard_normal((20, 3))).astype(np.float32)
+
+    def by_tangent(u, v):
+        return np.arctan2(np.sqrt((np.cross(u, v) ** 2).sum(axis=1)), (u * v).sum(axis=1))
+
+    def by_cosine(u, v):
+        return np.arccos((u * v).sum(axis=1) / np.sqrt((u * u).sum(axis=1) * (v * v).sum(axis=1)))
+
+    found = calipers.diagnose(by_tangent, by_cosine, (u, v))
+    assert found.kind == "RANGE"
+    assert "rounded to where a function is not defined" in found.reason
+
+
+def test_a_factor_beside_any_order_of_summation_is_told_as_one():
+    own = np.random.default_rng(5)
+    x = np.random.default_rng(0).normal(1, 1, 2000).astype(np.float32)
+
+    def g(x):
+        return np.add.accumulate(own.permutation(x))[-1] * x.dtype.type(1.001)
+
+    found = calipers.diagnose(np.sum, g, x)
+    assert found.kind == "BUG"
+    assert "which another order" not in found.reason
+    assert "as another order of summation explains, but the sides are" in found.reason
+
+
+def test_the_side_that_is_flushed_to_zero_is_named():
+    """The other one is off, too, by what numbers so small have for last places."""
+
+    def flushed(x):
+        y = x * x
+        return np.where(np.abs(y) < np.finfo(x.dtype).tiny, 0, y) * x.dtype.type(1e25)
+
+    x = (5e-21 * np.random.default_rng(0).standard_normal(100)).astype(np.float32)
+    found = calipers.diagnose(lambda x: x * x * x.dtype.type(1e25), flushed, x)
+    assert found.kind == "RANGE"
+    assert "the error of g falls" in found.reason
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_wider_is_not_called_float64(dtype):
+    x = np.random.default_rng(0).standard_normal((8, 50)).astype(dtype)
+    back = lambda x: x[:, ::-1].cumsum(axis=1)[:, -1]  # noqa: E731
+    found = calipers.diagnose(lambda x: x.sum(axis=1), back, x, float64=None)
+    assert found.kind == "ROUNDING"
+    assert "none was called in a wider format" in found.reason
+
+
+def test_steps_of_a_loop_are_thought_of_where_a_little_is_lost():
+    """Its steps are on no axis of the inputs, of which the longest is the length of sums."""
+    x = np.random.default_rng(0).standard_normal((3, 10)) + [[1], [1], [20]]
+    x = x.astype(np.float32)
+
+    def steps(state, summed):
+        x, y, z = state
+        for _ in range(300):
+            h, third = x.dtype.type(0.01), x.dtype.type(8) / x.dtype.type(3)
+            dx = 10 * (y - x) if summed else 10 * y - 10 * x
+            dy = x * (28 - z) - y if summed else 28 * x - x * z - y
+            x, y, z = x + h * dx, y + h * dy, z + h * (x * y - third * z)
+        return np.stack([x, y, z])
+
+    f, g = (lambda x: steps(x, summed=True)), (lambda x: steps(x, summed=False))
+    found = calipers.diagnose(f, g, x)
+    assert found.kind == "UNSTABLE", str(found)
+    assert "or a loop of" in found.reason
+    assert calipers.diagnose(f, g, x, reduction=300).ok({"ROUNDING", "LAYOUT", "AMPLIFIED"})
+
+
+@pytest.mark.parametrize("inputs", [[1.0, 2.0], (1.0, 2.0, 3.0)])
+def test_numbers_in_a_list_are_several_arguments(inputs):
+    found = calipers.diagnose(lambda x: x.sum(), lambda x: np.sum(x), inputs)
+    assert found.kind == "RAISES"
+    assert f"called with {len(inputs)} numbers" in found.reason
+    assert "as an array" in found.reason
+    one = calipers.diagnose(lambda x: x.sum(), lambda x: x[5], np.ones(3))
+    assert "as an array" not in one.reason
+
+
+def test_functions_of_tensors_are_told_to_get_them():
+    pytest.importorskip("torch")
+    x = np.ones((4, 5), np.float32)
+    found = calipers.diagnose(lambda x: x.view(5, 4), lambda x: x.reshape(5, 4), x)
+    assert found.kind == "RAISES"
+    assert "NumPy arrays: pass tensors" in found.reason
+
+
+def test_the_report_says_whose_arrays_each_side_is_called_with():
+    """NumPy's names do other things to tensors: by n - 1, here."""
+    torch = pytest.importorskip("torch")
+    x = torch.arange(60.0).reshape(4, 15).sin()
+    spread = lambda x: x.std(axis=1)  # noqa: E731
+    found = calipers.diagnose(lambda x: x.std(1), spread, x)
+    assert found.evidence["arrays"] == {"f": "torch", "g": "torch"}
+    assert "f is called with arrays of torch, and spread" not in str(found)
+    assert "is called with arrays of torch, and g of torch" in str(found)
+    numpy = lambda x: spread(np.asarray(x).astype(x.dtype))  # noqa: E731  # raises for a tensor
+    found = calipers.diagnose(lambda x: x.std(1), numpy, x)
+    assert found.evidence["arrays"] == {"f": "torch", "g": "NumPy"}
+    assert found.kind == "BUG"
+    assert "arrays" not in calipers.diagnose(np.exp, lambda x: 1 / np.exp(-x), x.numpy()).evidence
+
+
+def held_in(kind, f):
+    return lambda x: np.asarray(f(x.astype(kind))).astype(x.dtype)
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_what_is_too_small_on_average_is_no_rounding_to_float32(steps):
+    """Thirty last places are few among those of long sums, but all to one side."""
+
+    def root(x):
+        y = (np.int32(0x5F3759DF) - (x.view(np.int32) >> 1)).view(np.float32)
+        for _ in range(steps):
+            y = y * (np.float32(1.5) - np.float32(0.5) * x * y * y)
+        return y
+
+    x = np.random.default_rng(0).uniform(0.2, 30, 4000)
+    found = calipers.diagnose(lambda x: 1 / np.sqrt(x), held_in(np.float32, root), x)
+    assert found.kind == ("SUSPECT" if steps == 2 else "REDUCED"), str(found)
+    assert ("too small on average" in found.reason) == (steps == 2)
+
+
+@pytest.mark.parametrize("constant", [np.pi, np.e])
+def test_constants_that_are_rounded_to_float32_are_its_rounding(constant):
+    """The one is larger there, the other smaller, and so are all results."""
+    x = np.random.default_rng(0).standard_normal(300)
+    g = held_in(np.float32, lambda x: x * np.float32(constant))
+    assert calipers.diagnose(lambda x: x * constant, g, x).kind == "REDUCED"
+
+
+@pytest.mark.parametrize("factor", [1, 1 + 2e-6])
+def test_a_factor_is_told_from_rounding_to_float32_without_a_wider_format(factor):
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((5, 4000)))
+    single = lambda x: (x.float().square().mean(1) * factor).double()  # noqa: E731
+    found = calipers.diagnose(lambda x: x.square().mean(1), single, x)
+    assert found.kind == ("REDUCED" if factor == 1 else "SUSPECT"), str(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_few_results_of_a_narrower_format_are_seen_at_moved_inputs_too(seed, kind):
+    """One by itself may be a plain number, and the results of others always are."""
+    x = np.random.default_rng(seed).uniform(0.5, 2, 40)
+    found = calipers.diagnose(np.mean, held_in(kind, np.mean), x)
+    assert (found.kind, found.format) == ("REDUCED", np.dtype(kind).name), str(found)
+    whole = np.random.default_rng(seed).integers(0, 1000, 100).astype(float)
+    upper = lambda x: np.sort(x)[50]  # noqa: E731
+    assert calipers.diagnose(np.median, upper, whole).kind in ("BUG", "EQUAL", "AMPLIFIED")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_squares_leave_is_in_no_narrower_format(seed):
+    """Multiples of 2**-7 near 1 are numbers of bfloat16, and last places of 90000."""
+    x = np.random.default_rng(seed).normal(300, 1, (40, 100)).astype(np.float32)
+    by_squares = lambda x: (x * x).mean(axis=1) - x.mean(axis=1) ** 2  # noqa: E731
+    found = calipers.diagnose(lambda x: x.var(axis=1), by_squares, x, float64="f")
+    assert found.kind == "UNSTABLE", str(found)
+
+
+def test_numbers_that_float16_has_no_digits_for_are_explained_by_it():
+    """Its smallest ones have all the same last place."""
+    x = np.random.default_rng(100).standard_normal(100).astype(np.float32)
+    rates = lambda x: x * x.dtype.type(4e-7)  # noqa: E731
+    narrow = lambda x: rates(x).astype(np.float16).astype(x.dtype)  # noqa: E731
+    found = calipers.diagnose(rates, narrow, x)
+    assert (found.kind, found.format) == ("REDUCED", "float16")
+
+
+@pytest.mark.parametrize("seed", [50, 101, 170, 241])
+def test_one_result_of_float32_is_one_by_unlikely_draws(seed):
+    """Its last bits are 0, and its error has one sign, time and again by chance."""
+
+    def f(x):
+        return np.exp(x).sum()
+
+    x = np.random.default_rng(seed).uniform(0.5, 2, 2)
+    found = calipers.diagnose(f, held_in(np.float32, f), x, seed=seed)
+    assert found.kind == "REDUCED", str(found)
+
+
+def test_large_integers_of_a_narrower_format_are_numbers_of_it():
+    x = np.random.default_rng(0).uniform(3000, 60000, 50).astype(np.float32)
+    found = calipers.diagnose(np.abs, held_in(np.float16, np.abs), x)
+    assert (found.kind, found.format) == ("REDUCED", "float16")
+
+
+def test_few_results_are_seen_to_be_what_a_subtraction_leaves():
+    x = (10 ** np.random.default_rng(0).uniform(-3, -2, 8)).astype(np.float32)
+    half = lambda x: 2 * np.sin(x / 2) ** 2  # noqa: E731
+    found = calipers.diagnose(half, lambda x: 1 - np.cos(x), x, float64="f")
+    assert found.kind == "UNSTABLE", str(found)
+
+
+def test_numbers_that_float16_does_not_hold_are_out_of_its_range():
+    x = (400 * np.random.default_rng(0).standard_normal(60)).astype(np.float32)
+
+    def length(x, kind):
+        return np.sqrt(x.astype(kind) ** 2 + kind(2)).astype(x.dtype)
+
+    found = calipers.diagnose(lambda x: length(x, x.dtype.type), lambda x: length(x, np.float16), x)
+    assert (found.kind, found.format) == ("RANGE", "float16")
+    assert "whose range something in between leaves" in found.reason
+
+
+def test_what_a_product_loses_to_the_range_is_told_from_a_wrong_branch():
+    x = np.random.default_rng(0).uniform(0.01, 1, (10, 250)).astype(np.float32)
+    f = lambda x: np.exp(np.log(x).mean(axis=1))  # noqa: E731
+    found = calipers.diagnose(f, lambda x: x.prod(axis=1) ** (1 / 250), x)
+    assert found.kind == "RANGE"
+    assert "underflows" in found.reason
+    wrong = lambda x: f(x) * (x.dtype != np.float32)  # noqa: E731
+    assert calipers.diagnose(f, wrong, x).kind != "RANGE"
+
+
+def test_last_places_of_constants_of_float64_are_suspect():
+    x = np.random.default_rng(0).uniform(1e-4, 1e-2, 50)
+    found = calipers.diagnose(lambda x: -np.sin(x), lambda x: np.sin(x + np.pi), x)
+    assert found.kind == "SUSPECT"
+    assert "constants of float64" in found.reason
+    wrong = calipers.diagnose(lambda x: -np.sin(x), lambda x: np.sin(x + 3.1415926535), x)
+    assert wrong.kind == "BUG"
+
+
+def test_a_little_beyond_rounding_is_suspect_where_nothing_wider_tells():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((8, 40))
+    f = lambda x: np.linalg.norm(x, axis=1)  # noqa: E731
+    one, far = 1 + 30 * 2.0**-53, 1 + 3000 * 2.0**-53
+    g = lambda x: f(x) * one  # noqa: E731
+    found = calipers.diagnose(f, g, x, float64=None)
+    assert found.kind == "SUSPECT", str(found)
+    assert calipers.diagnose(f, lambda x: f(x) * far, x, float64=None).kind == "BUG"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_result_that_stays_is_told_by_its_place_beside_noise_of_a_narrow_format(seed):
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((20, 48), dtype=np.float32)
+    w = random.standard_normal((48, 20), dtype=np.float32)
+    narrow = calipers.emulate(lambda x, w: x @ w, "bfloat16", where=("inputs",))
+    loss = lambda x: (x * x).mean()  # noqa: E731
+    found = calipers.diagnose(
+        lambda x, w: (x @ w, loss(x)),
+        lambda x, w: (narrow(x, w), loss(x) * x.dtype.type(1.003)),
+        (x, w),
+    )
+    assert found.kind == "BUG"
+    assert "the difference of result 1 stays" in found.reason
+    same = lambda x, w: (narrow(x, w), np.square(x).mean())  # noqa: E731
+    assert calipers.diagnose(lambda x, w: (x @ w, loss(x)), same, (x, w)).kind == "REDUCED"
+
+
+def variance_by_squares(x):
+    return (x * x).mean(-1) - x.mean(-1) ** 2
+
+
+@pytest.mark.parametrize("factor", [1, 1 + 1e-9])
+def test_a_factor_is_told_from_digits_lost_in_float64(factor):
+    """In float32 it is farther off, too, by 10,000 times and not by 2**29."""
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(np.random.default_rng(0).uniform(1e-3, 1e-2, 50))
+    found = calipers.diagnose(torch.expm1, lambda x: (torch.exp(x) - 1) * factor, x)
+    assert found.kind == ("UNSTABLE" if factor == 1 else "BUG"), str(found)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_float32_has_lost_altogether_is_no_measure_of_a_bug(seed):
+    """Of its results as much is left as of those that are off by their own size."""
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(np.random.default_rng(seed).normal(5e3, 1, (3, 20_000)))
+    found = calipers.diagnose(lambda x: x.var(-1), variance_by_squares, x)
+    assert found.kind in ("BUG", "SUSPECT"), str(found)
+    same = calipers.diagnose(lambda x: x.var(-1, unbiased=False), variance_by_squares, x)
+    assert same.kind in ("UNSTABLE", "ROUNDING", "LAYOUT"), str(same)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_factor_beside_normal_equations_is_seen_by_every_draw(seed):
+    case = next(case for case in ports.CASES if case.name == "another_fit_by_normal_equations")
+    f, g, inputs = case.make(np.random.default_rng(seed))
+    assert calipers.diagnose(f, g, inputs, seed=seed).kind in ("BUG", "SUSPECT")
+
+
+def test_steps_that_the_function_has_itself_are_no_lost_digits():
+    x = np.random.default_rng(0).standard_normal(60).astype(np.float32)
+
+    def g(x):
+        off = x.dtype.type(1.01 if x.dtype == np.float32 else 1)
+        return np.where(x > 0, off, 2 * off)
+
+    found = calipers.diagnose(lambda x: np.where(x > 0, 1, 2).astype(x.dtype), g, x)
+    assert found.kind == "BUG", str(found)
+
+
+def test_one_result_far_beyond_rounding_is_a_bug_beside_many_near_it():
+    x = np.random.default_rng(0).standard_normal((200, 50))
+
+    def g(x):
+        y = x.copy()
+        y[3, 7] += 5e-13
+        return y
+
+    assert calipers.diagnose(np.copy, g, x, float64=None).kind == "BUG"
