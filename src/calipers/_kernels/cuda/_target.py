@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +15,17 @@ from .policy import RESIDENT, SIMULATED, Policy, policy_of
 SIMULATOR = bool(config.ENABLE_CUDASIM)
 if not SIMULATOR:
     if getattr(cuda, "implementation", None) == "Built-in":
-        msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
-        raise ImportError(msg)
+        msg = "Numba's own CUDA target is one of the past, and numba-cuda is not installed: "
+        raise ImportError(msg + 'pip install "calipers[cuda]"')
     try:
         import numba.cuda.np.arrayobj  # noqa: F401
-    except AttributeError as error:
-        msg = f'numba-cuda does not work with NumPy {np.__version__}: pip install "calipers[cuda]"'
+        from cuda.bindings import driver
+        from numba.cuda.cudadrv.driver import CudaAPIError, host_to_device
+    except (AttributeError, ImportError) as error:
+        found = [f"{name} {version(name)}" for name in ("numba-cuda", "numba", "numpy")]
+        msg = f"{', '.join(found)} do not work together ({error}); numba-cuda 0.30 needs NumPy "
+        msg += 'before 2.5: pip install "calipers[cuda]", or "numpy<2.5"'
         raise ImportError(msg) from error
-    from cuda.bindings import driver
-    from numba.cuda.cudadrv.driver import CudaAPIError, host_to_device
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
