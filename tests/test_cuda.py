@@ -382,6 +382,59 @@ def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
 
 
 @needs_target
+@pytest.mark.parametrize("debug", [False, True])
+def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
+    """By kernel, device and types; arrays, and kernels that report errors, are left to Numba."""
+    from calipers._kernels.cuda import _launch
+
+    by_numba, by_core = [], []
+    library = SimpleNamespace(get_cufunc=lambda: SimpleNamespace(kernel="machine code"))
+    compiled = SimpleNamespace(debug=debug, cooperative=False, _codelibrary=library)
+
+    class Kernel:
+        typeof_pyval = staticmethod(type)
+
+        def __init__(self):
+            self.overloads = {}
+
+        def __getitem__(self, layout):
+            def launch(*arguments):
+                by_numba.append((layout, arguments))
+                self.overloads[tuple(map(type, arguments))] = compiled
+
+            return launch
+
+    core = SimpleNamespace(
+        Stream=SimpleNamespace(from_handle=lambda handle: ("stream", handle)),
+        LaunchConfig=lambda **layout: layout,
+        launch=lambda *given: by_core.append(given),
+    )
+    monkeypatch.setattr(_launch, "core", core)
+    monkeypatch.setattr(_launch, "_known", {})
+    stream, kernel = type("Stream", (), {"handle": 7})(), Kernel()
+
+    def launch(*arguments, kernel=kernel, ordinal=0):
+        _launch.launch(kernel, ordinal, (128, 256, 0), stream, arguments)
+        return len(by_numba)
+
+    assert launch(5, ((3, 4), (0, 1)), 0.5, True) == 1
+    assert launch(6, ((7, 8), (2, 3)), 1.5, False) == (2 if debug else 1)
+    if debug:
+        return
+    layout = {"grid": 128, "block": 256, "shmem_size": 0}
+    numbers = 6, 7, 8, 2, 3, 1.5, False
+    assert by_core == [(("stream", 7), layout, "machine code", *numbers)]
+    assert launch(6, ((7, 8), (2, 3)), 1, False) == 2  # an integer where a float was
+    assert launch(6, ((7, 8, 2), (3,)), 1.5, False) == 3  # other tuples of as many numbers
+    assert launch(6, (), 1.5, False, ordinal=1) == 4
+    assert launch(6, (), 1.5, False, kernel=Kernel()) == 5
+    for _ in range(2):
+        before = len(by_numba)
+        assert launch(np.ones(3), 2) == before + 1
+    assert len(by_core) == 1
+
+
+@needs_target
 @pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
 def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out):
     from numba import types

@@ -1,6 +1,7 @@
 """allclose, isclose and first_nonfinite, of arrays on one device."""
 
 from contextlib import suppress
+from functools import lru_cache
 from math import prod
 from sys import is_finalizing
 from threading import Lock
@@ -27,7 +28,7 @@ class Pending:
     def __del__(self, at_exit: Any = is_finalizing) -> None:  # names of modules may be gone by then
         # The kernel of an answer that nobody waits for still reads the arrays. At the end of the
         # process the memory that the answer is read from has been given back.
-        if not at_exit():
+        if self._flag is not None and not at_exit():
             with suppress(Exception):
                 self.result()
 
@@ -65,18 +66,27 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         return Pending(x, y, None)
     with target.on(x.memory.ordinal):
         places = places_of([o.broadcast(shape) for o in (x, y)], any_order=True)
-        kinds = x.element, y.element
-        room = kernels.searches(set(kinds), places.flat)
-        layout = target.policy(max(x.itemsize, y.itemsize), places.flat, room)
-        kernel = kernels.apart(kinds, places.flat, layout)
+        kinds, itemsize = (x.element, y.element), max(x.itemsize, y.itemsize)
+        kernel, blocks = _search(kinds, itemsize, places.flat, size, x.memory.ordinal)
         flag = target.borrow_flag(x.memory.ordinal)
         arrays = *places.vectors((x, y)), places.layout, size
         numbers = rtol, atol, bool(equal_nan)
         found = *flag.arrays, flag.next_call()
-        blocks = target.blocks_of(size, layout.tile, layout.blocks)
-        target.launch(kernel, blocks, x.stream, *arrays, *numbers, *found)
-        flag.follow(x.stream)
+        stream = x.stream
+        target.launch(kernel, blocks, stream, *arrays, *numbers, *found)
+        flag.follow(stream)
     return Pending(x, y, flag)
+
+
+@lru_cache
+def _search(
+    kinds: tuple[str, str], itemsize: int, flat: bool, size: int, ordinal: int
+) -> tuple[Any, int]:
+    """Return the kernel for pairs of some kinds, and how many blocks of the current device."""
+    room = kernels.searches(set(kinds), flat)
+    layout = target.policy(itemsize, flat, room)
+    blocks = target.blocks_of(size, layout.tile, layout.blocks)
+    return kernels.apart(kinds, flat, layout), blocks
 
 
 def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:

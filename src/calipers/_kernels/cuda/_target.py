@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import config, cuda
 
+from . import _launch
 from .policy import RESIDENT, SIMULATED, Policy, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
@@ -26,6 +27,7 @@ if not SIMULATOR:
         msg = f"{', '.join(found)} do not work together ({error}); numba-cuda 0.30 needs NumPy "
         msg += 'before 2.5: pip install "calipers[cuda]", or "numpy<2.5"'
         raise ImportError(msg) from error
+    _DEVICE_OF_POINTER = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
@@ -93,8 +95,7 @@ def _ordinal(address: int) -> int:
     """Ask on which device an address is; an empty array has none, and is on the current one."""
     if not address:
         return current()
-    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    status, ordinal = driver.cuPointerGetAttribute(attribute, address)
+    status, ordinal = driver.cuPointerGetAttribute(_DEVICE_OF_POINTER, address)
     if int(status):
         msg = f"the address {address:#x} of an array is on no device: {status.name}"
         raise ValueError(msg)
@@ -110,9 +111,10 @@ def current() -> int:
     return int(cuda.get_current_device().id if int(status) else ordinal)
 
 
-def vector(owner: Any, address: int, count: int, dtype: np.dtype[Any]) -> Any:
-    """Return what `viewer` makes a vector of elements from an address on."""
-    return view(owner, address, dtype, (count,)) if SIMULATOR else address
+def vector(memory: Memory, start: int, count: int) -> Any:
+    """Return what `viewer` makes a vector of elements from some bytes after the first one on."""
+    address = memory.address + start
+    return view(memory.owner, address, memory.dtype, (count,)) if SIMULATOR else address
 
 
 def address_of(x: Any) -> Any:
@@ -186,7 +188,8 @@ def launch(
 
     There may be more blocks than are asked for, which find nothing to do.
     """
-    kernel[max(blocks, _LEAST_BLOCKS), each or threads(), on_stream, shared](*arguments)
+    layout = max(blocks, _LEAST_BLOCKS), each or threads(), shared
+    _launch.launch(kernel, current(), layout, on_stream, arguments)
 
 
 def spread(count: int) -> tuple[int, int]:
@@ -295,6 +298,12 @@ def fetch(x: Any, on_stream: Any) -> np.ndarray[Any, Any]:
     return copy
 
 
+def _require(status: Any) -> None:
+    """Raise what Numba raises where the driver reports an error."""
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise CudaAPIError(status, f"the driver reports {status.name}")
+
+
 class Flag:
     """
     A number on the device, which a kernel sets to the number of the call when it finds something.
@@ -319,7 +328,9 @@ class Flag:
     def follow(self, on_stream: Any) -> None:
         """Take note of when the kernel has run."""
         if self._ended is not None:
-            self._ended.record(on_stream)
+            # Numba's own takes four times as long.
+            (status,) = driver.cuEventRecord(self._ended.handle, on_stream.handle)
+            _require(status)
 
     def is_known(self) -> bool:
         """Tell whether the kernel has run."""
@@ -332,7 +343,8 @@ class Flag:
     def is_set(self) -> bool:
         """Wait for the kernel, and tell whether the latest call has found something."""
         if self._ended is not None:
-            self._ended.synchronize()
+            (status,) = driver.cuEventSynchronize(self._ended.handle)
+            _require(status)
         return int(self._answer[0]) == self._calls
 
 
