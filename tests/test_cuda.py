@@ -104,10 +104,14 @@ def kernel_of(name, kind, flat):
     from calipers._kernels.cuda import closeness
     from calipers._kernels.cuda.policy import policy_of
 
-    room = closeness.MASKS
-    if name != "mask":
-        room = closeness.searches(set() if name == "first_nonfinite" else {kind}, flat)
-    policy = policy_of(np.dtype(CARRIERS.get(kind, kind)).itemsize, flat, room)
+    itemsize = np.dtype(CARRIERS.get(kind, kind)).itemsize
+    if name == "mask":
+        room, itemsize = closeness.masks({kind}, flat), max(closeness.LEAST_BYTES, itemsize)
+    elif name == "first_nonfinite":
+        room, itemsize = closeness.searches(set(), flat), max(closeness.LEAST_BYTES, itemsize // 2)
+    else:
+        room = closeness.searches({kind}, flat)
+    policy = policy_of(itemsize, flat, room)
     if name == "first_nonfinite":
         return closeness.first_nonfinite(kind, flat, policy), policy
     if name == "mask":
@@ -132,8 +136,10 @@ def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
             assert name == "mask" or reads_anew(text)
             if name == "apart":
                 assert re.search(r"begin inline asm\s+mul\.rn\.f64", text)
+            if name == "apart" or flat:
                 parts = 2 if kind.startswith("complex") else 1
-                assert loads_together(text) >= 2 * parts * policy.items
+                arrays = 1 if name == "first_nonfinite" else 2
+                assert loads_together(text) >= arrays * parts * policy.items
 
 
 @needs_target
@@ -481,7 +487,7 @@ dispatcher.CUDADispatcher._configure_cache_for_launch_config = lambda *_: None
 from calipers._kernels.cuda.closeness import mask
 from calipers._kernels.cuda.policy import policy_of
 
-kernel = mask(("float64", "float64"), True, policy_of(1, True, 6))
+kernel = mask(("float64", "float64"), True, policy_of(8, True, 6))
 pair = types.int64, types.int64, types.Tuple(()), types.int64
 numbers = types.float64, types.float64, types.boolean, types.int64
 compiled = kernel.compile((*pair, *numbers))

@@ -99,11 +99,13 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
         out = target.empty(shape, np.bool_)
         if size:
             places = places_of([o.broadcast(shape) for o in (x, y)])
-            layout = target.policy(1, places.flat, kernels.MASKS)
-            kernel = kernels.mask((x.element, y.element), places.flat, layout)
+            kinds = x.element, y.element
+            itemsize = max(kernels.LEAST_BYTES, x.itemsize, y.itemsize)
+            layout = target.policy(itemsize, places.flat, kernels.masks(set(kinds), places.flat))
+            kernel = kernels.mask(kinds, places.flat, layout)
             arrays = *places.vectors((x, y)), places.layout, size
             arguments = *arrays, *tolerances, bool(equal_nan), target.address_of(out)
-            blocks = target.blocks_of(size, layout.threads, layout.blocks)
+            blocks = target.blocks_of(size, layout.tile, layout.blocks)
             target.launch(kernel, blocks, x.stream, *arguments)
             x.stream.synchronize()  # others need not know of it then
     like = a if library_of(a) else b
@@ -126,7 +128,8 @@ def first_nonfinite(a: Any) -> int:
     with target.on(x.memory.ordinal):
         places = places_of([x])
         room = kernels.searches(set(), places.flat)  # one array takes less than two of any kind
-        layout = target.policy(x.itemsize, places.flat, room)
+        # Of one array twice as many elements are on their way in as many bytes.
+        layout = target.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), places.flat, room)
         kernel = kernels.first_nonfinite(x.element, places.flat, layout)
         found = target.to_device(np.array([x.size], np.int64))
         arrays = *places.vectors([x]), places.layout, x.size
