@@ -283,7 +283,8 @@ def difference_kernels(x, out):
     columns = copies[1], copies[1], values, values, values, values, values, values, told
     yield kernels.fill_columns(fills), (*given, *columns)
     for shared in (False, True):
-        rows = types.int64, copies[1], copies[1], values, values, told
+        own = values if shared else copies[1]
+        rows = types.int64, own, own, values, values, told
         yield kernels.compute_rows(row, shared), (*given, *rows)
     yield kernels.fill_values(fills), (copies[1], *others, values, told)
     yield kernels.compute_values(row), (copies[1], *others, values, told)

@@ -68,7 +68,7 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         places = places_of([o.broadcast(shape) for o in (x, y)], any_order=True)
         kinds, itemsize = (x.element, y.element), max(x.itemsize, y.itemsize)
         kernel, blocks = _search(kinds, itemsize, places.flat, size, x.memory.ordinal)
-        flag = target.borrow_flag(x.memory.ordinal)
+        flag = target.borrow(target.Flag, x.memory.ordinal)
         arrays = *places.vectors((x, y)), places.layout, size
         numbers = rtol, atol, bool(equal_nan)
         found = *flag.arrays, flag.next_call()

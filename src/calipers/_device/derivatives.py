@@ -156,9 +156,9 @@ def _columns(given: _Given) -> Any:
         *(y.reshape(*like.shape, lanes) for y in (upper, lower)),
         whole.reshape(*like.shape, n),
     ]
-    points = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = shaped[0], copies, shaped[1], upper, shaped[2], lower, shaped[3], whole
-    launch(kernels.fill_columns(compiled(f)), blocks, stream, *points, *matrices, each=each)
+    kernel = kernels.fill_columns(compiled(f))
+    launch(kernel, blocks, stream, [x.reshape(-1), table], *others, *matrices, each=each)
     return whole.reshape(*like.shape, *x.shape)
 
 
@@ -167,18 +167,20 @@ def _rows(given: _Given) -> Any:
     f, x, table, others, like, stream, limit = given
     m, n = like.size, x.size
     transposed = target.empty((n, m), like.dtype)
-    shared = x.ndim == 1 and x.nbytes <= _SHARED_BYTES
-    several = table.shape[1] > 1
-    bytes_per_block = (0 if shared else x.nbytes) + (like.nbytes if several else 0)
+    shared = x.nbytes if x.ndim == 1 and x.nbytes <= _SHARED_BYTES else 0
+    kernel = kernels.compute_rows(compiled(f), bool(shared))
+    rows = 2 if table.shape[1] > 1 else int(np.any(table[1, 0] == x.reshape(-1)))
+    bytes_per_block = (0 if shared else x.nbytes) + rows * like.nbytes
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
-    blocks = max(1, min(n, target.resident(shared=x.nbytes if shared else 0), most))
-    copies = target.empty((1 if shared else blocks, n), x.dtype)
-    above = target.empty((blocks, m) if several else (1, 1), like.dtype)
-    points = target.to_device(x.reshape(-1)), target.to_device(table), *others
-    matrices = blocks, copies.reshape(len(copies), *x.shape), copies, above, transposed
-    kernel = kernels.compute_rows(compiled(f), shared)
-    nbytes = x.nbytes if shared else 0
-    launch(kernel, blocks, stream, *points, *matrices, shared=nbytes)
+    blocks = max(1, min(n, target.resident_of(kernel, shared), most))
+    # What the kernel does not use is no memory of its own.
+    kept = target.empty((rows * blocks, m), like.dtype) if rows else transposed
+    copies = coords = transposed
+    if not shared:
+        coords = target.empty((blocks, n), x.dtype)
+        copies = coords.reshape(blocks, *x.shape)
+    matrices = blocks, copies, coords, kept, transposed
+    launch(kernel, blocks, stream, [x.reshape(-1), table], *others, *matrices, shared=shared)
     size = like.itemsize
     strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))
     memory = target.memory_of(transposed)

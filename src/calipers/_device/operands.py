@@ -95,9 +95,7 @@ class Operand(NamedTuple):
             return np.empty(self.shape, self.dtype)
         own, places = self.memory, places_of([self])
         with target.on(own.ordinal):
-            address = own.address + places.starts[0]
-            vector = target.view(own.owner, address, own.dtype, places.counts[:1])
-            memory = target.fetch(vector, self.stream)
+            memory = target.fetch_part(own, places.starts[0], places.counts[0], self.stream)
         steps = [s * self.itemsize for s in places.steps[0][1:]]
         view = np.lib.stride_tricks.as_strided(memory[places.steps[0][0] :], places.shape, steps)
         return view.view(self.dtype).reshape(self.shape)

@@ -100,11 +100,13 @@ def compute_rows(f: Any, shared: bool) -> Any:
     Return the kernel that differentiates ``f(i, x)``, a thread for each entry of a block's column.
 
     The Jacobian is transposed: threads side by side write side by side. The block's copy of x is in
-    shared memory, as a vector, or a row of `copies`.
+    shared memory, as a vector, or a row of `copies`. What f is at x, and at one end of a pair of
+    several, it keeps in two rows of `kept`, if there are columns for that; of these, which a thread
+    has written, it alone reads.
     """
 
     @cuda.jit
-    def kernel(x, table, before, after, blocks, copies, coords, above, transposed, told):
+    def kernel(x, table, before, after, blocks, copies, coords, kept, transposed, told):
         block, me, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
         if block >= blocks:
             return
@@ -116,31 +118,44 @@ def compute_rows(f: Any, shared: bool) -> Any:
         else:
             point = copies[block]
             own = coords[block]
+        # As it is stored: f may compute in more digits.
+        held = cuda.local.array(1, transposed.dtype)
         for i in range(me, x.size, threads):
             own[i] = x[i]
+        at_base = False
         for k in range(block, transposed.shape[0], blocks):
             for p in range(table.shape[1]):
-                weight = table[2, p, k]
-                if table[0, p, k] == table[1, p, k]:
+                top, bottom, weight = table[0, p, k], table[1, p, k], table[2, p, k]
+                if top == bottom:
                     if p == 0:
                         for i in range(me, transposed.shape[1], threads):
                             transposed[k, i] = weight
                     continue
-                for side in range(2):
+                sided = bottom == x[k]
+                # At x, at the top, and at the bottom. The first is the bottom of one-sided columns,
+                # and the same for all of them.
+                for side in range(0 if sided and not at_base else 1, 2 if sided else 3):
                     cuda.syncthreads()
                     if me == 0:
-                        own[k] = table[side, p, k]
+                        own[k] = x[k] if side == 0 else top if side == 1 else bottom
                     cuda.syncthreads()
                     for i in range(me, transposed.shape[1], threads):
-                        value = f(*((i,) + before + (point,) + after))
-                        if side == 0 and p == 0:
+                        held[0] = f(*((i,) + before + (point,) + after))
+                        value = held[0]
+                        if side == 0:
+                            kept[block, i] = value
+                        elif side == 1 and sided:
+                            change = (value - kept[block, i]) * weight
+                            transposed[k, i] = change if p == 0 else transposed[k, i] + change
+                        elif side == 1 and p == 0:
                             transposed[k, i] = value
-                        elif side == 0:
-                            above[block, i] = value
+                        elif side == 1:
+                            kept[blocks + block, i] = value
                         elif p == 0:
                             transposed[k, i] = (transposed[k, i] - value) * weight
                         else:
-                            transposed[k, i] += (above[block, i] - value) * weight
+                            transposed[k, i] += (kept[blocks + block, i] - value) * weight
+                at_base |= sided
             cuda.syncthreads()
             if me == 0:
                 own[k] = x[k]

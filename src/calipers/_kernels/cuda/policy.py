@@ -44,5 +44,10 @@ def policy_of(itemsize: int, flat: bool = True, blocks: int = RESIDENT) -> Polic
     return Policy(_THREADS, min(max(2, _BYTES_IN_FLIGHT // (2 * itemsize)), most), blocks)
 
 
+def blocks_for(registers: int) -> int:
+    """Return how many blocks have room at once whose threads take so many registers."""
+    return max(1, _REGISTERS // (_THREADS * (-(-registers // 8) * 8)))
+
+
 # The simulator runs a Python thread for each of the device's.
 SIMULATED = Policy(8, 2, 1)
