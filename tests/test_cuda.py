@@ -328,6 +328,20 @@ def test_blocks_that_run_at_once_on_small_multiprocessors(monkeypatch, threads, 
 
 
 @needs_target
+def test_blocks_of_a_users_function_have_the_registers_that_it_takes(monkeypatch):
+    from calipers._kernels.cuda import _target as target
+
+    monkeypatch.setattr(target, "current", lambda: 0)
+    monkeypatch.setattr(target, "_resident", lambda ordinal, each, shared: each)
+    kernel = type("Kernel", (), {"overloads": {}})()
+    found = []
+    for registers in (40, 41, 78, 200, 64):  # with each signature that is compiled
+        found.append(target.resident_of(kernel, 0))
+        kernel.overloads[registers] = SimpleNamespace(regs_per_thread=registers)
+    assert found == [3, 6, 5, 3, 1]
+
+
+@needs_target
 @pytest.mark.parametrize(
     ("count", "blocks", "each"),
     [(1, 1, 32), (4096, 128, 32), (10_000, 157, 64), (100_000, 391, 256), (10**6, 3907, 256)],

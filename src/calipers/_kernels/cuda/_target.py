@@ -11,7 +11,7 @@ import numpy as np
 from numba import config, cuda
 
 from . import _launch
-from .policy import RESIDENT, SIMULATED, Policy, blocks_for, policy_of
+from .policy import CALLING, RESIDENT, SIMULATED, Policy, blocks_for, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
 if not SIMULATOR:
@@ -35,7 +35,6 @@ _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
 _WARP = 32  # threads that run together
 _SMALL = 16  # the part of all memory up to which it is not asked whether it is free
-_USUAL = 80  # registers of a kernel that calls a user's function
 _DESK = 1 << 20  # bytes
 _ALIGNMENT = 256
 _LEGACY_STREAM = 1  # what interfaces call the default stream
@@ -227,7 +226,7 @@ def resident_of(kernel: Any, shared: int) -> int:
     """
     Return how many blocks of a kernel run at once that calls a user's function.
 
-    The registers of one that was never launched are not known; the usual is assumed.
+    The registers of one that was never launched are not known; it may take all that are allowed.
     """
     if SIMULATOR:
         return resident()
@@ -238,7 +237,7 @@ def resident_of(kernel: Any, shared: int) -> int:
 
 @lru_cache
 def _registers(kernel: Any, ordinal: int, compiled: int) -> int:
-    return max((x.regs_per_thread for x in kernel.overloads.values()), default=_USUAL)
+    return max((x.regs_per_thread for x in kernel.overloads.values()), default=CALLING)
 
 
 @cache

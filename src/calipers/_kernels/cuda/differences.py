@@ -8,10 +8,13 @@ together. Arguments of f before and after x come as tuples.
 from functools import lru_cache
 from typing import Any
 
-from numba import cuda, types
+from numba import config, cuda, types
+
+from .policy import CALLING
 
 # Kernels of a function, which is compiled for the device, are kept until so many others have come.
 _KEPT = 64
+_LIMIT = {} if config.ENABLE_CUDASIM else {"max_registers": CALLING}  # which it does not know
 
 
 # What kernels tell of f: whether it changes its argument, and how many blocks have not come to
@@ -105,7 +108,7 @@ def compute_rows(f: Any, shared: bool) -> Any:
     has written, it alone reads.
     """
 
-    @cuda.jit
+    @cuda.jit(**_LIMIT)
     def kernel(x, table, before, after, blocks, copies, coords, kept, transposed, told):
         block, me, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
         if block >= blocks:
@@ -122,14 +125,16 @@ def compute_rows(f: Any, shared: bool) -> Any:
         held = cuda.local.array(1, transposed.dtype)
         for i in range(me, x.size, threads):
             own[i] = x[i]
+        at_x, at_top = kept[block], kept[min(blocks + block, kept.shape[0] - 1)]
         at_base = False
         for k in range(block, transposed.shape[0], blocks):
+            row = transposed[k]
             for p in range(table.shape[1]):
                 top, bottom, weight = table[0, p, k], table[1, p, k], table[2, p, k]
                 if top == bottom:
                     if p == 0:
-                        for i in range(me, transposed.shape[1], threads):
-                            transposed[k, i] = weight
+                        for i in range(me, row.size, threads):
+                            row[i] = weight
                     continue
                 sided = bottom == x[k]
                 # At x, at the top, and at the bottom. The first is the bottom of one-sided columns,
@@ -139,22 +144,22 @@ def compute_rows(f: Any, shared: bool) -> Any:
                     if me == 0:
                         own[k] = x[k] if side == 0 else top if side == 1 else bottom
                     cuda.syncthreads()
-                    for i in range(me, transposed.shape[1], threads):
+                    for i in range(me, row.size, threads):
                         held[0] = f(*((i,) + before + (point,) + after))
                         value = held[0]
                         if side == 0:
-                            kept[block, i] = value
+                            at_x[i] = value
                         elif side == 1 and sided:
-                            change = (value - kept[block, i]) * weight
-                            transposed[k, i] = change if p == 0 else transposed[k, i] + change
+                            change = (value - at_x[i]) * weight
+                            row[i] = change if p == 0 else row[i] + change
                         elif side == 1 and p == 0:
-                            transposed[k, i] = value
+                            row[i] = value
                         elif side == 1:
-                            kept[blocks + block, i] = value
+                            at_top[i] = value
                         elif p == 0:
-                            transposed[k, i] = (transposed[k, i] - value) * weight
+                            row[i] = (row[i] - value) * weight
                         else:
-                            transposed[k, i] += (kept[blocks + block, i] - value) * weight
+                            row[i] += (at_top[i] - value) * weight
                 at_base |= sided
             cuda.syncthreads()
             if me == 0:

@@ -11,6 +11,7 @@ _THREADS = 256
 _MOST_ITEMS = 8  # that the compiler keeps in registers
 _MOST_STRIDED = 4  # with the arithmetic of their places
 _REGISTERS = 1 << 16  # of a multiprocessor
+CALLING = 80  # registers that a kernel may take which calls a user's function for each entry
 RESIDENT = 8  # blocks of that many threads fill the largest multiprocessors
 
 
