@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import itertools
 import math
 import os
 import re
@@ -140,6 +141,38 @@ def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
                 parts = 2 if kind.startswith("complex") else 1
                 arrays = 1 if name == "first_nonfinite" else 2
                 assert loads_together(text) >= arrays * parts * policy.items
+
+
+@needs_target
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "complex128", "int64"])
+def test_what_runs_on_a_device_is_as_what_compiles_for_it(kind):
+    """Devices get what a linker makes of all parts of a kernel together, where there is one."""
+    from numba.cuda import dispatcher
+    from numba.cuda.cudadrv import devices
+
+    device = SimpleNamespace(compute_capability=(9, 0))
+    for name in ("apart", "mask", "first_nonfinite"):
+        if name == "first_nonfinite" and kind in ("int64", "float16"):
+            continue
+        kernel, policy = kernel_of(name, kind, True)
+        if not kernel.targetoptions["lto"]:
+            pytest.skip("nvJitLink is not installed, and devices get each part as it is")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dispatcher, "get_current_device", lambda: device)
+            patch.setattr(devices, "get_context", lambda: SimpleNamespace(device=device))
+            arguments = arguments_of(name, True)
+            compiled = dispatcher._Kernel(kernel.py_func, arguments, **kernel.targetoptions)
+            text = compiled._codelibrary.get_lto_ptx((9, 0, "a"))
+        assert ".target sm_90a" in text
+        assert "fma.rn.f64" not in text
+        # Nor may the assembler make one of a sum of a product whose rounding is left to it.
+        products = set(re.findall(r"\bmul\.f64\s+(%fd\d+), %fd\d+, %fd\d+;", text))
+        terms = re.findall(r"\b(?:add|sub)\.f64\s+%fd\d+, (%fd\d+), (%fd\d+);", text)
+        assert not products.intersection(itertools.chain(*terms))
+        parts = 2 if kind.startswith("complex") else 1
+        arrays = 1 if name == "first_nonfinite" else 2
+        assert loads_together(text) >= arrays * parts * policy.items
+        assert name == "mask" or reads_anew(text)
 
 
 @needs_target
