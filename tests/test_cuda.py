@@ -316,9 +316,10 @@ def difference_kernels(x, out):
     columns = copies[1], copies[1], values, values, values, values, values, values, told
     yield kernels.fill_columns(fills), (*given, *columns)
     for shared in (False, True):
-        own = values if shared else copies[1]
-        rows = types.int64, own, own, values, values, told
-        yield kernels.compute_rows(row, shared), (*given, *rows)
+        own = types.Tuple(()) if shared else copies[1]
+        word = types.int64
+        rows = word, word, *others, word, word, word, word, own, own, word, word, word
+        yield kernels.compute_rows(row, x.name, out.name, shared), rows
     yield kernels.fill_values(fills), (copies[1], *others, values, told)
     yield kernels.compute_values(row), (copies[1], *others, values, told)
     call = types.Tuple((copies[0], types.float64, types.float64[::1], copies[0]))

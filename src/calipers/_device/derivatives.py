@@ -168,19 +168,23 @@ def _rows(given: _Given) -> Any:
     m, n = like.size, x.size
     transposed = target.empty((n, m), like.dtype)
     shared = x.nbytes if x.ndim == 1 and x.nbytes <= _SHARED_BYTES else 0
-    kernel = kernels.compute_rows(compiled(f), bool(shared))
+    kernel = kernels.compute_rows(compiled(f), x.dtype.name, like.dtype.name, bool(shared))
     rows = 2 if table.shape[1] > 1 else int(np.any(table[1, 0] == x.reshape(-1)))
     bytes_per_block = (0 if shared else x.nbytes) + rows * like.nbytes
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
     blocks = max(1, min(n, target.resident_of(kernel, shared), most))
     # What the kernel does not use is no memory of its own.
     kept = target.empty((rows * blocks, m), like.dtype) if rows else transposed
-    copies = coords = transposed
+    copies: Any = ()
+    coords: Any = ()
     if not shared:
         coords = target.empty((blocks, n), x.dtype)
         copies = coords.reshape(blocks, *x.shape)
-    matrices = blocks, copies, coords, kept, transposed
-    launch(kernel, blocks, stream, [x.reshape(-1), table], *others, *matrices, shared=shared)
+    sizes = blocks, n, m, table.shape[1]
+    filled = target.address_of(kept), target.address_of(transposed)
+    parts = *others, *sizes, copies, coords, *filled
+    here = [x.reshape(-1), table]
+    launch(kernel, blocks, stream, here, *parts, by_address=True, shared=shared)
     size = like.itemsize
     strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))
     memory = target.memory_of(transposed)

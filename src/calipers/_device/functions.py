@@ -126,12 +126,13 @@ def launch(
     stream: Any,
     given: Sequence[NDArray],
     *arguments: Any,
+    by_address: bool = False,
     **layout: Any,
 ) -> None:
     """
     Run a kernel that calls a user's function, and raise an error if that did not go well.
 
-    Its first arguments are copies of what is given on the host.
+    Its first arguments are copies of what is given on the host, or their addresses.
     """
     ordinal = target.current()
     desk = target.borrow(target.Desk, ordinal)
@@ -140,8 +141,9 @@ def launch(
     there, *sent = desk.put([told, *given] if few else [told], stream)
     if not few:
         sent = [target.to_device(x) for x in given]
+    own = [target.address_of(x) for x in (*sent, there)] if by_address else [*sent, there]
     try:
-        target.launch(kernel, blocks, stream, *sent, *arguments, there, **layout)
+        target.launch(kernel, blocks, stream, *own[:-1], *arguments, own[-1], **layout)
     except NumbaError as error:
         first = str(error).strip().partition("\n")[0]
         msg = f"f cannot be compiled for a device, or not for these arguments: {first}"
