@@ -94,7 +94,7 @@ def arguments_of(name, flat, axes=3):
     address, layout = types.int64, layout_of(flat, axes)
     numbers = types.float64, types.float64
     if name == "first_nonfinite":
-        return address, layout, types.int64, types.int64[::1]
+        return address, layout, types.int64, address
     pair = address, address, layout, types.int64, *numbers
     if name == "mask":
         return *pair, types.boolean, address

@@ -1,6 +1,7 @@
 """Derivatives of functions that run on a device."""
 
 import math
+from collections import defaultdict
 
 import numpy as np
 import pytest
@@ -250,6 +251,16 @@ def test_one_sided_and_central_columns_in_turn(form):
     options = options | {"out_like": 36}
     jacobian = calipers.jacobian(f, x, bounds=(low, x + 1), target="cuda", **options)
     np.testing.assert_allclose(jacobian, expected(x), atol=1e-7)
+
+
+@forms
+def test_more_points_than_a_desk_has_room_for(form, monkeypatch):
+    f, options = FORMS[form]
+    monkeypatch.setattr(target, "_DESK", 300)
+    monkeypatch.setattr(target, "_spare", defaultdict(list))
+    for given in ({}, {"workers": 1}):
+        jacobian = calipers.jacobian(f, X, target="cuda", **options, **given)
+        np.testing.assert_allclose(jacobian, expected(), atol=1e-9)
 
 
 @pytest.mark.skipif(not target.SIMULATOR, reason="nobody counts calls on a real device")

@@ -131,11 +131,13 @@ def first_nonfinite(a: Any) -> int:
         # Of one array twice as many elements are on their way in as many bytes.
         layout = target.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), places.flat, room)
         kernel = kernels.first_nonfinite(x.element, places.flat, layout)
-        found = target.to_device(np.array([x.size], np.int64))
+        desk = target.borrow(target.Desk, x.memory.ordinal)
+        (found,) = desk.put([np.array([x.size], np.int64)], x.stream)
         arrays = *places.vectors([x]), places.layout, x.size
         blocks = target.blocks_of(x.size, layout.tile, layout.blocks)
-        target.launch(kernel, blocks, x.stream, *arrays, found)
-        position = int(target.fetch(found, x.stream)[0])
+        target.launch(kernel, blocks, x.stream, *arrays, target.address_of(found))
+        position = int(desk.bring(found, x.stream)[0])
+        target.give_back(desk, x.memory.ordinal)
     return position if position < x.size else -1
 
 

@@ -195,7 +195,7 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
 
     @kept(kind, flat, policy, registers=policy.registers)
     def kernel(a, layout, size, found):
-        a = view(a)
+        a, found = view(a), _view_flag(found)
         seen = cuda.shared.array(1, types.int64)
         x = cuda.local.array(items, own)
         me = cuda.threadIdx.x
