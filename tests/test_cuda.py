@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -465,7 +466,7 @@ def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
         launch=lambda *given: by_core.append(given),
     )
     monkeypatch.setattr(_launch, "core", core)
-    monkeypatch.setattr(_launch, "_known", {})
+    monkeypatch.setattr(_launch, "_known", WeakKeyDictionary())
     stream, kernel = type("Stream", (), {"handle": 7})(), Kernel()
 
     def launch(*arguments, kernel=kernel, ordinal=0):
@@ -487,6 +488,7 @@ def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
         before = len(by_numba)
         assert launch(np.ones(3), 2) == before + 1
     assert len(by_core) == 1
+    assert list(_launch._known) == [kernel]  # the other one is gone, and what was known of it
 
 
 @needs_target

@@ -7,6 +7,7 @@ them, at every launch. By what it came to once a kernel is launched here as Numb
 import contextlib
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 try:
     from cuda import core
@@ -15,31 +16,32 @@ except ImportError:  # of Numba's simulator, or of a numba-cuda before it
 
 # Types whose values cuda.core hands over as Numba does: in 64 bits, and bool in a byte.
 _NUMBERS = frozenset({int, float, bool})
-_MOST = 1024
 
-_known: dict[tuple[Any, ...], Any] = {}  # by kernel, device, and what `_unfold` tells of arguments
+# Of each kernel, as long as it is there: by device, and what `_unfold` tells of arguments.
+_known: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
 
 
 def launch(
     kernel: Any, ordinal: int, layout: tuple[int, int, int], stream: Any, arguments: tuple[Any, ...]
 ) -> None:
     """Launch a kernel on the current device, on blocks of threads that share bytes: the layout."""
-    kinds: list[Any] = [kernel, ordinal]
+    kinds: list[Any] = [ordinal]
     numbers: list[Any] = []
     plain = core is not None and _unfold(arguments, kinds, numbers)
     key = tuple(kinds)
-    found = _known.get(key) if plain else None
+    found = _known.get(kernel, {}).get(key) if plain else None
     if found is not None:
         core.launch(_stream(stream, ordinal), _config(*layout), found, *numbers)
         return
     blocks, each, shared = layout
     kernel[blocks, each, stream, shared](*arguments)
-    if plain and len(_known) < _MOST:
+    if plain:
         # Private parts of Numba's, which may be renamed: it goes on to launch the kernel then.
         with contextlib.suppress(AttributeError, KeyError, TypeError):
             compiled = kernel.overloads[tuple(map(kernel.typeof_pyval, arguments))]
             if not (compiled.debug or compiled.cooperative):  # which take more
-                _known[key] = compiled._codelibrary.get_cufunc().kernel
+                own = compiled._codelibrary.get_cufunc().kernel
+                _known.setdefault(kernel, {})[key] = own
 
 
 def _unfold(values: tuple[Any, ...], kinds: list[Any], numbers: list[Any]) -> bool:
