@@ -165,16 +165,16 @@ def _columns(given: _Given) -> Any:
 def _rows(given: _Given) -> Any:
     """Return the Jacobian of ``f(i, x)``: a view of its transpose."""
     f, x, table, others, like, stream, limit = given
-    m, n = like.size, x.size
-    transposed = target.empty((n, m), like.dtype)
+    m, n, dtype = like.size, x.size, like.dtype.newbyteorder("=")
+    transposed = target.empty((n, m), dtype)
     shared = x.nbytes if x.ndim == 1 and x.nbytes <= _SHARED_BYTES else 0
-    kernel = kernels.compute_rows(compiled(f), x.dtype.name, like.dtype.name, bool(shared))
+    kernel = kernels.compute_rows(compiled(f), x.dtype.name, dtype.name, bool(shared))
     rows = 2 if table.shape[1] > 1 else int(np.any(table[1, 0] == x.reshape(-1)))
     bytes_per_block = (0 if shared else x.nbytes) + rows * like.nbytes
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
     blocks = max(1, min(n, target.resident_of(kernel, shared), most))
     # What the kernel does not use is no memory of its own.
-    kept = target.empty((rows * blocks, m), like.dtype) if rows else transposed
+    kept = target.empty((rows * blocks, m), dtype) if rows else transposed
     copies: Any = ()
     coords: Any = ()
     if not shared:
@@ -188,4 +188,4 @@ def _rows(given: _Given) -> Any:
     size = like.itemsize
     strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))
     memory = target.memory_of(transposed)
-    return target.view(transposed, memory.address, like.dtype, (*like.shape, *x.shape), strides)
+    return target.view(transposed, memory.address, dtype, (*like.shape, *x.shape), strides)
