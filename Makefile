@@ -66,9 +66,11 @@ release-check: .venv/.installed-release,test
 # On a machine with a GPU: the device's verdicts beside the host's, and their speed. EXTRAS=torch,jax
 # adds peers, where their builds for CUDA are installed; INSTALLED=1 installs nothing and takes $(PYTHON)
 # with the numba-cuda, torch, cupy and jax that it has (CUDA_HOME names the toolkit, if it is not found).
+GPU_PYTHON = PYTHONPATH=src$(if $(PYTHONPATH),:$(PYTHONPATH)) $(if $(INSTALLED),$(PYTHON),$(BIN)/python)
 gpu: $(if $(INSTALLED),,.venv/.installed-test,cuda$(if $(EXTRAS),$(comma)$(EXTRAS)))
-	CALIPERS_GPU=1 PYTHONPATH=src $(if $(INSTALLED),$(PYTHON),$(BIN)/python) -m pytest tests/cuda
-	PYTHONPATH=src $(if $(INSTALLED),$(PYTHON),$(BIN)/python) -m benchmarks.gpu
+	@$(GPU_PYTHON) -c "from calipers._kernels.cuda._target import require_device; require_device()"
+	tested=0; CALIPERS_GPU=1 $(GPU_PYTHON) -m pytest tests/cuda || tested=$$?; \
+	$(GPU_PYTHON) -m benchmarks.gpu || exit $$?; exit $$tested
 
 clean:
 	rm -rf .venv .venv-lowest .asv build dist

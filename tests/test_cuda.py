@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import itertools
 import math
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -93,7 +95,7 @@ def arguments_of(name, flat, axes=3):
     address, layout = types.int64, layout_of(flat, axes)
     numbers = types.float64, types.float64
     if name == "first_nonfinite":
-        return address, layout, types.int64, types.int64[::1]
+        return address, layout, types.int64, address
     pair = address, address, layout, types.int64, *numbers
     if name == "mask":
         return *pair, types.boolean, address
@@ -104,10 +106,14 @@ def kernel_of(name, kind, flat):
     from calipers._kernels.cuda import closeness
     from calipers._kernels.cuda.policy import policy_of
 
-    room = closeness.MASKS
-    if name != "mask":
-        room = closeness.searches(set() if name == "first_nonfinite" else {kind}, flat)
-    policy = policy_of(np.dtype(CARRIERS.get(kind, kind)).itemsize, flat, room)
+    itemsize = np.dtype(CARRIERS.get(kind, kind)).itemsize
+    if name == "mask":
+        room, itemsize = closeness.masks({kind}, flat), max(closeness.LEAST_BYTES, itemsize)
+    elif name == "first_nonfinite":
+        room, itemsize = closeness.searches(set(), flat), max(closeness.LEAST_BYTES, itemsize // 2)
+    else:
+        room = closeness.searches({kind}, flat)
+    policy = policy_of(itemsize, flat, room)
     if name == "first_nonfinite":
         return closeness.first_nonfinite(kind, flat, policy), policy
     if name == "mask":
@@ -132,8 +138,42 @@ def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
             assert name == "mask" or reads_anew(text)
             if name == "apart":
                 assert re.search(r"begin inline asm\s+mul\.rn\.f64", text)
+            if name == "apart" or flat:
                 parts = 2 if kind.startswith("complex") else 1
-                assert loads_together(text) >= 2 * parts * policy.items
+                arrays = 1 if name == "first_nonfinite" else 2
+                assert loads_together(text) >= arrays * parts * policy.items
+
+
+@needs_target
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "complex128", "int64"])
+def test_what_runs_on_a_device_is_as_what_compiles_for_it(kind):
+    """Devices get what a linker makes of all parts of a kernel together, where there is one."""
+    from numba.cuda import dispatcher
+    from numba.cuda.cudadrv import devices
+
+    device = SimpleNamespace(compute_capability=(9, 0))
+    for name in ("apart", "mask", "first_nonfinite"):
+        if name == "first_nonfinite" and kind in ("int64", "float16"):
+            continue
+        kernel, policy = kernel_of(name, kind, True)
+        if not kernel.targetoptions["lto"]:
+            pytest.skip("nvJitLink is not installed, and devices get each part as it is")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dispatcher, "get_current_device", lambda: device)
+            patch.setattr(devices, "get_context", lambda: SimpleNamespace(device=device))
+            arguments = arguments_of(name, True)
+            compiled = dispatcher._Kernel(kernel.py_func, arguments, **kernel.targetoptions)
+            text = compiled._codelibrary.get_lto_ptx((9, 0, "a"))
+        assert ".target sm_90a" in text
+        assert "fma.rn.f64" not in text
+        # Nor may the assembler make one of a sum of a product whose rounding is left to it.
+        products = set(re.findall(r"\bmul\.f64\s+(%fd\d+), %fd\d+, %fd\d+;", text))
+        terms = re.findall(r"\b(?:add|sub)\.f64\s+%fd\d+, (%fd\d+), (%fd\d+);", text)
+        assert not products.intersection(itertools.chain(*terms))
+        parts = 2 if kind.startswith("complex") else 1
+        arrays = 1 if name == "first_nonfinite" else 2
+        assert loads_together(text) >= arrays * parts * policy.items
+        assert name == "mask" or reads_anew(text)
 
 
 @needs_target
@@ -277,8 +317,10 @@ def difference_kernels(x, out):
     columns = copies[1], copies[1], values, values, values, values, values, values, told
     yield kernels.fill_columns(fills), (*given, *columns)
     for shared in (False, True):
-        rows = types.int64, copies[1], copies[1], values, values, told
-        yield kernels.compute_rows(row, shared), (*given, *rows)
+        own = types.Tuple(()) if shared else copies[1]
+        word = types.int64
+        rows = word, word, *others, word, word, word, word, own, own, word, word, word
+        yield kernels.compute_rows(row, x.name, out.name, shared), rows
     yield kernels.fill_values(fills), (copies[1], *others, values, told)
     yield kernels.compute_values(row), (copies[1], *others, values, told)
     call = types.Tuple((copies[0], types.float64, types.float64[::1], copies[0]))
@@ -318,6 +360,20 @@ def test_blocks_that_run_at_once_on_small_multiprocessors(monkeypatch, threads, 
     ask = target._resident.__wrapped__
     assert ask(0, 6, 0) == 40 * blocks
     assert ask(0, 6, 40 << 10) == 40
+
+
+@needs_target
+def test_blocks_of_a_users_function_have_the_registers_that_it_takes(monkeypatch):
+    from calipers._kernels.cuda import _target as target
+
+    monkeypatch.setattr(target, "current", lambda: 0)
+    monkeypatch.setattr(target, "_resident", lambda ordinal, each, shared: each)
+    kernel = type("Kernel", (), {"overloads": {}})()
+    found = []
+    for registers in (40, 41, 78, 200, 64):  # with each signature that is compiled
+        found.append(target.resident_of(kernel, 0))
+        kernel.overloads[registers] = SimpleNamespace(regs_per_thread=registers)
+    assert found == [3, 6, 5, 3, 1]
 
 
 @needs_target
@@ -382,6 +438,60 @@ def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
 
 
 @needs_target
+@pytest.mark.parametrize("debug", [False, True])
+def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
+    """By kernel, device and types; arrays, and kernels that report errors, are left to Numba."""
+    from calipers._kernels.cuda import _launch
+
+    by_numba, by_core = [], []
+    library = SimpleNamespace(get_cufunc=lambda: SimpleNamespace(kernel="machine code"))
+    compiled = SimpleNamespace(debug=debug, cooperative=False, _codelibrary=library)
+
+    class Kernel:
+        typeof_pyval = staticmethod(type)
+
+        def __init__(self):
+            self.overloads = {}
+
+        def __getitem__(self, layout):
+            def launch(*arguments):
+                by_numba.append((layout, arguments))
+                self.overloads[tuple(map(type, arguments))] = compiled
+
+            return launch
+
+    core = SimpleNamespace(
+        Stream=SimpleNamespace(from_handle=lambda handle: ("stream", handle)),
+        LaunchConfig=lambda **layout: layout,
+        launch=lambda *given: by_core.append(given),
+    )
+    monkeypatch.setattr(_launch, "core", core)
+    monkeypatch.setattr(_launch, "_known", WeakKeyDictionary())
+    stream, kernel = type("Stream", (), {"handle": 7})(), Kernel()
+
+    def launch(*arguments, kernel=kernel, ordinal=0):
+        _launch.launch(kernel, ordinal, (128, 256, 0), stream, arguments)
+        return len(by_numba)
+
+    assert launch(5, ((3, 4), (0, 1)), 0.5, True) == 1
+    assert launch(6, ((7, 8), (2, 3)), 1.5, False) == (2 if debug else 1)
+    if debug:
+        return
+    layout = {"grid": 128, "block": 256, "shmem_size": 0}
+    numbers = 6, 7, 8, 2, 3, 1.5, False
+    assert by_core == [(("stream", 7), layout, "machine code", *numbers)]
+    assert launch(6, ((7, 8), (2, 3)), 1, False) == 2  # an integer where a float was
+    assert launch(6, ((7, 8, 2), (3,)), 1.5, False) == 3  # other tuples of as many numbers
+    assert launch(6, (), 1.5, False, ordinal=1) == 4
+    assert launch(6, (), 1.5, False, kernel=Kernel()) == 5
+    for _ in range(2):
+        before = len(by_numba)
+        assert launch(np.ones(3), 2) == before + 1
+    assert len(by_core) == 1
+    assert list(_launch._known) == [kernel]  # the other one is gone, and what was known of it
+
+
+@needs_target
 @pytest.mark.parametrize(("x", "out"), [("float64", "float64"), ("float32", "float32")])
 def test_the_kernels_of_a_jacobian_compile_for_a_device(ptx, x, out):
     from numba import types
@@ -428,7 +538,7 @@ dispatcher.CUDADispatcher._configure_cache_for_launch_config = lambda *_: None
 from calipers._kernels.cuda.closeness import mask
 from calipers._kernels.cuda.policy import policy_of
 
-kernel = mask(("float64", "float64"), True, policy_of(1, True, 6))
+kernel = mask(("float64", "float64"), True, policy_of(8, True, 6))
 pair = types.int64, types.int64, types.Tuple(()), types.int64
 numbers = types.float64, types.float64, types.boolean, types.int64
 compiled = kernel.compile((*pair, *numbers))
@@ -502,8 +612,8 @@ except ImportError as error:
 """
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = f"numba-cuda does not work with NumPy {np.__version__}: pip install"
-    assert done.stdout.count(told) == 2
+    told = rf"numba-cuda \S+, numba \S+, numpy {np.__version__} do not work together \(.*row_stack"
+    assert len(re.findall(rf'{told}.*pip install .*"numpy<2.5"', done.stdout)) == 2
 
 
 def test_importing_calipers_asks_for_no_device():

@@ -1,12 +1,14 @@
 """Derivatives of functions that run on a device."""
 
 import math
+from collections import defaultdict
 
 import numpy as np
 import pytest
 from numba import cuda
 
 import calipers
+from calipers._kernels.cuda import _target as target
 
 X = np.array([0.3, -1.2, 2.0, 0.7, 1.1])
 POINT = cuda.to_device(X)
@@ -249,6 +251,32 @@ def test_one_sided_and_central_columns_in_turn(form):
     options = options | {"out_like": 36}
     jacobian = calipers.jacobian(f, x, bounds=(low, x + 1), target="cuda", **options)
     np.testing.assert_allclose(jacobian, expected(x), atol=1e-7)
+
+
+@forms
+def test_more_points_than_a_desk_has_room_for(form, monkeypatch):
+    f, options = FORMS[form]
+    monkeypatch.setattr(target, "_DESK", 300)
+    monkeypatch.setattr(target, "_spare", defaultdict(list))
+    for given in ({}, {"workers": 1}):
+        jacobian = calipers.jacobian(f, X, target="cuda", **options, **given)
+        np.testing.assert_allclose(jacobian, expected(), atol=1e-9)
+
+
+@pytest.mark.skipif(not target.SIMULATOR, reason="nobody counts calls on a real device")
+def test_values_at_the_point_are_taken_once_for_all_one_sided_columns():
+    x, called = np.linspace(0.1, 2, 37), []
+
+    def counted(i, x):
+        called.append(i)
+        return row(i, x)
+
+    options = {"out_like": 4, "rowwise": True, "target": "cuda"}
+    calipers.jacobian(counted, x, method="2-point", **options)
+    assert len(called) == 4 * (37 + target.resident())
+    called.clear()
+    calipers.jacobian(counted, x, method="3-point", **options)
+    assert len(called) == 4 * 2 * 37
 
 
 @forms

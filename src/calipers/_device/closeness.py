@@ -1,6 +1,7 @@
 """allclose, isclose and first_nonfinite, of arrays on one device."""
 
 from contextlib import suppress
+from functools import lru_cache
 from math import prod
 from sys import is_finalizing
 from threading import Lock
@@ -27,7 +28,7 @@ class Pending:
     def __del__(self, at_exit: Any = is_finalizing) -> None:  # names of modules may be gone by then
         # The kernel of an answer that nobody waits for still reads the arrays. At the end of the
         # process the memory that the answer is read from has been given back.
-        if not at_exit():
+        if self._flag is not None and not at_exit():
             with suppress(Exception):
                 self.result()
 
@@ -65,18 +66,27 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         return Pending(x, y, None)
     with target.on(x.memory.ordinal):
         places = places_of([o.broadcast(shape) for o in (x, y)], any_order=True)
-        kinds = x.element, y.element
-        room = kernels.searches(set(kinds), places.flat)
-        layout = target.policy(max(x.itemsize, y.itemsize), places.flat, room)
-        kernel = kernels.apart(kinds, places.flat, layout)
-        flag = target.borrow_flag(x.memory.ordinal)
+        kinds, itemsize = (x.element, y.element), max(x.itemsize, y.itemsize)
+        kernel, blocks = _search(kinds, itemsize, places.flat, size, x.memory.ordinal)
+        flag = target.borrow(target.Flag, x.memory.ordinal)
         arrays = *places.vectors((x, y)), places.layout, size
         numbers = rtol, atol, bool(equal_nan)
         found = *flag.arrays, flag.next_call()
-        blocks = target.blocks_of(size, layout.tile, layout.blocks)
-        target.launch(kernel, blocks, x.stream, *arrays, *numbers, *found)
-        flag.follow(x.stream)
+        stream = x.stream
+        target.launch(kernel, blocks, stream, *arrays, *numbers, *found)
+        flag.follow(stream)
     return Pending(x, y, flag)
+
+
+@lru_cache
+def _search(
+    kinds: tuple[str, str], itemsize: int, flat: bool, size: int, ordinal: int
+) -> tuple[Any, int]:
+    """Return the kernel for pairs of some kinds, and how many blocks of the current device."""
+    room = kernels.searches(set(kinds), flat)
+    layout = target.policy(itemsize, flat, room)
+    blocks = target.blocks_of(size, layout.tile, layout.blocks)
+    return kernels.apart(kinds, flat, layout), blocks
 
 
 def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
@@ -89,11 +99,13 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
         out = target.empty(shape, np.bool_)
         if size:
             places = places_of([o.broadcast(shape) for o in (x, y)])
-            layout = target.policy(1, places.flat, kernels.MASKS)
-            kernel = kernels.mask((x.element, y.element), places.flat, layout)
+            kinds = x.element, y.element
+            itemsize = max(kernels.LEAST_BYTES, x.itemsize, y.itemsize)
+            layout = target.policy(itemsize, places.flat, kernels.masks(set(kinds), places.flat))
+            kernel = kernels.mask(kinds, places.flat, layout)
             arrays = *places.vectors((x, y)), places.layout, size
             arguments = *arrays, *tolerances, bool(equal_nan), target.address_of(out)
-            blocks = target.blocks_of(size, layout.threads, layout.blocks)
+            blocks = target.blocks_of(size, layout.tile, layout.blocks)
             target.launch(kernel, blocks, x.stream, *arguments)
             x.stream.synchronize()  # others need not know of it then
     like = a if library_of(a) else b
@@ -116,13 +128,16 @@ def first_nonfinite(a: Any) -> int:
     with target.on(x.memory.ordinal):
         places = places_of([x])
         room = kernels.searches(set(), places.flat)  # one array takes less than two of any kind
-        layout = target.policy(x.itemsize, places.flat, room)
+        # Of one array twice as many elements are on their way in as many bytes.
+        layout = target.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), places.flat, room)
         kernel = kernels.first_nonfinite(x.element, places.flat, layout)
-        found = target.to_device(np.array([x.size], np.int64))
+        desk = target.borrow(target.Desk, x.memory.ordinal)
+        (found,) = desk.put([np.array([x.size], np.int64)], x.stream)
         arrays = *places.vectors([x]), places.layout, x.size
         blocks = target.blocks_of(x.size, layout.tile, layout.blocks)
-        target.launch(kernel, blocks, x.stream, *arrays, found)
-        position = int(target.fetch(found, x.stream)[0])
+        target.launch(kernel, blocks, x.stream, *arrays, target.address_of(found))
+        position = int(desk.bring(found, x.stream)[0])
+        target.give_back(desk, x.memory.ordinal)
     return position if position < x.size else -1
 
 

@@ -156,30 +156,36 @@ def _columns(given: _Given) -> Any:
         *(y.reshape(*like.shape, lanes) for y in (upper, lower)),
         whole.reshape(*like.shape, n),
     ]
-    points = target.to_device(x.reshape(-1)), target.to_device(table), *others
     matrices = shaped[0], copies, shaped[1], upper, shaped[2], lower, shaped[3], whole
-    launch(kernels.fill_columns(compiled(f)), blocks, stream, *points, *matrices, each=each)
+    kernel = kernels.fill_columns(compiled(f))
+    launch(kernel, blocks, stream, [x.reshape(-1), table], *others, *matrices, each=each)
     return whole.reshape(*like.shape, *x.shape)
 
 
 def _rows(given: _Given) -> Any:
     """Return the Jacobian of ``f(i, x)``: a view of its transpose."""
     f, x, table, others, like, stream, limit = given
-    m, n = like.size, x.size
-    transposed = target.empty((n, m), like.dtype)
-    shared = x.ndim == 1 and x.nbytes <= _SHARED_BYTES
-    several = table.shape[1] > 1
-    bytes_per_block = (0 if shared else x.nbytes) + (like.nbytes if several else 0)
+    m, n, dtype = like.size, x.size, like.dtype.newbyteorder("=")
+    transposed = target.empty((n, m), dtype)
+    shared = x.nbytes if x.ndim == 1 and x.nbytes <= _SHARED_BYTES else 0
+    kernel = kernels.compute_rows(compiled(f), x.dtype.name, dtype.name, bool(shared))
+    rows = 2 if table.shape[1] > 1 else int(np.any(table[1, 0] == x.reshape(-1)))
+    bytes_per_block = (0 if shared else x.nbytes) + rows * like.nbytes
     most = max(1, int(limit) // _SHARE // max(1, bytes_per_block))
-    blocks = max(1, min(n, target.resident(shared=x.nbytes if shared else 0), most))
-    copies = target.empty((1 if shared else blocks, n), x.dtype)
-    above = target.empty((blocks, m) if several else (1, 1), like.dtype)
-    points = target.to_device(x.reshape(-1)), target.to_device(table), *others
-    matrices = blocks, copies.reshape(len(copies), *x.shape), copies, above, transposed
-    kernel = kernels.compute_rows(compiled(f), shared)
-    nbytes = x.nbytes if shared else 0
-    launch(kernel, blocks, stream, *points, *matrices, shared=nbytes)
+    blocks = max(1, min(n, target.resident_of(kernel, shared), most))
+    # What the kernel does not use is no memory of its own.
+    kept = target.empty((rows * blocks, m), dtype) if rows else transposed
+    copies: Any = ()
+    coords: Any = ()
+    if not shared:
+        coords = target.empty((blocks, n), x.dtype)
+        copies = coords.reshape(blocks, *x.shape)
+    sizes = blocks, n, m, table.shape[1]
+    filled = target.address_of(kept), target.address_of(transposed)
+    parts = *others, *sizes, copies, coords, *filled
+    here = [x.reshape(-1), table]
+    launch(kernel, blocks, stream, here, *parts, by_address=True, shared=shared)
     size = like.itemsize
     strides = (*target.contiguous(like.shape, size), *target.contiguous(x.shape, m * size))
     memory = target.memory_of(transposed)
-    return target.view(transposed, memory.address, like.dtype, (*like.shape, *x.shape), strides)
+    return target.view(transposed, memory.address, dtype, (*like.shape, *x.shape), strides)

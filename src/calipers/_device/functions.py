@@ -1,6 +1,6 @@
 """Functions that run on a device, as ones of arrays on the host."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -49,14 +49,13 @@ class Launched:
         count, size = len(points), prod(self._shape)
         with target.on(self._ordinal):
             stream = target.stream(0)
-            given = target.to_device(np.ascontiguousarray(points))
             values = target.empty((count, *self._shape), self._dtype)
             out, work = values, count
             if self._rowwise:
                 out, work = values.reshape(count, size), count * size
             others = arguments(args[:k], stream), arguments(args[k + 1 :], stream)
             blocks = target.blocks_of(work, target.threads())
-            launch(self._kernel, blocks, stream, given, *others, out)
+            launch(self._kernel, blocks, stream, [points], *others, out)
             return target.fetch(values, stream)
 
 
@@ -92,7 +91,8 @@ class Sent:
             if self.launched:
                 stream = target.stream(0)
                 # They are waited for: the library may read on a stream of its own.
-                launch(kernels.once(compiled(self._f)), 1, stream, arguments(tuple(sent), stream))
+                kernel, given = kernels.once(compiled(self._f)), arguments(tuple(sent), stream)
+                launch(kernel, 1, stream, [], given)
             else:
                 y = self._f(*sent, **kwargs)
             for own, x in zip(args, sent, strict=True):
@@ -120,16 +120,36 @@ class Sent:
         return operand(y, "a result of f").to_host() if library is None else library.fetch(y)
 
 
-def launch(kernel: Any, blocks: int, stream: Any, *arguments: Any, **layout: Any) -> None:
-    """Run a kernel that calls a user's function, and raise an error if that did not go well."""
-    told = target.to_device(np.zeros(2, np.int64))
+def launch(
+    kernel: Any,
+    blocks: int,
+    stream: Any,
+    given: Sequence[NDArray],
+    *arguments: Any,
+    by_address: bool = False,
+    **layout: Any,
+) -> None:
+    """
+    Run a kernel that calls a user's function, and raise an error if that did not go well.
+
+    Its first arguments are copies of what is given on the host, or their addresses.
+    """
+    ordinal = target.current()
+    desk = target.borrow(target.Desk, ordinal)
+    told = np.zeros(2, np.int64)
+    few = desk.takes([told, *given])
+    there, *sent = desk.put([told, *given] if few else [told], stream)
+    if not few:
+        sent = [target.to_device(x) for x in given]
+    own = [target.address_of(x) for x in (*sent, there)] if by_address else [*sent, there]
     try:
-        target.launch(kernel, blocks, stream, *arguments, told, **layout)
+        target.launch(kernel, blocks, stream, *own[:-1], *arguments, own[-1], **layout)
     except NumbaError as error:
         first = str(error).strip().partition("\n")[0]
         msg = f"f cannot be compiled for a device, or not for these arguments: {first}"
         raise TypeError(msg) from error
-    changed, unfinished = target.fetch(told, stream)
+    changed, unfinished = desk.bring(there, stream)
+    target.give_back(desk, ordinal)
     if unfinished:
         msg = "f raised an error on the device, which does not say what: call f on the host to see"
         raise RuntimeError(msg)

@@ -95,9 +95,7 @@ class Operand(NamedTuple):
             return np.empty(self.shape, self.dtype)
         own, places = self.memory, places_of([self])
         with target.on(own.ordinal):
-            address = own.address + places.starts[0]
-            vector = target.view(own.owner, address, own.dtype, places.counts[:1])
-            memory = target.fetch(vector, self.stream)
+            memory = target.fetch_part(own, places.starts[0], places.counts[0], self.stream)
         steps = [s * self.itemsize for s in places.steps[0][1:]]
         view = np.lib.stride_tricks.as_strided(memory[places.steps[0][0] :], places.shape, steps)
         return view.view(self.dtype).reshape(self.shape)
@@ -123,17 +121,12 @@ class Places(NamedTuple):
     starts: tuple[int, ...]  # of each array's memory, from its first element, in bytes
     counts: tuple[int, ...]  # of elements from there on
     flat: bool  # element i of each stands at i
-
-    @property
-    def layout(self) -> tuple[Any, ...]:
-        """What kernels find elements by, of the first array and the last."""
-        return () if self.flat else (self.shape, self.steps[0], self.steps[-1])
+    layout: tuple[Any, ...]  # what kernels find elements by, of the first array and the last
 
     def vectors(self, operands: Sequence[Operand]) -> list[Any]:
         """Return the memory of each array as kernels take it."""
-        own = [o.memory for o in operands]
-        parts = zip(own, self.starts, self.counts, strict=True)
-        return [target.vector(m.owner, m.address + start, n, m.dtype) for m, start, n in parts]
+        parts = zip(operands, self.starts, self.counts, strict=True)
+        return [target.vector(o.memory, start, n) for o, start, n in parts]
 
 
 def places_of(operands: Sequence[Operand], any_order: bool = False) -> Places:
@@ -169,7 +162,8 @@ def _places(
         starts.append(offset + lowest)
         counts.append(sum(map(abs, reach)) // size + 1)
     flat = len(lengths) == 1 and all(s == (0, 1) for s in steps)
-    return Places(lengths, tuple(steps), tuple(starts), tuple(counts), flat)
+    layout = () if flat else (lengths, steps[0], steps[-1])
+    return Places(lengths, tuple(steps), tuple(starts), tuple(counts), flat, layout)
 
 
 def _joined(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
@@ -195,8 +189,7 @@ def operand(x: Any, name: str) -> Operand:
         raise TypeError(msg)
     if carrier is not memory.dtype:
         memory = memory._replace(dtype=carrier)
-    steps = zip(memory.shape, memory.strides, strict=True)
-    if any(n > 1 and s % carrier.itemsize for n, s in steps):
+    if not _is_even(memory.shape, memory.strides, carrier.itemsize):
         msg = f"{name} has strides {memory.strides}, which are no multiples of its elements' size; "
         msg += "pass a contiguous copy of it"
         raise TypeError(msg)
@@ -206,6 +199,12 @@ def operand(x: Any, name: str) -> Operand:
         msg += f"alignment of {carrier.alignment} bytes; pass a contiguous copy of it"
         raise TypeError(msg)
     return Operand(memory, kind)
+
+
+@lru_cache
+def _is_even(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Tell whether steps from element to element are multiples of their size."""
+    return not any(n > 1 and s % itemsize for n, s in zip(shape, strides, strict=True))
 
 
 @lru_cache

@@ -1,33 +1,42 @@
 """What the device itself is asked for: where arrays lie in its memory, launches, an answer."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, lru_cache
+from importlib.metadata import version
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numba import config, cuda
 
-from .policy import RESIDENT, SIMULATED, Policy, policy_of
+from . import _launch
+from .policy import CALLING, RESIDENT, SIMULATED, Policy, blocks_for, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
 if not SIMULATOR:
     if getattr(cuda, "implementation", None) == "Built-in":
-        msg = "Numba's own CUDA target is one of the past: numba-cuda takes its place"
-        raise ImportError(msg)
+        msg = "Numba's own CUDA target is one of the past, and numba-cuda is not installed: "
+        raise ImportError(msg + 'pip install "calipers[cuda]"')
     try:
         import numba.cuda.np.arrayobj  # noqa: F401
-    except AttributeError as error:
-        msg = f'numba-cuda does not work with NumPy {np.__version__}: pip install "calipers[cuda]"'
+        from cuda.bindings import driver
+        from numba.cuda.cudadrv.driver import CudaAPIError, device_to_host, host_to_device
+    except (AttributeError, ImportError) as error:
+        found = [f"{name} {version(name)}" for name in ("numba-cuda", "numba", "numpy")]
+        msg = f"{', '.join(found)} do not work together ({error}); numba-cuda 0.30 needs NumPy "
+        msg += 'before 2.5: pip install "calipers[cuda]", or "numpy<2.5"'
         raise ImportError(msg) from error
-    from cuda.bindings import driver
-    from numba.cuda.cudadrv.driver import CudaAPIError, host_to_device
+    _DEVICE_OF_POINTER = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+T = TypeVar("T")
+
 # Numba warns of fewer blocks; those that find nothing to do return at once.
 _LEAST_BLOCKS = 1 if SIMULATOR else 128
 _RESERVED = 1 << 10  # bytes of shared memory that each block takes besides
 _WARP = 32  # threads that run together
 _SMALL = 16  # the part of all memory up to which it is not asked whether it is free
+_DESK = 1 << 20  # bytes
+_ALIGNMENT = 256
 _LEGACY_STREAM = 1  # what interfaces call the default stream
 
 
@@ -90,8 +99,7 @@ def _ordinal(address: int) -> int:
     """Ask on which device an address is; an empty array has none, and is on the current one."""
     if not address:
         return current()
-    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    status, ordinal = driver.cuPointerGetAttribute(attribute, address)
+    status, ordinal = driver.cuPointerGetAttribute(_DEVICE_OF_POINTER, address)
     if int(status):
         msg = f"the address {address:#x} of an array is on no device: {status.name}"
         raise ValueError(msg)
@@ -107,9 +115,10 @@ def current() -> int:
     return int(cuda.get_current_device().id if int(status) else ordinal)
 
 
-def vector(owner: Any, address: int, count: int, dtype: np.dtype[Any]) -> Any:
-    """Return what `viewer` makes a vector of elements from an address on."""
-    return view(owner, address, dtype, (count,)) if SIMULATOR else address
+def vector(memory: Memory, start: int, count: int) -> Any:
+    """Return what `viewer` makes a vector of elements from some bytes after the first one on."""
+    address = memory.address + start
+    return view(memory.owner, address, memory.dtype, (count,)) if SIMULATOR else address
 
 
 def address_of(x: Any) -> Any:
@@ -183,7 +192,8 @@ def launch(
 
     There may be more blocks than are asked for, which find nothing to do.
     """
-    kernel[max(blocks, _LEAST_BLOCKS), each or threads(), on_stream, shared](*arguments)
+    layout = max(blocks, _LEAST_BLOCKS), each or threads(), shared
+    _launch.launch(kernel, current(), layout, on_stream, arguments)
 
 
 def spread(count: int) -> tuple[int, int]:
@@ -210,6 +220,24 @@ def resident(each: int = RESIDENT, shared: int = 0) -> int:
     if SIMULATOR:
         return 2
     return _resident(current(), each, shared)
+
+
+def resident_of(kernel: Any, shared: int) -> int:
+    """
+    Return how many blocks of a kernel run at once that calls a user's function.
+
+    The registers of one that was never launched are not known; it may take all that are allowed.
+    """
+    if SIMULATOR:
+        return resident()
+    ordinal = current()
+    registers = _registers(kernel, ordinal, len(kernel.overloads))
+    return _resident(ordinal, blocks_for(registers), shared)
+
+
+@lru_cache
+def _registers(kernel: Any, ordinal: int, compiled: int) -> int:
+    return max((x.regs_per_thread for x in kernel.overloads.values()), default=CALLING)
 
 
 @cache
@@ -292,6 +320,67 @@ def fetch(x: Any, on_stream: Any) -> np.ndarray[Any, Any]:
     return copy
 
 
+def fetch_part(memory: Memory, start: int, count: int, on_stream: Any) -> np.ndarray[Any, Any]:
+    """Copy elements from some bytes after the first one on, once the stream has filled them."""
+    address = memory.address + start
+    if SIMULATOR:
+        return fetch(view(memory.owner, address, memory.dtype, (count,)), on_stream)
+    copy = np.empty(count, memory.dtype)
+    handle = int(on_stream.handle)
+    (status,) = driver.cuMemcpyDtoHAsync(copy.ctypes.data, address, copy.nbytes, handle)
+    _require(status)
+    on_stream.synchronize()
+    return copy
+
+
+class Desk:
+    """
+    Memory of the host and of the device by which small arrays get there in one copy.
+
+    It is used again by other calls: to take new memory, and to wait for each copy, takes longer.
+    """
+
+    def __init__(self) -> None:
+        self._here = cuda.pinned_array(_DESK, np.uint8)
+        self._there = empty(_DESK, np.uint8)
+        self._part = lru_cache(self._find)
+
+    @staticmethod
+    def takes(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
+        """Tell whether it has room for arrays."""
+        return sum(x.nbytes + _ALIGNMENT for x in arrays) <= _DESK
+
+    def put(self, arrays: Sequence[np.ndarray[Any, Any]], on_stream: Any) -> list[Any]:
+        """Copy arrays to the device; before the stream has come so far, none is to be put again."""
+        if SIMULATOR:
+            return [to_device(x) for x in arrays]
+        parts, at = [], 0
+        for x in arrays:
+            self._here[at : at + x.nbytes].view(x.dtype).reshape(x.shape)[...] = x
+            parts.append(self._part(at, x.dtype, x.shape))
+            at += -(-x.nbytes // _ALIGNMENT) * _ALIGNMENT
+        host_to_device(self._there, self._here, at, on_stream)
+        return parts
+
+    def _find(self, at: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        return view(self._there, address_of(self._there) + at, dtype, shape)
+
+    def bring(self, part: Any, on_stream: Any) -> np.ndarray[Any, Any]:
+        """Copy the first of the arrays back, once the stream has come so far."""
+        if SIMULATOR:
+            return fetch(part, on_stream)
+        device_to_host(self._here, part, part.nbytes, on_stream)
+        on_stream.synchronize()
+        copy: np.ndarray[Any, Any] = self._here[: part.nbytes].view(part.dtype).copy()
+        return copy
+
+
+def _require(status: Any) -> None:
+    """Raise what Numba raises where the driver reports an error."""
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise CudaAPIError(status, f"the driver reports {status.name}")
+
+
 class Flag:
     """
     A number on the device, which a kernel sets to the number of the call when it finds something.
@@ -316,7 +405,9 @@ class Flag:
     def follow(self, on_stream: Any) -> None:
         """Take note of when the kernel has run."""
         if self._ended is not None:
-            self._ended.record(on_stream)
+            # Numba's own takes four times as long.
+            (status,) = driver.cuEventRecord(self._ended.handle, on_stream.handle)
+            _require(status)
 
     def is_known(self) -> bool:
         """Tell whether the kernel has run."""
@@ -329,24 +420,27 @@ class Flag:
     def is_set(self) -> bool:
         """Wait for the kernel, and tell whether the latest call has found something."""
         if self._ended is not None:
-            self._ended.synchronize()
+            (status,) = driver.cuEventSynchronize(self._ended.handle)
+            _require(status)
         return int(self._answer[0]) == self._calls
 
 
-_spare: defaultdict[int, list[Flag]] = defaultdict(list)  # by device: one for each call under way
+# By type and device: one for each call under way.
+_spare: defaultdict[tuple[type, int], list[Any]] = defaultdict(list)
 
 
-def borrow_flag(ordinal: int) -> Flag:
-    """Return a flag on a device that no other call uses until it is given back."""
+def borrow(kind: type[T], ordinal: int) -> T:
+    """Return a flag, or a desk, on a device that no other call uses until it is given back."""
     try:
-        return _spare[ordinal].pop()
+        found: T = _spare[kind, ordinal].pop()
     except IndexError:
-        return Flag()
+        return kind()
+    return found
 
 
-def give_back(flag: Flag, ordinal: int) -> None:
-    """Let others use a flag whose answer is known."""
-    _spare[ordinal].append(flag)
+def give_back(lent: Flag | Desk, ordinal: int) -> None:
+    """Let others use what no kernel uses any more."""
+    _spare[type(lent), ordinal].append(lent)
 
 
 def describe_devices() -> list[str]:

@@ -76,7 +76,15 @@ def _quick(kinds: tuple[str, str]) -> tuple[Any, Any, Any]:
 
 # Blocks of each kernel that a multiprocessor has room for: of those that spill nothing for that.
 _FEW_REGISTERS = {"float16", "bfloat16", "float32", "float64", "int64", "uint64"}
-MASKS = 6
+_FEW_FOR_MASKS = {"float64", "int64", "uint64", "complex128"}
+# Where verdicts are stored, or one array is searched, threads hold as many elements as of this many
+# bytes, of smaller ones, too: eight would not stay in registers.
+LEAST_BYTES = 4
+
+
+def masks(kinds: set[str], flat: bool) -> int:
+    """Return how many blocks that store verdicts a multiprocessor has room for at once."""
+    return 6 if flat and kinds <= _FEW_FOR_MASKS else 4
 
 
 def searches(kinds: set[str], flat: bool) -> int:
@@ -153,15 +161,26 @@ def mask(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
     """Return the kernel that stores each pair's verdict."""
     load_a, load_b = map(loader, kinds)
     view_a, view_b = map(viewer, kinds)
+    own_a, own_b = map(loaded, kinds)
     places = place_finder(flat)
+    threads, items, _ = policy
+    tile = policy.tile
 
     @kept(kinds, flat, policy, registers=policy.registers)
     def kernel(a, b, layout, size, rtol, atol, equal_nan, out):
         a, b, out = view_a(a), view_b(b), _view_mask(out)
-        for i in range(cuda.grid(1), size, cuda.gridsize(1)):
-            here, there = places(i, layout)
-            one, other = load_a(a[here]), load_b(b[there])
-            out[i] = close(one, other, rtol, atol, equal_nan)
+        x = cuda.local.array(items, own_a)
+        y = cuda.local.array(items, own_b)
+        me = cuda.threadIdx.x
+        for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                here, there = places(i, layout)
+                x[k] = load_a(a[here])
+                y[k] = load_b(b[there])
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                out[i] = close(x[k], y[k], rtol, atol, equal_nan)
 
     return kernel
 
@@ -169,17 +188,22 @@ def mask(kinds: tuple[str, str], flat: bool, policy: Policy) -> Any:
 @cache
 def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
     """Return the kernel that lowers ``found[0]`` to the first NaN or infinity in C order."""
-    load, view = loader(kind), viewer(kind)
+    load, view, own = loader(kind), viewer(kind), loaded(kind)
     places = place_finder(flat)
     threads, items, _ = policy
     tile = policy.tile
 
     @kept(kind, flat, policy, registers=policy.registers)
     def kernel(a, layout, size, found):
-        a = view(a)
+        a, found = view(a), _view_flag(found)
         seen = cuda.shared.array(1, types.int64)
+        x = cuda.local.array(items, own)
         me = cuda.threadIdx.x
         for start in range(cuda.blockIdx.x * tile, size, cuda.gridDim.x * tile):
+            for k in range(items):
+                i = min(start + me + k * threads, size - 1)
+                here, _ = places(i, layout)
+                x[k] = load(a[here])
             if me == 0:
                 seen[0] = latest(found, 0)
             cuda.syncthreads()
@@ -187,9 +211,7 @@ def first_nonfinite(kind: str, flat: bool, policy: Policy) -> Any:
                 return
             clear = True
             for k in range(items):
-                i = min(start + me + k * threads, size - 1)
-                here, _ = places(i, layout)
-                clear &= finite(load(a[here]))
+                clear &= finite(x[k])
             if not clear:
                 for k in range(items):
                     i = min(start + me + k * threads, size - 1)

@@ -8,15 +8,22 @@ together. Arguments of f before and after x come as tuples.
 from functools import lru_cache
 from typing import Any
 
-from numba import cuda, types
+import numpy as np
+from numba import config, cuda, from_dtype, types
+
+from .formats import plain_viewer
+from .policy import CALLING
 
 # Kernels of a function, which is compiled for the device, are kept until so many others have come.
 _KEPT = 64
+_LIMIT = {} if config.ENABLE_CUDASIM else {"max_registers": CALLING}  # which it does not know
 
 
 # What kernels tell of f: whether it changes its argument, and how many blocks have not come to
 # their end. On a device an error that f raises ends its thread, and says nothing.
 CHANGED, UNFINISHED = range(2)
+
+_view_table, _view_told = plain_viewer("float64"), plain_viewer("int64")
 
 
 @cuda.jit(device=True)
@@ -95,57 +102,82 @@ def fill_columns(f: Any) -> Any:
 
 
 @lru_cache(_KEPT)
-def compute_rows(f: Any, shared: bool) -> Any:
+def compute_rows(f: Any, dtype: str, out: str, shared: bool) -> Any:
     """
     Return the kernel that differentiates ``f(i, x)``, a thread for each entry of a block's column.
 
     The Jacobian is transposed: threads side by side write side by side. The block's copy of x is in
-    shared memory, as a vector, or a row of `copies`.
+    shared memory, as a vector, or a row of `copies`. What f is at x, and at one end of a pair of
+    several, it keeps in two rows of `kept`, if there are columns for that; of these, which a thread
+    has written, it alone reads. Most arrays come as addresses, of vectors of n and rows of m.
     """
 
-    @cuda.jit
-    def kernel(x, table, before, after, blocks, copies, coords, above, transposed, told):
+    view_x, view_y = plain_viewer(dtype), plain_viewer(out)
+    own_x, own_y = from_dtype(np.dtype(dtype)), from_dtype(np.dtype(out))
+
+    @cuda.jit(**_LIMIT)
+    def kernel(
+        x, table, before, after, blocks, n, m, pairs, copies, coords, kept, transposed, told,
+    ):  # fmt: skip
+        x, table, told = view_x(x), _view_table(table), _view_told(told)
+        kept, transposed = view_y(kept), view_y(transposed)
         block, me, threads = cuda.blockIdx.x, cuda.threadIdx.x, cuda.blockDim.x
         if block >= blocks:
             return
         left = cuda.shared.array(1, types.int32)
         begin(left, told)
         if shared:
-            point = cuda.shared.array(0, x.dtype)
+            point = cuda.shared.array(0, own_x)
             own = point
         else:
             point = copies[block]
             own = coords[block]
-        for i in range(me, x.size, threads):
+        # As it is stored: f may compute in more digits.
+        held = cuda.local.array(1, own_y)
+        for i in range(me, n, threads):
             own[i] = x[i]
-        for k in range(block, transposed.shape[0], blocks):
-            for p in range(table.shape[1]):
-                weight = table[2, p, k]
-                if table[0, p, k] == table[1, p, k]:
+        at_x, at_top = block * m, (blocks + block) * m
+        at_base = False
+        for k in range(block, n, blocks):
+            row = k * m
+            for p in range(pairs):
+                top, bottom = table[p * n + k], table[(pairs + p) * n + k]
+                weight = table[(2 * pairs + p) * n + k]
+                if top == bottom:
                     if p == 0:
-                        for i in range(me, transposed.shape[1], threads):
-                            transposed[k, i] = weight
+                        for i in range(me, m, threads):
+                            transposed[row + i] = weight
                     continue
-                for side in range(2):
+                sided = bottom == x[k]
+                # At x, at the top, and at the bottom. The first is the bottom of one-sided columns,
+                # and the same for all of them.
+                for side in range(0 if sided and not at_base else 1, 2 if sided else 3):
                     cuda.syncthreads()
                     if me == 0:
-                        own[k] = table[side, p, k]
+                        own[k] = x[k] if side == 0 else top if side == 1 else bottom
                     cuda.syncthreads()
-                    for i in range(me, transposed.shape[1], threads):
-                        value = f(*((i,) + before + (point,) + after))
-                        if side == 0 and p == 0:
-                            transposed[k, i] = value
-                        elif side == 0:
-                            above[block, i] = value
+                    for i in range(me, m, threads):
+                        held[0] = f(*((i,) + before + (point,) + after))
+                        value = held[0]
+                        if side == 0:
+                            kept[at_x + i] = value
+                        elif side == 1 and sided:
+                            change = (value - kept[at_x + i]) * weight
+                            transposed[row + i] = change if p == 0 else transposed[row + i] + change
+                        elif side == 1 and p == 0:
+                            transposed[row + i] = value
+                        elif side == 1:
+                            kept[at_top + i] = value
                         elif p == 0:
-                            transposed[k, i] = (transposed[k, i] - value) * weight
+                            transposed[row + i] = (transposed[row + i] - value) * weight
                         else:
-                            transposed[k, i] += (above[block, i] - value) * weight
+                            transposed[row + i] += (kept[at_top + i] - value) * weight
+                at_base |= sided
             cuda.syncthreads()
             if me == 0:
                 own[k] = x[k]
         cuda.syncthreads()
-        for i in range(me, x.size, threads):
+        for i in range(me, n, threads):
             if own[i] != x[i] and x[i] == x[i]:
                 told[CHANGED] = 1
         end(left, told)

@@ -82,8 +82,13 @@ def loaded(kind: str) -> Any:
     return types.float32 if loader(kind) is not as_is else numba.from_dtype(np.dtype(kind))
 
 
-@cache
 def viewer(kind: str) -> Any:
+    """Return what makes elements from an address on a vector, as kernels read them."""
+    return plain_viewer(CARRIERS.get(kind, kind))
+
+
+@cache
+def plain_viewer(dtype: str) -> Any:
     """
     Return what makes elements from an address on a vector, which does not know its length.
 
@@ -94,7 +99,7 @@ def viewer(kind: str) -> Any:
         return as_is
     from numba.cuda.extending import intrinsic
 
-    vector = types.Array(numba.from_dtype(np.dtype(CARRIERS.get(kind, kind))), 1, "C")
+    vector = types.Array(numba.from_dtype(np.dtype(dtype)), 1, "C")
 
     @intrinsic
     def view(typingctx: Any, address: Any) -> Any:

@@ -11,6 +11,7 @@ _THREADS = 256
 _MOST_ITEMS = 8  # that the compiler keeps in registers
 _MOST_STRIDED = 4  # with the arithmetic of their places
 _REGISTERS = 1 << 16  # of a multiprocessor
+CALLING = 80  # registers that a kernel may take which calls a user's function for each entry
 RESIDENT = 8  # blocks of that many threads fill the largest multiprocessors
 
 
@@ -42,6 +43,11 @@ def policy_of(itemsize: int, flat: bool = True, blocks: int = RESIDENT) -> Polic
     """Return the layout for pairs of elements of a size in bytes, one after the other or not."""
     most = _MOST_ITEMS if flat else _MOST_STRIDED
     return Policy(_THREADS, min(max(2, _BYTES_IN_FLIGHT // (2 * itemsize)), most), blocks)
+
+
+def blocks_for(registers: int) -> int:
+    """Return how many blocks have room at once whose threads take so many registers."""
+    return max(1, _REGISTERS // (_THREADS * (-(-registers // 8) * 8)))
 
 
 # The simulator runs a Python thread for each of the device's.
