@@ -256,10 +256,11 @@ def test_answers_that_nobody_asks_for_give_their_flag_back():
     """They wait for their kernel, which reads arrays that would be others' otherwise."""
     x = cuda.to_device(np.zeros(5))
     calipers.allclose_async(x, x).result()
-    before = list(target._spare[0])
+    before = list(target._spare[target.Flag, 0])
+    assert before
     for _ in range(3):
         calipers.allclose_async(x, x)
-    assert target._spare[0] == before
+    assert target._spare[target.Flag, 0] == before
 
 
 def test_the_rule_in_a_users_own_kernel():
