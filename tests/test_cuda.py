@@ -48,7 +48,8 @@ def test_the_simulator_gives_the_hosts_verdicts(name):
 @needs_target
 def test_the_benchmark_of_a_device_runs_through():
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
-    command = [sys.executable, "-m", "benchmarks.gpu", "0.0005"]
+    run = "runpy.run_module('benchmarks.gpu', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", f"import runpy, tests.cuda.conftest; {run}", "0.0005"]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, cwd=HERE.parent, check=False
     )

@@ -220,8 +220,8 @@ REFUSED = {
     "both": ((np.sin, X), {"eps": 1e-6, "step": 1e-6}, ValueError, "give one of them"),
     "rtol": ((np.sin, X), {"rtol": -1.0}, ValueError, "rtol must be a finite number"),
     "convention": ((np.sin, X), {"convention": "x"}, ValueError, "convention must be one of"),
-    "allow": ((np.sin, X), {"allow": ["FAIL"]}, ValueError, "allow must be a sequence"),
-    "allow none": ((np.sin, X), {"allow": None}, ValueError, "allow must be a sequence"),
+    "allow": ((np.sin, X), {"allow": ["FAIL"]}, ValueError, "allow must be a collection"),
+    "allow none": ((np.sin, X), {"allow": None}, ValueError, "allow must be a collection"),
     "args": ((np.sin, X), {"args": 3}, TypeError, "args must be a tuple of the other arguments"),
     "kwargs": ((np.sin, X), {"kwargs": 3}, TypeError, "kwargs must be a dict of f's arguments"),
     "outputs": (

@@ -302,8 +302,14 @@ def test_elements_that_are_not_aligned_are_refused():
     assert calipers.allclose(*[part[:0]] * 2)
 
 
+PATIENT = "import tests.cuda.conftest; "  # the simulator, if it is one
+
+
 def test_an_answer_that_the_end_of_the_process_finds_is_no_error():
-    code = "import numpy, calipers; from numba import cuda; x = cuda.to_device(numpy.ones(3)); "
+    code = (
+        PATIENT
+        + "import numpy, calipers; from numba import cuda; x = cuda.to_device(numpy.ones(3)); "
+    )
     code += "numpy.pending = calipers.allclose_async(x, x)"  # outlives other modules
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
@@ -313,7 +319,7 @@ def test_an_answer_that_the_end_of_the_process_finds_is_no_error():
 
 def test_an_answer_that_the_end_of_the_process_finds_is_not_read():
     """The memory that it is in has been given back by then, which ended the process by a fault."""
-    code = "import functools, os, numpy, calipers; from numba import cuda; "
+    code = PATIENT + "import functools, os, numpy, calipers; from numba import cuda; "
     code += "x = cuda.to_device(numpy.ones(3)); "
     code += "from calipers._kernels.cuda._target import Flag; "
     code += "pending = calipers.allclose_async(x, x); "
