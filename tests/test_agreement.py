@@ -47,7 +47,7 @@ def test_labelled_pairs(case):
 
 
 @pytest.mark.parametrize("case", REVIEWED, ids=lambda case: case.name)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_a_reviewer(case, seed):
     found = asked(case, seed)
     assert found.kind in case.kinds, str(found)

@@ -352,8 +352,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     if views is not None:
         verdicts = plainly_each(views[0], views[1], rtol, atol, equal_nan)
         if verdicts is not None:
-            if is_listened_to() and not verdicts.all():
-                refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
+            _tell(verdicts, a, b, rtol, atol, equal_nan)
             library = library_of(a)
             return verdicts[()] if library is None else library.from_numpy(verdicts)
     if on_device(a=a, b=b):
@@ -366,9 +365,14 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     if pair.dtypes is None:
         return _by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan)
     verdicts = Question(pair, rtol, atol, equal_nan).each_close()
+    _tell(verdicts, a, b, rtol, atol, equal_nan)
+    return _in_library(verdicts, pair)
+
+
+def _tell(verdicts: NDArray, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> None:
+    """Tell those who listen, whose arrays are then looked at whole, that some are not close."""
     if is_listened_to() and not verdicts.all():
         refused(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
-    return _in_library(verdicts, pair)
 
 
 def array_equal(

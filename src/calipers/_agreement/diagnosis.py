@@ -239,7 +239,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
     kinds = {side.name: [*y.dtypes] for side, y in ((q.f, q.of_f), (q.g, q.of_g))}
     if known and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
-    given = {name: side.library for name, side in q.sides.items()}
+    given = {name: side.arrays_of for name, side in q.sides.items()}
     if {*given.values()} != {"NumPy"}:
         evidence["arrays"] = given
     calls = {side.name: side.calls for side in (q.f, q.g)}

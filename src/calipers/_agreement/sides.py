@@ -163,7 +163,7 @@ class Side:
     joins: bool = False  # the numbers that it returns, as the other side gives an array of them
 
     @property
-    def library(self) -> str:
+    def arrays_of(self) -> str:
         """Name the library whose arrays it is called with: the first, of several."""
         if isinstance(self.sent, partial):
             return type(self.sent.args[0]).__name__.lower()

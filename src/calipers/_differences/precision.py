@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from .._kernels.tails import EVIDENT
 from .._protocols import NDArray
 from .._reals import reals
 from .problem import Problem
 from .steps import Steps
 
 _MOVED = 2.0**-6  # of a number of x, or of the caller's length: well within a ladder's steps
-_EVIDENT = 2.0**-9  # of their size: what numbers in few bits are multiples of
-_LEFT = 2.0**-20
+_LEFT = 2.0**-20  # of x, or 1: what is less may be left of such numbers, in few bits
 _NARROW = np.float16, np.float32
 
 
@@ -42,7 +42,7 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
         if kind is None:
             return steps
         if _are_evident(both[np.abs(both) >= least]):
-            return replace(steps, eps=float(np.finfo(kind).eps), narrow=True)
+            return replace(steps, eps=float(np.finfo(kind).eps), narrow=np.dtype(kind).name)
         least = _LEFT * max(1.0, float(np.abs(reals(problem.x)).max()))
     return steps
 
@@ -81,4 +81,4 @@ def _are_numbers_of(kind: Any, values: NDArray) -> bool:
 def _are_evident(values: NDArray) -> bool:
     """Tell whether one of them has more bits than numbers that are exact mostly have."""
     bits, _ = np.frexp(values[np.isfinite(values)])
-    return bool(np.any(np.fmod(bits, _EVIDENT) != 0))
+    return bool(np.any(np.fmod(bits, EVIDENT) != 0))

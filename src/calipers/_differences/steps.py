@@ -16,7 +16,7 @@ from .stencils import ADAPTIVE, METHODS
 
 _NONE = np.empty(0)
 _TASK = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
-_SMALL = {4: 1e-3, 8: 2.5e-7}
+_SMALL = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
 _TINY = 1e-20  # far below any length scale, far above the smallest number
 
 
@@ -35,7 +35,7 @@ class Steps:
     lows: NDArray
     highs: NDArray
     eps: float  # of the numbers that f computes with
-    narrow: bool  # whether those are of a narrower format than its results
+    narrow: str  # the format of those, if it is narrower than that of f's results, or ""
     calls: int  # of f that they took
 
     @property
@@ -123,7 +123,7 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
         if not lengths.size:
             lengths = np.maximum(1.0, np.abs(reals(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
-    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, False, 0)
+    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0)
 
 
 def small_of(eps: float) -> float:

@@ -36,7 +36,6 @@ from .subject import Subject
 from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
-_COARSER = 2.0**-16  # spacings of binary16 are above this, and those of binary32 below
 _SUSPECTS = 8  # columns that a product may lead to
 _MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
 
@@ -55,7 +54,7 @@ class Check:
     cause: BaseException | None = None  # of what a derivative could not be asked
     any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
     _undecided: str | None = None
-    _spacing: float = 0.0  # of the numbers that f computes with
+    _narrow: str = ""  # the format that f computes in, if it is not that of its results
 
     def run(
         self,
@@ -153,7 +152,7 @@ class Check:
                 self.any_slope = bool(sizes.rows.any())
         finally:
             subject.calls += sum(look.calls for look in (*probed, *whole))
-            self._spacing = max((look.eps for look in (*probed, *whole)), default=0.0)
+            self._narrow = next((k.coarse.narrow for k in (*probed, *whole) if k.coarse.narrow), "")
         return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:
@@ -366,10 +365,9 @@ class Check:
             text = self._place(worst, "not to be confirmed")
             finite = np.isfinite(self.subject.base[worst.row])
             why = "f is noisy or varies too fast there" if finite else "f is not finite at x"
-            if finite and self._spacing > self.subject.eps:
-                kind = "float32" if self._spacing < _COARSER else "float16"
-                resolved = default_resolution(self._spacing)
-                why = f"f computes in {kind}; rtol={resolved:g} is the default of float32"
+            if finite and self._narrow:
+                resolved = default_resolution(float(np.finfo(np.float32).eps))
+                why = f"f computes in {self._narrow}; rtol={resolved:g} is the default of float32"
             return f"{text}{values(worst)}; {why}"
         if np.isnan(worst.analytic) and np.isnan(worst.numerical):
             text = self._place(worst, "NaN") + values(worst).partition(":")[0]

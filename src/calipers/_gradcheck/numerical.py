@@ -265,22 +265,14 @@ class Looks:
     coarse: Steps
     exact: Ladders | Repeated  # knows its errors
     way: Way
+    small: NDArray  # columns of numbers that slopes by steps of natural size know nothing of
     own_step: bool = False  # the caller's
-    own_scale: bool = False
     calls: int = 0
 
     @property
     def eps(self) -> float:
         """The spacing of the numbers that f computes with, of the input and of all else."""
         return self.coarse.eps
-
-    @cached_property
-    def small(self) -> NDArray:
-        """Columns of numbers that slopes by steps of natural size would know nothing of."""
-        if self.own_step or self.own_scale:
-            return np.zeros(self.problem.coordinates, bool)
-        x = reals(self.problem.x)[:: self.problem.stride]
-        return sizes_of(x, self.eps) < small_of(self.eps)
 
     @cached_property
     def slopes(self) -> Slopes:
@@ -419,8 +411,14 @@ def looks(
         steps = in_its_format(own, steps)
         subject.calls += steps.calls
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
-    exact = kind(own, steps)
-    return Looks(subject, part, problem, coarse, exact, way, given is not None, scale is not None)
+    coarse = replace(coarse, narrow=steps.narrow)
+    small = _small(problem, steps.eps) & (step is None and scale is None)
+    return Looks(subject, part, problem, coarse, kind(own, steps), way, small, given is not None)
+
+
+def _small(problem: Problem, eps: float) -> NDArray:
+    """Tell which columns are of small numbers, and so have steps of these numbers' own size."""
+    return sizes_of(reals(problem.x)[:: problem.stride], eps) < small_of(eps)
 
 
 def _planned(
@@ -446,10 +444,8 @@ def _planned(
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():
         lengths = np.where(finite, lengths if lengths.size else own.astype(float), 0.0)
-    if method in METHODS and step is None and scale is None:
-        sizes = sizes_of(x, eps)
-        small = sizes < small_of(eps)
-        if small.any():
-            lengths = lengths if lengths.size else own.astype(float)
-            lengths = np.where(small & (lengths != 0), sizes, lengths)
+    small = _small(problem, eps)
+    if small.any() and method in METHODS and step is None and scale is None:
+        lengths = lengths if lengths.size else own.astype(float)
+        lengths = np.where(small & (lengths != 0), sizes_of(x, eps), lengths)
     return replace(steps, factor=factor, lengths=lengths, eps=eps)

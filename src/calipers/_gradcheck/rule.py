@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from .._kernels.rungs import COARSE
 from .._protocols import NDArray
 
 # The order is that of weight: the verdict of a check is the first that any entry has.
@@ -12,18 +13,17 @@ FAIL, NONSMOOTH, INCONCLUSIVE, PASS = VERDICTS = ("FAIL", "NONSMOOTH", "INCONCLU
 
 
 # What an error is relative to, unless the caller says: far above what differences can resolve.
-_COARSE = 2.0**-40  # spacings of binary32 are above this, and those of binary64 below
 _RESOLUTIONS = {4: 5e-3, 8: 1e-6}
 
 
 def default_resolution(eps: float) -> float:
     """Return the relative error that counts as one, for numbers of a spacing."""
-    return _RESOLUTIONS[4 if eps > _COARSE else 8]
+    return _RESOLUTIONS[4 if eps > COARSE else 8]
 
 
 def least_normal(eps: float) -> float:
     """Return the smallest number with all its digits, beside which others are as coarse as it."""
-    return float(np.finfo(np.float32 if eps > _COARSE else np.float64).tiny)
+    return float(np.finfo(np.float32 if eps > COARSE else np.float64).tiny)
 
 
 def rounding_of(sizes: NDArray, eps: float) -> NDArray:

@@ -33,8 +33,8 @@ _REFINED = 2.0**-34
 _NATURAL = 2.0**-30
 # A power of eps, below which an x may be lost beside numbers of natural size.
 _LOST_BESIDE = 0.4
-# Of numbers, what those in few bits are multiples of.
-_EVIDENT = 2.0**-12
+# Of their size, what numbers in few bits are multiples of; those of float16 have a bit more.
+EVIDENT = 2.0**-10
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
@@ -345,7 +345,7 @@ def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
     left of such is 0, or has few bits.
     """
     bits, _ = math.frexp(y)
-    if bits % _EVIDENT != 0 or differences[NEAR, i] != 0 or differences[FAR, i] != 0:
+    if bits % EVIDENT != 0 or differences[NEAR, i] != 0 or differences[FAR, i] != 0:
         return 0.0
     first = state.rung + 1
     while first > 0 and differences[first - 1, i] == 0:
