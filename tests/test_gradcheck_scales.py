@@ -60,6 +60,50 @@ def test_a_step_that_is_narrow(rate):
     assert checked(f, np.array([1.0]), vjp=vjp).verdict == "PASS"
 
 
+def gaussian(u):
+    return np.exp(-u * u)
+
+
+def gaussian_slope(u):
+    return -2 * u * np.exp(-u * u)
+
+
+def lorentzian(u):
+    return 1 / (1 + u * u)
+
+
+def lorentzian_slope(u):
+    return -2 * u / (1 + u * u) ** 2
+
+
+LINES = {"gaussian": (gaussian, gaussian_slope), "lorentzian": (lorentzian, lorentzian_slope)}
+WAVELENGTHS = [3e-7, 5.5e-7, 1.55e-6, 5e-6]
+
+
+@pytest.mark.parametrize("fast_mode", [False, True], ids=["exhaustive", "projected"])
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize(
+    ("center", "width"),
+    [*((center, center / 50) for center in WAVELENGTHS), (1.0, 1e-7), (1.0, 3e-8), (30.0, 3e-7)],
+)
+def test_lines_that_are_narrower_than_a_step(name, center, width, fast_mode):
+    """A derivative of zeros passed, as both sides of a line are alike, and others were a pole."""
+    f, slope = LINES[name]
+    for at in (-1.3, -0.4, 0.2, 0.9):
+        x = np.array([center + at * width])
+        exact = slope((x - center) / width) / width
+
+        def line(x):
+            return f((x - center) / width)
+
+        found = calipers.differentiate(line, x)
+        assert abs(found.value - exact) <= found.error + 1e-9 * abs(exact)
+        for factor in (1, 0, -1, 2, 1.01):
+            jac = np.diag(factor * exact)
+            report = checked(line, x, jac=lambda x, jac=jac: jac, fast_mode=fast_mode)
+            assert report.verdict == ("PASS" if factor == 1 else "FAIL"), (at, factor)
+
+
 def test_a_steep_slope_that_is_right_is_no_pole():
     report = checked(lambda x: np.tanh(1e6 * x), np.zeros(1), jac=lambda x: np.full((1, 1), 1e6))
     assert report.verdict == "PASS"

@@ -56,6 +56,8 @@ class Dispute:
         Slopes to both sides of x, at the coarse step.
     noise : ndarray
         That of these slopes.
+    shorter : ndarray of bool
+        Where the numerical derivative is by shorter steps than these, and knows noise.
     noisy : ndarray of bool
         Where f turned out to have noise beyond rounding.
     rows : ndarray of int
@@ -74,6 +76,7 @@ class Dispute:
     right: NDArray
     left: NDArray
     noise: NDArray
+    shorter: NDArray
     noisy: NDArray
     rows: NDArray
     rounding: Callable[[NDArray], NDArray]
@@ -89,9 +92,12 @@ class Dispute:
             near = (bend == 0) & (off <= rule.share * allowed)
             # At a cusp what is claimed may be the mean of slopes without being a derivative.
             self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
-            unsure = self._are(FAIL) & disputed(own, self.value, slope, self.noise)
-            self._say(PASS, unsure & (off <= allowed))
-            self._doubt(np.flatnonzero(unsure & ~(off <= allowed)))
+            # Slopes that differ have a mean that is none of f, as shorter steps know.
+            witness = (bend == 0) | ~self.shorter
+            unsure = self._are(FAIL) & witness & disputed(own, self.value, slope, self.noise)
+            confirmed = (bend == 0) & (off <= allowed)
+            self._say(PASS, unsure & confirmed)
+            self._doubt(np.flatnonzero(unsure & ~confirmed))
         # With the caller's own step and tolerances, what they accept is accepted.
         self._accepted = near & (rule.share == 1)
         self._say(PASS, (near & self._are(INCONCLUSIVE)) | self._accepted)
@@ -197,4 +203,5 @@ class Dispute:
         self._say(NONSMOOTH, probed[kinked & between & ~self._accepted[probed]])
         self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
         self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
-        self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed]])
+        known = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
+        self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~known[probed]])

@@ -182,12 +182,13 @@ def _look_again(
         most = np.fmax(most, results[rows] / subject.units[numbers[k]])
         if agrees is not None:
             most = np.where(agrees[which], most, 0.0)
-        noise = screening.noise[rows] / looks.steps[columns[k]]
-        slopes = right[which], left[which], noise
+        lengths = looks.steps[columns[k]]
+        slopes = right[which], left[which], screening.noise[rows] / lengths
+        shorter = looks.shorter(states[k], lengths)
         noisy = states["status"][k] == NOISY
         beside = np.fmax(sizes.rows[rows], sizes.columns[numbers[k]])
-        given = rule, own, d, e, size, most, beside, *slopes, noisy, rows, screening.rounding
-        dispute = Dispute(*given)
+        given = rule, own, d, e, size, most, beside, *slopes, shorter, noisy
+        dispute = Dispute(*given, rows, screening.rounding)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
         unit = subject.units[numbers[k]]
@@ -203,9 +204,8 @@ def _look_again(
 
         dispute.where_waves(looks.below(below, states, which), many)
         probed = np.flatnonzero(calls[k] == VALUES)
-        around, steps = values[k[probed], :, rows[probed]].T, looks.steps[columns[k[probed]]]
-        whole = results[rows[probed]]
-        dispute.at_kinks(probed, around, whole, steps, eps)
+        around, whole = values[k[probed], :, rows[probed]].T, results[rows[probed]]
+        dispute.at_kinks(probed, around, whole, lengths[probed], eps)
         found.count[PASS] += every.size - len(rows)
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
 

@@ -324,6 +324,10 @@ class Looks:
         self.calls += SLOPE_CALLS
         return np.asarray(0.5 * right[0].astype(float) + 0.5 * left[0].astype(float))
 
+    def shorter(self, states: NDArray, lengths: NDArray) -> NDArray:
+        """Tell which ladders, that measure noise, have shorter steps than some lengths."""
+        return np.asarray(isinstance(self.exact, Ladders) & (states["step"] < lengths))
+
     def below(
         self,
         slopes: NDArray,

@@ -235,7 +235,9 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         near - value
     ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
         return value, math.inf, ALIASED, noise
-    elif measured > _ALL_OF_F * sizes[0, i] and not _all_rounded(state, sizes[0, i]):
+    elif measured > _ALL_OF_F * sizes[0, i] and not _all_rounded(
+        state, max(sizes[0, i], sizes[FAR, i])
+    ):
         return value, math.inf, ALIASED, noise  # as large as f: more likely many waves than noise
     elif measured > _loudest(state) * sizes[0, i] and _far_agree(
         state, differences, value, error, i
