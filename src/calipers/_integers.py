@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -50,21 +49,20 @@ def _is_real(x: NDArray) -> bool:
     return is_integers(x) or x.dtype.kind in "biuf"
 
 
-def _is_close(a: Any, b: Any, rtol: float, atol: float) -> bool:
+def _is_close(a: Any, b: Any, rtol: Any, atol: Any) -> bool:
     if a == b:
         return True
     if not (_is_finite(a) and _is_finite(b)):
         return False
-    x, y = _exact(a), _exact(b)
-    distance, size = abs(x - y), abs(y)
-    if math.isfinite(rtol) and math.isfinite(atol):
-        return distance <= Fraction(atol) + Fraction(rtol) * size
-    return max(rtol, atol) == math.inf and not (math.isnan(rtol) or math.isnan(atol))
-
-
-def _exact(x: Any) -> Fraction:
-    # Of longdouble Fraction itself knows nothing before Python 3.12.
-    return Fraction(*x.as_integer_ratio())
+    if not (math.isfinite(rtol) and math.isfinite(atol)):
+        return max(rtol, atol) == math.inf and not (math.isnan(rtol) or math.isnan(atol))
+    # By ratios of integers, |a - b| <= atol + rtol*|b| times the product of the denominators.
+    a, of_a = a.as_integer_ratio()
+    b, of_b = b.as_integer_ratio()
+    rtol, of_rtol = rtol.as_integer_ratio()
+    atol, of_atol = atol.as_integer_ratio()
+    distance = abs(a * of_b - b * of_a) * of_rtol * of_atol
+    return bool(distance <= of_a * (atol * of_rtol * of_b + rtol * of_atol * abs(b)))
 
 
 def _is_finite(x: Any) -> bool:

@@ -99,17 +99,17 @@ class Inquiry:
     @cached_property
     def natural_size(self) -> float:
         """How large numbers are that a side may compute with: 1, or as the largest input."""
-        return max([1.0, *(float(x.max(initial=0)) for x in self._sizes)])
+        return max([1.0, *map(_largest, self._sizes)])
 
     @cached_property
     def typical_size(self) -> float:
         """How large they are mostly."""
-        return max([1.0, *(float(np.median(x)) for x in self._sizes if x.size)])
+        finite = (sizes[np.isfinite(sizes)] for sizes in self._sizes)
+        return max([1.0, *(float(np.median(sizes)) for sizes in finite if sizes.size)])
 
     @property
     def _sizes(self) -> list[NDArray]:
-        numbers = (self.inputs[k] for k in movable(self.inputs))
-        return [np.abs(x[np.isfinite(x)]) for x in numbers]
+        return [np.abs(self.inputs[k]) for k in movable(self.inputs)]
 
     # The wider format
 
@@ -354,9 +354,9 @@ class Inquiry:
         1 + tanh(-60) has none in either format, and a long double has few more than a double. What
         is as far off in proportion is another function; but not what is nothing beside the other.
         """
-        shares = []
+        shares, kind = [], np.longdouble if self.form == "float64" else np.float64
         for f, g in ((self.of_f, self.of_g), (self.wide_answers["f"], self.wide_answers["g"])):
-            one, other = f.numbers(np.longdouble), g.numbers(np.longdouble)
+            one, other = f.numbers(kind), g.numbers(kind)
             swapped = np.abs(one) < np.abs(other)
             shares.append(1 - np.where(swapped, one, other) / np.where(swapped, other, one))
         here, wide = shares
@@ -492,3 +492,9 @@ class Inquiry:
         if f.error or g.error or f.forms != self.of_f.forms or g.forms != self.of_f.forms:
             return None
         return cosine(self.apart, difference(f, g), self.scale)
+
+
+def _largest(sizes: NDArray) -> float:
+    """Return the largest of what is finite, or 0."""
+    largest = float(sizes.max(initial=0))
+    return largest if math.isfinite(largest) else float(sizes[np.isfinite(sizes)].max(initial=0))

@@ -8,7 +8,7 @@ import numpy as np
 from .._protocols import NDArray
 
 _VECTOR = 64  # bytes: the widest that processors have
-_STRIP = 32  # rows that are turned at a time: whole cache lines are written
+_STRIP = 8  # rows that are turned at a time: more of them evict one another's cache lines
 
 
 def layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
