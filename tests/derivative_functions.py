@@ -13,6 +13,11 @@ BARS = {"2-point": 1e-6, "3-point": 1e-8, "5-point": 1e-10, "adaptive": 1e-9, "c
 CALLS = {"2-point": 1, "3-point": 2, "5-point": 4, "cs": 1}
 WEIGHTS = np.random.default_rng(0).uniform(-1, 1, (6, 300))
 
+# What is noted on an error of f, after the element of x.
+DISPLACED = (
+    "displaced for its derivative; if it is not defined there, give bounds= or a smaller scale="
+)
+
 methods = pytest.mark.parametrize("method", METHODS)
 boundable = pytest.mark.parametrize("method", BOUNDABLE)
 

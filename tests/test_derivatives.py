@@ -10,6 +10,7 @@ from .derivative_functions import (
     BARS,
     BOUNDABLE,
     CALLS,
+    DISPLACED,
     MANY,
     METHODS,
     SIX,
@@ -362,14 +363,12 @@ def test_errors_of_f_name_what_a_hessian_or_a_product_displaced():
 
     with pytest.raises(ZeroDivisionError) as raised:
         calipers.hessian(f, SIX)
-    assert raised.value.__notes__ == ["raised by f with x[0] displaced for its derivative"]
+    assert raised.value.__notes__ == [f"raised by f with x[0] {DISPLACED}"]
     with pytest.raises(ZeroDivisionError) as raised:
         calipers.hessian(
             lambda x: f(np.where(np.arange(6) == 1, SIX, x)) if x[1] != SIX[1] else 1.0, SIX
         )
-    assert raised.value.__notes__ == [
-        f"raised by f with x[{k}] displaced for its derivative" for k in (0, 1)
-    ]
+    assert raised.value.__notes__ == [f"raised by f with x[{k}] {DISPLACED}" for k in (0, 1)]
     for method in ("3-point", "adaptive"):
         with pytest.raises(ZeroDivisionError) as raised:
             calipers.jvp(f, SIX, SIX, method=method)

@@ -11,6 +11,7 @@ import pytest
 import calipers
 from calipers._gradcheck import screening
 
+from .derivative_functions import DISPLACED
 from .gradcheck_functions import MATRIX, checked, sine_vjp
 
 X = np.array([[0.5, 1.0, 2.0], [-1.0, 0.25, 3.0]])
@@ -429,7 +430,7 @@ def test_an_error_of_a_compiled_function_tells_where_x_was_displaced():
 
     with pytest.raises(ValueError, match="too far") as raised:
         calipers.gradcheck(f, np.ones(200), vjp=lambda x, w: 2 * w * x)
-    assert raised.value.__notes__ == ["raised by f with x[123] displaced for its derivative"]
+    assert raised.value.__notes__ == [f"raised by f with x[123] {DISPLACED}"]
 
 
 @numba.njit
@@ -456,7 +457,7 @@ def test_an_error_near_a_compiled_point_tells_where_x_was_displaced():
     with pytest.raises(ValueError, match="too near") as caught:
         calipers.gradcheck(f, np.full(70, 2.0), jac=lambda x: np.diag(2.1 * x))
     assert caught.value.__notes__ == [
-        f"raised by f with x[5] displaced by {2 * step:.3g} for its derivative"
+        f"raised by f with x[5] {DISPLACED.replace('displaced', f'displaced by {2 * step:.3g}')}"
     ]
 
 
