@@ -141,3 +141,18 @@ def test_waves_of_large_phases():
         exact = (s * np.cos(phase) / np.sqrt(1 + s * s))[:, None] * rates
         found.append(hidden(d, exact, np.abs(rates)))
     assert np.mean(found) <= 0.03
+
+
+@pytest.mark.parametrize("offset", [1.0, -40.0])
+def test_noise_of_f_at_x_alone_is_no_kink(offset):
+    """The two sides agree with each other, and stand off the value that they have in common."""
+
+    def f(x):
+        return offset + 0.1 * x + abs(offset) * np.where(x == 2.0, 2e-12, 0.0)
+
+    d = calipers.differentiate(f, np.array([2.0]))
+    assert d.status == ["NOISY"]
+    assert abs(d.value[0, 0] - 0.1) <= d.error[0, 0] <= 1e-9 * abs(offset)
+    cusp = calipers.differentiate(lambda x: offset + abs(x - 2) ** 0.1, np.array([2.0]))
+    alone = calipers.differentiate(lambda x: np.where(x == 2, offset, 0.0), np.array([2.0]))
+    assert cusp.status == alone.status == ["NONSMOOTH"]

@@ -198,6 +198,10 @@ class Dispute:
             between = (low - slack <= own) & (own <= high + slack)
             steepest = np.maximum(np.abs(low), np.abs(high))
             kinked &= ~rule.is_nothing(steepest, self.largest[probed])
+            # One whose slopes are all within the tolerance makes no difference.
+            widest = np.maximum(np.abs(low - own), np.abs(high - own))
+            minor = widest <= rule.allowed(own, own, self.floor[probed])
+            kinked &= ~(minor & self._are(PASS)[probed])
             margin = slack + _OUTSIDE * (high - low)
             outside = (own < low - margin) | (high + margin < own)
         self._say(NONSMOOTH, probed[kinked & between & ~self._accepted[probed]])

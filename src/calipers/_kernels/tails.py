@@ -63,6 +63,9 @@ _TOLD = 8.0
 _CONTRADICTED = 64.0
 # Times that the last difference is farther from an estimate than the one before, and than errors.
 _FARTHER, _SURELY = 1.5, 4.0
+# Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
+# That is noise up to some roundings, as of derivatives that are numerical themselves.
+_BY_ITSELF, _OFF = 8.0, 65536.0
 # How far below a ladder that missed the length scale the next one begins: near enough to find it
 # before steps are lost beside x.
 _DOWN = 2.0**-10
@@ -243,6 +246,13 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         state, differences, value, error, i
     ):
         return value, math.inf, ALIASED, noise
+    jump, nearer = sizes[NEAR + TAILS, i], sizes[FAR + TAILS, i]
+    # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
+    stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
+    off = 16 * state.far * abs(jump)
+    slight = off <= _OFF * state.eps * sizes[FAR, i] and measured <= _ALIKE * off
+    if slight and abs(nearer) >= _BY_ITSELF * abs(jump):  # noise of f at x itself
+        measured, stays = off, False
     status = CONVERGED
     if measured > noise:
         if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
@@ -261,9 +271,6 @@ def _judge(state: Any, room: Any, i: int) -> Any:
             spread = max(abs(near - far), abs(near - between), abs(between - far))
             rounding = state.eps * sizes[FAR, i] / per_far
             return near, 3 * (spread + rounding), ALIASED, noise
-    # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
-    jump, nearer = sizes[NEAR + TAILS, i], sizes[FAR + TAILS, i]
-    stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
     kinked = stays and abs(jump) > 16 * noise / state.far
     if state.power == 1 and state.side == 0 and kinked:
         # That of a kink at a distance of d from x is short of it by d/t.
