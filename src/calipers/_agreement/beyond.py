@@ -42,19 +42,18 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
 
     Digits that small results lose beside large ones are fewer in the wider format, each for itself.
     """
-    if q.standard is None or len(q.wide_answers) < 2:
+    if q.standard is None:
         return None
     apart, unit = np.abs(q.apart), q.unit.values
     beyond = np.isfinite(apart) & (apart > ALONE * q.allowed * unit)
-    if not beyond.any() or q.apart_wide is None or q.differ_wide:
+    wide = q.wide if beyond.any() else None
+    if wide is None or wide.differ:
         return None
-    there = difference(q.wide_answers["f"], q.wide_answers["g"])
-    nearby, fine = q.apart_wide
-    share = (q.roundoff / q.fine) ** (KEPT - 1)
+    share = (q.roundoff / wide.fine) ** (KEPT - 1)
     sizes = np.abs(q.standard[1].numbers(np.float64))
-    for d in (np.abs(there), np.abs(nearby)):
-        beyond &= (d > share * apart) & (d > q.allowed_wide * fine)
-        beyond &= ~(q.lost & q.are_none(d))
+    for d in (np.abs(wide.unmoved), np.abs(wide.apart)):
+        beyond &= (d > share * apart) & (d > wide.allowed * wide.unit)
+        beyond &= ~(wide.lost & wide.are_none(d))
     n = int(np.count_nonzero(beyond))
     # Constants of a source are rounded, too, to a last place of 1: few results are as small.
     constants = np.all(apart[beyond] <= q.allowed * q.roundoff * q.typical_size)
@@ -172,15 +171,15 @@ def jumps(q: Inquiry) -> Verdict | None:
 
 def unstable(q: Inquiry) -> Verdict | None:
     """Recognise an algorithm that loses as many digits of the wider format as of this one."""
-    far = q.eta_wide
-    if far is None or far.broken or q.differ_wide or far.least <= q.allowed_wide:
+    wide = q.wide
+    if wide is None or wide.size.broken or wide.differ or wide.size.least <= wide.allowed:
         return None
     return loses_digits(q)
 
 
 def digits_lost_alike(q: Inquiry) -> Verdict | None:
     """Recognise errors no larger than what the one side with a wider format loses itself here."""
-    if q.standard is None or q.eta_wide is not None:
+    if q.standard is None or q.wide is not None:
         return None
     errors, name = {"f": q.eta_f, "g": q.eta_g}, q.standard[0].name
     if name not in errors or errors[name].least <= q.allowed:
@@ -204,7 +203,7 @@ def digits_lost_alike(q: Inquiry) -> Verdict | None:
 
 def loses_digits(q: Inquiry) -> Verdict | None:
     """Recognise one function, by the wider format, of which a side loses much in this one."""
-    if q.eta_wide is None or q.differ_wide:
+    if q.wide is None or q.wide.differ:
         return None
     if q.constancy > STEADY:
         told = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
@@ -257,7 +256,7 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
 
     What is beyond rounding there, too, is by far larger than here.
     """
-    if q.form != "float64" or q.eta_wide is not None or q.eta_apart.broken:
+    if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
         return None
     narrow = [x.astype(_NARROWER[x.dtype.kind]) if is_movable(x) else x for x in q.inputs]
     f, g = q.f(narrow), q.g(narrow)

@@ -32,7 +32,7 @@ def _explained_here(q: Inquiry, name: str, change: Change) -> float:
     assert q.standard is not None
     side, r = q.standard
     answer, size = (q.of_f, q.eta_f) if name == "f" else (q.of_g, q.eta_g)
-    d, inputs = rms_of(difference(answer, r)), change(q.wider)
+    d, inputs = rms_of(difference(answer, r)), change(q.wide_inputs)
     if inputs is None or not d:
         return 0.0
     then = side(inputs)

@@ -71,7 +71,7 @@ def nothing_left(q: Inquiry) -> Verdict | None:
             continue
         for k in movable(q.inputs):
             there = own(scaled(q.inputs, (k,), power))
-            exact = side(scaled(q.wider, (k,), power))
+            exact = side(scaled(q.wide_inputs, (k,), power))
             if there.error or exact.error or not there.forms == exact.forms == answer.forms:
                 continue
             fits = np.abs(exact.numbers(np.float64)) <= q.largest
@@ -116,7 +116,7 @@ def _scaled_error(q: Inquiry, side: Side, r: Answer, own: Side, k: int) -> float
     power = -math.frexp(float(finite.max()))[1]
     if abs(power) < -FORMATS[q.form].lowest // 4:  # nowhere near the ends of the range
         return None
-    degrees = degrees_of(r, side(scaled(q.wider, (k,), STEP)))
+    degrees = degrees_of(r, side(scaled(q.wide_inputs, (k,), STEP)))
     if degrees is None or not any(degrees):
         return None
     y = unscaled(own(scaled(q.inputs, (k,), power)), degrees, power)

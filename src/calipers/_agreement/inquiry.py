@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._rounding import FORMATS
-from .sides import Answer, Side, in_a_line, listed, widened
+from .sides import Answer, Side, widened
+from .standard import require_comparable, standard_of
 from .units import (
     MOVES,
     ROUNDOFF,
@@ -21,27 +22,14 @@ from .units import (
     difference,
     own_roundings,
     rms_of,
-    size_of,
+    size_of_results,
     spread_of,
     unit_of,
 )
-from .verdicts import (
-    ALONE,
-    COARSEST,
-    FAR,
-    FEW_REDRAWN,
-    FLAT,
-    GROSS,
-    ILL,
-    KEPT,
-    MANY,
-    REDRAW,
-    STEADY,
-    SYSTEMATIC,
-)
+from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, STEADY
+from .wider import Here, Wide
 from .working_format import is_wide, movable
 
-_STAYS = 2.0**-6  # of a share of a result, that is another one where digits are lost
 _BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
 
 
@@ -53,7 +41,7 @@ class Inquiry:
     g: Side
     inputs: tuple[Any, ...]
     form: str  # the working format
-    wide: str | None = None  # which may be called in the wider format: "fg", "f", "g" or none
+    widens: str | None = None  # who is called in the wider format: "fg", "f", "g" or none
     reference: Callable[..., Any] | None = None
     length: int = 1  # of the reductions
     batch: tuple[int, ...] = ()
@@ -111,20 +99,20 @@ class Inquiry:
     def _sizes(self) -> list[NDArray]:
         return [np.abs(self.inputs[k]) for k in movable(self.inputs)]
 
-    # The wider format
+    # The wider format, and what is measured from it
 
     @cached_property
-    def wider(self) -> list[Any]:
+    def wide_inputs(self) -> list[Any]:
         return widened(self.inputs)
 
     @cached_property
     def wide_answers(self) -> dict[str, Answer]:
-        """What the sides that can give in the wider format; a reference of the caller's is "r"."""
+        """What the sides that can give in the wider format."""
         found = {}
         for name, side in (("f", self.f), ("g", self.g)):
-            if self.wide is None or name not in self.wide:
+            if self.widens is None or name not in self.widens:
                 continue
-            answer = side(self.wider)
+            answer = side(self.wide_inputs)
             same = answer.error is None and answer.forms == self.of_f.forms
             if same and is_wide(answer, self.form):
                 found[name] = answer
@@ -135,44 +123,11 @@ class Inquiry:
         """The side that errors are measured from, its answer in the wider format, and units."""
         if self.reference is not None:
             side = Side("reference", self.reference, self.f.likes, self.f.budget)
-            answer = side(self.wider)
-            problem = self._problem(answer)
-            if problem is not None:
-                raise ValueError(
-                    f"float64 {problem}: pass a function that computes as f, but wider"
-                )
+            answer = side(self.wide_inputs)
+            require_comparable(answer, self.of_f, self.roundoff)
             return side, answer, self._unit(side, answer)
         answers = self.wide_answers
-        if not answers:
-            return None
-        sides = self.sides
-        # Of two, the one that is finite where the other is not.
-        finite = {
-            name: int(np.isfinite(answer.numbers(np.float64)).sum())
-            for name, answer in answers.items()
-        }
-        first, *others = sorted(answers, key=lambda name: (-finite[name], name))
-        unit = self._unit(sides[first], answers[first])
-        for name in others:  # one that holds numbers in few bits does not feel small moves
-            if unit.kappa < FLAT and finite[name] == finite[first]:
-                other = self._unit(sides[name], answers[name])
-                # Of one function: what magnifies on one side alone are its own doings.
-                if FLAT <= other.kappa < ILL:
-                    return sides[name], answers[name], other
-        return sides[first], answers[first], unit
-
-    def _problem(self, answer: Answer) -> str | None:
-        """Tell why the caller's reference is none."""
-        if answer.error is not None:
-            return f"raises {in_a_line(answer.error)}"
-        if answer.forms != self.of_f.forms:
-            return f"gives results of shape {listed(answer.shapes)} for {listed(self.of_f.shapes)}"
-        narrow = [
-            x.dtype
-            for x in answer.arrays
-            if x.dtype.kind in "fc" and np.finfo(x.dtype).eps > max(self.roundoff, 2.0**-52)
-        ]
-        return f"gives {narrow[0]}" if narrow else None
+        return standard_of(self.sides, answers, self._unit) if answers else None
 
     def _unit(self, side: Side, answer: Answer) -> Unit:
         return unit_of(side, answer, self.moves, self.roundoff, self.form, self.seed)
@@ -193,19 +148,8 @@ class Inquiry:
         return self.size(self.off(answer), self.unit.values)
 
     def size(self, d: NDArray, unit: NDArray) -> Size:
-        """Measure errors; of several results those of the worst, beside which others are large."""
-        whole = size_of(d, unit)
-        pairs = zip(self.of_f.split(d), self.of_f.split(unit), strict=True)
-        parts = [size_of(errors, units) for errors, units in pairs if errors.size]
-        if len(parts) < 2:
-            return whole
-        worst = max(parts, key=lambda part: part.least)
-        return replace(
-            whole,
-            rms=max(whole.rms, worst.rms),
-            normwise=max(whole.normwise, worst.normwise),
-            peak=max(part.peak for part in parts),
-        )
+        """Measure errors of the results."""
+        return size_of_results(self.of_f, d, unit)
 
     def off(self, answer: Answer) -> NDArray:
         """Return a side's errors from the reference; what the format cannot hold is infinite."""
@@ -270,171 +214,35 @@ class Inquiry:
         return self.size(self.apart, self.scale)
 
     @cached_property
-    def apart_wide(self) -> tuple[NDArray, NDArray] | None:
-        """How far the sides are apart in the wider format, and its units."""
+    def wide(self) -> Wide | None:
+        """How far the sides are apart in the wider format, if both answer in it."""
         if len(self.wide_answers) < 2:
             return None
-        f, g = self._moved_wide
-        if f.error is not None or g.error is not None or f.forms != g.forms:
-            return None
-        if f.forms != self.of_f.forms:  # as many as there are different numbers, say
-            f, g = self.wide_answers["f"], self.wide_answers["g"]
-        return difference(f, g), self._unit_wide()
-
-    @cached_property
-    def _moved_wide(self) -> tuple[Answer, Answer]:
-        return self._ask_moved_wide()
-
-    def _ask_moved_wide(self) -> tuple[Answer, Answer]:
-        points = self.moves(0.731 * self.roundoff, self.seed + 70, wide=True)
-        return self.f(points), self.g(points)
-
-    @property
-    def restless_wide(self) -> list[str]:
-        """Which sides give results as far apart as the two are, where those are asked again."""
-        apart = rms_of(difference(*self._moved_wide))
-        return [
-            name
-            for name, first, again in zip(
-                self.sides, self._moved_wide, self._ask_moved_wide(), strict=True
-            )
-            if again.forms == first.forms and rms_of(difference(first, again)) > apart / 2
-        ]
-
-    def _unit_wide(self) -> NDArray:
-        # At kinks and ties a function's own noise is not in proportion.
-        noise = self._noise_wide(self.fine)
-        return np.maximum(self.unit.values * (self.fine / self.roundoff), noise)
-
-    @cached_property
-    def eta_wide(self) -> Size | None:
-        """
-        How far the sides are apart in the wider format, in units of its own rounding.
-
-        They are asked at inputs that need all its bits: with the bits of the narrower one much that
-        would round is exact.
-        """
-        return None if self.apart_wide is None else self.size(*self.apart_wide)
-
-    @cached_property
-    def differ_wide(self) -> bool:
-        """
-        Tell whether the sides are two functions: their difference stays in the wider format.
-
-        One of rounding falls as the format's does, even where an algorithm magnifies it; at a root,
-        by the square root of that. What falls less is none. But functions of a format narrower than
-        float32 compute in float32, whatever they are given: to its rounding theirs may fall.
-        """
-        far = self.eta_wide
-        if far is None or self.apart_wide is None:
-            return False
-        d, unit = self.apart_wide
-        none = self.lost & self.are_none(d)
-        # Beside some of which digits are left in the wider format, and not here.
-        if none.any() and (np.abs(self.apart) > self.allowed * self.unit.values)[~none].any():
-            d = np.where(none, 0.0, d)
-            far = self.size(d, unit)
-        gained = self._gained(unit)
-        kept, here = gained**KEPT, self.eta_apart
-        expected = kept * max(here.rms, 1e-3)
-        more = far.rms > expected
-        if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
-            more = far.absolute > kept / gained * here.absolute
-        allowed = self.allowed_wide
-        if self.form == "float64":  # constants in a source are rounded to it, whatever is wider
-            allowed = max(allowed, SYSTEMATIC * self.roundoff / self.fine)
-        beyond = far.least > allowed or self._mostly_apart(d, unit)
-        return far.broken > 0 or (beyond and more)
-
-    @cached_property
-    def lost(self) -> NDArray:
-        """
-        Which results may have lost all their digits, rather than be those of another function.
-
-        1 + tanh(-60) has none in either format, and a long double has few more than a double. What
-        is as far off in proportion is another function; but not what is nothing beside the other.
-        """
-        shares, kind = [], np.longdouble if self.form == "float64" else np.float64
-        for f, g in ((self.of_f, self.of_g), (self.wide_answers["f"], self.wide_answers["g"])):
-            one, other = f.numbers(kind), g.numbers(kind)
-            swapped = np.abs(one) < np.abs(other)
-            shares.append(1 - np.where(swapped, one, other) / np.where(swapped, other, one))
-        here, wide = shares
-        steady = (np.abs(here - wide) <= _STAYS * np.abs(wide)) & (np.abs(wide - 1) > GROSS)
         assert self.standard is not None
-        sizes = np.abs(self.standard[1].numbers(np.float64))
-        gone: NDArray = (np.abs(self.apart) >= 0.5 * sizes) | (self.form == "float64")
-        return gone & ~steady
-
-    def are_none(self, d: NDArray) -> NDArray:
-        """Tell which differences in the wider format are none beside numbers on the way to them."""
-        none: NDArray = np.abs(d) <= self.allowed_wide * self.fine * self.natural_size
-        return none
-
-    @property
-    def allowed_wide(self) -> float:
-        """What is allowed in the wider format; of one narrower than float32, what float32 takes."""
-        within = ROUNDOFF["float32"] if self.roundoff > ROUNDOFF["float32"] else self.fine
-        return self.allowed * within / self.fine
-
-    def _gained(self, wide: NDArray) -> float:
-        """Return how many times less the wider format's units are: not all that its bits gain.
-
-        Where sums are long, roundings on the way are more than what the inputs' last places do.
-        """
-        known = np.isfinite(self.unit.values) & np.isfinite(wide)
-        here, there = rms_of(self.unit.values[known]), rms_of(wide[known])
-        most = self.roundoff / self.fine
-        return min(most, max(1.0, here / there)) if there else most
-
-    def _mostly_apart(self, d: NDArray, unit: NDArray) -> bool:
-        """Tell whether most results differ grossly, beside which a few are of larger units still.
-
-        The last places of chaos decide all of some results, and their norm hides the others.
-        """
-        gross = GROSS * rms_of(self.of_f.numbers(np.float64))
-        apart = np.abs(d)
-        return bool(np.count_nonzero((apart > self.allowed * unit) & (apart > gross)) > d.size / 2)
-
-    @property
-    def agree_here(self) -> bool:
-        """Whether the sides agree in the wider format at the inputs themselves, unmoved."""
-        answers = self.wide_answers
-        d, unit = difference(answers["f"], answers["g"]), self._unit_wide()
-        here = self.size(d, unit)
-        near = here.least <= self.allowed and not here.broken
-        return near and not self._mostly_apart(d, unit)
-
-    @property
-    def strays(self) -> float:
-        """How many times as far they are apart there, where inputs are moved so much farther."""
-        near, points = (
-            self.eta_wide,
-            self.moves(0.731 * REDRAW * self.roundoff, self.seed + 70, True),
+        here = Here(
+            self.form,
+            self.of_f,
+            self.of_g,
+            self.apart,
+            self.scale,
+            self.eta_apart,
+            self.allowed,
+            self.natural_size,
         )
-        f, g = self.f(points), self.g(points)
-        if near is None or not near.absolute or f.error or g.error or f.forms != g.forms:
-            return 1.0
-        return rms_of(difference(f, g)) / near.absolute
+        answers = self.wide_answers["f"], self.wide_answers["g"]
+        wide = Wide(self.f, self.g, self.moves, self.seed, self.standard, answers, here)
+        return wide if wide.comparable else None
 
     @property
-    def fine(self) -> float:
-        """The roundoff of the wider format."""
-        return ROUNDOFF["float64"] if self.form != "float64" else 2.0**-64
-
-    def _noise_wide(self, fine: float) -> NDArray:
-        """Return what last places of the wider format do."""
-        assert self.standard is not None
-        side, answer = self.standard
-        seeds = [self.seed + 77, self.seed + 78]
-        return spread_of(side, answer, self.moves, fine, seeds, wide=True)
+    def differ_wide(self) -> bool:
+        """Whether the wider format, as far as both answer in it, shows two functions."""
+        return self.wide is not None and self.wide.differ
 
     def given(self, f: Answer, g: Answer, reference: Answer, unit: NDArray) -> None:
         """Take answers and units as known, and ask no side."""
         self.of_f, self.of_g = f, g
         side = Side("reference", self.f.call, (), self.f.budget)
         self._standards = side, reference, Unit(unit, math.nan)
-        self.eta_wide, self.differ_wide = None, False
 
     # Moves in the working format
 

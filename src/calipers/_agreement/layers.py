@@ -135,7 +135,7 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
         both = side_of(own, f, likes), side_of(other, g, likes)
         # Units are those of g's layer, and of f's where it is g's that is not finite.
         form, length = format_of(ours, None), longest_axis(ours)
-        ask = Inquiry(both[1], both[0], ours, form, wide="fg", length=length)
+        ask = Inquiry(both[1], both[0], ours, form, widens="fg", length=length)
         _require(ask.of_f, "gs", other)
         _require(ask.of_g, "fs", own)
         if not any(map(is_movable, ours)):

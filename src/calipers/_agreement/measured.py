@@ -38,10 +38,10 @@ def measured(q: Inquiry) -> Measured:
             "scale": rms_of(reference),
             "measured_from": q.standard[0].name,
         }
-        if q.eta_wide is not None:
-            found["wide"] = _numbers(q.eta_wide)
+        if q.wide is not None:
+            found["wide"] = _numbers(q.wide.size)
             if q.eta_apart.absolute:
-                found["drop"] = q.eta_wide.absolute / q.eta_apart.absolute
+                found["drop"] = q.wide.size.absolute / q.eta_apart.absolute
         return Measured(found, units, reference)
     except BudgetError:
         return Measured({})

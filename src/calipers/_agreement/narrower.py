@@ -120,7 +120,7 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
                 form,
                 None,
             )
-    if reach < COARSE * q.roundoff and q.eta_wide is None:
+    if reach < COARSE * q.roundoff and q.wide is None:
         if _agree_elsewhere(q):
             return Verdict(
                 SUSPECT,
@@ -150,14 +150,13 @@ def _stays_wide(q: Inquiry) -> bool:
 
     What is held in few bits whatever comes is so there, too, and changes as soon.
     """
-    if not q.differ_wide:
+    if q.wide is None or not q.wide.differ:
         return False
     delta, _ = q.evidence["likeness_by_move"][-1]
     f, g = q.at_moved(delta, q.seed + 990, wide=True)
     if f.error or g.error or f.forms != q.of_f.forms or g.forms != q.of_f.forms:
         return False
-    here = difference(q.wide_answers["f"], q.wide_answers["g"])
-    alike = q.evidence["likeness_wide"] = cosine(here, difference(f, g), q.scale)
+    alike = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, difference(f, g), q.scale)
     return alike > STEADY
 
 

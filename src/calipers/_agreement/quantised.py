@@ -91,7 +91,7 @@ def _quantised(q: Inquiry) -> Verdict | None:
                         return None
                     return [found.get(k, x) for k, x in enumerate(wider)]
 
-                off = _moved_by(held(q.wider), q.wider) / q.roundoff
+                off = _moved_by(held(q.wide_inputs), q.wide_inputs) / q.roundoff
                 if not error.rms / _APART < off < _APART * error.rms:  # it is felt otherwise
                     continue
                 share = explained(q, name, held)

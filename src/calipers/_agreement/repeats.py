@@ -107,7 +107,7 @@ def restless_when_moved(q: Inquiry) -> Verdict | None:
         return None
     if q.standard is not None and q.unit.kappa > ILL:  # it may be the answer that they start from
         side, r = q.standard
-        answer = side(q.wider)
+        answer = side(q.wide_inputs)
         same = answer.error is None and answer.forms == r.forms
         if not same or rms_of(difference(answer, r)) > 0.5 * rms_of(q.unit.values):
             side.restless = True

@@ -184,7 +184,7 @@ class Subject:
         self.side = side_of("f", nest.called(f), nest.leaves)
         form, length = format_of(self.inputs, None), longest_axis(self.inputs)
         sides = self.side, self.side
-        self.ask = Inquiry(*sides, self.inputs, form, wide="f", length=length, seed=seed)
+        self.ask = Inquiry(*sides, self.inputs, form, widens="f", length=length, seed=seed)
         self.plain = self.ask.of_f
         if self.plain.error is not None:
             raise self.plain.error

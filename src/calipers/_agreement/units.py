@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,22 @@ def size_of(d: NDArray, unit: NDArray) -> Size:
     rms, absolute = math.sqrt(squares / n), math.sqrt(errors / n) / scale
     peak = min(largest, farthest / math.sqrt(units / n)) if units else largest
     return Size(rms, max(largest, 0.0), int(at), normwise, max(peak, 0.0), int(broken), absolute)
+
+
+def size_of_results(like: Answer, d: NDArray, unit: NDArray) -> Size:
+    """Measure errors; of several results those of the worst, beside which others are large."""
+    whole = size_of(d, unit)
+    pairs = zip(like.split(d), like.split(unit), strict=True)
+    parts = [size_of(errors, units) for errors, units in pairs if errors.size]
+    if len(parts) < 2:
+        return whole
+    worst = max(parts, key=lambda part: part.least)
+    return replace(
+        whole,
+        rms=max(whole.rms, worst.rms),
+        normwise=max(whole.normwise, worst.normwise),
+        peak=max(part.peak for part in parts),
+    )
 
 
 def _scale(*arrays: NDArray) -> float:

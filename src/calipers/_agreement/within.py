@@ -77,26 +77,26 @@ def _worst(q: Inquiry) -> float:
 
 def _hidden(q: Inquiry) -> Verdict | None:
     """Another function, whose difference the working format's rounding covers."""
-    far = q.eta_wide
-    if far is not None:
-        if not q.differ_wide:
+    wide = q.wide
+    if wide is not None:
+        if not wide.differ:
             return None
-        restless = does_not_repeat(q.restless_wide)
+        far, restless = wide.size, does_not_repeat(wide.restless)
         if restless is not None:
             return restless
         told = (
             f"within rounding here, but in the wider format the sides are {far.rms:.2g} units of "
             f"its rounding apart, where {q.eta_apart.rms:.2g} would be expected"
         )
-        if q.agree_here:
+        if wide.agree_unmoved:
             told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
             return Verdict(SUSPECT, f"{told}1, or the like; or a result is kept from before")
-        strays = q.strays
+        strays = wide.strays
         if strays > _STRAYS:
             told += f", and {strays:.0f} times as far where inputs are moved {REDRAW:.0f} times as "
             told += "far: equal for inputs of sum 1, orthogonal, or the like; if all are meant to "
             return Verdict(SUSPECT, f"{told}be, make them so in f and g")
-        held = far.rms * q.fine <= _CONSTANTS * q.roundoff and q.form != "float64"
+        held = far.rms * wide.fine <= _CONSTANTS * q.roundoff and q.form != "float64"
         constants = f", or one whose constants are of {q.form}" if held else ""
         return Verdict(SUSPECT, f"{told}: another function{constants}")
     kept = _kept(q) if q.are_moved else None
