@@ -88,9 +88,6 @@ class Wide:
 
     @cached_property
     def unit(self) -> NDArray:
-        return self._ask_unit()
-
-    def _ask_unit(self) -> NDArray:
         # At kinks and ties a function's own noise is not in proportion.
         side, answer = self.standard
         seeds = [self.seed + 77, self.seed + 78]
@@ -187,10 +184,9 @@ class Wide:
     @property
     def agree_unmoved(self) -> bool:
         """Whether the sides agree at the inputs as they are."""
-        unit = self._ask_unit()
-        size = size_of_results(self.here.f, self.unmoved, unit)
+        size = size_of_results(self.here.f, self.unmoved, self.unit)
         near = size.least <= self.here.allowed and not size.broken
-        return near and not self._mostly_apart(self.unmoved, unit)
+        return near and not self._mostly_apart(self.unmoved, self.unit)
 
     @property
     def strays(self) -> float:
