@@ -83,6 +83,77 @@ def test_numbers_of_float32_are_no_proof(f, x):
         assert np.all(np.abs(found.value - exact.real) < 1e-9)
 
 
+@pytest.mark.parametrize("f", [lambda x: 0 * x + 201, lambda x: np.float32(0.1) + x])
+def test_neither_are_constants_of_few_bits_nor_a_result_at_0(f):
+    found = calipers.differentiate(f, np.zeros(2))
+    assert set(found.status.tolist()) == {"CONVERGED"}
+    assert found.error.max() < 1e-10
+
+
+@pytest.mark.parametrize(("f", "dtype"), [(np.sin, "f8"), (np.sin, "f4"), (lambda x: x[:0], "f8")])
+def test_f_is_asked_once_more_only_where_doubles_are_numbers_of_float32(f, dtype):
+    x, together = np.array([0.3, 1.1], dtype), []
+
+    def seeing(y):
+        together.append(np.count_nonzero(y != x) > 1)
+        return f(y)
+
+    found = calipers.differentiate(seeing, x)
+    assert not any(together)
+    assert set(found.status.tolist()) == {"CONVERGED"}
+
+
+def test_without_numbers_there_is_no_other_point():
+    assert calipers.differentiate(lambda x: np.ones(2), np.empty(0)).nfev == 1
+
+
+@pytest.mark.parametrize("x", [[0.3, -1.2, 0.0], [0.3, -1.2, 1e-9]])
+@pytest.mark.parametrize("step", [1e-3, [1e-3, 2e-3, 1e-3]])
+def test_the_format_is_asked_for_within_the_callers_step(x, step):
+    far = []
+
+    def f(y):
+        if np.count_nonzero(y != x) > 1:
+            far.append(np.abs(y - x))
+        return np.exp(y.astype(np.float32)).astype(float)
+
+    found = calipers.differentiate(f, np.array(x), step=step)
+    assert far
+    assert np.all(np.array(far) <= step)
+    assert set(found.status.tolist()) == {"NOISY"}
+
+
+@pytest.mark.parametrize("scale", [None, 0.5, [1.0, 2.0, 1.0]])
+def test_complex_numbers_of_complex64(scale):
+    z = np.array([0.3 + 1j, 0.2 - 2j, 0.1])
+    found = calipers.differentiate(
+        lambda z: np.exp(z.astype(np.complex64)).astype(complex), z, scale=scale, holomorphic=True
+    )
+    assert np.all(np.abs(found.value - np.diag(np.exp(z))) <= found.error)
+    assert set(found.status.tolist()) == {"NOISY"}
+
+
+def test_results_that_are_not_finite_tell_nothing():
+    """Neither beside x, where f need not warn of them, nor at x."""
+    f = single(lambda x: np.stack([np.exp(x[0]), np.sqrt(np.float32(1.001) - x[1])]))
+    found = calipers.differentiate(f, np.array([1e-9, 1.0]))
+    assert abs(found.value[0, 0] - 1) <= found.error[0, 0] < 1e-4
+    found = calipers.differentiate(lambda x: np.array([np.inf, 1.0]), np.array([0.3]))
+    assert abs(found.value[1, 0]) <= found.error[1, 0] < 1e-12
+
+
+def test_the_value_at_x_is_evidence_where_all_others_are_0():
+    f = single(lambda x: np.exp(-(((x - np.float32(1)) * 1000) ** 2)))
+    found = calipers.differentiate(f, np.array([1.0004]))
+    assert abs(found.value[0, 0] + 800 * np.exp(-0.16)) <= found.error[0, 0] < 10
+
+
+@pytest.mark.parametrize("x", [1e-9, 1e-6])
+def test_the_format_is_asked_for_on_the_side_of_0_that_x_is_on(x):
+    found = calipers.differentiate(single(lambda x: x * np.sqrt(x) + 1), np.array([x]))
+    assert abs(found.value[0, 0] - 1.5 * np.sqrt(x)) <= found.error[0, 0]
+
+
 def test_what_f_refuses_beside_x_is_not_asked_twice():
     x = np.array([0.5, 0.5])
 

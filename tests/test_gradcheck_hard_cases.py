@@ -1617,6 +1617,45 @@ def test_a_linear_system_has_no_kinks_at_its_root(n, largest, compiled):
     assert calipers.gradcheck(f, np.ones(n), vjp=lambda x, w: matrix.T @ w, jvp=jvp)
 
 
+@pytest.mark.parametrize("seed", [0, 30, 52, 59])
+def test_rounding_of_terms_in_float32_is_no_kink_at_a_root(seed):
+    random = np.random.default_rng(seed)
+    matrix = (random.standard_normal((3, 3)) * [1, 31.622776, 1000]).astype(np.float32)
+    ones = np.ones(3, np.float32)
+    right = matrix @ ones
+    assert calipers.gradcheck(
+        lambda x: matrix @ x - right, ones, jac=lambda x: matrix.astype(float)
+    )
+
+
+@pytest.mark.parametrize(
+    ("slope", "options", "verdict"),
+    [
+        (0.3, {}, "NONSMOOTH"),
+        (1 + 5e-7, {}, "NONSMOOTH"),  # one of its slopes, within the tolerance
+        (1 + 5e-4, {"atol": 1e-3}, "NONSMOOTH"),
+        (1.05, {}, "INCONCLUSIVE"),
+        (1.19, {}, "INCONCLUSIVE"),
+        (1.25, {}, "FAIL"),
+    ],
+)
+def test_only_what_is_clearly_outside_of_the_slopes_at_a_kink_is_wrong(slope, options, verdict):
+    for sign in (1, -1):
+        claimed = np.array([[sign * slope]])
+        report = checked(np.abs, np.zeros(1), jac=lambda x, a=claimed: a, **options)
+        assert report.verdict == verdict
+
+
+def test_a_kink_that_is_nothing_beside_other_slopes_is_none():
+    claimed = np.array([[1e6, 0.0]])
+    for slope, verdict in ((1e-3, "PASS"), (1.0, "NONSMOOTH")):
+
+        def f(x, slope=slope):
+            return np.array([1e6 * x[0] + slope * np.abs(x[1])])
+
+        assert checked(f, np.zeros(2), jac=lambda x: claimed).verdict == verdict
+
+
 def test_a_kink_at_a_root_is_seen_beside_terms_that_cancel():
     matrix = np.array([[1.0, 1e3], [3.0, -1e3]])
     right = matrix @ np.ones(2)

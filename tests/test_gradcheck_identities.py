@@ -1,5 +1,7 @@
 """Tests that take no steps: forms of one matrix, linear, reentrant, that leave arguments alone."""
 
+import itertools
+
 import numba
 import numpy as np
 import pytest
@@ -124,6 +126,20 @@ def test_a_jacobian_that_adds_to_its_own_buffer_is_not_reentrant():
         return kept
 
     assert "jac is not reentrant" in checked(np.sin, THREE, jac=jac).reason
+
+
+@pytest.mark.parametrize("other", ["dense", "moved", "wider"])
+def test_sparse_matrices_of_two_forms_are_not_reentrant(other):
+    sparse = pytest.importorskip("scipy.sparse")
+    one = sparse.csc_array(np.diag([2.0, 2.0, 2.0]))
+    others = {
+        "dense": one.toarray(),
+        "moved": sparse.csc_array(np.diag([2.0, 2.0, 2.0])[[1, 0, 2]]),
+        "wider": sparse.csc_array(np.diag([2.0, 2.0, 2.0]) + np.eye(3, k=1)),
+    }
+    answers = itertools.cycle([one, others[other]])
+    report = checked(lambda x: 2 * x, THREE, jac=lambda x: next(answers))
+    assert any("is not reentrant" in text for text in report.findings)
 
 
 @pytest.mark.parametrize("form", ["vjp", "jvp"])

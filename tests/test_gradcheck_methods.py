@@ -291,3 +291,13 @@ def test_repeated_differences_are_work_like_others():
     problem = pose(np.sin, X, (), 0, options)
     steps = steps_of(problem, options)
     assert Repeated(problem, steps).calls == 4 * Columns(problem, steps).calls
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point"])
+@pytest.mark.parametrize(("off", "verdict"), [(1e-12, "INCONCLUSIVE"), (1e-6, "FAIL")])
+def test_a_slope_that_rounding_of_terms_hides_at_a_root_is_not_told(method, off, verdict):
+    claimed = np.array([[1.0, off]])
+    report = calipers.gradcheck(
+        lambda x: x[:1] - 1, np.ones(2), jac=lambda x: claimed, method=method, raise_exception=False
+    )
+    assert report.verdict == verdict

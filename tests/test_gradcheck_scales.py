@@ -363,6 +363,37 @@ def test_a_small_error_where_f_stands_still_is_seen(off):
     assert checked(lambda x: np.maximum(x, 0), x, vjp=vjp).verdict == "FAIL"
 
 
+@pytest.mark.parametrize("x", [[0.41, 0.65], [1.0, 2.0], [1e5, 3e5]])
+def test_what_rounding_of_f_hides_along_its_length_is_right(x):
+    """Of 1e8 that is 2e-8, far more than what an entry of 1e-4 is off by."""
+    matrix = np.array([[1e8, 1e-4], [40.0, 0.0]])
+    for off, verdict in ((1e-9, "PASS"), (1e-6, "FAIL")):
+        claimed = matrix + [[0, off], [0, 0]]
+        report = checked(lambda x: matrix @ x, np.array(x), jac=lambda x, a=claimed: a)
+        assert report.verdict == verdict, off
+
+
+@pytest.mark.parametrize("off", [1e-9, 1e-8, 2e-8, 1e-7])
+def test_where_f_stands_still_an_entry_may_be_rounding_of_the_largest_beside_it(off):
+    claimed = np.array([[off, 6e6], [0.0, 1.0]])
+    report = checked(lambda x: np.array([6e6 * x[1], x[1]]), np.zeros(2), jac=lambda x: claimed)
+    assert report.verdict == ("PASS" if off <= 1e-8 else "FAIL")
+
+
+def test_rounding_hides_no_entry_where_small_steps_of_f_are_known():
+    x = np.array([-4.6e-7, -1.5e-6, 1.7e-7])
+    claimed = np.array([[3.4e5, 0.0, 1e-11]])
+    assert checked(lambda x: 3.4e5 * x[:1], x, jac=lambda x: claimed).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("side", [np.maximum, np.minimum])
+def test_where_f_and_its_derivative_are_0_slopes_beside_x_tell_sizes(side):
+    for off, verdict in ((0.0, "PASS"), (1e-10, "PASS"), (1.0, "FAIL")):
+        claimed = np.array([[off]])
+        report = checked(lambda x: 1e6 * side(x, 0) ** 2, np.zeros(1), jac=lambda x, a=claimed: a)
+        assert report.verdict == verdict, off
+
+
 @pytest.mark.parametrize("offset", [1e4, 1e6])
 @pytest.mark.parametrize("off", [1e-3, 0.1])
 def test_noise_excuses_no_wrong_entry(offset, off):

@@ -26,7 +26,7 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
     away if that tells nothing. A narrower format than float16 is not told from such.
     """
     base = problem.base
-    if problem.x.real.dtype.char + base.dtype.char != "dd" or problem.imaginary:
+    if problem.x.real.dtype.char + base.dtype.char != "dd":
         return steps
     if not (base.size and problem.x.size and _are_numbers_of(np.float32, base)):
         return steps
@@ -50,11 +50,10 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
 def _moves(problem: Problem, steps: Steps) -> list[NDArray]:
     """Return how far the numbers of x are moved, one time after the other."""
     numbers = reals(problem.x)
-    signs = np.where(numbers < 0, -1.0, 1.0)
     if steps.lengths.size:  # as far as the caller, or the kind of x, lets it
         near = np.repeat(steps.lengths, problem.stride if steps.lengths.size > 1 else 1)
-        return [_MOVED * signs * near]
-    sizes = np.abs(numbers)
+        return [_MOVED * near]
+    signs, sizes = np.where(numbers < 0, -1.0, 1.0), np.abs(numbers)
     near = _MOVED * signs * np.where(sizes == 0, 1.0, sizes)
     # A small number may be lost beside 1, and f saturated by a large one.
     return [near, np.where(sizes < 1, _MOVED * signs, -0.5 * numbers)]
