@@ -77,6 +77,15 @@ def test_small_numbers_have_steps_of_their_own_size(name, fast_mode):
         assert report.verdict == ("PASS" if factor == 1 else "FAIL"), factor
 
 
+@pytest.mark.parametrize("option", ["step", "scale"])
+def test_the_callers_own_steps_are_enough_for_small_numbers(option):
+    x = np.full(20, 1e-9)
+    length = 1e-14 if option == "step" else 1e-9
+    report = checked(np.square, x, jac=lambda x: np.diag(2 * x), **{option: length})
+    assert report.verdict == "PASS"
+    assert report.calls["f"] <= 2 * x.size + 2
+
+
 @pytest.mark.parametrize("name", PHYSICS)
 def test_errors_of_small_numbers_are_known(name):
     f, slope, x = PHYSICS[name]
