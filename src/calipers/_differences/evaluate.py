@@ -23,8 +23,8 @@ def blame(error: Exception, problem: Problem, coordinate: int, step: float | Non
     """Note on an error of f which coordinate was displaced, and by how much, if that is known."""
     by = "" if step is None else f" by {step:.3g}"
     element = element_of(problem, int(coordinate) * problem.stride)
-    advice = "if it is not defined there, give bounds= or a smaller scale="
-    error.add_note(f"raised by f with {element} displaced{by} for its derivative; {advice}")
+    place = f"with {element} displaced{by} for its derivative"
+    error.add_note(f"raised by f {place}; if it is not defined there, give bounds=")
 
 
 def element_of(problem: Problem, number: int) -> str:

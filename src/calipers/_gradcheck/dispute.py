@@ -27,6 +27,7 @@ SlopesBelow = tuple[NDArray, NDArray, NDArray]
 
 _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
+_SURE = 8  # errors
 _ALL_OF_F = 0.125
 _INSIDE = 1024.0  # roundings
 
@@ -113,8 +114,10 @@ class Dispute:
         self.error[where] = np.fmax(self.error, np.abs(self.own - self.value))[where]
 
     def where_forms_agree(self, agree: NDArray) -> None:
-        """Trust other forms of the derivative, where differences say something and not FAIL."""
-        self._say(PASS, self._are(INCONCLUSIVE) & agree & np.isfinite(self.error))
+        """Trust other forms of the derivative, unless what differences say contradicts that."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.own - self.value) <= _SURE * self.error
+        self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
 
     def where_rounded(self, rounding: NDArray) -> None:
         """Let pass what is off by no more than f is rounded by along its natural length."""
