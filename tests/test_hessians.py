@@ -123,6 +123,16 @@ def test_hessians_within_narrow_bounds(x, width):
     assert np.all(h.error < 1e-3)
 
 
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0])
+def test_hessians_of_a_small_x_know_what_longer_steps_tell(size):
+    """Steps as short as x leave rounding of f, which hides all second derivatives."""
+    x = size * np.array([1.0, -2.0, 0.5])
+    h = calipers.hessian(lambda x: 4 + np.sum(np.cos(x) * [1, 2, 3]), x)
+    exact = -np.diag(np.cos(x) * [1, 2, 3])
+    assert np.all(np.abs(h.value - exact) <= h.error)
+    assert np.all(h.error < 1e-7)
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
 def test_hessians_by_a_step_of_the_caller(offset):
     random = np.random.default_rng(0)

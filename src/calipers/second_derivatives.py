@@ -7,11 +7,19 @@ from typing import Any, Unpack
 import numpy as np
 
 from ._containers import several
-from ._differences.plan import others_of
+from ._differences.plan import Options, others_of
+from ._differences.stencils import ADAPTIVE
 from ._gradcheck.derivative import GivenDerivative
 from ._gradcheck.given import FORMS, Given
 from ._gradcheck.nested import holds_arrays
-from ._gradcheck.options import for_each, positions_of, require_functions, require_seed
+from ._gradcheck.numerical_gradient import NumericalGradient
+from ._gradcheck.options import (
+    for_each,
+    positions_of,
+    require_functions,
+    require_seed,
+    steps_for,
+)
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
 from ._gradcheck.second import Gradient, cotangents, layout, skewness
@@ -19,7 +27,6 @@ from ._gradcheck.second_forms import SecondForms, require_handed_on
 from ._gradcheck.subject import Subject
 from ._protocols import FunctionLibrary
 from ._types import SecondOptions
-from .derivatives import differentiate
 from .gradients import gradcheck
 from .interop.functions import function_library
 
@@ -296,29 +303,35 @@ def _of_number(
             f"numbers by {len(subject.active)} inputs: take vjp_vjp= or vjp_jvp="
         )
         raise ValueError(msg)
+    part = subject.active[0]
+    if part.example.dtype.kind == "c":
+        msg = (
+            f"hess= and hvp= are by real numbers, and input {part.name} is complex: take vjp= with "
+            f"vjp_vjp= or vjp_jvp="
+        )
+        raise ValueError(msg)
     vjp = forms.vjp
     if vjp is not None and first_order:
-        chosen = {"args": (), "argnums": subject.active[0].position}
+        chosen = {"args": (), "argnums": part.position}
         first = {**common, "check_batched_forward_grad": False}
         report = gradcheck(f, inputs, vjp=vjp, **first, **{**here, **chosen})
         if not report:
             return report
-    part = subject.active[0]
-    others = (*subject.values[: part.position], *subject.values[part.position + 1 :])
 
     def slope(*given: Any, **kwargs: Any) -> Any:
-        if vjp is not None:
-            w = np.ones_like(subject.kept[0].example)[()]
-            found = vjp(*given, (w,) if subject.several else w, **kwargs)
-            if not isinstance(found, (tuple, list)):
-                return found
-            return found[0] if len(found) == 1 else found[part.position]
-        # Of f alone: a wrong first derivative cannot hide in it.
-        x = given[part.position]
-        return differentiate(f, x, args=others, argnums=part.position, kwargs=kwargs).value
+        assert vjp is not None
+        w = np.ones_like(subject.kept[0].example)[()]
+        found = vjp(*given, (w,) if subject.several else w, **kwargs)
+        if not isinstance(found, (tuple, list)):
+            return found
+        return found[0] if len(found) == 1 else found[part.position]
 
+    gradient: Callable[..., Any] = slope
+    if vjp is None:  # of f alone: a wrong first derivative cannot hide in it
+        where = steps_for(1, scale=common.get("scale"), bounds=common.get("bounds"))[0]
+        gradient = NumericalGradient(f, part.position, Options(ADAPTIVE, **where))
     where = {"argnums": part.position, "kwargs": here["kwargs"]}
     checked = {"jac": forms.hess, "jvp": forms.hvp, **where}
     plain = {**common, "raise_exception": False}
-    report = _of_gradient(slope, inputs, part.stop, None, checked, plain)
+    report = _of_gradient(gradient, inputs, part.stop, None, checked, plain)
     return answer(report, common["raise_exception"])

@@ -69,19 +69,10 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         msg = "hessian of f alone takes method='adaptive'; the others need gradient="
         raise ValueError(msg)
     started = time.perf_counter()
-    steps = _both_sided(problem, steps_of(problem, options))
-    one = measured(problem, steps)
-    n = problem.coordinates
-    # The others keep NaN: without room on both sides, there is no mixed difference.
-    pairs = Pairs(
-        problem.interpreted(),
-        steps.eps,
-        one,
-        np.flatnonzero((one["side"] == 0) & (one["limit"] > 0)),
-        tuple(b.astype(problem.x.dtype) for b in (steps.lows, steps.highs) if b.size),
-    )
+    n, pairs = problem.coordinates, pairs_of(problem, steps_of(problem, options))
+    one = pairs.one
     value, error = np.full((n, n), np.nan), np.full((n, n), np.inf)
-    calls = 1 + steps.calls
+    calls = 1 + pairs.steps.calls
     status = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
 
     def store(first: int, outs: Outs) -> None:
@@ -90,7 +81,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         i, j = pairs.coordinates(first, len(states))
         value[i, j] = value[j, i] = values[:, 0]
         error[i, j] = error[j, i] = errors[:, 0]
-        calls += int(np.where(i == j, states["calls"], 2 * states["calls"]).sum())
+        calls += int(pairs.calls_of(i, j, states).sum())
         for k in (i, j):
             np.maximum.at(status, k, states["status"].astype(np.int8))
 
@@ -107,6 +98,16 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     seconds = time.perf_counter() - started
     rows = value.astype(problem.base.dtype)
     return rows, error, Found(rows, error, status, 0.25 * one["length"], calls, seconds)
+
+
+def pairs_of(problem: Problem, steps: Steps) -> "Pairs":
+    """Return the work of taking mixed differences of a number by steps as a ladder's."""
+    steps = _both_sided(problem, steps)
+    one = measured(problem, steps)
+    # The others keep NaN: without room on both sides, there is no mixed difference.
+    usable = np.flatnonzero((one["side"] == 0) & (one["limit"] > 0))
+    limits = tuple(b.astype(problem.x.dtype) for b in (steps.lows, steps.highs) if b.size)
+    return Pairs(problem.interpreted(), steps, one, usable, limits)
 
 
 def _both_sided(problem: Problem, steps: Steps) -> Steps:
@@ -130,7 +131,7 @@ class Pairs:
     """Mixed second differences by pairs of coordinates, of the first with all, and so on."""
 
     problem: Problem
-    eps: float
+    steps: Steps
     one: NDArray  # the ladder along each coordinate, before it begins
     usable: NDArray  # coordinates
     limits: tuple[NDArray, ...]  # bounds, which rounding might exceed
@@ -153,13 +154,22 @@ class Pairs:
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill the values, errors and states of pairs from `start`."""
-        for first in range(0, len(outs[0]), _BLOCK):
-            self._climb(start + first, tuple(out[first : first + _BLOCK] for out in outs))
+        self.at(*self.coordinates(start, len(outs[0])), outs)
 
-    def _climb(self, start: int, outs: Outs) -> None:
+    def at(self, i: NDArray, j: NDArray, outs: Outs) -> None:
+        """Fill the same of pairs of coordinates that are usable."""
+        for first in range(0, len(i), _BLOCK):
+            part = slice(first, first + _BLOCK)
+            self._climb(i[part], j[part], tuple(out[part] for out in outs))
+
+    @staticmethod
+    def calls_of(i: NDArray, j: NDArray, states: NDArray) -> NDArray:
+        """Return how often f was called for pairs."""
+        return np.asarray(np.where(i == j, states["calls"], 2 * states["calls"]))
+
+    def _climb(self, i: NDArray, j: NDArray, outs: Outs) -> None:
         problem, one, (_, _, states) = self.problem, self.one, outs
-        i, j = self.coordinates(start, len(states))
-        states["eps"], states["power"] = self.eps, 2
+        states["eps"], states["power"] = self.steps.eps, 2
         with np.errstate(all="ignore"):
             states["length"] = one["length"][i] * one["length"][j]
         states["limit"] = np.minimum(one["limit"][i], one["limit"][j])

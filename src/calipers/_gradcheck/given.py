@@ -26,6 +26,7 @@ from .blocks import WrongFormError
 from .derivative import CONVENTIONS, GivenDerivative
 from .inplace import ADD, WAYS, InPlace
 from .nested import Nested, NumpyContainers, holds_arrays, is_array
+from .numerical_gradient import NumericalGradient
 from .sparse import DenseView
 from .subject import (
     Subject,
@@ -144,7 +145,7 @@ class Given:
     def _of_containers(self) -> "Given":
         """Return the same for arrays alone, with the derivatives that the caller gave."""
         nested, chosen = any(map(holds_arrays, self.several)), self._named
-        if isinstance(self.f, (Dispatcher, InPlace)) and not nested:
+        if isinstance(self.f, (Dispatcher, InPlace, NumericalGradient)) and not nested:
             return self  # which take and return arrays
         if chosen is None:
             able = (holds_arrays(x) or is_differentiable(x) or is_array(x) for x in self.several)

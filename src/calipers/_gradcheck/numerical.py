@@ -26,6 +26,7 @@ from .._kernels.gradcheck import AT_POINTS
 from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
 from .._reals import reals
+from .numerical_gradient import NumericalGradient
 from .parts import Part
 from .rule import POSITIONS, rounding_of
 from .subject import Subject
@@ -407,7 +408,7 @@ def looks(
     """Plan the steps for one input; f is asked in `batches` where it can be."""
     # That it can be is tried beside x, which bounds may not allow.
     problem = subject.problem(part, batches and bounds is None)
-    own, kind, given = problem, Ladders if method == ADAPTIVE else Repeated, step
+    own, given = problem, step
     if method == COMPLEX_STEP:
         own, given = subject.complex_problem(part), None
     steps = _planned(subject, own, method, given, scale, bounds, subject.eps)
@@ -417,7 +418,14 @@ def looks(
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
     coarse = replace(coarse, narrow=steps.narrow)
     small = _small(problem, steps.eps) & (step is None and scale is None)
-    return Looks(subject, part, problem, coarse, kind(own, steps), way, small, given is not None)
+    exact: Ladders | Repeated
+    if method != ADAPTIVE:
+        exact = Repeated(own, steps)
+    elif isinstance(subject.f, NumericalGradient):
+        exact = subject.f.ladders(own, steps, subject.noise, subject.arguments(), subject.kwargs)
+    else:
+        exact = Ladders(own, steps)
+    return Looks(subject, part, problem, coarse, exact, way, small, given is not None)
 
 
 def _small(problem: Problem, eps: float) -> NDArray:

@@ -140,11 +140,11 @@ class Screening:
         self._spare.append(look)
 
     def rounding(self, rows: NDArray) -> NDArray:
-        """Return what the terms of f's linear part are rounded by, be f as small as it may."""
+        """Return what the terms of f's linear part are rounded by, or what f is off by if more."""
         subject = self.looks.subject
         x = real_vector([part.example for part in subject.active])
         terms = self.sizes.terms(self.jacobians, x.astype(float))
-        return rounding_of(terms[rows], self.looks.eps)
+        return np.maximum(rounding_of(terms[rows], self.looks.eps), subject.noise[rows])
 
     def doubted(self, columns: NDArray, own: NDArray, right: NDArray, left: NDArray) -> NDArray:
         """Mark the entries of columns, a row each, that their slopes leave in doubt."""

@@ -20,6 +20,7 @@ from .._protocols import NDArray
 from ..interop.containers import Leaves
 from .batches import base_in_batches
 from .inplace import InPlace
+from .numerical_gradient import NumericalGradient
 from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
 from .parts import Part, moduli, parts_of, real_vector
 
@@ -156,6 +157,13 @@ class Subject:
     def units(self) -> NDArray:
         """What entries are by: a result's size over that is the natural size of an entry."""
         return np.fmax(1.0, moduli([p.example for p in self.active]))
+
+    @cached_property
+    def noise(self) -> NDArray:
+        """What the results are off by, beyond rounding."""
+        if not isinstance(self.f, NumericalGradient):
+            return np.zeros(self.rows)
+        return self.f.noise(self.arguments(), self.kwargs)
 
     @cached_property
     def eps(self) -> float:

@@ -372,7 +372,7 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     aliased = rippled = buried = straight = False
     worst = CONVERGED
     _compare_tails(state, room)
-    natural = _NATURAL / state.unit
+    natural = _NATURAL / raised(state.unit, state.power)
     small = state.unit > state.eps**-_LOST_BESIDE
     shorter = state.top * state.length < state.step
     largest = 0.0

@@ -1,0 +1,86 @@
+"""The gradient of a number that has none but by differences, and the derivatives of that."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._differences.columns import Outs
+from .._differences.hessians import Pairs, pairs_of
+from .._differences.ladders import Ladders
+from .._differences.plan import Options, arranged, find, pose, steps_of
+from .._differences.problem import Problem
+from .._differences.steps import Steps
+from .._protocols import NDArray
+
+
+@dataclass(frozen=True)
+class NumericalGradient:
+    """The gradient of a number by one input, by adaptive differences."""
+
+    f: Any
+    position: int
+    options: Options
+
+    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+        """Return the gradient."""
+        problem = self._problem(given, kwargs)
+        found = find(problem, steps_of(problem, self.options), self.options)
+        return arranged(problem, found.rows).reshape(problem.x.shape)
+
+    def noise(self, given: list[Any], kwargs: dict[str, Any]) -> NDArray:
+        """Return what the numbers of the gradient may be off by."""
+        problem = self._problem(given, kwargs)
+        errors = find(problem, steps_of(problem, self.options), self.options).errors
+        assert errors is not None
+        return errors[:, 0]
+
+    def ladders(
+        self,
+        problem: Problem,
+        steps: Steps,
+        noise: NDArray,
+        given: list[Any],
+        kwargs: dict[str, Any],
+    ) -> "MixedLadders":
+        """Return what differentiates the gradient, whose noise at x is known."""
+        own = self._problem(given, kwargs)
+        return MixedLadders(problem, steps, pairs_of(own, steps_of(own, self.options)), noise)
+
+    def _problem(self, given: Any, kwargs: dict[str, Any]) -> Problem:
+        k = self.position
+        others = (*given[:k], *given[k + 1 :])
+        return pose(self.f, given[k], others, k, self.options, kwargs)
+
+
+@dataclass(frozen=True)
+class MixedLadders(Ladders):
+    """
+    Rows of a Hessian: ladders of a numerical gradient, beside mixed differences of f.
+
+    The error of that gradient comes and goes from one point to the next, which looks like noise of
+    its ladders, or like a kink. Where the two do not agree, neither is known.
+    """
+
+    pairs: Pairs
+    noise: NDArray  # of the gradient at x
+
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Fill `outs` with what belongs to some coordinates."""
+        super().at(columns, outs)
+        values, errors, states = outs
+        np.maximum(errors, self.noise / states["step"][:, None], out=errors)
+        partners = self.pairs.usable
+        for k in np.flatnonzero(np.isin(columns, partners)).tolist():
+            both = np.full(len(partners), columns[k]), partners
+            mixed, unsure, climbed = self.pairs.results(len(partners))
+            self.pairs.at(*both, (mixed, unsure, climbed))
+            states["calls"][k] += self.pairs.calls_of(*both, climbed).sum()
+            value, error = values[k, partners], errors[k, partners]
+            with np.errstate(invalid="ignore"):
+                apart = np.abs(mixed[:, 0] - value)
+                unlike = apart > error + unsure[:, 0]
+            better = unsure[:, 0] < error
+            values[k, partners] = np.where(better, mixed[:, 0], value)
+            least = np.minimum(unsure[:, 0], error)
+            errors[k, partners] = np.where(unlike, apart, least)
