@@ -56,10 +56,10 @@ class NumericalGradient:
 @dataclass(frozen=True)
 class MixedLadders(Ladders):
     """
-    Rows of a Hessian: ladders of a numerical gradient, beside mixed differences of f.
+    Rows of a Hessian: ladders of a numerical gradient or mixed differences, whichever know more.
 
-    The error of that gradient comes and goes from one point to the next, which looks like noise of
-    its ladders, or like a kink. Where the two do not agree, neither is known.
+    The error of that gradient comes and goes from one point to the next, which looks like a kink,
+    or more noise than there is, or like none.
     """
 
     pairs: Pairs
@@ -76,11 +76,6 @@ class MixedLadders(Ladders):
             mixed, unsure, climbed = self.pairs.results(len(partners))
             self.pairs.at(*both, (mixed, unsure, climbed))
             states["calls"][k] += self.pairs.calls_of(*both, climbed).sum()
-            value, error = values[k, partners], errors[k, partners]
-            with np.errstate(invalid="ignore"):
-                apart = np.abs(mixed[:, 0] - value)
-                unlike = apart > error + unsure[:, 0]
-            better = unsure[:, 0] < error
-            values[k, partners] = np.where(better, mixed[:, 0], value)
-            least = np.minimum(unsure[:, 0], error)
-            errors[k, partners] = np.where(unlike, apart, least)
+            better = unsure[:, 0] < errors[k, partners]
+            values[k, partners[better]] = mixed[better, 0]
+            errors[k, partners[better]] = unsure[better, 0]
