@@ -320,6 +320,43 @@ def test_array_equal_finds_one_element_wherever_it_is(dtype, layout):
         assert not calipers.array_equal(a, other)  # of another layout
 
 
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "F", "D"])
+@pytest.mark.parametrize("step", [2, -1, -3])
+def test_array_equal_of_vectors_with_gaps_finds_one_element_wherever_it_is(dtype, step):
+    for n in (0, 1, 3, 4, 5, 8, 11):
+        values = np.zeros(n * abs(step), dtype)[::step]
+        gaps = np.ones(n * abs(step), dtype)[::step]  # what lies between is not asked
+        gaps[:] = 0
+        for _ in range(2):  # compiled by the first call, at hand for the second
+            assert calipers.array_equal(values, gaps)
+            assert calipers.array_equal(values, gaps.copy())
+            assert calipers.array_equal(values, np.broadcast_to(np.zeros((), dtype), n))
+        for place in range(n):
+            gaps[place] = 1
+            assert not calipers.array_equal(values, gaps)
+            assert not calipers.array_equal(gaps.copy(), values)
+            gaps[place] = 0
+    if values.dtype.kind in "fc":
+        values[[2, 9]] = gaps[[2, 9]] = np.nan
+        assert not calipers.array_equal(values, gaps)
+        assert calipers.array_equal(values, gaps, equal_nan=True)
+        gaps[9] = 0
+        assert not calipers.array_equal(values, gaps, equal_nan=True)
+
+
+def test_array_equal_of_long_vectors_with_gaps():
+    a = np.zeros(3_000_000)[::2]
+    b = a.copy()
+    assert calipers.array_equal(a, b)
+    b[-1] = 1
+    assert not calipers.array_equal(a, b)
+    signs = np.repeat(SIGNS, 2)[::2]
+    assert calipers.array_equal(signs[:3], signs[:3].astype(np.int64))
+    assert not calipers.array_equal(signs, signs.astype(np.int64))
+    packed = np.zeros(9, "u1, f8")["f1"]  # nine bytes apart
+    assert calipers.array_equal(packed, packed.copy())
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "F", "D", "bfloat16"])
 def test_array_equal_of_nan_and_signed_zeros(dtype):
     if dtype == "bfloat16":

@@ -27,7 +27,7 @@ from ._kernels.closeness import (
     MASK_EACH,
     ROWS_APART,
 )
-from ._kernels.equality import FIRST_UNEQUAL
+from ._kernels.equality import FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
 from ._kernels.finiteness import FIRST_NONFINITE
 from ._protocols import NDArray
 from ._warnings import warn
@@ -39,13 +39,13 @@ _GATHERED_BYTES = 1 << 17
 
 
 def _plainly(
-    kernels: Kernels, a: Any, b: Any, rtol: Any = 0.0, atol: Any = 0.0
+    kernels: Kernels, a: Any, b: Any, rtol: Any = 0.0, atol: Any = 0.0, strided: Any = None
 ) -> tuple[Callable[..., Any], NDArray, NDArray] | None:
     """Return a kernel, and two vectors for it, where nothing has to be converted; else None.
 
     Arrays that are not in C order are copied if they are small: buffers would take longer to set
     up. Vectors of what has one dimension keep its order. Alignment is not asked: kernels load
-    elements as the processor's unaligned moves do.
+    elements as the processor's unaligned moves do. `strided` are kernels that need no copies.
     """
     if not (
         type(a) is np.ndarray
@@ -58,10 +58,12 @@ def _plainly(
         and 0.0 <= atol < inf
     ):
         return None
-    kernel = kernels.get(a.dtype)
+    contiguous = a.flags.c_contiguous and b.flags.c_contiguous
+    as_they_lie = strided is not None and a.ndim == 1 and not contiguous
+    kernel = (strided if as_they_lie else kernels).get(a.dtype)
     if kernel is None:
         return None
-    if a.flags.c_contiguous and b.flags.c_contiguous:
+    if contiguous or as_they_lie:
         return (kernel, a, b) if a.ndim == 1 else (kernel, a.ravel(), b.ravel())
     if a.nbytes > _GATHERED_BYTES:
         return None
@@ -219,7 +221,7 @@ def kernel_key(dtypes: Sequence[DType]) -> Any:
 
 def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     """Tell whether two arrays have one shape and equal elements."""
-    plain = _plainly(FIRST_UNEQUAL, a, b)
+    plain = _plainly(FIRST_UNEQUAL, a, b, strided=FIRST_UNEQUAL_STRIDED)
     if plain is not None and a.nbytes <= SERIAL_BYTES // 2:
         kernel, x, y = plain
         equal: bool = kernel(x, y, equal_nan) < 0
@@ -229,6 +231,10 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     dtypes = working_dtypes(a.dtype, b.dtype)
     if dtypes is None:
         return _numpy_array_equal(a, b, equal_nan)
+    native = (a.dtype, b.dtype) == tuple(dtypes)
+    if native and a.ndim == 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
+        kernel = FIRST_UNEQUAL_STRIDED[kernel_key(dtypes)]
+        return scan_views(lambda _, x, y: kernel(x, y, equal_nan), (a, b)) < 0
     kernel = FIRST_UNEQUAL[kernel_key(dtypes)]
     return scan(lambda _, x, y: kernel(x, y, equal_nan), [a, b], dtypes) < 0
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ._kernels.closeness import FIRST_APART, MASK
 from ._kernels.comparison import TALLIES
-from ._kernels.equality import FIRST_UNEQUAL
+from ._kernels.equality import FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
 from ._kernels.finiteness import FIRST_NONFINITE
 
 
@@ -22,7 +22,7 @@ def warmup() -> None:
     >>> calipers.warmup()
     """
     for name in ("float64", "float32"):
-        for kernels in (FIRST_APART, FIRST_UNEQUAL, MASK, FIRST_NONFINITE):
+        for kernels in (FIRST_APART, FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED, MASK, FIRST_NONFINITE):
             kernels[np.dtype(name)]
     for kernels in (FIRST_APART, FIRST_UNEQUAL):
         kernels[np.dtype("int64")]

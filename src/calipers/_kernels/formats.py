@@ -1,12 +1,14 @@
 """Element formats that Numba lacks, exact widening, and the reading of memory ahead of use."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, models, register_model
+
+Layout = Literal["C", "A"]  # contiguous; strided
 
 
 class Half(types.Type):
@@ -41,15 +43,15 @@ def element_type(dtype: np.dtype[Any]) -> Any:
     return _BY_NAME.get(dtype.name) or numba.from_dtype(dtype)
 
 
-def vector(element: Any, readonly: bool = True) -> Any:
-    """Return the Numba type of a contiguous 1-D array."""
-    return types.Array(element, 1, "C", readonly=readonly)
+def vector(element: Any, readonly: bool = True, layout: Layout = "C") -> Any:
+    """Return the Numba type of a 1-D array."""
+    return types.Array(element, 1, layout, readonly=readonly)
 
 
-def pair_of_vectors(key: Any) -> tuple[Any, Any]:
-    """Return the Numba types of two contiguous vectors, by the dtype of both or by one for each."""
+def pair_of_vectors(key: Any, layout: Layout = "C") -> tuple[Any, Any]:
+    """Return the Numba types of two vectors, by the dtype of both or by one for each."""
     a, b = key if isinstance(key, tuple) else (key, key)
-    return vector(element_type(a)), vector(element_type(b))
+    return vector(element_type(a), layout=layout), vector(element_type(b), layout=layout)
 
 
 def _widened_half(builder: Any, value: Any) -> Any:
