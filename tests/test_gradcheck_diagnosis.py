@@ -56,14 +56,55 @@ def test_one_small_error_is_given_no_form():
     assert "mean" not in third.reason
 
 
-def test_swapped_outputs_are_named():
-    report = calipers.gradcheck(
-        lambda x: (np.sin(x), np.exp(x)),
-        THREE,
-        vjp=lambda x, w: w[1] * np.cos(x) + w[0] * np.exp(x),
-        raise_exception=False,
+OTHER, THIRD = MATRIX[::-1] + 0.5, MATRIX**2 - 1
+
+
+@pytest.mark.parametrize(
+    ("claimed", "text"),
+    [
+        ((OTHER, MATRIX), "it is the derivative of output 1: they are swapped"),
+        ((OTHER, OTHER), "it is the derivative of output 1"),
+        ((THIRD, OTHER), None),
+        ((THIRD, MATRIX), None),  # what output 1 has, output 0 lacks
+    ],
+)
+def test_swapped_outputs_are_named(claimed, text):
+    report = checked(lambda x: (MATRIX @ x, OTHER @ x), THREE, jac=lambda x: claimed)
+    first = [block for block in report.blocks if block.startswith("jac, output 0,")]
+    assert first == ([] if text is None else [f"jac, output 0, input 0: {text}"])
+
+
+def test_outputs_of_the_same_derivative_are_not_swapped():
+    report = checked(lambda x: (MATRIX @ x, MATRIX @ x + 1), THREE, jac=lambda x: (THIRD, MATRIX))
+    assert report.counts["FAIL"] > 3
+    assert not report.blocks
+
+
+@pytest.mark.parametrize(
+    ("claimed", "text"),
+    [
+        ((OTHER, MATRIX), "it is the derivative with respect to input 1: they are swapped"),
+        ((OTHER, OTHER), "it is the derivative with respect to input 1"),
+        ((THIRD, OTHER), None),
+        ((THIRD, MATRIX), None),
+    ],
+)
+def test_swapped_inputs_are_named(claimed, text):
+    report = checked(
+        lambda x, y: MATRIX @ x + OTHER @ y, (THREE, THREE + 1), jac=lambda x, y: claimed
     )
-    assert any("output 1: they are swapped" in text for text in report.blocks)
+    first = [block for block in report.blocks if block.startswith("jac, output 0, input 0:")]
+    assert first == ([] if text is None else [f"jac, output 0, input 0: {text}"])
+
+
+def test_inputs_of_other_shapes_are_not_swapped():
+    report = checked(
+        lambda x, y: (MATRIX[:, :2] * x).sum(axis=1) + OTHER[:, :2] @ y[0],
+        (THREE[:2], np.ones((1, 2))),
+        jac=lambda x, y: (OTHER[:, :2], MATRIX[:, None, :2]),
+    )
+    assert report.counts["FAIL"] > 6
+    assert not report.blocks
 
 
 def test_an_output_is_not_swapped_with_itself():
@@ -77,12 +118,123 @@ def test_an_output_is_not_swapped_with_itself():
     assert not report.blocks
 
 
-def test_the_conjugate_is_named():
-    z = np.array([1 + 2j, 0.5 - 1j])
-    a = np.array([[1 + 1j, 2.0], [0.5j, 1 - 3j]])
-    report = calipers.gradcheck(lambda z: a @ z, z, vjp=lambda z, w: a.T @ w, raise_exception=False)
+Z = np.array([1 + 2j, 0.5 - 1j])
+COMPLEX = np.array([[1 + 1j, 2.0], [0.5j, 1 - 3j]])
+REAL_TO_COMPLEX = np.array([[1 + 1j, 2.0, 1j], [0.5j, 1 - 3j, 2.0]])
+CONJUGATE = "it is the conjugate of the right one"
+CONJUGATES = {
+    # name: f, its input, what is given in the convention of torch, and what is said of that
+    "vjp": (lambda z: COMPLEX @ z, Z, {"vjp": lambda z, w: COMPLEX.T @ w}, CONJUGATE),
+    "jvp": (lambda z: COMPLEX @ z, Z, {"jvp": lambda z, v: COMPLEX.conj() @ v}, CONJUGATE),
+    "jac": (lambda z: COMPLEX @ z, Z, {"jac": lambda z: COMPLEX.conj()}, CONJUGATE),
+    "diagonal": (np.square, Z, {"vjp": lambda z, w: 2 * z * w}, CONJUGATE),
+    "vjp of real input": (
+        lambda x: REAL_TO_COMPLEX @ x,
+        THREE,
+        {"vjp": lambda x, w: (REAL_TO_COMPLEX.T @ w).real},
+        CONJUGATE,
+    ),
+    "jvp of real input": (
+        lambda x: REAL_TO_COMPLEX @ x,
+        THREE,
+        {"jvp": lambda x, v: (REAL_TO_COMPLEX @ v).conj()},
+        CONJUGATE,
+    ),
+    "vjp of real output": (
+        lambda z: (z * z.conj()).real,
+        Z,
+        {"vjp": lambda z, w: 2 * w * z.conj()},
+        CONJUGATE,
+    ),
+    "jac of real output": (
+        lambda z: (z * z.conj()).real.sum(),
+        Z,
+        {"jac": lambda z: 2 * z.conj()},
+        CONJUGATE,
+    ),
+    "jvp of real output": (
+        lambda z: (z * z.conj()).real,
+        Z,
+        {"jvp": lambda z, v: 2 * (z * v).real},
+        CONJUGATE,
+    ),
+    "result of jvp": (
+        lambda z: COMPLEX @ z,
+        Z,
+        {"jvp": lambda z, v: (COMPLEX @ v).conj()},
+        "it is the derivative of the output's conjugate",
+    ),
+    "tangent": (
+        lambda z: COMPLEX @ z,
+        Z,
+        {"jvp": lambda z, v: COMPLEX @ v.conj()},
+        "it is the derivative with respect to the input's conjugate",
+    ),
+    "result of vjp": (
+        lambda z: COMPLEX @ z,
+        Z,
+        {"vjp": lambda z, w: (COMPLEX.conj().T @ w).conj()},
+        "it is the derivative with respect to the input's conjugate",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONJUGATES)
+def test_the_conjugate_is_named(name):
+    f, z, given, text = CONJUGATES[name]
+    report = checked(f, z, **given)
     assert report.verdict == "FAIL"
-    assert "other convention=" in " ".join(report.blocks)
+    told = report.blocks[0].partition(": ")[2]
+    assert told.partition(",")[0] == text
+    # The other convention= is named where it is all that is wrong.
+    assert ("other convention=" in told) == bool(checked(f, z, convention="jax", **given))
+
+
+# Axes that are swapped.
+
+SQUARE = MATRIX + 4 * np.eye(3)
+LAST_TWO = "it is right where the last two axes of {} 0 are swapped"
+TURNED = {
+    "it is the transpose of the right one": (
+        lambda x: MATRIX @ x,
+        THREE,
+        lambda x, w: MATRIX @ w,
+    ),
+    LAST_TWO.format("input"): (
+        lambda m: MATRIX[:, :2].T @ m,
+        SQUARE,
+        lambda m, w: (MATRIX[:, :2] @ w).T,
+    ),
+    LAST_TWO.format("output"): (
+        lambda x: np.multiply.outer(x, MATRIX),
+        THREE[:2],
+        lambda x, w: (w * MATRIX.T).sum(axis=(1, 2)),
+    ),
+}
+
+
+@pytest.mark.parametrize("text", TURNED)
+def test_a_transposed_matrix_is_named(text):
+    f, x, vjp = TURNED[text]
+    report = checked(f, x, vjp=vjp)
+    assert [block.partition(": ")[2] for block in report.blocks] == [text]
+
+
+def test_a_transposed_gradient_of_a_number_is_named():
+    def determinant(m):
+        return np.linalg.det(m)
+
+    report = checked(determinant, SQUARE, vjp=lambda m, w: w * np.linalg.det(m) * np.linalg.inv(m))
+    assert report.reason.endswith(LAST_TWO.format("input"))
+    stacked = np.array([SQUARE, SQUARE.T - 1]) * (1 + 0.5j)
+    report = checked(
+        determinant,
+        stacked,
+        vjp=lambda m, w: (
+            w[:, None, None] * np.linalg.det(m)[:, None, None].conj() * np.linalg.inv(m).conj()
+        ),
+    )
+    assert report.reason.endswith(LAST_TWO.format("input"))
 
 
 # What is missing.
@@ -125,6 +277,28 @@ def test_errors_of_no_form_are_given_no_name():
     )
     assert not report.blocks
     assert report.counts["FAIL"] == 16
+
+
+@pytest.mark.parametrize(("axis", "name"), [(0, "row"), (1, "column")])
+@pytest.mark.parametrize(
+    ("factor", "text"),
+    [
+        (2, "twice too large"),
+        (0.5, "half of what it should be"),
+        (-1, "of the opposite sign"),
+        (1.25, "1.25 times what it should be"),
+    ],
+)
+def test_a_factor_of_one_row_or_column_is_told(axis, name, factor, text):
+    factors = np.expand_dims([1.0, factor, 1.0], 1 - axis)
+    report = checked(
+        lambda x: (np.sin(x), MATRIX @ x),
+        THREE,
+        jac=lambda x: (np.diag(np.cos(x)), factors * MATRIX),
+    )
+    assert report.counts["FAIL"] == 3
+    assert report.reason.endswith(f"; the whole {name} is {text}")
+    assert not report.blocks
 
 
 @pytest.mark.parametrize("where", [(1, 1), (1, slice(None)), (slice(None), 1)])
