@@ -27,7 +27,7 @@ def test_what_a_wrong_block_looks_like(text):
 
 def test_a_factor_is_told_by_what_it_differs_from_1():
     x = np.array([1.0, 3.0])
-    for factor in (1.0005, 1.00002, 0.9995, 1.25):
+    for factor in (1.0005, 1.00002, 1.000123, 0.9995, 1.25, 2.01):
         report = calipers.gradcheck(
             np.square,
             x,
@@ -36,6 +36,7 @@ def test_a_factor_is_told_by_what_it_differs_from_1():
             raise_exception=False,
         )
         assert f" {factor} times" in report.reason
+    assert " 0.3333 times" in checked(np.square, x, jac=lambda x: np.diag(2 * x / 3)).reason
 
 
 def test_one_number_is_no_multiple_of_what_it_should_be():
@@ -105,6 +106,93 @@ def test_inputs_of_other_shapes_are_not_swapped():
     )
     assert report.counts["FAIL"] > 6
     assert not report.blocks
+
+
+def test_a_swap_is_found_among_others():
+    """An output of another length, a complex input, and a third one of the same shape."""
+    report = checked(
+        lambda x: (THIRD[:2] @ x, MATRIX @ x, OTHER @ x),
+        THREE,
+        jac=lambda x: (THIRD[:2], OTHER, MATRIX),
+    )
+    assert report.reason.endswith("output 2: they are swapped")
+    report = checked(
+        lambda x, z, y: MATRIX @ x + (THIRD @ z).real + OTHER @ y,
+        (THREE, THREE + 1j, THREE + 1),
+        vjp=lambda x, z, y, w: (OTHER.T @ w, THIRD.T @ w, MATRIX.T @ w),
+    )
+    assert {text.partition(": ")[2] for text in report.blocks} == {
+        f"it is the derivative with respect to input {k}: they are swapped" for k in (0, 2)
+    }
+
+
+@pytest.mark.parametrize("of", ["output", "input"])
+def test_one_small_error_is_no_swap_with_what_has_the_same_derivative(of):
+    wrong = MATRIX + np.outer([0, 1e-4, 0], [1, 0, 0])
+    if of == "output":
+        f, x = lambda x: (MATRIX @ x, MATRIX @ x + 1), THREE
+    else:
+        f, x = lambda x, y: MATRIX @ (x + y), (THREE, THREE + 1)
+    report = checked(f, x, jac=lambda *x: (wrong, MATRIX))
+    assert report.counts["FAIL"] == 1
+    assert not report.blocks
+
+
+def test_what_is_near_another_form_has_none():
+    near = 1 + 0.01 * np.cos(np.arange(9.0)).reshape(3, 3)
+    for claimed in (MATRIX.T * near, OTHER * near, 2 * MATRIX * near):
+        report = checked(
+            lambda x: (MATRIX @ x, OTHER @ x), THREE, jac=lambda x, j=claimed: (j, OTHER)
+        )
+        assert report.verdict == "FAIL"
+        assert not report.blocks
+
+
+def test_forms_are_told_beside_rounding_of_single_precision():
+    single = MATRIX.astype(np.float32)
+    x = THREE.astype(np.float32)
+
+    def layer(x):
+        return np.exp(single @ np.tanh(x))
+
+    def jacobian(x):
+        inner = MATRIX @ np.tanh(x.astype(float))
+        return np.exp(inner)[:, None] * MATRIX / np.cosh(x.astype(float)) ** 2
+
+    for text, change in (("twice too large", 2), ("of the opposite sign", -1)):
+        report = checked(layer, x, jac=lambda x, c=change: c * jacobian(x))
+        assert f"the whole block is {text}" in report.reason
+    report = checked(layer, x, jac=lambda x: jacobian(x).T)
+    assert "the transpose of the right one" in report.reason
+
+
+def test_what_is_not_called_wrong_is_given_no_form():
+    """Where f has a kink its slopes' mean, of which 1 is twice as much, is no derivative."""
+    report = checked(lambda x: np.maximum(x, 0), np.zeros(2), vjp=lambda x, w: w)
+    assert report.verdict == "NONSMOOTH"
+    assert not report.blocks
+
+
+def test_numbers_that_are_not_finite_are_given_no_form():
+    for number in (np.nan, np.inf):
+        wrong = MATRIX.copy()
+        wrong[1] = number
+        report = checked(lambda x: MATRIX @ x, THREE, jac=lambda x, wrong=wrong: wrong)
+        assert report.verdict == "FAIL"
+        assert not report.blocks
+    report = checked(
+        lambda x: np.array([x.sum(), np.nan]), THREE, jac=lambda x: np.zeros((2, len(x)))
+    )
+    assert report.verdict == "FAIL"
+
+
+def test_a_factor_beyond_the_range_of_numbers_is_not_told():
+    report = checked(lambda x: 1e-20 * x, 3.0, jac=lambda x: 1e300)
+    assert report.verdict == "FAIL"
+    assert "times" not in report.reason
+    report = checked(lambda x: 1e-20 * (MATRIX + 2) @ x, THREE, jac=lambda x: 1e300 * (MATRIX + 2))
+    assert report.verdict == "FAIL"
+    assert "times" not in report.reason
 
 
 def test_an_output_is_not_swapped_with_itself():
@@ -270,6 +358,39 @@ def test_a_term_that_is_missing_in_each_row_of_a_batch_is_named():
     assert "what is missing is of rank 3, and not 15: a term such as a mean" in report.reason
 
 
+def test_a_constant_is_named_in_a_gradient_of_one_number():
+    report = checked(lambda x: np.sum(x**2), THREE, vjp=lambda x, w: w * (2 * x + 0.5))
+    assert report.reason.endswith("-0.5 is missing in every entry: a constant term")
+    off = np.array([0.5, 0.51, 0.5])
+    report = checked(lambda x: np.sum(x**2), THREE, vjp=lambda x, w: w * (2 * x + off))
+    assert not report.blocks
+
+
+def test_a_diagonal_is_named_where_rows_and_columns_are_as_many():
+    for rows, count in ((2, 2), (4, 4), (4, 3)):
+        right = TERMS[:rows, :count]
+        wrong = right + np.eye(rows, count) * [0.5, 0.25, 0.125, 1][:count]
+        report = checked(
+            lambda x, right=right: right @ x, np.ones(count), jac=lambda x, wrong=wrong: wrong
+        )
+        assert ("a term on the diagonal" in report.reason) == (rows == count)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "told"),
+    [((3, 3), 1, True), ((4, 7), 1, True), ((5, 5), 2, False), ((6, 7), 2, False)]
+    + [((7, 7), 2, True), ((9, 7), 2, True)],
+)
+def test_a_low_rank_is_told_where_it_is_no_chance(shape, rank, told):
+    random = np.random.default_rng(7)
+    right = random.standard_normal(shape)
+    term = random.standard_normal((shape[0], rank)) @ random.standard_normal((rank, shape[1]))
+    report = checked(lambda x: right @ x, np.ones(shape[1]), jac=lambda x: right - term)
+    text = f"what is missing is of rank {rank}, and not {min(shape)}:"
+    assert (text in report.reason) == told
+    assert bool(report.blocks) == told
+
+
 def test_errors_of_no_form_are_given_no_name():
     random = np.random.default_rng(0).standard_normal((4, 4))
     report = calipers.gradcheck(
@@ -339,6 +460,52 @@ def test_a_mean_over_several_axes_is_named():
     assert "a mean over an axis of length 20 where a sum belongs" in report.reason
 
 
+def test_a_mean_over_some_of_several_axes_is_named():
+    x, b = np.linspace(0, 1, 60).reshape(5, 4, 3), np.array([0.5, 1.0, 2.0])
+    report = checked(np.add, (x, b), vjp=lambda x, b, w: (w, w.mean(axis=0).sum(axis=0)))
+    assert "a mean over an axis of length 5 where a sum belongs" in report.reason
+
+
+def test_other_factors_are_no_lengths_of_axes():
+    x, b = np.linspace(0, 1, 15).reshape(5, 3), np.array([0.5, 1.0, 2.0])
+    for factor in (0.206, 0.97 * 5, 7):
+        report = checked(
+            np.add, (x, b), vjp=lambda x, b, w, factor=factor: (w, factor * w.sum(axis=0))
+        )
+        assert report.reason.endswith(f" {factor:.4g} times what it should be")
+    # A term that counts twice is commoner than a mean of two numbers.
+    two = checked(lambda x: np.sum(np.sin(x)), THREE[:2], vjp=lambda x, w: 2 * w * np.cos(x))
+    assert two.reason.endswith("twice too large")
+
+
+NOT_BROADCAST = {
+    "as many": (np.arange(4.0), lambda x: TERMS @ x, lambda x: np.diag(np.diag(TERMS))),
+    "shapes do not broadcast": (
+        np.arange(2.0),
+        lambda x: MATRIX[:, :2] @ x,
+        lambda x: MATRIX[:, :2] * [[1], [0], [0]],
+    ),
+    "to another shape": (
+        np.array([[1.0], [2.0]]),
+        lambda x: (MATRIX[:, :2] @ x).T,
+        lambda x: MATRIX[:, :2] * [[1], [0], [0]],
+    ),
+    "unevenly": (
+        np.arange(2.0),
+        lambda x: np.ones((4, 1)) * x,
+        lambda x: np.array([[1, 0], [0, 1.0], [1, 0], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_BROADCAST)
+def test_other_missing_entries_are_no_broadcast(name):
+    x, f, jac = NOT_BROADCAST[name]
+    report = checked(f, x, jac=jac)
+    assert "what is not zero is right, and" in report.reason
+    assert "broadcast" not in report.reason
+
+
 def test_entries_that_are_missing_unevenly_are_no_broadcast():
     x, b = np.linspace(0, 1, 15).reshape(5, 3), np.array([0.5, 1.0, 2.0])
 
@@ -370,6 +537,13 @@ def test_a_factor_of_others_is_not_told_of_the_worst_entry():
     report = checked(lambda x: a @ x, np.ones(4), jac=lambda x: missing)
     worst_is_zero = report.worst.analytic == 0
     assert ("entries are missing" in str(report)) == worst_is_zero
+
+
+def test_entries_are_not_only_missing_where_the_worst_is_there():
+    a, wrong = np.diag([1.0, 2.0, 3.0, 1e-7]), np.diag([1.0, 2.0, 0.0, 1e-3])
+    report = checked(lambda x: a @ x, np.ones(4), jac=lambda x: wrong)
+    assert report.worst.analytic == 1e-3
+    assert "missing" not in str(report)
 
 
 def test_a_diagonal_block_is_not_right_but_for_its_diagonal():
