@@ -36,7 +36,9 @@ def test_a_factor_is_told_by_what_it_differs_from_1():
             raise_exception=False,
         )
         assert f" {factor} times" in report.reason
-    assert " 0.3333 times" in checked(np.square, x, jac=lambda x: np.diag(2 * x / 3)).reason
+    for factor, text in ((1 / 3, "0.3333"), (np.pi, "3.142")):
+        report = checked(np.square, x, jac=lambda x, factor=factor: np.diag(2 * x * factor))
+        assert f" {text} times" in report.reason
 
 
 def test_one_number_is_no_multiple_of_what_it_should_be():
@@ -306,6 +308,15 @@ def test_a_transposed_matrix_is_named(text):
     f, x, vjp = TURNED[text]
     report = checked(f, x, vjp=vjp)
     assert [block.partition(": ")[2] for block in report.blocks] == [text]
+
+
+def test_an_oblong_matrix_has_no_axes_to_be_swapped():
+    oblong = np.linspace(0.5, 2, 6).reshape(2, 3)
+    report = checked(
+        lambda m: np.sum(m**3), oblong, vjp=lambda m, w: 3 * w * (m**2).T.reshape(m.shape)
+    )
+    assert report.verdict == "FAIL"
+    assert not report.blocks
 
 
 def test_a_transposed_gradient_of_a_number_is_named():

@@ -240,8 +240,6 @@ def _spread(short: NDArray) -> bool:
 def _missing(own: NDArray, right: NDArray) -> str | None:
     """Say that what is missing is a term of a simple form."""
     apart = right - own
-    if not np.isfinite(apart).all():
-        return None
     size = np.abs(apart).max(initial=0.0)
     wrong = np.abs(apart) > _CLOSE * size
     lines, places = np.count_nonzero(wrong.any(axis=1)), np.count_nonzero(wrong.any(axis=0))
