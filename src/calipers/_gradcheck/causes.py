@@ -18,6 +18,7 @@ _ROUGHLY = 0.1
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
 _MOST_DECOMPOSED = 1 << 18  # entries
 _MOST = 1 << 22  # entries of a block that is looked at as a whole
+_FEW = 32  # inputs, each of which is compared with all
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,22 @@ class Causes:
     jacobians: dict[str, Jacobian]
     numerical: dict[int, NDArray]
 
-    def column(self, entry: Entry) -> str | None:
-        """Say how the whole column of an entry is wrong."""
+    def line(self, entry: Entry) -> str | None:
+        """Say how the whole column of an entry, or else its row, is wrong."""
         right = self.numerical.get(entry.column)
-        if right is None or entry.form not in self.jacobians:
+        if right is None:
             return None
         rows = _range(part_at(self.subject.kept, entry.output))
         (own,) = taken(self.jacobians[entry.form], np.array([entry.column]))
         text = _factor(own[rows], right[rows])
-        return None if text is None else f"the whole column is {text}"
+        if text is not None:
+            return f"the whole column is {text}"
+        part = part_at(self.subject.active, entry.input)
+        if self._is_large(part):
+            return None
+        every, known = self._sides(entry.form, part)
+        text = _factor(every[:, entry.row], known[:, entry.row])
+        return None if text is None else f"the whole row is {text}"
 
     def blocks(self, entries: Iterable[Entry]) -> dict[tuple[str, int, int], str]:
         """Say what blocks look like that wrong entries are in, by form, output and input."""
@@ -50,63 +58,115 @@ class Causes:
     def _block(self, form: str, output: int, position: int, worst: Entry) -> str | None:
         """Say what a block looks like, if that is true of its worst entry."""
         out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
-        if (part.stop - part.start) * self.subject.rows > _MOST:
+        if self._is_large(part):
             return None
-        # A row for each input number; a column that was never in doubt is right.
-        every = taken(self.jacobians[form], np.arange(part.start, part.stop))
-        own = every[:, _range(out)]
-        right = own.copy()
-        for column, value in self.numerical.items():
-            if part.start <= column < part.stop:
-                right[column - part.start] = value[_range(out)]
+        sides = self._sides(form, part)
+        own, right = (side[:, _range(out)] for side in sides)
         at = worst.column - part.start, worst.row - out.start
         return (
-            _whole(own, right, out, part, at)
-            or self._swapped(every, right, out)
+            _whole(own, right, out, part, form, at)
+            or self._swapped(sides, out, part, form)
             or (_reduction(own, right, out, part) if own[at] == 0 else None)
             or _missing(own, right)
         )
 
-    def _swapped(self, every: NDArray, right: NDArray, out: Part) -> str | None:
+    def _is_large(self, part: Part) -> bool:
+        return (part.stop - part.start) * self.subject.rows > _MOST
+
+    def _sides(self, form: str, part: Part) -> tuple[NDArray, NDArray]:
+        """Return what is claimed and what is right, a row for each number of an input."""
+        own = taken(self.jacobians[form], np.arange(part.start, part.stop))
+        right = own.copy()  # a column that was never in doubt is right
+        for column, value in self.numerical.items():
+            if part.start <= column < part.stop:
+                right[column - part.start] = value
+        return own, right
+
+    def _swapped(
+        self, sides: tuple[NDArray, NDArray], out: Part, part: Part, form: str
+    ) -> str | None:
+        """Say that a block is that of another output or input."""
+        own, right = (side[:, _range(out)] for side in sides)
+        if _alike(own, right):
+            return None
         for other in self.subject.kept:
-            theirs = every[:, _range(other)]
-            if other is not out and theirs.shape == right.shape and _alike(theirs, right):
-                return f"it is the derivative of output {other.name}: they are swapped"
+            claimed, known = (side[:, _range(other)] for side in sides)
+            if own.shape == known.shape and _alike(own, known):
+                return f"it is the derivative of output {other.name}{_mutual(claimed, right)}"
+        whole = self.subject.columns * self.subject.rows
+        if whole > _MOST or len(self.subject.active) > _FEW:
+            return None
+        for other in self.subject.active:
+            if other.example.shape != part.example.shape:
+                continue
+            claimed, known = (side[:, _range(out)] for side in self._sides(form, other))
+            if own.shape == known.shape and _alike(own, known):
+                name = f"input {other.name}"
+                return f"it is the derivative with respect to {name}{_mutual(claimed, right)}"
         return None
+
+
+def _mutual(claimed: NDArray, right: NDArray) -> str:
+    return ": they are swapped" if _alike(claimed, right) else ""
 
 
 def _range(part: Part) -> slice:
     return slice(part.start, part.stop)
 
 
-def _whole(own: NDArray, right: NDArray, out: Part, part: Part, at: tuple[int, int]) -> str | None:
+def _whole(
+    own: NDArray, right: NDArray, out: Part, part: Part, form: str, at: tuple[int, int]
+) -> str | None:
     """Say how all entries of a block are wrong in the same way, that at a place among them."""
     text = _factor(own, right, at)
     if text is not None:
         return f"the whole block is {text}{_averaged(own, right, out, part)}"
-    complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
     if _alike(own, right):  # and so is much else that would explain it
         return None
+    return _conjugate(own, right, out, part, form) or _turned(own, right, out, part)
+
+
+def _conjugate(own: NDArray, right: NDArray, out: Part, part: Part, form: str) -> str | None:
+    """Say which numbers of a complex block are the conjugates of what they should be."""
+    complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
     by_out = _conjugated(right) if complex_out else right
     by_both = _conjugated(by_out.T).T if complex_in else by_out
-    if complex_out and complex_in and _alike(own, by_both):
-        return "it is right for the other convention= of complex gradients, without conjugates"
-    if complex_out and _alike(own, by_out):
-        return "it is the conjugate of the right one"
+    if _alike(own, by_both):
+        # jac has a convention where it is the gradient of a real number.
+        gradient = form == "vjp" or (form == "jac" and not complex_out)
+        also = ", or meant for the other convention=" if gradient else ""
+        return f"it is the conjugate of the right one{also}"
+    if _alike(own, by_out):
+        return "it is the derivative of the output's conjugate"
     if complex_in and _alike(own, _conjugated(right.T).T):
-        return "it is the conjugate of the right one, or meant for the other convention="
-    if own.shape[0] == own.shape[1] and _alike(own, right.T):
-        return "it is the transpose of the right one"
+        return "it is the derivative with respect to the input's conjugate"
     return None
 
 
+def _turned(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
+    """Say that it is a transpose, or that of one side, as the gradient of a transposed matrix."""
+    if own.shape[0] == own.shape[1] and _alike(own, right.T):
+        return "it is the transpose of the right one"
+    if _alike(own, _transposed(right, part)):
+        return f"it is right where the last two axes of input {part.name} are swapped"
+    if _alike(own, _transposed(right.T, out).T):
+        return f"it is right where the last two axes of output {out.name} are swapped"
+    return None
+
+
+def _transposed(rows: NDArray, part: Part) -> NDArray:
+    """Swap the last two axes of what rows belong to, if they are of one length."""
+    shape = part.example.shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        return rows
+    return np.reshape(rows, (*shape, -1)).swapaxes(-2, -3).reshape(rows.shape)
+
+
 def _factor(own: NDArray, right: NDArray, at: tuple[int, ...] | None = None) -> str | None:
-    if own.size < 2 and not right.any():
-        return None
     if not own.any():
-        return "zero" if right.any() else None
+        return "zero"
     factor = _ratio(own, right)
-    if factor is None or factor == 1:
+    if factor is None:
         return None
     if np.abs(own - factor * right).max() > _CLOSE * np.abs(own - right).max():
         return None
@@ -122,13 +182,11 @@ def _factor(own: NDArray, right: NDArray, at: tuple[int, ...] | None = None) -> 
 def _told(factor: float) -> str:
     """Write a factor with as many digits as tell what it differs from 1 by."""
     digits = max(4, 3 - math.floor(math.log10(abs(factor - 1))))
-    return f"{factor:.{min(digits, 17)}g}"
+    return f"{factor:.{digits}g}"
 
 
 def _ratio(own: NDArray, right: NDArray) -> float | None:
     """Return the number that one is of the other, if there is one."""
-    if not (np.isfinite(own).all() and np.isfinite(right).all()) or not right.any():
-        return None
     with np.errstate(all="ignore"):  # beyond the range there is none to be told
         factor = float(np.vdot(right, own) / np.vdot(right, right))
     return factor if np.isfinite(factor) and _alike(own, factor * right) else None
@@ -145,11 +203,9 @@ def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
     lengths = {*out.example.shape, *part.example.shape, ratio}
     for length in sorted(lengths - {0, 1}):
         if abs(factor * length - 1) <= _CLOSE:
-            return f", 1/{length}: a mean over an axis of length {length} where a sum belongs"
+            return f", 1/{length}, as by a mean over an axis of length {length} where a sum belongs"
         if abs(factor / length - 1) <= _CLOSE:
-            return (
-                f": a sum over an axis of length {length} where a mean belongs, or a repeated sum"
-            )
+            return f", as by a sum over an axis of length {length} where a mean belongs"
     return ""
 
 
@@ -158,13 +214,13 @@ def _reduction(own: NDArray, right: NDArray, out: Part, part: Part) -> str | Non
     there = own != 0
     short = (right != 0) & ~there
     size = np.abs(right).max(initial=0.0)
-    if not there.any() or not short.any() or np.abs(own - right)[there].max() > _CLOSE * size:
+    if np.abs(own - right)[there].max() > _CLOSE * size:
         return None
     count, every = np.count_nonzero(short), np.count_nonzero(right)
     text = f"what is not zero is right, and {count} of {every} entries are missing"
     a, b = part.example, out.example
     if a.size < b.size and _broadcasts(a.shape, b.shape) and _spread(short):
-        text += ": a gradient that is not summed over all of the axes that were broadcast"
+        text += ", as of a gradient that is not summed over all of the axes that were broadcast"
     return text
 
 
@@ -184,12 +240,10 @@ def _spread(short: NDArray) -> bool:
 def _missing(own: NDArray, right: NDArray) -> str | None:
     """Say that what is missing is a term of a simple form."""
     apart = right - own
-    if not np.isfinite(apart).all():
-        return None
     size = np.abs(apart).max(initial=0.0)
     wrong = np.abs(apart) > _CLOSE * size
     lines, places = np.count_nonzero(wrong.any(axis=1)), np.count_nonzero(wrong.any(axis=0))
-    if min(lines, places) < 2:
+    if np.count_nonzero(wrong) < 2:
         return None
     beside = np.eye(*apart.shape) == 0
     # Of a diagonal block that says nothing.
@@ -199,7 +253,7 @@ def _missing(own: NDArray, right: NDArray) -> str | None:
     if np.abs(apart - first).max() <= _CLOSE * size:
         return f"{first:.4g} is missing in every entry: a constant term"
     rank = _rank(apart[np.ix_(wrong.any(axis=1), wrong.any(axis=0))])
-    if min(lines, places) >= max(3, 4 * rank - 1):
+    if min(lines, places) >= 4 * rank - 1:
         what = "a term such as a mean or a sum over elements leaves"
         return f"what is missing is of rank {rank}, and not {min(lines, places)}: {what}"
     return None
@@ -215,7 +269,7 @@ def _rank(matrix: NDArray) -> int:
 
 def _alike(own: NDArray, other: NDArray) -> bool:
     size = np.abs(other).max(initial=0.0)
-    return bool(size > 0 and np.all(np.abs(own - other) <= _CLOSE * size))
+    return bool(np.all(np.abs(own - other) <= _CLOSE * size))
 
 
 def _conjugated(rows: NDArray) -> NDArray:

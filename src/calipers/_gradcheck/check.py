@@ -376,7 +376,7 @@ class Check:
         if worst.analytic == 0:
             silent = any(d.silent for d in self.derivatives if d.name == worst.form)
             text += f"; {worst.form} returned None" if silent else "; it is claimed to be zero"
-        told = blocks.get((worst.form, worst.output, worst.input)) or causes.column(worst)
+        told = blocks.get((worst.form, worst.output, worst.input)) or causes.line(worst)
         return text if told is None else f"{text}; {told}"
 
 
