@@ -570,3 +570,39 @@ def test_a_convention_of_another_library_is_refused():
 def test_a_function_of_tensors_stores_no_results_in_arrays():
     with pytest.raises(ValueError, match="out_like= is for f that stores"):
         checked(torch.sin, leaf(1.0), out_like=np.ones(1))
+
+
+def test_forms_that_round_a_large_input_each_in_its_way():
+    x = (random(5) + 1e6).requires_grad_()
+    assert checked(torch.logcumsumexp, x, 0, check_forward_ad=True).verdict == "PASS"
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-7, 1 + 1e-9])
+def test_forms_that_are_apart_by_more_than_rounding(factor):
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return torch.logsumexp(x, 0)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, w):
+            return w * torch.softmax(ctx.saved_tensors[0], 0)
+
+        @staticmethod
+        def jvp(ctx, v):
+            return factor * (v * torch.softmax(ctx.saved_tensors[0], 0)).sum()
+
+    told = checked(Scaled.apply, random(5).requires_grad_(), check_forward_ad=True).reason
+    assert "are not of one matrix" in told
+
+
+def test_a_tangent_of_zeros_that_gives_what_is_rounded():
+    x = (random(1, 6, 3) + 2).requires_grad_()
+    only = {"check_forward_ad": True, "check_backward_ad": False}
+    f, fixed = torch.native_group_norm, (None, None, 1, 6, 3, 2, 1e-5)
+    assert checked(f, x, *fixed, **only).verdict == "PASS"

@@ -1,6 +1,7 @@
 """Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from .subject import Subject, private
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
 ROUNDING = 256.0
+_BESIDE = 8  # points, of which few give by chance what x gives
+_CHANGES = 16.0  # of an answer between them, that rounding of x explains
 _SAMPLE = slice(0, 64)  # rows of a Jacobian that a copy is kept of
 
 
@@ -167,7 +170,9 @@ def linearity(
     v, w = _direction(d, random), _direction(d, random)
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.name == "vjp" else "tangent"
-    if np.any((np.abs(zero) > tolerance) & ~np.isnan(zero)):
+    if np.any(np.abs(zero) > tolerance) and np.any(
+        np.abs(zero) > tolerance + _moved(d, lambda g: g.applied(np.zeros_like(v)), random)
+    ):
         cause = "grad_output" if d.name == "vjp" else "the tangent"
         yield (
             f"{d.name} does not give zeros for a zero {what}, but {_worst(zero):.3g}: "
@@ -236,8 +241,12 @@ def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
 
 def adjoint(
     one: GivenDerivative, other: GivenDerivative, random: np.random.Generator, share: float
-) -> Iterator[str]:
-    """Test <w, Jv> = <J'w, v> for random v and w, and two forms of J, but for a share of them."""
+) -> tuple[bool, str | None]:
+    """
+    Test <w, Jv> = <J'w, v> for random v and w, and two forms of J, but for a share of them.
+
+    Return whether that holds, and what is wrong where rounding of x does not explain it either.
+    """
     pushes, pulls = (one, other) if one.name != "vjp" else (other, one)
     if pulls.name == "jvp":
         pushes, pulls = pulls, pushes
@@ -249,13 +258,16 @@ def adjoint(
         terms = np.abs(w) @ np.abs(forward) + np.abs(backward) @ np.abs(v)
     allowed = _rounding(pushes, terms) * np.sqrt(len(v) + len(w)) + share * terms
     allowed = allowed + cancelled(pushes, w, v)
-    if not abs(left - right) <= allowed:
-        if np.isnan(left) and np.isnan(right):
-            return
-        yield (
-            f"{pushes.name} and {pulls.name} are not of one matrix: <w, Jv> is {left:.15g} and "
-            f"<J'w, v> is {right:.15g}"
-        )
+    if abs(left - right) <= allowed or (np.isnan(left) and np.isnan(right)):
+        return True, None
+    allowed += _moved(pushes, lambda d: w @ d.times(v), random)
+    allowed += _moved(pulls, lambda d: d.transposed_times(w) @ v, random)
+    if abs(left - right) <= allowed:
+        return False, None
+    return False, (
+        f"{pushes.name} and {pulls.name} are not of one matrix: <w, Jv> is {left:.15g} and "
+        f"<J'w, v> is {right:.15g}"
+    )
 
 
 def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
@@ -288,6 +300,19 @@ def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
     """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
     results, units = _finite(d.subject.sizes[: len(w)]), d.subject.units[: len(v)]
     return float(_rounding(d, norm(w * results) * norm(v / units)))
+
+
+def _moved(
+    d: GivenDerivative, ask: Callable[[GivenDerivative], Any], random: np.random.Generator
+) -> Any:
+    """Return what an answer of d may be off by as x, and what is computed of x, is rounded."""
+    here, most = np.array(ask(d)), np.zeros(())
+    for _ in range(_BESIDE):
+        other = replace(d, subject=d.subject.beside(random), known=None)
+        with np.errstate(invalid="ignore", over="ignore"):
+            most = np.maximum(most, _finite(np.abs(ask(other) - here)))
+        d.calls = other.calls
+    return _CHANGES * most
 
 
 def _finite(values: NDArray) -> NDArray:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -174,6 +175,19 @@ class Subject:
     def arguments(self) -> list[Any]:
         """Return private arguments for one call."""
         return list(map(private, self._handed))
+
+    def beside(self, random: np.random.Generator) -> "Subject":
+        """Return this at a point up to three roundings of each number nearer to 0."""
+        other = copy(self)
+        other.__dict__.pop("_handed", None)
+        other.values = list(self.values)
+        for part in self.active:
+            x = np.array(part.example)
+            eps = np.finfo(x.dtype).eps
+            for reals in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
+                reals *= 1 - eps * random.integers(0, 4, x.shape)
+            other.values[part.position] = x
+        return other
 
     @cached_property
     def _handed(self) -> list[Any]:
