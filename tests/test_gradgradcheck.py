@@ -461,3 +461,42 @@ def test_nan_for_a_cotangent_that_is_not_contiguous_is_found():
     )
     assert report.verdict == "FAIL"
     assert "not contiguous" in report.reason
+
+
+def softmax(x):
+    y = np.exp(x - x.max())
+    return y / y.sum()
+
+
+def softmax_vjp(x, w):
+    y = softmax(x)
+    return y * (w - w @ y)
+
+
+def softmax_vjp_vjp(x, w, u, factor=1.0):
+    y = softmax(x)
+    at_y = u * (w - w @ y) - w * (u @ y)
+    return factor * y * (at_y - at_y @ y), y * u - y * (u @ y)
+
+
+@pytest.mark.parametrize("spread", [1, 10, 30, 100, 1000])
+def test_what_is_left_of_a_saturated_softmax_is_rounding(spread):
+    """Its gradient is 0 or 1e-12 there, and not because its terms are small."""
+    for seed in range(8):
+        x = spread * np.random.default_rng(seed).normal(size=3)
+        report = checked(softmax, x, vjp=softmax_vjp, vjp_vjp=softmax_vjp_vjp)
+        assert report.verdict != "FAIL", report
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e12])
+def test_terms_that_are_added_hide_no_wrong_second_derivative(offset):
+    def check(factor, f=softmax):
+        def pull(x, w, u):
+            return softmax_vjp_vjp(x, w, u, factor)
+
+        return checked(lambda x: offset + f(x), x, vjp=softmax_vjp, vjp_vjp=pull, first_order=False)
+
+    for seed in range(4):
+        x = np.random.default_rng(seed).normal(size=3)
+        assert check(1.0).verdict == "PASS"
+        assert check(1.0001).verdict == "FAIL"

@@ -39,6 +39,7 @@ from ._gradcheck.report import (
     answer,
 )
 from ._gradcheck.rule import default_resolution
+from ._gradcheck.second import OfTerms
 from ._gradcheck.subject import has_differences
 from ._types import Convention, Excuse, Inplace, Method, ProgressLike
 from ._warnings import warn
@@ -230,6 +231,8 @@ def gradcheck(
     if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
         given, subject = given.zeros(subject)
         check_undefined_grad, inplace = False, None
+    if isinstance(f, OfTerms):
+        subject.terms = f.terms
     chosen = chosen_of(check_forward_ad, check_backward_ad, given.of_library)
     require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)
     derivatives = given.checked(subject, chosen, inplace, check_grad_dtypes)

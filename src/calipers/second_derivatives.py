@@ -22,7 +22,7 @@ from ._gradcheck.options import (
 )
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
-from ._gradcheck.second import Gradient, cotangents, layout, skewness
+from ._gradcheck.second import Gradient, OfTerms, cotangents, layout, skewness, terms_of
 from ._gradcheck.second_forms import SecondForms, require_handed_on
 from ._gradcheck.subject import Subject
 from ._protocols import FunctionLibrary
@@ -187,6 +187,7 @@ def _of_library(
         "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
     }
     own = _with_cotangents(options, len(active), len(w))
+    gradient = OfTerms(gradient, terms_of(first, w))
     report = _of_gradient(gradient, point, first.columns, contiguous, checked, own)
     if given.leaves is not None and given.leaves.names:
         held = given.leaves.names
@@ -221,7 +222,8 @@ def _of_own(
         "kwargs": given.kwargs,
     }
     own = _with_cotangents(options, len(active), len(w))
-    return _of_gradient(gradient, (*inputs, *w), subject.columns, contiguous, checked, own)
+    sized = OfTerms(gradient, terms_of(subject, w))
+    return _of_gradient(sized, (*inputs, *w), subject.columns, contiguous, checked, own)
 
 
 def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
@@ -257,6 +259,8 @@ def _of_gradient(
         )
         spread, given = given, given.translated(False)
         subject = given.subject()
+        if isinstance(gradient, OfTerms):
+            subject.terms = gradient.terms
         if contiguous is not None:
             other = replace(spread, f=contiguous).translated(False).subject()
             report = _found(report, layout(subject, other))

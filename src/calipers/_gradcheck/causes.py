@@ -166,7 +166,7 @@ def _factor(own: NDArray, right: NDArray, at: tuple[int, ...] | None = None) -> 
     if not own.any():
         return "zero"
     factor = _ratio(own, right)
-    if factor is None:
+    if factor is None or factor == 1:  # of columns whose differences were not kept
         return None
     if np.abs(own - factor * right).max() > _CLOSE * np.abs(own - right).max():
         return None

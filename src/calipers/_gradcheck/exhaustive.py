@@ -192,7 +192,7 @@ def _look_again(
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
         unit = subject.units[numbers[k]]
-        dispute.where_rounded(rounding_of(subject.sizes[rows], eps) / unit)
+        dispute.where_rounded(rounding_of(subject.rounded[rows], eps) / unit)
         natural = subject.sizes[rows] / unit
         dispute.where_slight(natural)
         dispute.where_cancelled(natural, eps)

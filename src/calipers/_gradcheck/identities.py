@@ -292,13 +292,13 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
 
 def _natural(d: GivenDerivative) -> NDArray:
     """Return what the results of a derivative are made of, should they cancel to nothing."""
-    results, units = _finite(d.subject.sizes), d.subject.units
+    results, units = _finite(d.subject.rounded), d.subject.units
     return _worst(results) / units if d.name == "vjp" else results / units.min()
 
 
 def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
     """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
-    results, units = _finite(d.subject.sizes[: len(w)]), d.subject.units[: len(v)]
+    results, units = _finite(d.subject.rounded[: len(w)]), d.subject.units[: len(v)]
     return float(_rounding(d, norm(w * results) * norm(v / units)))
 
 

@@ -47,6 +47,33 @@ def _drawn(random: np.random.Generator, like: NDArray) -> NDArray:
     return np.asarray(drawn, like.dtype)
 
 
+_NATURAL = 1.0  # what results of a nonlinear function are computed with, however large they are
+_ROUNDINGS = 64.0
+
+
+@dataclass(frozen=True)
+class OfTerms:
+    """
+    A gradient of <w, f>, and how large the terms are that it may be a sum of.
+
+    That of softmax is ``y * (w - <w, y>)``: nothing where y is 1 or 0, but for rounding of w.
+    """
+
+    gradient: Callable[..., Any]
+    terms: float
+
+    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+        """Return the gradient."""
+        return self.gradient(*given, **kwargs)
+
+
+def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
+    """Return how large the terms of the gradient of <w, f> may be, times their roundings."""
+    pairs = zip(w, subject.kept, strict=True)
+    terms = [np.abs(a) * np.fmin(np.abs(p.example), _NATURAL) for a, p in pairs]
+    return _ROUNDINGS * float(sum(np.sum(x[np.isfinite(x)], dtype=float) for x in terms))
+
+
 @dataclass(frozen=True)
 class Gradient:
     """The gradient of <w, f> as a function of the inputs and of w, and its derivatives."""

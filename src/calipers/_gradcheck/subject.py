@@ -108,6 +108,7 @@ class Subject:
     calls: int = 0
     seconds: float = math.inf  # that a call of f took at best
     touched: list[str] = field(default_factory=list)  # by the first call
+    terms: float = 0.0  # that results may be sums of, should they cancel
 
     def __post_init__(self) -> None:
         y = self.call()
@@ -153,6 +154,11 @@ class Subject:
     def sizes(self) -> NDArray:
         """Those of the results, in which a part of a complex number is rounded as all of it."""
         return moduli([p.example for p in self.kept])
+
+    @property
+    def rounded(self) -> NDArray:
+        """Return what is rounded in the results: themselves, or terms that they are sums of."""
+        return np.fmax(self.sizes, self.terms)
 
     @cached_property
     def units(self) -> NDArray:
