@@ -133,6 +133,11 @@ class Answer:
         return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
 
 
+def comparable(*answers: Answer) -> bool:
+    """Tell whether answers can be compared number by number: none of them is an error."""
+    return all(x.error is None and x.forms == answers[0].forms for x in answers)
+
+
 def other_names(f: Answer, g: Answer) -> str | None:
     """Tell the names of results where f and g give other ones; a tuple has none, and suits any."""
     names = [dict.fromkeys(filter(None, x.names)) for x in (f, g)]

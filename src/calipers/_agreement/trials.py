@@ -23,6 +23,7 @@ from .sides import (
     Budget,
     Side,
     as_inputs,
+    comparable,
     in_a_line,
     is_movable,
     listed,
@@ -164,12 +165,6 @@ def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:
     return Side(name, f, several(likes), Budget(sys.maxsize))
 
 
-def is_wider_than(noise: NDArray, unit: NDArray, factor: float) -> bool:
-    """Compare two vectors by their norms."""
-    size = size_of(noise, unit)
-    return size.broken > 0 or size.normwise > factor
-
-
 class Subject:
     """
     A function at some inputs, and the unit that its results are compared in.
@@ -200,11 +195,12 @@ class Subject:
             again, before, share = self.side(self.inputs), self.ask.of_f, 1 / FAR
         else:
             again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
-        same = again.error is None and again.forms == before.forms
-        if not same or is_wider_than(share * difference(again, before), unit, 0.5):
-            # It was not the inputs' moves that moved the results.
-            unit = own_roundings(self.plain, self.ask.roundoff)
-        return unit
+        if comparable(again, before):
+            noise = size_of(share * difference(again, before), unit)
+            if not noise.broken and noise.normwise <= 0.5:
+                return unit
+        # It was not the inputs' moves that moved the results.
+        return own_roundings(self.plain, self.ask.roundoff)
 
     def trial(self, name: str, answer: Answer) -> Trial:
         """Compare an answer with that at the inputs themselves."""

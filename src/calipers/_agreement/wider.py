@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from .._protocols import NDArray
-from .sides import Answer, Side
+from .sides import Answer, Side, comparable
 from .units import ROUNDOFF, Moves, Size, difference, rms_of, size_of_results, spread_of
 from .verdicts import GROSS, KEPT, REDRAW, SYSTEMATIC
 
@@ -49,8 +49,7 @@ class Wide:
     @property
     def comparable(self) -> bool:
         """Whether both sides answer at moved inputs, and alike."""
-        f, g = self._moved
-        return f.error is None and g.error is None and f.forms == g.forms
+        return comparable(*self._moved)
 
     @cached_property
     def _moved(self) -> tuple[Answer, Answer]:
@@ -178,7 +177,7 @@ class Wide:
         return [
             name
             for name, first, then in zip(("f", "g"), self._moved, again, strict=True)
-            if then.forms == first.forms and rms_of(difference(first, then)) > apart / 2
+            if comparable(then, first) and rms_of(difference(first, then)) > apart / 2
         ]
 
     @property
@@ -192,6 +191,6 @@ class Wide:
     def strays(self) -> float:
         """How many times as far they are apart where inputs are moved so much farther."""
         f, g = self._ask_moved(REDRAW)
-        if not self.size.absolute or f.error or g.error or f.forms != g.forms:
+        if not self.size.absolute or not comparable(f, g):
             return 1.0
         return rms_of(difference(f, g)) / self.size.absolute
