@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._agreement.answers import Answer, comparable, other_names
+from ._agreement.inputs import inputs_of, is_movable, widened
 from ._agreement.nest import Nest
-from ._agreement.sides import Answer, comparable, is_movable, other_names, widened
-from ._agreement.trials import inputs_of, side_of
+from ._agreement.trials import side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of, format_of_results, is_wide
 from ._arrays import require_callable

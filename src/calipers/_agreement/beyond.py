@@ -5,9 +5,10 @@ import math
 import numpy as np
 
 from .._report import differing
+from .answers import comparable
+from .inputs import is_movable
 from .inquiry import Inquiry
 from .layouts import plain
-from .sides import comparable, is_movable
 from .ties import at_ties
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
 from .verdicts import (

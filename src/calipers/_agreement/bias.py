@@ -5,8 +5,10 @@ from contextlib import suppress
 
 import numpy as np
 
+from .answers import comparable
+from .inputs import widened
 from .inquiry import Inquiry
-from .sides import BudgetError, comparable, widened
+from .sides import BudgetError
 from .units import ROUNDOFF, difference
 from .verdicts import COARSEST, SUSPECT, Verdict
 

@@ -14,11 +14,11 @@ from .._report import jsonable
 from .._tally import Tally
 from ..comparison import compare
 from ..tolerances import Tolerance, recommend_tolerance
+from .answers import comparable
 from .environment import fingerprint
 from .inquiry import Inquiry
 from .measured import measured
 from .report import text_of
-from .sides import comparable
 from .units import ROUNDOFF, rms_of
 from .verdicts import BUG, EQUAL, KINDS, LAYOUT, RANGE, ROUNDING, SUSPECT, Verdict
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .answers import Answer, comparable
+from .inputs import movable, widened
 from .inquiry import Inquiry
-from .sides import Answer, comparable, widened
 from .units import difference, rms_of, size_of
 from .verdicts import COARSEST, EXPLAINED, FEW, ILL
-from .working_format import movable
 
 Change = Callable[[list[Any]], list[Any] | None]  # of wide inputs, if it can be made
 

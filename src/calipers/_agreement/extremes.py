@@ -5,12 +5,13 @@ import math
 import numpy as np
 
 from .._rounding import FORMATS
+from .answers import Answer, comparable
+from .inputs import movable
 from .inquiry import Inquiry
 from .powers import STEP, degrees_of, scaled, unscaled
-from .sides import Answer, Side, comparable
+from .sides import Side
 from .units import difference, size_of
 from .verdicts import GROSS, RANGE, Verdict
-from .working_format import movable
 
 
 def overflow(q: Inquiry) -> Verdict | None:

@@ -7,9 +7,9 @@ import numpy as np
 from .._protocols import NDArray
 from .._report import differing
 from .._rounding import FORMATS, bit_rule, round_array
+from .answers import Answer
 from .bias import falls_behind, too_large
 from .inquiry import Inquiry
-from .sides import Answer
 from .units import ROUNDOFF
 from .verdicts import COARSEST, RANGE, REDUCED, UNSTABLE, Verdict
 

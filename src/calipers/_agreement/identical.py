@@ -5,9 +5,10 @@ import numpy as np
 from .._arrays import loaded_libraries
 from .._protocols import NDArray
 from .._report import differing
+from .answers import Answer, comparable, in_a_line, listed, other_names
+from .inputs import movable
 from .inquiry import Inquiry
 from .repeats import restless, unwritten
-from .sides import Answer, comparable, in_a_line, listed, other_names
 from .ties import none_nearby
 from .units import difference, rms_of, size_of
 from .verdicts import (
@@ -19,7 +20,6 @@ from .verdicts import (
     SUSPECT,
     Verdict,
 )
-from .working_format import movable
 
 _ENOUGH = 4  # calls that are left: two elsewhere, and two that tell of repeating
 

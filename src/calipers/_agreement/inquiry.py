@@ -10,7 +10,9 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._rounding import FORMATS
-from .sides import Answer, Side, comparable, widened
+from .answers import Answer, comparable
+from .inputs import movable, widened
+from .sides import Side
 from .standard import require_comparable, standard_of
 from .units import (
     MOVES,
@@ -27,8 +29,8 @@ from .units import (
     unit_of,
 )
 from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, STEADY
-from .wider import Here, Wide
-from .working_format import is_wide, movable
+from .wider import Wide
+from .working_format import is_wide
 
 _BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
 
@@ -225,19 +227,7 @@ class Inquiry:
         """How far the sides are apart in the wider format, if both answer in it."""
         if len(self.wide_answers) < 2:
             return None
-        assert self.standard is not None
-        here = Here(
-            self.form,
-            self.of_f,
-            self.of_g,
-            self.apart,
-            self.scale,
-            self.eta_apart,
-            self.allowed,
-            self.natural_size,
-        )
-        answers = self.wide_answers["f"], self.wide_answers["g"]
-        wide = Wide(self.f, self.g, self.moves, self.seed, self.standard, answers, here)
+        wide = Wide(self)
         return wide if wide.comparable else None
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from .._rounding import bit_rule, round_array
 from .bias import too_large
 from .explained import argument_names, explained
+from .inputs import movable
 from .inquiry import Inquiry
 from .quantised import quantised_inputs
 from .ties import agree_nearby
@@ -28,7 +29,6 @@ from .verdicts import (
     UNSTABLE,
     Verdict,
 )
-from .working_format import movable
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
 _CHANGED = 0.7  # one where it is half way to that

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .sides import Answer, comparable
+from .answers import Answer, comparable
 
 STEP = 2  # of exponents, to see what the power is
 _HOMOGENEOUS = 2.0**-40  # relative error of the power law

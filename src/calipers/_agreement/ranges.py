@@ -11,8 +11,9 @@ from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable_fields
 from .._rounding import FORMATS
+from .answers import Answer, comparable
+from .inputs import is_movable, widened
 from .powers import STEP, degrees_of, scaled, unscaled
-from .sides import Answer, comparable, is_movable, widened
 from .trials import Subject, in_units
 from .units import difference, own_roundings
 

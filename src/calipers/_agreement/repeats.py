@@ -6,9 +6,10 @@ from contextlib import suppress
 import numpy as np
 
 from .._protocols import NDArray
+from .answers import Answer, comparable, raw
 from .grids import grid_of
 from .inquiry import Inquiry
-from .sides import SOIL, Answer, BudgetError, comparable
+from .sides import SOIL, BudgetError
 from .units import ROUNDOFF, Size, difference, own_roundings, rms_of, size_of, spread_of
 from .verdicts import BUG, FAR, ILL, NONDETERMINISTIC, Verdict
 
@@ -77,7 +78,7 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
             continue
         found = [
             np.any([_is_soil(x) for x in calls], axis=0)
-            & np.any([_raw(x) != _raw(calls[0]) for x in calls], axis=(0, 2))
+            & np.any([raw(x) != raw(calls[0]) for x in calls], axis=(0, 2))
             for calls in zip(*(answer.arrays for answer in again[name]), strict=True)
         ]
         left = np.concatenate([np.empty(0, bool), *found])
@@ -91,14 +92,9 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
     return None
 
 
-def _raw(x: NDArray) -> NDArray:
-    """Return the bytes of an array, a row for each element."""
-    return np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, x.itemsize)
-
-
 def _is_soil(x: NDArray) -> NDArray:
     """Tell which elements are what free memory is written over with."""
-    return np.asarray(np.any([(_raw(x) == byte).all(axis=1) for byte in SOIL], axis=0))
+    return np.asarray(np.any([(raw(x) == byte).all(axis=1) for byte in SOIL], axis=0))
 
 
 def restless_when_moved(q: Inquiry) -> Verdict | None:

@@ -4,8 +4,8 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._report import differing
+from .answers import Answer, comparable
 from .inquiry import Inquiry
-from .sides import Answer, comparable
 from .units import difference, rms_of
 from .verdicts import COARSEST, GROSS, REDRAW, SUSPECT, Verdict
 

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,21 +15,11 @@ from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import differing, jsonable_fields
+from .answers import Answer, comparable, in_a_line, listed, raw
+from .inputs import inputs_of, is_movable, longest_axis, widened
 from .inquiry import Inquiry
 from .nest import Nest
-from .sides import (
-    WIDER,
-    Answer,
-    Budget,
-    Side,
-    as_inputs,
-    comparable,
-    in_a_line,
-    is_movable,
-    listed,
-    longest_axis,
-    widened,
-)
+from .sides import Budget, Side
 from .units import difference, own_roundings, size_of
 from .verdicts import ALONE, FAR
 from .working_format import format_of, format_of_results
@@ -146,17 +136,6 @@ class Trials(Shown):
             "equal": self.equal,
             "trials": [trial.to_dict() for trial in self.trials],
         }
-
-
-def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
-    """Return inputs as arrays, of formats that have a next wider one."""
-    arrays = as_inputs(inputs, names)
-    for k, x in enumerate(arrays):
-        if is_movable(x) and x.dtype.name not in WIDER:
-            name = names[k] if names else f"inputs[{k}]"
-            msg = f"{name} has dtype {x.dtype}, beside which there is no wider format; "
-            raise TypeError(msg + "pass float64 or complex128")
-    return arrays
 
 
 def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:
@@ -278,11 +257,5 @@ def _problem(answer: Answer, expected: Answer) -> str | None:
 
 
 def _differing(a: NDArray, b: NDArray) -> int:
-    """Count elements that differ in a bit; padding of long doubles is no bit of theirs."""
-    if a.dtype.char in "gG":
-        return int(np.sum((a != b) & ~(np.isnan(a) & np.isnan(b))))
-    bits = [
-        np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, x.itemsize)
-        for x in (a, b)
-    ]
-    return int(np.any(bits[0] != bits[1], axis=1).sum())
+    """Count elements that differ in a bit."""
+    return int(np.any(raw(a) != raw(b), axis=1).sum())

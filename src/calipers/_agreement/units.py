@@ -11,7 +11,9 @@ from .._kernels.agreement import ADD_SQUARES, COSINE, MOVE, WEIGH
 from .._protocols import NDArray
 from .._reals import reals
 from .._rounding import FORMATS
-from .sides import WIDER, Answer, Side, comparable, is_movable
+from .answers import Answer, comparable
+from .inputs import WIDER, is_movable
+from .sides import Side
 
 # Unit roundoff: half of the distance from 1 to the next number.
 ROUNDOFF = {

@@ -7,10 +7,11 @@ from itertools import combinations
 import numpy as np
 
 from .._protocols import NDArray
+from .answers import Answer, comparable
 from .inquiry import Inquiry
 from .layouts import layouts, slices
 from .repeats import does_not_repeat
-from .sides import Answer, BudgetError, comparable
+from .sides import BudgetError
 from .ties import no_rounding
 from .units import cosine, difference, size_of
 from .verdicts import (
