@@ -172,7 +172,7 @@ class Wide:
     def agree_unmoved(self) -> bool:
         """Whether the sides agree at the inputs as they are."""
         size = size_of_results(self.q.of_f, self.unmoved, self.unit)
-        near = size.least <= self.q.allowed and not size.broken
+        near = size.least <= self.allowed and not size.broken
         return near and not self._mostly_apart(self.unmoved, self.unit)
 
     @property
