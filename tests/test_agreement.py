@@ -443,6 +443,21 @@ def test_functions_that_are_equal_for_such_inputs_alone():
     assert "symmetric" not in other.reason
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_such_inputs_are_named_where_sums_are_of_float32_whatever_is_given(seed):
+    random = np.random.default_rng(seed)
+    m = random.standard_normal((40, 40))
+    m, b = (x.astype(np.float16) for x in (m + m.T, random.standard_normal(40)))
+
+    def f(m, b):
+        wide = np.float64 if m.dtype == np.float64 else np.float32
+        return (m.astype(np.float32) @ b.astype(np.float32)).astype(wide)
+
+    found = calipers.diagnose(f, lambda m, b: f(m.T[:, ::-1], b[::-1]), (m, b), batch=())
+    assert found.kind == "SUSPECT"
+    assert "and not as they are: symmetric" in found.reason
+
+
 def test_rows_that_mix():
     """On a batch whose mean is 0 nothing is to be seen; on its parts it is."""
     x = np.concatenate([X, -X])

@@ -25,7 +25,7 @@ from calipers._files.errors import FileError, described, printable
 from calipers._files.folders import listing
 from calipers._files.links import leads_out
 from calipers._files.opening import opened
-from calipers._files.pairs import Options, compare_files, is_ignored
+from calipers._files.pairs import FileOptions, compare_files, is_ignored
 from calipers._files.trees import compare_pairs, pairs_of
 
 from .file_mutants import saved, tensors
@@ -94,7 +94,9 @@ WRITERS = {
 
 def compared(actual, expected, **options):
     """Compare two files here, and return what was found by name."""
-    found = compare_files(str(actual), str(expected), "", Options(**options), lambda share: None)
+    found = compare_files(
+        str(actual), str(expected), "", FileOptions(**options), lambda share: None
+    )
     return {leaf.path: leaf for leaf in found.leaves}
 
 
@@ -624,7 +626,7 @@ def test_parts_say_what_the_whole_says(tmp_path, name, monkeypatch):
         else:
             WRITERS[name](path, {"w": z})
     whole = compared(tmp_path / "a" / name, tmp_path / "b" / name)
-    for entry in "Plain", "Stored":
+    for entry in "Plain", "Dataset":
         monkeypatch.setattr(f"calipers._files.entries.{entry}.load", None)
     monkeypatch.setattr("calipers._files.npz.Deflated.load", None)
     parts = in_parts(tmp_path / "a" / name, tmp_path / "b" / name)
@@ -682,13 +684,13 @@ def test_zip_bombs_are_harmless(tmp_path):
 BIG = """
     import json, os, resource, struct, sys, tempfile
     import numpy as np
-    from calipers._files.pairs import Options, compare_files
+    from calipers._files.pairs import FileOptions, compare_files
 
     def peak():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
     def compare(a, b):
-        found = compare_files(a, b, "", Options(memory_limit=limit), lambda share: None)
+        found = compare_files(a, b, "", FileOptions(memory_limit=limit), lambda share: None)
         assert found.leaves[0], found.leaves[0]
         return found.leaves[0].size
 
@@ -1135,7 +1137,7 @@ def make_folder(path):
 
 
 def outcome_of(actual, expected, **options):
-    chosen = Options(**options)
+    chosen = FileOptions(**options)
     pairs, outcome = pairs_of(str(actual), str(expected), chosen)
     compare_pairs(pairs, outcome, chosen, lambda _: None)
     return outcome
@@ -1180,7 +1182,7 @@ def test_what_one_side_leaves_out_is_a_difference(tmp_path):
                 file["one"] = X
                 file["more"] = h5py.Empty("f8")
     paths = str(tmp_path / "a.h5"), str(tmp_path / "b.h5")
-    found = compare_files(*paths, "", Options(), lambda share: None)
+    found = compare_files(*paths, "", FileOptions(), lambda share: None)
     reason = "it is a null dataset, which has no elements"
     assert found.left_out == {"both": reason}
     assert {leaf.path: leaf.problems for leaf in found.leaves} == {
@@ -1189,7 +1191,7 @@ def test_what_one_side_leaves_out_is_a_difference(tmp_path):
         "more": (f"not compared: in expected, {reason}",),
     }
     assert found.differs
-    found = compare_files(*paths, "", Options(ignore=("[bm]*",)), lambda share: None)
+    found = compare_files(*paths, "", FileOptions(ignore=("[bm]*",)), lambda share: None)
     assert found.ignored == ["both", "more"]
     assert not found.left_out
     a, b = make_folder(tmp_path / "a"), make_folder(tmp_path / "b")
@@ -1224,7 +1226,7 @@ def test_folders_that_may_not_be_read(tmp_path, monkeypatch, side, place):
 def test_a_folder_beside_a_file(tmp_path):
     make_folder(tmp_path / "a")
     with pytest.raises(FileError, match=r"is a folder and .* is a file"):
-        pairs_of(str(tmp_path / "a"), str(tmp_path / "a" / "x.npy"), Options())
+        pairs_of(str(tmp_path / "a"), str(tmp_path / "a" / "x.npy"), FileOptions())
 
 
 def test_links_and_special_files(tmp_path):
@@ -1315,25 +1317,27 @@ def test_the_process_reports_as_this_one_does(tmp_path):
     paths = str(tmp_path / "a.h5"), str(tmp_path / "b.h5")
     shares = []
     with worker.Worker() as process:
-        found = process.compare_files(*paths, "", Options(), shares.append)
-        assert found.leaves == compare_files(*paths, "", Options(), lambda _: None).leaves
+        found = process.compare_files(*paths, "", FileOptions(), shares.append)
+        assert found.leaves == compare_files(*paths, "", FileOptions(), lambda _: None).leaves
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
         with pytest.raises(FileError, match=r"c\.h5: h5py does not open it"):
-            process.compare_files(paths[0], str(tmp_path / "c.h5"), "", Options(), shares.append)
+            process.compare_files(
+                paths[0], str(tmp_path / "c.h5"), "", FileOptions(), shares.append
+            )
         with pytest.raises(FileError, match="No such file"):
-            process.compare_files(paths[0], "nowhere.h5", "", Options(), shares.append)
+            process.compare_files(paths[0], "nowhere.h5", "", FileOptions(), shares.append)
         soft, _ = resource.prlimit(process._process.pid, resource.RLIMIT_AS)
         assert soft != resource.RLIM_INFINITY
         # Ctrl-C is for the process that asks.
         os.kill(process._process.pid, signal.SIGINT)
-        assert process.compare_files(*paths, "", Options(), shares.append).leaves
+        assert process.compare_files(*paths, "", FileOptions(), shares.append).leaves
         # One that dies is named, and the next pair has another.
         pid = process._process.pid
         kill = contextmanager(lambda: (yield os.kill(pid, 9)))
         with kill(), pytest.raises(FileError, match=r"a\.h5 and .*b\.h5: .* was killed by SIGKILL"):
-            process.compare_files(*paths, "", Options(), shares.append)
-        assert process.compare_files(*paths, "", Options(), shares.append).leaves
+            process.compare_files(*paths, "", FileOptions(), shares.append)
+        assert process.compare_files(*paths, "", FileOptions(), shares.append).leaves
         last = process._process
     assert not last.is_alive()
 

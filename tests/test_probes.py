@@ -1104,3 +1104,12 @@ def test_functions_of_integers_are_judged_in_the_format_of_their_results():
         assert probes.layers([("layer", layer)], [other], pixels)
     wrong = ("layer", lambda x: layer(x) * np.float32(1.001))
     assert not probes.layers([wrong], [turned[1]], pixels)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.longdouble, np.clongdouble])
+def test_zeros_of_two_signs_are_not_equal_to_the_last_bit(kind):
+    signs = itertools.cycle([1, -1])
+    found = probes.repeat(lambda x: (0.0 * next(signs) * x).astype(kind), np.ones(3))
+    assert found
+    assert not found.equal
+    assert found.trials[0].differing == 3

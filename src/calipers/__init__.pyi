@@ -9,9 +9,7 @@ from .agreement import Diagnosis as Diagnosis
 from .agreement import Worst as Worst
 from .agreement import compare_to_reference as compare_to_reference
 from .agreement import diagnose as diagnose
-from .closeness import PendingBool as PendingBool
 from .closeness import allclose as allclose
-from .closeness import allclose_async as allclose_async
 from .closeness import allfinite as allfinite
 from .closeness import array_equal as array_equal
 from .closeness import first_nonfinite as first_nonfinite
@@ -37,6 +35,8 @@ from .gradients import InconclusiveError as InconclusiveError
 from .gradients import NonsmoothError as NonsmoothError
 from .gradients import WrongDerivativeError as WrongDerivativeError
 from .gradients import gradcheck as gradcheck
+from .pending import PendingBool as PendingBool
+from .pending import allclose_async as allclose_async
 from .products import jacobian_blocks as jacobian_blocks
 from .products import jvp as jvp
 from .products import linear_operator as linear_operator

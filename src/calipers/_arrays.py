@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sequence, Set, ValuesView
+from collections.abc import Set, ValuesView
 from functools import cache, lru_cache
 from importlib import import_module
 from mmap import ALLOCATIONGRANULARITY
@@ -115,9 +115,13 @@ def _device(x: Any, library: ArrayLibrary | None) -> str:
     return "a CUDA device" if away else "cpu"
 
 
+def kind_of(x: Any) -> str:
+    """Name the type of x, after the library that it is of."""
+    return f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
+
+
 def _described(name: str, x: Any, device: str) -> str:
-    kind = f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
-    return f"{name} is a {kind} on {'the host' if device == 'cpu' else device}"
+    return f"{name} is a {kind_of(x)} on {'the host' if device == 'cpu' else device}"
 
 
 def _is_accelerator(device: str) -> bool:
@@ -225,8 +229,9 @@ def _opened(x: Any, name: str) -> NDArray:
         try:
             return np.from_dlpack(x)
         except Exception as error:  # a library may raise anything
-            kind = f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
-            msg = f"{name} is a {kind} that NumPy cannot read: pass an array of NumPy ({error})"
+            msg = (
+                f"{name} is a {kind_of(x)} that NumPy cannot read: pass an array of NumPy ({error})"
+            )
             raise TypeError(msg) from error
     return np.asanyarray(x)
 
@@ -448,36 +453,3 @@ def as_tolerance(value: Any, name: str) -> float | NDArray:
         msg = f"{name} must be a real number or an array of them, got {kind}: {value!r:.60}"
         raise TypeError(msg) from None
     return float(array) if array.ndim == 0 else array
-
-
-def broadcast_arrays(*arrays: NDArray, subok: bool) -> tuple[NDArray, ...]:
-    """Bring arrays to one shape, as NumPy's function does for up to 32 axes."""
-    shape = common_shape_of(arrays)
-    return tuple(np.broadcast_to(x, shape, subok=subok) for x in arrays)
-
-
-def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that others broadcast to; a ValueError tells that there is none."""
-    return common_shape_of([np.broadcast_to(np.empty((), bool), shape) for shape in shapes])
-
-
-def common_shape_of(arrays: Sequence[NDArray]) -> tuple[int, ...]:
-    """Return the shape that arrays broadcast to; a ValueError tells that there is none."""
-    shape: tuple[int, ...] = arrays[0].shape
-    if [x.shape for x in arrays].count(shape) == len(arrays):
-        return shape
-    try:
-        return np.broadcast(*arrays).shape
-    except RuntimeError:  # of more than 32 axes, of which arrays may have 64
-        like = [np.broadcast_to(np.empty((), bool), x.shape) for x in arrays]
-        return np.nditer(like, ["multi_index", "zerosize_ok"]).shape
-
-
-def broadcast_shape(arrays: Sequence[NDArray], names: Sequence[str]) -> tuple[int, ...]:
-    """Return the shape that arrays broadcast to; the names are for the error."""
-    try:
-        return common_shape_of(arrays)
-    except ValueError:
-        shapes = ", ".join(f"{name} {x.shape}" for name, x in zip(names, arrays, strict=False))
-        msg = f"operands could not be broadcast together: their shapes are {shapes}"
-        raise ValueError(msg) from None

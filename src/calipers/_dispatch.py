@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._arrays import DType, common_shape_of
+from ._arrays import DType
 from ._protocols import NDArray
+from ._shapes import common_shape_of
 from ._threads import InOrder, first_found, get_num_threads
 
 # Handing work to another thread takes some 60 us, and the last task to end is waited for: below

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ._arrays import Pair, as_pair, broadcast_arrays
+from ._arrays import Pair, as_pair
 from ._protocols import NDArray
 from ._question import Question
+from ._shapes import broadcast_arrays
 from ._tally import tally_pair
 
 __all__ = ["all_close", "as_pair", "broadcast", "elements", "tally_pair"]

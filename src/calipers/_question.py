@@ -13,7 +13,6 @@ from ._arrays import (
     DType,
     Pair,
     as_tolerance,
-    broadcast_shape,
     host_views,
     widest,
     working_dtypes,
@@ -30,6 +29,7 @@ from ._kernels.closeness import (
 from ._kernels.equality import FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
 from ._kernels.finiteness import FIRST_NONFINITE
 from ._protocols import NDArray
+from ._shapes import broadcast_shape
 from ._warnings import warn
 
 # Rows from here on are passes of their own, each with its threads and its early stop.

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import FLOAT32, FLOAT64, DType, Pair, as_float, broadcast_arrays, finfo, widest
+from ._arrays import FLOAT32, FLOAT64, DType, Pair, as_float, finfo, widest
 from ._dispatch import fold
 from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY, room_of
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
 from ._kernels.sums import SCALES
 from ._protocols import NDArray
+from ._shapes import broadcast_arrays
 from ._types import Measure
 
 MEASURES: tuple[Measure, ...] = ("excess", "absolute", "relative", "ulp")

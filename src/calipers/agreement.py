@@ -8,20 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ._agreement.answers import Answer
 from ._agreement.diagnosis import Diagnosis, Worst, diagnosis_of
+from ._agreement.inputs import as_inputs, is_movable, longest_axis
 from ._agreement.inquiry import Inquiry
 from ._agreement.isolation import in_a_process
 from ._agreement.nest import Nest
 from ._agreement.rules import decide
-from ._agreement.sides import (
-    Answer,
-    Budget,
-    BudgetError,
-    Side,
-    as_inputs,
-    is_movable,
-    longest_axis,
-)
+from ._agreement.sides import Budget, BudgetError, Side
 from ._agreement.units import ROUNDOFF, Size, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
 from ._agreement.working_format import format_of, format_of_results

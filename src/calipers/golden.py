@@ -16,8 +16,9 @@ from uuid import uuid4
 
 import numpy as np
 
+from ._agreement.answers import Answer
 from ._agreement.environment import changes, fingerprint
-from ._agreement.sides import Answer, as_inputs
+from ._agreement.inputs import as_inputs
 from ._agreement.trials import Subject, Trial, side_of, trial
 from ._arrays import library_of
 from ._containers import several

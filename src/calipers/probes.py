@@ -15,10 +15,10 @@ import numpy as np
 
 from ._agreement.conditions import Condition, of_function, of_matrix
 from ._agreement.exactness import Exact, of_exact
+from ._agreement.inputs import as_inputs
 from ._agreement.layers import Layer, Layers, of_layers
 from ._agreement.nest import Nest
 from ._agreement.ranges import Range, of_range
-from ._agreement.sides import as_inputs
 from ._agreement.summation import SummationOrder, of_summation
 from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats

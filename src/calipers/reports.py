@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._arrangement import region
-from ._arrays import common_shape
 from ._notebook import Shown
 from ._report import comparison_text, jsonable, nested_text
+from ._shapes import common_shape
 from ._tally import MEASURES, Rule, Tally, merge, moved
 from ._types import Measure
 

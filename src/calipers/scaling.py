@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._agreement.answers import Answer, comparable, other_names
+from ._agreement.inputs import inputs_of, is_movable, widened
 from ._agreement.nest import Nest
-from ._agreement.sides import Answer, is_movable, other_names, widened
-from ._agreement.trials import inputs_of, side_of
+from ._agreement.trials import side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of, format_of_results, is_wide
 from ._arrays import require_callable
@@ -238,7 +239,7 @@ def _measured(
 
 
 def _error(answer: Answer, exact: Answer, unit: float, form: str) -> float:
-    known = exact.error is None and exact.forms == answer.forms and is_wide(exact, form)
+    known = comparable(exact, answer) and is_wide(exact, form)
     return _ratio(_rms(difference(answer, exact)), unit) if known else math.nan
 
 

@@ -28,7 +28,6 @@ from numpy.testing import assert_array_less as _numpy_assert_array_less
 from numpy.testing import assert_array_max_ulp as _numpy_assert_array_max_ulp
 from numpy.testing import assert_equal as _numpy_assert_equal
 
-from . import comparison
 from ._assertions import (
     Head,
     ask_numpy,
@@ -39,6 +38,7 @@ from ._assertions import (
     to_array,
     views,
 )
+from ._comparing import require_close
 from ._options import checked_options
 from ._pairs import Checks, related_leaves
 
@@ -581,7 +581,7 @@ def assert_close(
     checks = Checks(allow_subclasses, check_device, check_dtype, check_layout, check_stride)
     leaves = tuple(related_leaves(actual, expected, checks))
     nested = len(leaves) != 1 or bool(leaves[0].path)
-    comparison.require_close(leaves, nested, options, msg)
+    require_close(leaves, nested, options, msg)
 
 
 def _is_complex(x: Any) -> bool:

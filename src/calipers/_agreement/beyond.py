@@ -5,9 +5,10 @@ import math
 import numpy as np
 
 from .._report import differing
+from .answers import comparable
+from .inputs import is_movable
 from .inquiry import Inquiry
 from .layouts import plain
-from .sides import is_movable
 from .ties import at_ties
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
 from .verdicts import (
@@ -94,10 +95,10 @@ def _steady_result(q: Inquiry) -> int | None:
     for n in range(FEW_REDRAWN):
         if not left:
             return None
-        f, g = q.at_moved(2.0**-COARSEST, q.seed + 800 + n)
-        if f.error or g.error or not f.forms == g.forms == q.of_f.forms:
+        apart = q.apart_at(2.0**-COARSEST, q.seed + 800 + n)
+        if apart is None:
             return None
-        there = f.split(difference(f, g))
+        there = q.of_f.split(apart)
         left = [k for k in left if cosine(here[k], there[k], units[k]) > STEADY]
     return left[0] if left else None
 
@@ -107,12 +108,11 @@ def heedless_of_strides(q: Inquiry) -> Verdict | None:
     inputs = plain(q.inputs)
     if inputs is None or q.standard is None:
         return None
-    for name, side, answer in (("f", q.f, q.of_f), ("g", q.g, q.of_g)):
-        before = q.error(answer)
+    for name, before in q.errors.items():
         if before.least <= q.allowed and not before.broken:
             continue
-        other = side(inputs)
-        if other.error is not None or other.forms != answer.forms:
+        other = q.sides[name](inputs)
+        if not comparable(other, q.of_f):
             continue
         after = q.error(other)
         if after.least <= q.allowed and not after.broken:
@@ -139,7 +139,7 @@ def jumps(q: Inquiry) -> Verdict | None:
     delta = q.allowed * q.roundoff
     for k in range(FLIPS):
         answer = side(q.moves(delta, q.seed + 500 + k, wide=True))
-        if answer.error is None and answer.forms == r.forms:
+        if comparable(answer, r):
             low = np.minimum(low, answer.numbers(np.float64))
             high = np.maximum(high, answer.numbers(np.float64))
     room = q.allowed * q.unit.values
@@ -181,7 +181,7 @@ def digits_lost_alike(q: Inquiry) -> Verdict | None:
     """Recognise errors no larger than what the one side with a wider format loses itself here."""
     if q.standard is None or q.wide is not None:
         return None
-    errors, name = {"f": q.eta_f, "g": q.eta_g}, q.standard[0].name
+    errors, name = q.errors, q.standard[0].name
     if name not in errors or errors[name].least <= q.allowed:
         return None
     if any(size.broken for size in errors.values()):
@@ -221,9 +221,8 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     ties = at_ties(q)
     if ties is not None:
         return ties
-    errors = {"f": q.eta_f, "g": q.eta_g}
-    name = max(errors, key=lambda name: errors[name].least)
-    least = errors[name].least
+    name, error = max(q.errors.items(), key=lambda item: item[1].least)
+    least = error.least
     told = f"in the wider format both sides agree, and here {name} is {least:.2g} units off, of "
     told += f"{q.allowed:.3g} that rounding may take: its algorithm loses digits"
     if least <= ALONE * q.allowed:
@@ -235,7 +234,7 @@ def _in_steps(q: Inquiry) -> str | None:
     """Return which side stays where it is while inputs change that the function heeds."""
     if q.standard is None or q.unit.kappa < FLAT:
         return None
-    for name, answer in (("f", q.of_f), ("g", q.of_g)):
+    for name, answer in q.answers.items():
         numbers = answer.numbers(np.float64)
         lost = np.abs(q.off(answer)) > ALONE * q.allowed * q.unit.values
         if np.unique(numbers[lost]).size < 2:  # a constant stays, too
@@ -243,7 +242,7 @@ def _in_steps(q: Inquiry) -> str | None:
         still = lost.copy()
         for k in range(2):
             y = q.sides[name](q.moves(_LITTLE * q.roundoff, q.seed + 870 + k, wide=False))
-            if y.error or y.forms != answer.forms:
+            if not comparable(y, answer):
                 return None
             still &= y.numbers(np.float64) == numbers
         if np.count_nonzero(still) >= _MOST * np.count_nonzero(lost):
@@ -260,7 +259,7 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
         return None
     narrow = [x.astype(_NARROWER[x.dtype.kind]) if is_movable(x) else x for x in q.inputs]
     f, g = q.f(narrow), q.g(narrow)
-    if f.error or g.error or not f.forms == g.forms == q.of_f.forms:
+    if not comparable(f, g, q.of_f):
         return None
     apart, there = np.abs(q.apart), np.abs(difference(f, g))
     room = q.allowed * q.scale

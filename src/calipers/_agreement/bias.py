@@ -5,8 +5,10 @@ from contextlib import suppress
 
 import numpy as np
 
+from .answers import comparable
+from .inputs import widened
 from .inquiry import Inquiry
-from .sides import BudgetError, widened
+from .sides import BudgetError
 from .units import ROUNDOFF, difference
 from .verdicts import COARSEST, SUSPECT, Verdict
 
@@ -48,7 +50,7 @@ def _too_large(q: Inquiry, name: str | None, form: str | None) -> Verdict | None
     for k in range(_DRAWS):
         x = q.moves(2.0**-COARSEST, q.seed + 1100 + k, wide=False)
         y, r = q.sides[name](x), side(x if q.standard is None else widened(x))
-        if y.error or r.error or not y.forms == r.forms == q.of_f.forms:
+        if not comparable(y, r, q.of_f):
             return None
         d, whole = difference(y, r) * weight, r.numbers(np.float64) * weight
         size = float(whole @ whole)

@@ -14,6 +14,7 @@ from .._report import jsonable
 from .._tally import Tally
 from ..comparison import compare
 from ..tolerances import Tolerance, recommend_tolerance
+from .answers import comparable
 from .environment import fingerprint
 from .inquiry import Inquiry
 from .measured import measured
@@ -221,7 +222,7 @@ class Diagnosis(Shown):
 
 
 def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
-    known = q.of_f.error is None and q.of_g.error is None and q.of_f.forms == q.of_g.forms
+    known = comparable(q.of_f, q.of_g)
     worst: tuple[Worst, ...] = ()
     where = None
     evidence = dict(q.evidence)
@@ -236,13 +237,13 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
     elif known:
         numbers = q.of_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)
-    kinds = {side.name: [*y.dtypes] for side, y in ((q.f, q.of_f), (q.g, q.of_g))}
+    kinds = {name: [*y.dtypes] for name, y in q.answers.items()}
     if known and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
     given = {name: side.arrays_of for name, side in q.sides.items()}
     if {*given.values()} != {"NumPy"}:
         evidence["arrays"] = given
-    calls = {side.name: side.calls for side in (q.f, q.g)}
+    calls = {name: side.calls for name, side in q.sides.items()}
     return Diagnosis(
         verdict.kind,
         verdict.reason,

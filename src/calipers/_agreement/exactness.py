@@ -13,7 +13,8 @@ from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable_fields
 from ..tolerances import name_of
-from .sides import WIDER, Answer, as_inputs, in_a_line, is_movable
+from .answers import Answer, in_a_line
+from .inputs import WIDER, as_inputs, is_movable
 from .trials import side_of
 from .units import difference
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .answers import Answer, comparable
+from .inputs import movable, widened
 from .inquiry import Inquiry
-from .sides import Answer, widened
 from .units import difference, rms_of, size_of
 from .verdicts import COARSEST, EXPLAINED, FEW, ILL
-from .working_format import movable
 
 Change = Callable[[list[Any]], list[Any] | None]  # of wide inputs, if it can be made
 
@@ -31,12 +31,12 @@ def explained(q: Inquiry, name: str, change: Change) -> float:
 def _explained_here(q: Inquiry, name: str, change: Change) -> float:
     assert q.standard is not None
     side, r = q.standard
-    answer, size = (q.of_f, q.eta_f) if name == "f" else (q.of_g, q.eta_g)
+    answer, size = q.answers[name], q.errors[name]
     d, inputs = rms_of(difference(answer, r)), change(q.wide_inputs)
     if inputs is None or not d:
         return 0.0
     then = side(inputs)
-    if then.error is not None or then.forms != r.forms:
+    if not comparable(then, r):
         return 0.0
     unit = q.unit.values
     left = size_of(difference(answer, then), unit)
@@ -65,7 +65,7 @@ def _explained_elsewhere(q: Inquiry, name: str, change: Change) -> bool:
         if inputs is None:
             return False
         y, r, then = q.sides[name](x), side(wider), side(inputs)
-        if any(a.error or a.forms != q.of_f.forms for a in (y, r, then)):
+        if not comparable(y, r, then, q.of_f):
             return False
         left = rms_of(difference(y, then)) / (rms_of(difference(y, r)) or math.inf)
         if 1 - left * left < EXPLAINED:

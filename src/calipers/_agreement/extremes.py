@@ -5,12 +5,13 @@ import math
 import numpy as np
 
 from .._rounding import FORMATS
+from .answers import Answer, comparable
+from .inputs import movable
 from .inquiry import Inquiry
 from .powers import STEP, degrees_of, scaled, unscaled
-from .sides import Answer, Side
+from .sides import Side
 from .units import difference, size_of
 from .verdicts import GROSS, RANGE, Verdict
-from .working_format import movable
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -19,7 +20,7 @@ def overflow(q: Inquiry) -> Verdict | None:
         return None
     r = q.standard[1].numbers(np.float64)
     fits = np.abs(r) <= q.largest
-    for name, answer in (("f", q.of_f), ("g", q.of_g)):
+    for name, answer in q.answers.items():
         y = answer.numbers(np.float64)
         lost = (~np.isfinite(y) & fits) | (np.isnan(y) & ~np.isnan(r))
         wide = q.wide_answers.get(name)
@@ -65,14 +66,14 @@ def nothing_left(q: Inquiry) -> Verdict | None:
     if q.standard is None or q.differ_wide:
         return None
     side, power = q.standard[0], -FORMATS[q.form].lowest // 4
-    for name, own, answer in (("f", q.f, q.of_f), ("g", q.g, q.of_g)):
+    for name, answer in q.answers.items():
         zero = (answer.numbers(np.float64) == 0) & (np.abs(q.off(answer)) > q.allowed * q.scale)
         if not zero.any():
             continue
         for k in movable(q.inputs):
-            there = own(scaled(q.inputs, (k,), power))
+            there = q.sides[name](scaled(q.inputs, (k,), power))
             exact = side(scaled(q.wide_inputs, (k,), power))
-            if there.error or exact.error or not there.forms == exact.forms == answer.forms:
+            if not comparable(there, exact, answer):
                 continue
             fits = np.abs(exact.numbers(np.float64)) <= q.largest
             lost = zero & fits & ~np.isfinite(there.numbers(np.float64))
@@ -91,13 +92,11 @@ def better_when_rescaled(q: Inquiry) -> Verdict | None:
     if q.standard is None:
         return None
     side, r = q.standard
-    errors = {"f": q.eta_f, "g": q.eta_g}
-    for name in sorted(errors, key=lambda name: -errors[name].absolute):
-        own, before = q.sides[name], errors[name]
+    for name, before in sorted(q.errors.items(), key=lambda item: -item[1].absolute):
         if before.least <= q.allowed and not before.broken:
             continue
         for k in movable(q.inputs):
-            found = _scaled_error(q, side, r, own, k)
+            found = _scaled_error(q, side, r, q.sides[name], k)
             if found is not None and found < before.rms / 10 and found <= 10 * q.allowed:
                 return Verdict(
                     RANGE,
@@ -120,6 +119,4 @@ def _scaled_error(q: Inquiry, side: Side, r: Answer, own: Side, k: int) -> float
     if degrees is None or not any(degrees):
         return None
     y = unscaled(own(scaled(q.inputs, (k,), power)), degrees, power)
-    if y.error is not None or y.forms != r.forms:
-        return None
-    return size_of(q.off(y), q.unit.values).rms
+    return size_of(q.off(y), q.unit.values).rms if comparable(y, r) else None

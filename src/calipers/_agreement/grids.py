@@ -7,9 +7,9 @@ import numpy as np
 from .._protocols import NDArray
 from .._report import differing
 from .._rounding import FORMATS, bit_rule, round_array
+from .answers import Answer
 from .bias import falls_behind, too_large
 from .inquiry import Inquiry
-from .sides import Answer
 from .units import ROUNDOFF
 from .verdicts import COARSEST, RANGE, REDUCED, UNSTABLE, Verdict
 
@@ -55,8 +55,8 @@ def _grid_elsewhere(q: Inquiry, name: str, answer: Answer) -> str | None:
 
 def _held_in(q: Inquiry, name: str, form: str) -> Verdict | None:
     """Judge results that are numbers of a format: whether its rounding and range explain them."""
-    of_name, of_other = (q.of_f, q.of_g) if name == "f" else (q.of_g, q.of_f)
-    beyond = ~np.isfinite(of_name.numbers(np.float64)) & np.isfinite(of_other.numbers(np.float64))
+    finite = {side: np.isfinite(answer.numbers(np.float64)) for side, answer in q.answers.items()}
+    beyond = ~finite[name] & finite["g" if name == "f" else "f"]
     fraction, lowest = FORMATS[form][:2]
     unit = np.hypot(q.scale * (ROUNDOFF[form] / q.roundoff), 2.0 ** (lowest - fraction))
     size = q.size(np.where(beyond, 0.0, q.apart), unit)
@@ -130,9 +130,7 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
     if q.eta_apart.broken or q.differ_wide:
         return None
     for name, answer in (("g", q.of_g), ("f", q.of_f)):
-        numbers = answer.numbers(np.float64)
-        numbers = numbers[np.isfinite(numbers) & (numbers != 0)]
-        numbers = np.unique(np.abs(numbers))
+        numbers = _nonzero(answer)
         if not numbers.size:
             continue
         step, top = _last_place(numbers), float(numbers.max())

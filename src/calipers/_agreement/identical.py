@@ -5,9 +5,10 @@ import numpy as np
 from .._arrays import loaded_libraries
 from .._protocols import NDArray
 from .._report import differing
+from .answers import Answer, comparable, in_a_line, listed, other_names
+from .inputs import movable
 from .inquiry import Inquiry
 from .repeats import restless, unwritten
-from .sides import Answer, in_a_line, listed, other_names
 from .ties import none_nearby
 from .units import difference, rms_of, size_of
 from .verdicts import (
@@ -19,7 +20,6 @@ from .verdicts import (
     SUSPECT,
     Verdict,
 )
-from .working_format import movable
 
 _ENOUGH = 4  # calls that are left: two elsewhere, and two that tell of repeating
 
@@ -114,7 +114,7 @@ def _other_elsewhere(q: Inquiry) -> Verdict | None:
     if not q.are_moved or q.f.budget.left < _ENOUGH:
         return None
     f, g = q.at_moved(2.0**-COARSEST, q.seed + 800)
-    if f.error or g.error or f.forms != g.forms:
+    if not comparable(f, g):
         return None
     sizes = np.abs(f.numbers(np.float64))
     apart = np.abs(difference(f, g)) > GROSS * np.maximum(sizes, rms_of(sizes))
@@ -186,7 +186,7 @@ def _ties(q: Inquiry) -> str | None:
 
 def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
     """Return differences of the integers among results, which may wrap around, if any can."""
-    if a.error or b.error or a.forms != b.forms:
+    if not comparable(a, b):
         return None
     pairs = [
         (x, y)

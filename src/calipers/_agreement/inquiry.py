@@ -10,7 +10,9 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._rounding import FORMATS
-from .sides import Answer, Side, widened
+from .answers import Answer, comparable
+from .inputs import movable, widened
+from .sides import Side
 from .standard import require_comparable, standard_of
 from .units import (
     MOVES,
@@ -27,8 +29,8 @@ from .units import (
     unit_of,
 )
 from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, STEADY
-from .wider import Here, Wide
-from .working_format import is_wide, movable
+from .wider import Wide
+from .working_format import is_wide
 
 _BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
 
@@ -61,6 +63,10 @@ class Inquiry:
     @property
     def sides(self) -> dict[str, Side]:
         return {"f": self.f, "g": self.g}
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        return {"f": self.of_f, "g": self.of_g}
 
     @property
     def allowed(self) -> float:
@@ -113,8 +119,7 @@ class Inquiry:
             if self.widens is None or name not in self.widens:
                 continue
             answer = side(self.wide_inputs)
-            same = answer.error is None and answer.forms == self.of_f.forms
-            if same and is_wide(answer, self.form):
+            if comparable(answer, self.of_f) and is_wide(answer, self.form):
                 found[name] = answer
         return found
 
@@ -176,6 +181,10 @@ class Inquiry:
         return self.error(self.of_g)
 
     @property
+    def errors(self) -> dict[str, Size]:
+        return {"f": self.eta_f, "g": self.eta_g}
+
+    @property
     def own_noise(self) -> NDArray:
         """
         How far the side that errors are measured from is off itself in this format, about here.
@@ -189,7 +198,7 @@ class Inquiry:
         for k in range(MOVES):
             x = self.moves(_BEYOND, self.seed + 600 + k, wide=False)
             y, r = side(x), side(widened(x))
-            if y.error is None and r.error is None and y.forms == r.forms == self.of_f.forms:
+            if comparable(y, r, self.of_f):
                 sums += np.square(difference(y, r))
                 count += 1
         noise: NDArray = np.sqrt(sums / count)
@@ -218,19 +227,7 @@ class Inquiry:
         """How far the sides are apart in the wider format, if both answer in it."""
         if len(self.wide_answers) < 2:
             return None
-        assert self.standard is not None
-        here = Here(
-            self.form,
-            self.of_f,
-            self.of_g,
-            self.apart,
-            self.scale,
-            self.eta_apart,
-            self.allowed,
-            self.natural_size,
-        )
-        answers = self.wide_answers["f"], self.wide_answers["g"]
-        wide = Wide(self.f, self.g, self.moves, self.seed, self.standard, answers, here)
+        wide = Wide(self)
         return wide if wide.comparable else None
 
     @property
@@ -294,12 +291,15 @@ class Inquiry:
                 x[k][nothing] = delta * (rms_of(x[k]) or 1.0) * some
         return self.f(x), self.g(x)
 
+    def apart_at(self, delta: float, seed: int, *, wide: bool = False) -> NDArray | None:
+        """Return how far the sides are apart at moved inputs; None if they answer otherwise."""
+        f, g = self.at_moved(delta, seed, wide=wide)
+        return difference(f, g) if comparable(f, g, self.of_f) else None
+
     def likeness(self, delta: float, seed: int) -> float | None:
         """Return the cosine between the difference of the sides here, and at moved inputs."""
-        f, g = self.at_moved(delta, seed)
-        if f.error or g.error or f.forms != self.of_f.forms or g.forms != self.of_f.forms:
-            return None
-        return cosine(self.apart, difference(f, g), self.scale)
+        there = self.apart_at(delta, seed)
+        return None if there is None else cosine(self.apart, there, self.scale)
 
 
 def _largest(sizes: NDArray) -> float:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from .sides import Side, in_a_line
+from .answers import in_a_line
+from .sides import Side
 
 _INTERRUPTED = 128 + signal.SIGINT
 

@@ -10,9 +10,10 @@ from .._arrays import library_of, require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable_fields
+from .answers import Answer
+from .inputs import inputs_of, is_movable, longest_axis
 from .inquiry import Inquiry
-from .sides import Answer, is_movable, longest_axis
-from .trials import Trial, inputs_of, side_of, trial
+from .trials import Trial, side_of, trial
 from .working_format import format_of, format_of_results
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ import numpy as np
 from .._rounding import bit_rule, round_array
 from .bias import too_large
 from .explained import argument_names, explained
+from .inputs import movable
 from .inquiry import Inquiry
 from .quantised import quantised_inputs
 from .ties import agree_nearby
-from .units import ROUNDOFF, cosine, difference
+from .units import ROUNDOFF, cosine
 from .verdicts import (
     COARSE,
     COARSEST,
@@ -28,7 +29,6 @@ from .verdicts import (
     UNSTABLE,
     Verdict,
 )
-from .working_format import movable
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
 _CHANGED = 0.7  # one where it is half way to that
@@ -51,8 +51,7 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
     """Errors that inputs, or results, in a narrower format explain."""
     if q.standard is None:
         return None
-    for name, answer in (("g", q.of_g), ("f", q.of_f)):
-        size = q.error(answer)
+    for name, size in (("g", q.eta_g), ("f", q.eta_f)):
         if size.least <= q.allowed or size.broken:
             continue
         for form, truncate, places in _candidates(q):
@@ -153,11 +152,11 @@ def _stays_wide(q: Inquiry) -> bool:
     if q.wide is None or not q.wide.differ:
         return False
     delta, _ = q.evidence["likeness_by_move"][-1]
-    f, g = q.at_moved(delta, q.seed + 990, wide=True)
-    if f.error or g.error or f.forms != q.of_f.forms or g.forms != q.of_f.forms:
+    there = q.apart_at(delta, q.seed + 990, wide=True)
+    if there is None:
         return False
-    alike = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, difference(f, g), q.scale)
-    return alike > STEADY
+    likeness = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, there, q.scale)
+    return likeness > STEADY
 
 
 def _changes_steadily(q: Inquiry) -> bool:
@@ -168,14 +167,10 @@ def _changes_steadily(q: Inquiry) -> bool:
     begun = [delta for delta, alike in q.evidence["likeness_by_move"] if alike > _ALIKE]
     found = []
     for line in range(_LINES if begun else 0):
-        differences = [q.apart]
-        for stretch in (1, 2):
-            f, g = q.at_moved(stretch * begun[-1], q.seed + 950 + line)
-            if f.error or g.error or f.forms != q.of_f.forms or g.forms != q.of_f.forms:
-                return False
-            differences.append(difference(f, g))
-        here, then, later = differences
-        found.append(cosine(then - here, later - then, q.scale))
+        then, later = (q.apart_at(k * begun[-1], q.seed + 950 + line) for k in (1, 2))
+        if then is None or later is None:
+            return False
+        found.append(cosine(then - q.apart, later - then, q.scale))
     steadiness = float(np.mean(found)) if found else 0.0
     q.evidence["steadiness"] = steadiness
     return steadiness > _STEADY
@@ -190,12 +185,12 @@ def _stays_for_most(q: Inquiry, reach: float) -> bool:
     threshold say, one side follows the other in all results that these have no part in.
     """
     delta = _PART * reach
-    f, g = q.at_moved(delta, q.seed + 970)
-    if f.error or g.error or f.forms != q.of_f.forms or g.forms != q.of_f.forms:
+    there = q.apart_at(delta, q.seed + 970)
+    if there is None:
         return False
     moved = q.scale * (delta / q.roundoff)
     apart = np.abs(q.apart) > q.allowed * q.scale
-    stays = np.abs(difference(f, g) - q.apart) <= _STILL * moved
+    stays = np.abs(there - q.apart) <= _STILL * moved
     share = q.evidence["stays"] = float(np.mean(stays[apart])) if apart.any() else 0.0
     return share > _MANY_STAY
 

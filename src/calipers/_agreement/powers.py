@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .sides import Answer
+from .answers import Answer, comparable
 
 STEP = 2  # of exponents, to see what the power is
 _HOMOGENEOUS = 2.0**-40  # relative error of the power law
@@ -27,7 +27,7 @@ def scaled(inputs: Any, chosen: tuple[int, ...], k: int) -> list[Any]:
 
 def degrees_of(here: Answer, there: Answer) -> list[float] | None:
     """Return the degrees that results grow by; multiples of a half, as that of a root."""
-    if there.error is not None or there.forms != here.forms:
+    if not comparable(there, here):
         return None
     degrees = []
     for a, b in zip(there.arrays, here.arrays, strict=True):

@@ -9,11 +9,11 @@ import numpy as np
 
 from .._protocols import NDArray
 from .explained import argument_names, explained
+from .inputs import movable
 from .inquiry import Inquiry
 from .sides import BudgetError
 from .units import rms_of
 from .verdicts import EXPLAINED, REDUCED, Verdict
-from .working_format import movable
 
 # Of formats that hold numbers as even steps: how many to each side of 0.
 _STEPS = {"int8": 127, "int4": 7}

@@ -11,8 +11,9 @@ from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import jsonable_fields
 from .._rounding import FORMATS
+from .answers import Answer, comparable
+from .inputs import is_movable, widened
 from .powers import STEP, degrees_of, scaled, unscaled
-from .sides import Answer, is_movable, widened
 from .trials import Subject, in_units
 from .units import difference, own_roundings
 
@@ -107,7 +108,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
             continue
         for k in _exponents(subject, chosen):
             answer = unscaled(subject.side(scaled(subject.inputs, chosen, k)), degrees, k)
-            if answer.error is None and answer.forms == exact.forms:
+            if comparable(answer, exact):
                 size = error_of(answer)
                 if best is None or size < best[0]:
                     best = size, which, k

@@ -6,9 +6,10 @@ from contextlib import suppress
 import numpy as np
 
 from .._protocols import NDArray
+from .answers import Answer, comparable, raw
 from .grids import grid_of
 from .inquiry import Inquiry
-from .sides import SOIL, Answer, BudgetError
+from .sides import SOIL, BudgetError
 from .units import ROUNDOFF, Size, difference, own_roundings, rms_of, size_of, spread_of
 from .verdicts import BUG, FAR, ILL, NONDETERMINISTIC, Verdict
 
@@ -26,10 +27,10 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
     d = q.eta_apart
     if _of_summation(q, sizes):  # so far: what goes wrong now and then may not have shown
         with suppress(BudgetError):
-            for name, first in (("f", q.of_f), ("g", q.of_g)):
-                for _ in range(_REPEATS if name in names else 0):
-                    again = q.sides[name](q.inputs)
-                    if again.error is None and again.forms == first.forms:
+            for name in names:
+                for _ in range(_REPEATS):
+                    again, first = q.sides[name](q.inputs), q.answers[name]
+                    if comparable(again, first):
                         sizes.append(size_of(difference(again, first), unit))
     spread = max(size.least if not size.broken else math.inf for size in sizes)
     q.evidence["spread"] = spread
@@ -37,7 +38,7 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
     told += "rounding"
     if _of_summation(q, sizes) and not d.broken:
         return Verdict(NONDETERMINISTIC, f"{told}, which another order of summation explains")
-    forms = {grid_of(q, q.of_f if name == "f" else q.of_g) for name in names}
+    forms = {grid_of(q, q.answers[name]) for name in names}
     form = forms.pop()
     if form is not None and not forms:
         coarse = ROUNDOFF[form] / q.roundoff
@@ -77,7 +78,7 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
             continue
         found = [
             np.any([_is_soil(x) for x in calls], axis=0)
-            & np.any([_raw(x) != _raw(calls[0]) for x in calls], axis=(0, 2))
+            & np.any([raw(x) != raw(calls[0]) for x in calls], axis=(0, 2))
             for calls in zip(*(answer.arrays for answer in again[name]), strict=True)
         ]
         left = np.concatenate([np.empty(0, bool), *found])
@@ -91,14 +92,9 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
     return None
 
 
-def _raw(x: NDArray) -> NDArray:
-    """Return the bytes of an array, a row for each element."""
-    return np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, x.itemsize)
-
-
 def _is_soil(x: NDArray) -> NDArray:
     """Tell which elements are what free memory is written over with."""
-    return np.asarray(np.any([(_raw(x) == byte).all(axis=1) for byte in SOIL], axis=0))
+    return np.asarray(np.any([(raw(x) == byte).all(axis=1) for byte in SOIL], axis=0))
 
 
 def restless_when_moved(q: Inquiry) -> Verdict | None:
@@ -108,8 +104,7 @@ def restless_when_moved(q: Inquiry) -> Verdict | None:
     if q.standard is not None and q.unit.kappa > ILL:  # it may be the answer that they start from
         side, r = q.standard
         answer = side(q.wide_inputs)
-        same = answer.error is None and answer.forms == r.forms
-        if not same or rms_of(difference(answer, r)) > 0.5 * rms_of(q.unit.values):
+        if not comparable(answer, r) or rms_of(difference(answer, r)) > 0.5 * rms_of(q.unit.values):
             side.restless = True
     return does_not_repeat([name for name, side in q.sides.items() if side.restless])
 

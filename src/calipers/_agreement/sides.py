@@ -13,19 +13,10 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from .._arrays import library_of, loaded_libraries
-from .._containers import apart, several
+from .._containers import apart
 from .._protocols import ArrayLibrary, NDArray
 from .._question import equal_arrays
-from .._reals import real_parts, reals
-
-WIDER: dict[str, np.dtype[Any]] = {
-    "float16": np.dtype(np.float64),
-    "bfloat16": np.dtype(np.float64),
-    "float32": np.dtype(np.float64),
-    "float64": np.dtype(np.longdouble),
-    "complex64": np.dtype(np.complex128),
-    "complex128": np.dtype(np.clongdouble),
-}
+from .answers import Answer
 
 
 class BudgetError(Exception):
@@ -61,84 +52,6 @@ def _tell(line: str) -> None:
     """Write on the terminal, if there is one: without a console, there is no stderr either."""
     if sys.stderr is not None and sys.stderr.isatty():
         print(line, end="", file=sys.stderr, flush=True)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a side returned, as arrays in order; or what it raised."""
-
-    arrays: tuple[NDArray, ...] = ()
-    error: Exception | None = None
-    names: tuple[str, ...] = ()  # of the arrays: the keys that lead to each
-    given: tuple[str, ...] = ()  # the dtypes that were returned, where arrays hold them in wider
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """The names of the dtypes that were returned."""
-        return self.given or tuple(x.dtype.name for x in self.arrays)
-
-    def bits(self) -> tuple[Any, ...]:
-        """Return what two answers that are the same to the last bit have in common."""
-        arrays = tuple((x.shape, x.dtype.str, _bytes_of(x)) for x in self.arrays)
-        return *arrays, *self.dtypes
-
-    def joined(self) -> "Answer":
-        """Return several numbers as one array; all else as it is."""
-        if len(self.arrays) < 2 or any(self.names) or {*self.shapes} != {()}:
-            return self
-        return Answer((np.array([x[()] for x in self.arrays]),), names=("",))
-
-    def numbers(self, dtype: Any) -> NDArray:
-        """Return all real numbers, one after the other; a complex one is two."""
-        with np.errstate(over="ignore"):
-            parts = [reals(np.ascontiguousarray(x)) for x in self.arrays]
-            wide = [part.astype(dtype, copy=False) for part in parts]
-        if len(wide) == 1:
-            return wide[0]
-        return np.concatenate([np.empty(0, dtype), *wide])
-
-    @property
-    def integers(self) -> NDArray:
-        """Which of the real numbers are integers or truth values."""
-        return self.spread(np.array([x.dtype.kind in "biu" for x in self.arrays], bool))
-
-    @property
-    def _counts(self) -> NDArray:
-        """How many real numbers each array is."""
-        return np.array([x.size * real_parts(x.dtype) for x in self.arrays], int)
-
-    def spread(self, values: NDArray) -> NDArray:
-        """Return what there is of each array for each of its real numbers."""
-        return np.repeat(values, self._counts)
-
-    def split(self, numbers: NDArray) -> list[NDArray]:
-        """Return what belongs to each array, of one item for each of the real numbers."""
-        return np.split(numbers, np.cumsum(self._counts)[:-1])
-
-    def place(self, number: int) -> tuple[int, tuple[int, ...]]:
-        """Return which array a real number is of, and the index of its element there."""
-        starts = np.cumsum(self._counts) - self._counts
-        k = int(np.searchsorted(starts, number, side="right")) - 1
-        x = self.arrays[k]
-        element = (number - int(starts[k])) // real_parts(x.dtype)
-        return k, tuple(int(i) for i in np.unravel_index(element, x.shape))
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(x.shape for x in self.arrays)
-
-    @property
-    def forms(self) -> tuple[Any, ...]:
-        """What answers that are compared number by number have in common."""
-        return tuple((x.shape, x.dtype.kind == "c") for x in self.arrays)
-
-
-def other_names(f: Answer, g: Answer) -> str | None:
-    """Tell the names of results where f and g give other ones; a tuple has none, and suits any."""
-    names = [dict.fromkeys(filter(None, x.names)) for x in (f, g)]
-    if not all(names) or names[0].keys() == names[1].keys():
-        return None
-    return "f gives results called {}, and g {}".format(*map(", ".join, names))
 
 
 @dataclass
@@ -239,21 +152,6 @@ def _soil(arrays: Sequence[NDArray], turn: int) -> None:
         _ = [np.full(size, byte, np.uint8) for _ in range(count)]  # held together, and given back
 
 
-def listed(x: tuple[Any, ...]) -> str:
-    """Write several things, or that there are none."""
-    return ", ".join(map(str, x)) or "none"
-
-
-def in_a_line(error: BaseException) -> str:
-    """Write what was raised so that it is part of a sentence, and moves no cursor."""
-    text = " ".join(str(error).split())
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    text = text if len(text) <= _SAID else f"{text[: _SAID - 3]}..."
-    return f"{type(error).__name__}: {text}".removesuffix(": ")
-
-
-_SAID = 300  # characters of what an error says
-
 _DRAWS = (np.random.Generator, np.random.RandomState, random.Random)
 
 # What functions raise for arrays of another library than theirs.
@@ -349,63 +247,7 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
     yield _Leaf(keys, own, array.dtype.name)
 
 
-_X87_BYTES = 10  # of a long double that is one of the processor's; the rest is padding
-
-
-def _bytes_of(x: NDArray) -> bytes:
-    if x.dtype.char not in "gG" or np.finfo(x.dtype).nmant != 63:
-        return x.tobytes()
-    parts = reals(np.ascontiguousarray(x))
-    return parts.view(np.uint8).reshape(-1, parts.itemsize)[:, :_X87_BYTES].tobytes()
-
-
 def _are_numbers(y: Any) -> bool:
     """Tell whether y is a list of plain numbers, of one kind: an array, and not many results."""
     kinds = {type(item) for item in y} if isinstance(y, list) else set()
     return len(kinds) == 1 and kinds <= {bool, int, float, complex}
-
-
-def as_inputs(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
-    """Return copies of inputs as NumPy arrays; what is none, a flag say, is handed on as it is."""
-    given = several(inputs)
-    names = names or [f"inputs[{k}]" for k in range(len(given))]
-    return tuple(map(_as_input, given, names))
-
-
-def _as_input(x: Any, name: str) -> Any:
-    library = library_of(x)
-    if library is not None:
-        # A key of jax is one of its arrays, and of no numbers.
-        return x if str(x.dtype).startswith("key<") else _fetched(library, x, name)
-    if isinstance(x, np.ma.MaskedArray):
-        msg = f"{name} is a masked array: pass its data and its mask, and put them together in f"
-        raise TypeError(msg)
-    if isinstance(x, np.matrix):  # of which * is another product
-        msg = f"{name} is a numpy.matrix: pass an array, and make a matrix of it in f"
-        raise TypeError(msg)
-    if isinstance(x, (np.ndarray, np.generic, float, complex)) and not isinstance(x, bool):
-        return np.array(x, order="K")
-    return x
-
-
-def _fetched(library: ArrayLibrary, x: Any, name: str) -> NDArray:
-    try:
-        return np.array(library.fetch(x))
-    except TypeError as error:
-        raise TypeError(f"{name}: {error}") from None
-
-
-def longest_axis(arrays: Sequence[Any]) -> int:
-    """Return how long the longest axis of arrays is, which sums are no longer than; at least 1."""
-    lengths: list[int] = [n for x in arrays if isinstance(x, np.ndarray) for n in x.shape]
-    return max([1, *lengths])
-
-
-def is_movable(x: Any) -> bool:
-    """Tell whether an input is of floating-point numbers, which can be moved a little."""
-    return isinstance(x, np.ndarray) and (x.dtype.kind in "fc" or x.dtype.name == "bfloat16")
-
-
-def widened(inputs: Sequence[Any]) -> list[Any]:
-    """Return the same numbers in the next wider format."""
-    return [x.astype(WIDER[x.dtype.name]) if is_movable(x) else x for x in inputs]

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .sides import Answer, Side, in_a_line, listed
+from .answers import Answer, in_a_line, listed
+from .sides import Side
 from .units import Unit
 from .verdicts import FLAT, ILL
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._report import differing
+from .answers import Answer, comparable
 from .inquiry import Inquiry
-from .sides import Answer
 from .units import difference, rms_of
 from .verdicts import COARSEST, GROSS, REDRAW, SUSPECT, Verdict
 
@@ -65,7 +65,7 @@ def agree_nearby(
     """Tell whether the sides agree wherever inputs are moved: no rounding in them is much."""
     for k in range(_MOVES):
         f, g = q.at_moved(delta, q.seed + 820 + k, zeros=zeros, wide=wide)
-        if f.error or g.error or f.forms != g.forms:
+        if not comparable(f, g):
             return False
         d = difference(f, g)
         if not np.isfinite(d).all() or _beyond(q.allowed * q.roundoff, d, f).any():

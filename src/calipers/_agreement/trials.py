@@ -3,7 +3,7 @@
 import math
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,20 +15,11 @@ from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report import differing, jsonable_fields
+from .answers import Answer, comparable, in_a_line, listed, raw
+from .inputs import inputs_of, is_movable, longest_axis, widened
 from .inquiry import Inquiry
 from .nest import Nest
-from .sides import (
-    WIDER,
-    Answer,
-    Budget,
-    Side,
-    as_inputs,
-    in_a_line,
-    is_movable,
-    listed,
-    longest_axis,
-    widened,
-)
+from .sides import Budget, Side
 from .units import difference, own_roundings, size_of
 from .verdicts import ALONE, FAR
 from .working_format import format_of, format_of_results
@@ -147,27 +138,10 @@ class Trials(Shown):
         }
 
 
-def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
-    """Return inputs as arrays, of formats that have a next wider one."""
-    arrays = as_inputs(inputs, names)
-    for k, x in enumerate(arrays):
-        if is_movable(x) and x.dtype.name not in WIDER:
-            name = names[k] if names else f"inputs[{k}]"
-            msg = f"{name} has dtype {x.dtype}, beside which there is no wider format; "
-            raise TypeError(msg + "pass float64 or complex128")
-    return arrays
-
-
 def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:
     """Return a side that may be called without end."""
     require_callable(**{name: f})
     return Side(name, f, several(likes), Budget(sys.maxsize))
-
-
-def is_wider_than(noise: NDArray, unit: NDArray, factor: float) -> bool:
-    """Compare two vectors by their norms."""
-    size = size_of(noise, unit)
-    return size.broken > 0 or size.normwise > factor
 
 
 class Subject:
@@ -200,11 +174,12 @@ class Subject:
             again, before, share = self.side(self.inputs), self.ask.of_f, 1 / FAR
         else:
             again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
-        same = again.error is None and again.forms == before.forms
-        if not same or is_wider_than(share * difference(again, before), unit, 0.5):
-            # It was not the inputs' moves that moved the results.
-            unit = own_roundings(self.plain, self.ask.roundoff)
-        return unit
+        if comparable(again, before):
+            noise = size_of(share * difference(again, before), unit)
+            if not noise.broken and noise.normwise <= 0.5:
+                return unit
+        # It was not the inputs' moves that moved the results.
+        return own_roundings(self.plain, self.ask.roundoff)
 
     def trial(self, name: str, answer: Answer) -> Trial:
         """Compare an answer with that at the inputs themselves."""
@@ -282,11 +257,5 @@ def _problem(answer: Answer, expected: Answer) -> str | None:
 
 
 def _differing(a: NDArray, b: NDArray) -> int:
-    """Count elements that differ in a bit; padding of long doubles is no bit of theirs."""
-    if a.dtype.char in "gG":
-        return int(np.sum((a != b) & ~(np.isnan(a) & np.isnan(b))))
-    bits = [
-        np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(x.size, x.itemsize)
-        for x in (a, b)
-    ]
-    return int(np.any(bits[0] != bits[1], axis=1).sum())
+    """Count elements that differ in a bit."""
+    return int(np.any(raw(a) != raw(b), axis=1).sum())

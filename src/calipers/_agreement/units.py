@@ -11,7 +11,9 @@ from .._kernels.agreement import ADD_SQUARES, COSINE, MOVE, WEIGH
 from .._protocols import NDArray
 from .._reals import reals
 from .._rounding import FORMATS
-from .sides import WIDER, Answer, Side, is_movable
+from .answers import Answer, comparable
+from .inputs import WIDER, is_movable
+from .sides import Side
 
 # Unit roundoff: half of the distance from 1 to the next number.
 ROUNDOFF = {
@@ -166,7 +168,7 @@ def spread_of(
     sums, found = np.zeros(numbers.size), []
     for seed in seeds:
         answer = side(moves(delta, seed, wide))
-        if answer.error is None and answer.forms == here.forms:
+        if comparable(answer, here):
             d = difference(answer, here)
             ADD_SQUARES[None](np.where(np.isfinite(d), d * scale, 0.0), sums)
             found.append((rms_of(d), seed, answer))
@@ -174,8 +176,7 @@ def spread_of(
     if len(found) > 1 and by_size[-1][0] > _OUTLYING * by_size[0][0]:
         size, seed, answer = by_size[-1]
         again = side(moves(delta, seed, wide))
-        same = again.error is None and again.forms == here.forms
-        if not same or rms_of(difference(again, answer)) > _AGAIN * size:
+        if not comparable(again, here) or rms_of(difference(again, answer)) > _AGAIN * size:
             side.restless = True
     spread: NDArray = np.sqrt(sums / max(1, len(found))) / scale
     return spread

@@ -7,8 +7,8 @@ import numpy as np
 
 from .._arrays import library_of
 from .._protocols import NDArray
+from .answers import listed
 from .layouts import misaligned
-from .sides import listed
 from .trials import Subject, Trials, side_of
 
 

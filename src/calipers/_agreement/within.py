@@ -7,10 +7,11 @@ from itertools import combinations
 import numpy as np
 
 from .._protocols import NDArray
+from .answers import Answer, comparable
 from .inquiry import Inquiry
 from .layouts import layouts, slices
 from .repeats import does_not_repeat
-from .sides import Answer, BudgetError
+from .sides import BudgetError
 from .ties import no_rounding
 from .units import cosine, difference, size_of
 from .verdicts import (
@@ -132,9 +133,9 @@ def _kept(q: Inquiry) -> tuple[float, float] | None:
     """Return how alike differences at moved inputs are, and what chance would make of that."""
     differences = [q.apart]
     for k in range(REDRAWN - 1):
-        f, g = q.at_moved(REDRAW * q.roundoff, q.seed + 31 * (k + 1))
-        if f.error is None and g.error is None and f.forms == g.forms == q.of_f.forms:
-            differences.append(difference(f, g))
+        there = q.apart_at(REDRAW * q.roundoff, q.seed + 31 * (k + 1))
+        if there is not None:
+            differences.append(there)
     if len(differences) < 3:
         return None
     found = [cosine(a, b, q.scale) for a, b in combinations(differences, 2)]
@@ -195,8 +196,8 @@ def _mixes_here(q: Inquiry, who: str, part: slice) -> bool:
         alike = np.repeat(q.inputs[k][part][:1], len(q.inputs[k]), axis=0)
         alike[part] = q.inputs[k][part]
         inputs[k] = alike
-    answer, own = q.sides[who](inputs), q.of_f if who == "f" else q.of_g
-    if answer.error is not None or answer.forms != own.forms:
+    answer, own = q.sides[who](inputs), q.answers[who]
+    if not comparable(answer, own):
         return True
     among, there = (Answer(tuple(x[part] for x in y.arrays)) for y in (own, answer))
     return _mixes(q, among, there, part)

@@ -4,15 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tolerances import name_of
-from .sides import WIDER, Answer, is_movable
+from .answers import Answer
+from .inputs import WIDER, is_movable
 from .units import ROUNDOFF
 
 _REALS = {"complex64": "float32", "complex128": "float64"}
-
-
-def movable(inputs: Sequence[Any]) -> list[int]:
-    """Return the places of inputs that can be moved, or rounded."""
-    return [k for k, x in enumerate(inputs) if is_movable(x)]
 
 
 def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> str:

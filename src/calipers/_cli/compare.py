@@ -12,7 +12,7 @@ from .._files.errors import described, one_line
 from . import DIFFERENT, SAME, TROUBLE
 
 if TYPE_CHECKING:
-    from .._files.pairs import Options
+    from .._files.pairs import FileOptions
     from .._files.trees import Outcome, Pair
 
 _PATH = click.Path(exists=True)
@@ -89,7 +89,7 @@ def compare(
     other shapes and other dtypes are differences. Nothing that a file may hold is run: files that
     need pickle's code are refused.
     """
-    from .._files.pairs import Options
+    from .._files.pairs import FileOptions
     from .._files.trees import pairs_of
     from .._options import checked_options
     from .text import as_dict, as_text
@@ -105,7 +105,7 @@ def compare(
         raise click.UsageError(msg) from None
     if plot is not None:
         _require_plots(plot)
-    options = Options(
+    options = FileOptions(
         rtol,
         atol,
         equal_nan,
@@ -133,7 +133,7 @@ def compare(
     return status
 
 
-def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "Options") -> None:
+def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "FileOptions") -> None:
     """Compare all pairs, with a bar on a terminal if that takes some time."""
     from .._files.trees import compare_pairs
 

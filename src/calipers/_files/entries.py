@@ -122,7 +122,7 @@ def require_stored(size: int, stored: Callable[[], int]) -> None:
 
 
 @dataclass(frozen=True)
-class Held:
+class Loaded:
     """An array in memory."""
 
     array: NDArray
@@ -189,7 +189,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Stored:
+class Dataset:
     """An array of h5py or zarr, and what tells how many bytes of it are in its file."""
 
     array: Any

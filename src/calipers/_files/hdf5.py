@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .entries import Contents, Held, Stored, add_fields, joined, require_stored, text
+from .entries import Contents, Dataset, Loaded, add_fields, joined, require_stored, text
 from .errors import FileError
 
 _UNKNOWN = 1 << 63
@@ -65,7 +65,7 @@ class _Walk:
     def _link(self, link: Any, place: str) -> None:
         """Add where a link leads; its way there may be through another file."""
         if isinstance(link, self._h5py.SoftLink):
-            self.found.add(place, Held(text(link.path)))
+            self.found.add(place, Loaded(text(link.path)))
         else:
             self.found.left_out[place] = "it links to another file; --follow-links reads it"
 
@@ -86,8 +86,8 @@ class _Walk:
             self.found.left_out[place] = _ELSEWHERE
         elif self._h5py.check_string_dtype(x.dtype) and x.dtype.hasobject:
             require_stored(x.size * x.dtype.itemsize, stored)
-            self.found.add(place, Held(text(x.asstr(errors="backslashreplace")[()])))
+            self.found.add(place, Loaded(text(x.asstr(errors="backslashreplace")[()])))
         elif x.dtype.hasobject or (x.dtype.metadata and "ref" in x.dtype.metadata):
             self.found.left_out[place] = "its elements are references or of variable length"
         else:
-            add_fields(self.found, place, Stored(x, x.dtype, stored))
+            add_fields(self.found, place, Dataset(x, x.dtype, stored))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, Held
+from .entries import Contents, Loaded
 from .errors import FileError
 
 _MAGIC = b"CDF"
@@ -38,5 +38,5 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
 def _variables(file: Any) -> Contents:
     found = Contents()
     for name, variable in file.variables.items():
-        found.add(name, Held(np.asarray(variable.data)))
+        found.add(name, Loaded(np.asarray(variable.data)))
     return found

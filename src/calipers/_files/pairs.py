@@ -22,7 +22,7 @@ _LIMIT = re.compile(r"memory_limit(?:=(\d+))?")
 
 
 @dataclass(frozen=True)
-class Options:
+class FileOptions:
     """How pairs are compared."""
 
     rtol: float | None = None
@@ -85,7 +85,7 @@ def compare_files(
     actual: str,
     expected: str,
     place: str,
-    options: Options,
+    options: FileOptions,
     advance: Callable[[float], None],
 ) -> Found:
     """
@@ -115,7 +115,7 @@ def _compare_contents(
     own: Contents,
     reference: Contents,
     place: str,
-    options: Options,
+    options: FileOptions,
     advance: Callable[[float], None],
 ) -> Found:
     found = Found()
@@ -148,7 +148,7 @@ def _compare_contents(
     return found
 
 
-def _compared(a: Entry | None, b: Entry | None, options: Options) -> Comparison:
+def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Comparison:
     if a is None or b is None:
         return unlike("only in expected" if a is None else "only in actual", a, b)
     if not _comparable(a.dtype, b.dtype):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, Held, joined, text
+from .entries import Contents, Loaded, joined, text
 from .errors import FileError
 
 _FIRST_LINE = 1 << 20
@@ -128,14 +128,14 @@ def _add(found: Contents, name: str, column: Any, typed: bool) -> None:
         column = column.cast(number).cast(pyarrow.int64()).cast(span)
     kind = column.type
     if column.null_count:
-        found.add(joined(name, "nulls"), Held(column.is_null().to_numpy()))
+        found.add(joined(name, "nulls"), Loaded(column.is_null().to_numpy()))
         if types.is_null(kind):
             return
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        found.add(name, Held(text(column.fill_null("").to_pylist())))
+        found.add(name, Loaded(text(column.fill_null("").to_pylist())))
     elif _is_plain(types, kind):
         zero = pyarrow.scalar(False if types.is_boolean(kind) else 0, kind)
-        found.add(name, Held(np.asarray(column.fill_null(zero).to_numpy()), typed))
+        found.add(name, Loaded(np.asarray(column.fill_null(zero).to_numpy()), typed))
     else:
         found.left_out[name] = f"its type, {kind}, is not compared"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..interop.torch import Torch
-from .entries import Contents, Held, joined, require_stored, text
+from .entries import Contents, Loaded, joined, require_stored, text
 from .errors import FileError
 
 # Before, what is loaded as weights could run code: CVE-2025-32434.
@@ -68,9 +68,9 @@ def _add(found: Contents, torch: Any, name: str, x: Any, above: tuple[int, ...])
     elif isinstance(x, torch.Tensor):
         _add_tensor(found, torch, name, x.detach())
     elif isinstance(x, bool | int | float | complex) and not _is_long(x):
-        found.add(name, Held(np.asarray(x)))
+        found.add(name, Loaded(np.asarray(x)))
     else:
-        found.add(name, Held(text(repr(x))))
+        found.add(name, Loaded(text(repr(x))))
 
 
 def _is_long(x: Any) -> bool:
@@ -80,7 +80,7 @@ def _is_long(x: Any) -> bool:
 def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
     parts = _PARTS.get(str(x.layout))
     if parts is not None:
-        found.add(joined(name, "shape"), Held(np.asarray(tuple(x.shape))))
+        found.add(joined(name, "shape"), Loaded(np.asarray(tuple(x.shape))))
         for part in parts:
             _add_tensor(found, torch, joined(name, part.strip("_")), getattr(x, part)())
     elif x.is_quantized or x.device.type != "cpu" or x.layout is not torch.strided:
@@ -91,4 +91,4 @@ def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
         found.left_out[name] = f"it is a tensor {kind}, which calipers does not compare"
     else:
         require_stored(x.nbytes, x.untyped_storage().nbytes)
-        found.add(name, Held(Torch().as_numpy(x)))
+        found.add(name, Loaded(Torch().as_numpy(x)))

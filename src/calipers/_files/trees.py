@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from .errors import FileError, described
 from .folders import listing
 from .opening import is_foreign, reader_of
-from .pairs import Found, Options, compare_files, is_ignored, unlike
+from .pairs import FileOptions, Found, compare_files, is_ignored, unlike
 from .worker import Worker
 
 
@@ -44,7 +44,7 @@ class Pair:
         )
 
 
-def pairs_of(actual: str, expected: str, options: Options) -> tuple[list[Pair], Outcome]:
+def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pair], Outcome]:
     """Return the files to compare, and an outcome that tells of those that will not be."""
     folders = [os.path.isdir(path) and reader_of(path) is None for path in (actual, expected)]
     if not any(folders):
@@ -78,7 +78,7 @@ def pairs_of(actual: str, expected: str, options: Options) -> tuple[list[Pair], 
 
 
 def compare_pairs(
-    pairs: list[Pair], outcome: Outcome, options: Options, advance: Callable[[int], None]
+    pairs: list[Pair], outcome: Outcome, options: FileOptions, advance: Callable[[int], None]
 ) -> None:
     """Compare files, and add what is found to the outcome; `advance` is told of bytes."""
     with Worker() as worker:
@@ -93,7 +93,7 @@ def _compare_pair(
     pair: Pair,
     outcome: Outcome,
     worker: Worker,
-    options: Options,
+    options: FileOptions,
     advance: Callable[[int], None],
 ) -> None:
     if pair.actual is None or pair.expected is None:

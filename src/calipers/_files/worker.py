@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from .errors import FileError, described, printable
-from .pairs import Found, Options, compare_files
+from .pairs import FileOptions, Found, compare_files
 
 # Addresses that libraries reserve and never touch.
 _LIBRARIES = 16 << 30
@@ -49,7 +49,7 @@ class Worker:
         actual: str,
         expected: str,
         place: str,
-        options: Options,
+        options: FileOptions,
         advance: Callable[[float], None],
     ) -> Found:
         """Compare two files as `pairs.compare_files`, in the process."""

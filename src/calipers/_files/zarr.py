@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .entries import Contents, Held, Stored, add_fields, require_stored, text
+from .entries import Contents, Dataset, Loaded, add_fields, require_stored, text
 from .errors import FileError
 from .links import unsafe_links
 
@@ -66,9 +66,9 @@ def _add(found: Contents, name: str, array: Any) -> None:
     dtype = np.dtype(array.dtype)
     if dtype.kind in "OT":
         require_stored(prod(array.shape) * dtype.itemsize, array.nbytes_stored)
-        found.add(name, Held(text(array[...])))
+        found.add(name, Loaded(text(array[...])))
     else:
-        add_fields(found, name, Stored(array, dtype, array.nbytes_stored))
+        add_fields(found, name, Dataset(array, dtype, array.nbytes_stored))
 
 
 def _codecs(x: Any) -> Iterator[str]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import broadcast_shape
 from .._protocols import NDArray, Result
+from .._shapes import broadcast_shape
 from .._threads import InOrder, first_found, get_num_threads
 from .regions import Grid, Shape, block_shape, own_region
 from .sources import Source, dtypes_of, source_of

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import FLOAT64, as_array, broadcast_shape, require_dense
+from .._arrays import FLOAT64, as_array, require_dense
 from .._protocols import NDArray, Result, UnevenError
+from .._shapes import broadcast_shape
 from . import is_stream
 from .overlap import IN_FLIGHT, overlapped
 from .regions import Shape

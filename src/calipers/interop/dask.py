@@ -15,8 +15,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from .._arrays import as_array, broadcast_shape, is_weak, library_of, require_host, strengthen
+from .._arrays import as_array, is_weak, kind_of, library_of, require_host, strengthen
 from .._protocols import Result
+from .._shapes import broadcast_shape
 from .._threads import as_task
 
 Shape = tuple[int, ...]
@@ -339,10 +340,9 @@ def _require_sendable(name: str, x: Any) -> None:
     try:
         pickle.dumps(x)
     except Exception as error:
-        kind = f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
         msg = (
-            f"{name} is a {kind}, which cannot be sent to the workers ({error}): give a dask array "
-            f"whose tasks open it, or a zarr array"
+            f"{name} is a {kind_of(x)}, which cannot be sent to the workers ({error}): give a "
+            f"dask array whose tasks open it, or a zarr array"
         )
         raise TypeError(msg) from error
 

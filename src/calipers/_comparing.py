@@ -1,0 +1,336 @@
+"""How pairs of arrays are compared: by the verdict alone, and for the report."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _host
+from ._arrangement import arrangement
+from ._arrays import (
+    COMPLEX128,
+    FLOAT64,
+    DType,
+    Pair,
+    device_module,
+    host_views,
+    kernel_dtype,
+    library_of,
+    on_device,
+    working_dtypes,
+)
+from ._integers import format_of
+from ._nested import Leaf
+from ._options import Options, default_of
+from ._protocols import NDArray, Spread, UnevenError
+from ._question import plainly_close
+from ._shapes import common_shape
+from ._spread import MEMORY_LIMIT, spread_of
+from ._tally import Rule, Tally, has_distances, tally_pair
+from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
+
+_NAMES = ("actual", "expected")
+# The format of numbers that have one.
+_FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
+
+
+def plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
+    """Ask two arrays, or two numbers, of one format; None where more has to be asked."""
+    format_of = _FORMATS.get(type(actual))
+    if format_of is not None and _FORMATS.get(type(expected)) is format_of:
+        actual, expected = np.array(actual, format_of), np.array(expected, format_of)
+    elif type(actual) is not np.ndarray:
+        views = host_views(actual, expected)
+        if views is None:
+            return None
+        actual, expected = views
+    if rtol is None and atol is None:
+        rtol, atol = default_of(actual.dtype)
+    return plainly_close(actual, expected, rtol, atol, bool(equal_nan))
+
+
+def require_close(
+    parts: Sequence[Leaf],
+    nested: bool,
+    options: Options,
+    msg: str | Callable[[str], str] | None,
+) -> None:
+    """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
+    __tracebackhide__ = True
+    if all_pass(parts, options):
+        return
+    report = compare_leaves(parts, nested, options)
+    if report:
+        return
+    text = str(report)
+    if msg is not None:
+        text = msg(text) if callable(msg) else msg
+    raise ClosenessError(text, report)
+
+
+def _side(leaf: Leaf) -> Any:
+    """Return what asks the questions where the arrays are."""
+    if on_device(actual=leaf.actual, expected=leaf.expected):
+        return device_module("comparison")
+    return _host
+
+
+def _spread(leaf: Leaf, options: Options) -> Spread | None:
+    return spread_of(options.memory_limit, actual=leaf.actual, expected=leaf.expected)
+
+
+def all_pass(parts: Sequence[Leaf], options: Options) -> bool:
+    """Tell whether all leaves agree; False may also mean that only the full pass can tell."""
+    return all(_passes(leaf, options) for leaf in parts)
+
+
+def _passes(leaf: Leaf, options: Options) -> bool:
+    if leaf.problem or options.rule.max_ulp is not None:
+        return False
+    if options.memory_limit == MEMORY_LIMIT:  # else it is checked first
+        rtol, atol = options.tolerance or (None, None)
+        plain = plainly_agree(leaf.actual, leaf.expected, rtol, atol, options.rule.equal_nan)
+        if plain is not None:
+            return plain
+    spread = _spread(leaf, options)
+    if spread is not None:
+        # What is read only once, the full pass has to read.
+        return spread.counted and _spread_passes(leaf, spread, options)
+    side = _side(leaf)
+    pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+    if pair.dtypes is None or _problems(leaf, pair.a, pair.b, options):
+        return False
+    rule = options.rule_for(pair.a.dtype, pair.b.dtype)
+    verdict: bool = side.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
+    return verdict
+
+
+def compare_leaves(
+    parts: Sequence[Leaf], nested: bool, options: Options
+) -> Comparison | NestedComparison:
+    """Return the report of all leaves; that of one alone if they are not `nested`."""
+    found = tuple(_compare_leaf(leaf, options) for leaf in parts)
+    return NestedComparison(found) if nested else found[0]
+
+
+def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
+    if leaf.problem:
+        own, reference = (tuple(getattr(x, "shape", ())) for x in (leaf.actual, leaf.expected))
+        kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
+        return Comparison(leaf.path, own, reference, *kinds, options.rule, (leaf.problem,))
+    spread = _spread(leaf, options)
+    if spread is not None:
+        return _compare_spread(leaf, spread, options)
+    side = _side(leaf)
+    pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+    rule = options.rule_for(format_of(pair.a), format_of(pair.b))
+    _require_steps(pair, rule, leaf.path)
+    problems = _problems(leaf, pair.a, pair.b, options)
+    about = _about(leaf, pair.a, pair.b, rule, problems)
+    try:
+        if options.check_shape and pair.a.shape != pair.b.shape:
+            raise ValueError
+        pair = side.broadcast(pair)
+    except ValueError:
+        return about
+    try:
+        tally, differences = _measured(side, pair, rule)
+    except (ValueError, RuntimeError) as error:
+        if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
+            raise
+        raise _undecided(pair, leaf.path) from error
+    pattern = None
+    if tally["mismatches"] > 1 and pair.dtypes is not None:
+        close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
+        pattern = arrangement(pair.a, pair.b, close)
+    return replace(
+        about,
+        tally=tally,
+        differences=differences,
+        arrangement=pattern,
+        arrays=(pair.a, pair.b),
+    )
+
+
+def _undecided(pair: Pair, path: str) -> TypeError:
+    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
+    kinds = {type(x.flat[0]).__name__ for x in (pair.a, pair.b) if x.dtype.kind == "O"}
+    msg = f"actual{path} holds objects of type {' and '.join(sorted(kinds))}, "
+    return TypeError(msg + "whose == is neither true nor false: give their parts, in a dict, say")
+
+
+def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
+    """Refuse to judge by steps what has distances, but no kernel that counts it in steps."""
+    if rule.max_ulp is None or pair.dtypes is not None:
+        return
+    sides = pair.a, pair.b
+    if not all(map(has_distances, sides)):  # as text, which is equal or not
+        return
+    name, x = next((name, x) for name, x in zip(_NAMES, sides, strict=True) if not _is_counted(x))
+    of_type = "" if type(x) is np.ndarray else f", a {type(x).__name__}"
+    msg = f"max_ulp cannot count the steps of {name}{path}{of_type} of dtype {x.dtype}: "
+    raise TypeError(msg + "give rtol= and atol= instead")
+
+
+def _is_counted(x: NDArray) -> bool:
+    return type(x) is np.ndarray and kernel_dtype(x.dtype) is not None
+
+
+def _about(leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str]) -> Comparison:
+    """Return what is known of two arrays before their elements are looked at."""
+    kinds = str(a.dtype), str(b.dtype)
+    return Comparison(leaf.path, a.shape, b.shape, *kinds, rule, tuple(problems))
+
+
+def _measured(side: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
+    tally = side.tally_pair(pair, rule)
+    places = tally.places()
+    return tally, {
+        i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
+        for i, part in zip(places, side.elements(pair, places), strict=True)
+    }
+
+
+class _Described(NamedTuple):
+    """What is known of an array that is not in memory."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+def _described(spread: Spread) -> tuple[_Described, _Described]:
+    a, b = map(_Described, spread.shapes(), spread.dtypes())
+    return a, b
+
+
+def _spread_passes(leaf: Leaf, spread: Spread, options: Options) -> bool:
+    a, b = _described(spread)
+    if working_dtypes(a.dtype, b.dtype) is None or _problems(leaf, a, b, options):
+        return False
+    rule = options.rule_for(a.dtype, b.dtype)
+    return spread.every(partial(_block_passes, rule))
+
+
+def _block_passes(rule: Rule, actual: Any, expected: Any) -> bool:
+    pair = _host.as_pair(actual, expected, _NAMES)
+    if pair.dtypes is None:  # of a dtype that has a kernel: blocks may be masked
+        return not tally_pair(pair, rule)["mismatches"]
+    return _host.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
+
+
+def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
+    """Compare what is not in memory block by block."""
+    a, b = _described(spread)
+    rule = options.rule_for(a.dtype, b.dtype)
+    shape: tuple[int, ...] | None = None
+    if spread.counted:
+        problems = _problems(leaf, a, b, options)
+        about = _about(leaf, a, b, rule, problems)
+        try:
+            if options.check_shape and a.shape != b.shape:
+                raise ValueError
+            shape = common_shape(a.shape, b.shape)
+        except ValueError:
+            return about
+    found, uneven = None, False
+    try:
+        found = spread.reduced(partial(_compare_block, rule, shape), united)
+    except UnevenError:  # of which the shapes tell
+        uneven = True
+    a, b = _described(spread)
+    about = _about(leaf, a, b, rule, _problems(leaf, a, b, options))
+    if uneven:
+        return about
+    if found is None:
+        whole = shape if shape is not None else a.shape
+        return replace(about, tally=Tally.empty(whole))
+    return replace(about, tally=found.tally, differences=found.differences)
+
+
+def _compare_block(
+    rule: Rule,
+    shape: tuple[int, ...] | None,
+    corner: tuple[int, ...],
+    actual: Any,
+    expected: Any,
+) -> Comparison:
+    """Compare two blocks, as a part of a whole that may grow along axis 0 if it has no shape."""
+    pair = _host.as_pair(actual, expected, _NAMES)
+    _require_steps(pair, rule, "")
+    pair = _host.broadcast(pair)
+    tally, differences = _measured(_host, pair, rule)
+    about = _about(Leaf("", None, None), pair.a, pair.b, rule, [])
+    part = replace(about, tally=tally, differences=differences)
+    if shape is None:
+        rows, *others = pair.a.shape
+        shape = (corner[0] + rows, *others)
+    return part if shape == pair.a.shape else placed(part, shape, corner)
+
+
+def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
+    """List what is wrong with two arrays before their elements are looked at."""
+    found = []
+    if a.shape != b.shape:
+        try:
+            common_shape(a.shape, b.shape)
+            advice = "check_shape=False would broadcast them"
+        except ValueError:
+            advice = "they cannot be broadcast"
+            if a.size == b.size:
+                advice += f", but both have {a.size} elements"
+            if not options.check_shape:
+                found.append(f"shapes {a.shape} and {b.shape} cannot be broadcast together")
+        if options.check_shape:
+            found.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
+    own, reference = map(_native, (a.dtype, b.dtype))
+    typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
+    if options.check_dtype and typed and _of_any_width(own) != _of_any_width(reference):
+        found.append(f"dtypes differ: {own} and {reference}; check_dtype=False lets that pass")
+    return found
+
+
+def _native(dtype: DType) -> DType:
+    """Return a dtype in the machine's byte order, if it has one."""
+    return dtype.newbyteorder("=") if dtype.byteorder in "<>" else dtype
+
+
+def _of_any_width(dtype: DType) -> DType:
+    """Return the dtype of text of any length, which says how long the longest is, and others."""
+    return np.dtype(dtype.kind) if dtype.kind in "SU" else dtype
+
+
+def _has_dtype(x: Any) -> bool:
+    """Tell whether x has a dtype of its own: Python's numbers and lists take what they meet."""
+    typed = isinstance(x, np.ndarray | np.generic | Iterator) or library_of(x) is not None
+    return typed or hasattr(x, "dtype") or on_device(x=x)
+
+
+def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
+    """Measure a pair of arrays of one element."""
+    a, b = pair.a, pair.b
+    tally = tally_pair(pair, rule)
+    values = _value(a), _value(b)
+    absolute: float | int = float(tally["absolute"])
+    relative = float(tally["relative"])
+    excess = float(tally["excess"])
+    ulp: int | None = None
+    if not tally["finite"]:
+        absolute = relative = excess = math.nan
+    elif pair.dtypes is not None:
+        ulp = int(tally["ulp"])
+        if all(isinstance(x, int) for x in values):
+            absolute = ulp = abs(int(values[0]) - int(values[1]))
+    return Difference(tuple(int(i) for i in place), *values, absolute, relative, ulp, excess)
+
+
+def _value(x: NDArray) -> Any:
+    if x.dtype.isbuiltin == 2:
+        return float(x[0])
+    return x[0] if kernel_dtype(x.dtype) is None else x[0].item()
