@@ -95,3 +95,21 @@ def test_what_is_not_linear_where_all_cancels_is_found():
         return total_vjp(x, w) + 1e-9 * np.abs(w)
 
     assert set(verdicts(total, vjp, (3, 5))) == {"FAIL"}
+
+
+def test_small_results_that_are_noisy_are_no_rounding():
+    """In units of 2**-43 a function is as noisy as in those of 1, and its derivative as unknown."""
+
+    def noisy(x):
+        return np.sin(x) + 1e-3 * (2 * (np.sin(12345.678 * x) * 43758545312.3 % 1.0) - 1)
+
+    def told(unit):
+        for x in np.linspace(0.6, 1.2, 12):
+            claimed = 1.003 * unit * np.cos(x)
+            yield checked(
+                lambda x: unit * noisy(x), np.array([x]), vjp=lambda x, w, c=claimed: w * c
+            ).verdict
+
+    large, small = list(told(1.0)), list(told(2.0**-43))
+    assert large.count("INCONCLUSIVE") >= 6
+    assert small == large

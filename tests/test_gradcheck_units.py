@@ -86,6 +86,39 @@ def test_the_callers_own_steps_are_enough_for_small_numbers(option):
     assert report.calls["f"] <= 2 * x.size + 2
 
 
+def verdicts_in_units(f, claimed, **options):
+    """Check f near 1, and the same function of much smaller numbers, in their units."""
+    for unit in (1.0, 2.0**-30, 2.0**-60):
+        x = np.array([unit])
+        yield checked(
+            lambda x, u=unit: u * f(x / u), x, vjp=lambda x, w: w * claimed, **options
+        ).verdict
+
+
+def test_what_the_callers_tolerances_accept_is_accepted_in_all_units():
+    """The slope by a step of eps**(1/3) is off by 0.17 %, and what is claimed by 0.15 %."""
+    bend = 0.1 / np.finfo(float).eps ** (1 / 3)
+
+    def f(x):
+        return np.sin(bend * (x - 1)) / bend
+
+    assert set(verdicts_in_units(f, 0.9985, rtol=1e-3)) == {"PASS"}
+    assert set(verdicts_in_units(f, 0.9985)) == {"FAIL"}
+    assert set(verdicts_in_units(f, 0.997, rtol=1e-3)) == {"FAIL"}
+
+
+@pytest.mark.parametrize("offset", [3e7, 1e8, 3e8])
+def test_a_slope_by_two_points_beside_an_offset_confirms_nothing(offset):
+    """It is rounded, and longer steps know that."""
+    x = 2.0**-30
+    h = np.finfo(float).eps ** (1 / 3) * x
+    above, below = x + h, x - h
+    slope = ((offset * x + above) - (offset * x + below)) / (above - below)
+    assert abs(slope - 1) > 1e-4
+    report = checked(lambda x: offset * 2.0**-30 + x, np.array([x]), vjp=lambda x, w: w * slope)
+    assert report.verdict == "FAIL"
+
+
 @pytest.mark.parametrize("name", PHYSICS)
 def test_errors_of_small_numbers_are_known(name):
     f, slope, x = PHYSICS[name]

@@ -99,8 +99,7 @@ class Dispute:
             self._say(PASS, unsure & confirmed)
             self._doubt(np.flatnonzero(unsure & ~confirmed))
         # With the caller's own step and tolerances, what they accept is accepted.
-        self._accepted = near & (rule.share == 1)
-        self._say(PASS, (near & self._are(INCONCLUSIVE)) | self._accepted)
+        self._say(PASS, near & (self._are(INCONCLUSIVE) | (rule.share == 1)))
 
     def _are(self, verdict: str) -> NDArray:
         return np.asarray(self.verdicts == VERDICTS.index(verdict))
@@ -204,7 +203,7 @@ class Dispute:
             kinked &= ~(minor & self._are(PASS)[probed])
             margin = slack + _OUTSIDE * (high - low)
             outside = (own < low - margin) | (high + margin < own)
-        self._say(NONSMOOTH, probed[kinked & between & ~self._accepted[probed]])
+        self._say(NONSMOOTH, probed[kinked & between])
         self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
         self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
         known = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
