@@ -194,7 +194,7 @@ def _look_again(
         unit = subject.units[numbers[k]]
         dispute.where_rounded(rounding_of(subject.rounded[rows], eps) / unit)
         natural = subject.sizes[rows] / unit
-        dispute.where_slight(natural)
+        dispute.where_slight(np.fmax(natural, subject.terms / unit))
         dispute.where_cancelled(natural, eps)
         dispute.where_hidden(states["step"][k], eps, unsure[rows])
 

@@ -48,7 +48,6 @@ def _drawn(random: np.random.Generator, like: NDArray) -> NDArray:
 
 
 _NATURAL = 1.0  # what results of a nonlinear function are computed with, however large they are
-_ROUNDINGS = 64.0
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,10 @@ class OfTerms:
 
 
 def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
-    """Return how large the terms of the gradient of <w, f> may be, times their roundings."""
+    """Return how large the terms of the gradient of <w, f> may be."""
     pairs = zip(w, subject.kept, strict=True)
     terms = [np.abs(a) * np.fmin(np.abs(p.example), _NATURAL) for a, p in pairs]
-    return _ROUNDINGS * float(sum(np.sum(x[np.isfinite(x)], dtype=float) for x in terms))
+    return float(sum(np.sum(x[np.isfinite(x)], dtype=float) for x in terms))
 
 
 @dataclass(frozen=True)

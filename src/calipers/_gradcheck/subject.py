@@ -26,6 +26,7 @@ from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
 from .parts import Part, moduli, parts_of, real_vector
 
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
+_ROUNDINGS = 64.0  # of terms, in what is left where they cancel
 _FEW = 6  # numbers, by which f is asked sooner than in batches
 
 
@@ -158,7 +159,7 @@ class Subject:
     @property
     def rounded(self) -> NDArray:
         """Return what is rounded in the results: themselves, or terms that they are sums of."""
-        return np.fmax(self.sizes, self.terms)
+        return np.fmax(self.sizes, _ROUNDINGS * self.terms)
 
     @cached_property
     def units(self) -> NDArray:
@@ -167,9 +168,9 @@ class Subject:
 
     @cached_property
     def noise(self) -> NDArray:
-        """What the results are off by, beyond rounding."""
+        """What the results are off by, beyond rounding of themselves."""
         if not isinstance(self.f, NumericalGradient):
-            return np.zeros(self.rows)
+            return np.full(self.rows, self.eps * _ROUNDINGS * self.terms)
         return self.f.noise(self.arguments(), self.kwargs)
 
     @cached_property
