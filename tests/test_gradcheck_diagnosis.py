@@ -175,6 +175,18 @@ def test_what_is_not_called_wrong_is_given_no_form():
     assert not report.blocks
 
 
+@pytest.mark.parametrize("factors", [2.0, np.array([1.0, 0.0])])
+def test_products_know_no_form_where_another_input_is_looked_at_as_a_whole(factors):
+    report = checked(
+        lambda x, y: (np.sin(x), np.abs(y)),
+        (np.array([0.5, 1.0]), np.array([0.0, 1.0])),
+        vjp=lambda x, y, w: (factors * w[0] * np.cos(x), w[1] * np.sign(y)),
+        fast_mode=True,
+    )
+    assert {entry.input for entry in report.failures if entry.verdict == "FAIL"} == {0}
+    assert not report.blocks
+
+
 def test_numbers_that_are_not_finite_are_given_no_form():
     for number in (np.nan, np.inf):
         wrong = MATRIX.copy()

@@ -39,7 +39,7 @@ from ._gradcheck.report import (
     answer,
 )
 from ._gradcheck.rule import default_resolution
-from ._gradcheck.second import OfTerms
+from ._gradcheck.second import terms_in
 from ._gradcheck.subject import has_differences
 from ._types import Convention, Excuse, Inplace, Method, ProgressLike
 from ._warnings import warn
@@ -222,7 +222,10 @@ def gradcheck(
     step = step_of(eps, step)
     wanted = {"jac": one_jac(jac, value_and_jac), "vjp": vjp, "jvp": jvp}
     left_out = positions_of(nondifferentiable_outputs)
-    given = Given(f, inputs, wanted, argnums, left_out, convention, others_of(args), kwargs)
+    others = others_of(args)
+    given = Given(
+        f, inputs, wanted, argnums, left_out, convention, others, kwargs, terms=terms_in(f)
+    )
     require_way(inplace, given, value_and_jac)
     only_specified = masked_of(masked, check_sparse_nnz)
     given = given.of_arrays(out_like, inplace, only_specified, value_and_jac is not None)
@@ -231,8 +234,6 @@ def gradcheck(
     if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
         given, subject = given.zeros(subject)
         check_undefined_grad, inplace = False, None
-    if isinstance(f, OfTerms):
-        subject.terms = f.terms
     chosen = chosen_of(check_forward_ad, check_backward_ad, given.of_library)
     require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)
     derivatives = given.checked(subject, chosen, inplace, check_grad_dtypes)

@@ -22,7 +22,7 @@ from ._gradcheck.options import (
 )
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
-from ._gradcheck.second import Gradient, OfTerms, cotangents, layout, skewness, terms_of
+from ._gradcheck.second import Gradient, OfTerms, cotangents, layout, skewness, terms_in, terms_of
 from ._gradcheck.second_forms import SecondForms, require_handed_on
 from ._gradcheck.subject import Subject
 from ._protocols import FunctionLibrary
@@ -256,11 +256,10 @@ def _of_gradient(
             (),
             options.get("convention", "torch"),
             kwargs=forms.get("kwargs"),
+            terms=terms_in(gradient),
         )
         spread, given = given, given.translated(False)
         subject = given.subject()
-        if isinstance(gradient, OfTerms):
-            subject.terms = gradient.terms
         if contiguous is not None:
             other = replace(spread, f=contiguous).translated(False).subject()
             report = _found(report, layout(subject, other))

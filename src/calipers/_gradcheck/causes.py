@@ -58,7 +58,7 @@ class Causes:
     def _block(self, form: str, output: int, position: int, worst: Entry) -> str | None:
         """Say what a block looks like, if that is true of its worst entry."""
         out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
-        if self._is_large(part):
+        if self._is_large(part) or worst.column not in self.numerical:
             return None
         sides = self._sides(form, part)
         own, right = (side[:, _range(out)] for side in sides)
@@ -166,7 +166,7 @@ def _factor(own: NDArray, right: NDArray, at: tuple[int, ...] | None = None) -> 
     if not own.any():
         return "zero"
     factor = _ratio(own, right)
-    if factor is None or factor == 1:  # of columns whose differences were not kept
+    if factor is None or factor == 1:  # or what is off is nothing beside the rest
         return None
     if np.abs(own - factor * right).max() > _CLOSE * np.abs(own - right).max():
         return None

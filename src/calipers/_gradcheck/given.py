@@ -59,6 +59,7 @@ class Given:
     primals: dict[str, Any] = field(default_factory=dict)  # what came for f's value, by its source
     leaves: Leaves | None = None  # what was taken out of containers
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
+    terms: float = 0.0  # that f's results may be sums of, should they cancel
 
     def __post_init__(self) -> None:
         require_named(self.kwargs)
@@ -205,6 +206,7 @@ class Given:
             constant=found.constant,
             primals=found.primals,
             leaves=self.leaves,
+            terms=self.terms,
         )
 
     def _of_dense(self, masked: bool) -> "Given":
@@ -252,6 +254,7 @@ class Given:
                 self.leaves,
                 self.held,
                 self.of_library,
+                self.terms,
             )
         except TypeError as error:
             owners = {library_of(x) for x in (*self.several, *self.args)} - {None}

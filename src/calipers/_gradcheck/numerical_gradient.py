@@ -8,7 +8,7 @@ import numpy as np
 from .._differences.columns import Outs
 from .._differences.hessians import Pairs, pairs_of
 from .._differences.ladders import Ladders
-from .._differences.plan import Options, arranged, find, pose, steps_of
+from .._differences.plan import Found, Options, arranged, find, pose, steps_of
 from .._differences.problem import Problem
 from .._differences.steps import Steps
 from .._protocols import NDArray
@@ -24,16 +24,14 @@ class NumericalGradient:
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:
         """Return the gradient."""
-        problem = self._problem(given, kwargs)
-        found = find(problem, steps_of(problem, self.options), self.options)
+        problem, found = self._found(given, kwargs)
         return arranged(problem, found.rows).reshape(problem.x.shape)
 
     def noise(self, given: list[Any], kwargs: dict[str, Any]) -> NDArray:
         """Return what the numbers of the gradient may be off by."""
-        problem = self._problem(given, kwargs)
-        errors = find(problem, steps_of(problem, self.options), self.options).errors
-        assert errors is not None
-        return errors[:, 0]
+        _, found = self._found(given, kwargs)
+        assert found.errors is not None
+        return found.errors[:, 0]
 
     def ladders(
         self,
@@ -46,6 +44,10 @@ class NumericalGradient:
         """Return what differentiates the gradient, whose noise at x is known."""
         own = self._problem(given, kwargs)
         return MixedLadders(problem, steps, pairs_of(own, steps_of(own, self.options)), noise)
+
+    def _found(self, given: Any, kwargs: dict[str, Any]) -> tuple[Problem, Found]:
+        problem = self._problem(given, kwargs)
+        return problem, find(problem, steps_of(problem, self.options), self.options)
 
     def _problem(self, given: Any, kwargs: dict[str, Any]) -> Problem:
         k = self.position
@@ -69,7 +71,8 @@ class MixedLadders(Ladders):
         """Fill `outs` with what belongs to some coordinates."""
         super().at(columns, outs)
         values, errors, states = outs
-        np.maximum(errors, self.noise / states["step"][:, None], out=errors)
+        with np.errstate(divide="ignore", invalid="ignore"):  # columns without a step
+            np.fmax(errors, self.noise / states["step"][:, None], out=errors)
         partners = self.pairs.usable
         for k in np.flatnonzero(np.isin(columns, partners)).tolist():
             both = np.full(len(partners), columns[k]), partners

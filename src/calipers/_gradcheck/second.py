@@ -66,6 +66,11 @@ class OfTerms:
         return self.gradient(*given, **kwargs)
 
 
+def terms_in(f: Any) -> float:
+    """Return how large the terms of f's results are, where that is known."""
+    return f.terms if isinstance(f, OfTerms) else 0.0
+
+
 def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
     """Return how large the terms of the gradient of <w, f> may be."""
     pairs = zip(w, subject.kept, strict=True)

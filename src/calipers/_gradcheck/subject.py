@@ -102,6 +102,7 @@ class Subject:
     batched: Callable[[int], Callable[..., Any] | None]
     leaves: Leaves | None = None  # what f's arguments were taken out of
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
+    terms: float = 0.0  # that results may be sums of, should they cancel
     kept: tuple[Part, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
@@ -109,7 +110,6 @@ class Subject:
     calls: int = 0
     seconds: float = math.inf  # that a call of f took at best
     touched: list[str] = field(default_factory=list)  # by the first call
-    terms: float = 0.0  # that results may be sums of, should they cancel
 
     def __post_init__(self) -> None:
         y = self.call()
@@ -366,6 +366,7 @@ def pose(
     leaves: Leaves | None = None,
     held: tuple[int, ...] = (),
     of_library: bool = False,
+    terms: float = 0.0,
 ) -> Subject:
     """
     Check what the caller gave, and copy it.
@@ -422,4 +423,5 @@ def pose(
         batched,
         leaves,
         held,
+        terms,
     )
