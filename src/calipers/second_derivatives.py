@@ -301,9 +301,11 @@ def _of_number(
 ) -> GradcheckReport:
     """Check the Hessian of a real number, or products with it, by one input."""
     if subject.rows != 1 or len(subject.active) != 1:
+        numbers, count = subject.rows, len(subject.active)
         msg = (
-            f"hess= and hvp= are for one real number by one input, and f gives {subject.rows} "
-            f"numbers by {len(subject.active)} inputs: take vjp_vjp= or vjp_jvp="
+            f"hess= and hvp= are for one real number by one input, and f gives {numbers} "
+            f"number{'s' * (numbers != 1)} by {count} input{'s' * (count != 1)}: take "
+            f"vjp_vjp= or vjp_jvp="
         )
         raise ValueError(msg)
     part = subject.active[0]
