@@ -50,8 +50,8 @@ _ROUNDED = 16.0
 _LITTLE = 2.0**-10
 # From this share of |f| on, and where it is f's own, two more tails tell it from waves.
 _LOUD = 2.0**-20
-# Pieces are straight but for some roundings of f, and jumps between them are many: what bends
-# leaves a straight line by 64 times as much at a rung as at the one below it.
+# Roundings of f by which short steps may differ, and times that what leaves a slope grows from
+# one rung to the next at a jump. What bends leaves it by 64 times as much.
 _STRAIGHT = 8.0
 _ABRUPT = 1024.0
 # They are no more than some roundings of max(1, |x|), which f may have computed with, nor than a
@@ -294,30 +294,30 @@ def _jump(state: Any, room: Any, i: int, largest: float) -> Any:
     Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
 
     Digits that cancel in f leave such: 1 + tanh(x) has as few values as 1 has near it, so that
-    x * (1 + tanh(x)) is straight between them, and its slope there is not its derivative.
+    x * (1 + tanh(x)) is straight between them, and its slope there is not its derivative. Pieces of
+    exp(x) * (1 + tanh(x)) bend, though by much less than a wave with that slope.
     """
     differences, sizes, kept = room
     value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
-    if not error < math.inf:
-        return 0.0
     near, far = differences[NEAR, i], differences[FAR, i]
-    straight = _STRAIGHT * state.eps * sizes[FAR, i]
-    bend = abs(sizes[FAR + TAILS, i]) * state.far
-    if not (abs(near - far) * state.far <= straight and bend <= straight):
+    if not (error < math.inf and abs(near - far) < math.inf):
         return 0.0
+    straight = _STRAIGHT * state.eps * sizes[FAR, i]
     apart = abs(near - value)
     if apart > error + straight / state.far:  # all steps of the ladder are longer than a piece
         t = state.top * QUARTERS[last]
         off = max(error, abs(differences[last, i] - value)) * t
-        # A wave of that size would bend by (apart * far)**2 / off.
-        told = (apart * state.far) ** 2 > 2 * straight * off
+        bend = max(abs(near - far), abs(sizes[FAR + TAILS, i])) * state.far
+        bends = 2 * straight + _ABRUPT * max(0.0, bend - straight)
+        told = (apart * state.far) ** 2 > bends * off  # the left over off is a wave's own bend
         return max(off, apart * t) if told and off <= largest else 0.0
+    before = 0.0
     for k in range(last, -1, -1):
         t = state.top * QUARTERS[k]
         off, rounding = abs(differences[k, i] - value) * t, state.eps * sizes[k, i]
-        if not off <= _STRAIGHT * rounding + error * t:
-            abrupt = k < last and off > _ABRUPT * rounding + error * t
-            return off if abrupt and off <= largest else 0.0
+        if off > _ABRUPT * max(before, rounding) + error * t:
+            return off if k < last and off <= largest else 0.0
+        before = off
     return 0.0
 
 
