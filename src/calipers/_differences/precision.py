@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._kernels.tails import EVIDENT
+from .._kernels.tails import in_few_bits
 from .._protocols import NDArray
 from .._reals import reals
 from .problem import Problem
@@ -79,5 +79,6 @@ def _are_numbers_of(kind: Any, values: NDArray) -> bool:
 
 def _are_evident(values: NDArray) -> bool:
     """Tell whether one of them has more bits than numbers that are exact mostly have."""
-    bits, _ = np.frexp(values[np.isfinite(values)])
-    return bool(np.any(np.fmod(bits, EVIDENT) != 0))
+    with np.errstate(over="ignore", invalid="ignore"):  # where a split is too large
+        few = in_few_bits(values[np.isfinite(values)].astype(float))
+    return not few.all()

@@ -162,8 +162,8 @@ def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
 
 @register_jitable
 def forget(kept: Any, first: int, last: int) -> None:
-    """Let some outputs have no estimates yet."""
-    kept[:JUMP, first:last] = math.nan
+    """Let some outputs have no best estimate yet; each rung writes what the next one reads."""
+    kept[BEST, first:last] = math.nan
     kept[ERROR, first:last] = math.inf
     kept[RUNG, first:last] = 0.0
 

@@ -33,8 +33,9 @@ _REFINED = 2.0**-34
 _NATURAL = 2.0**-30
 # A power of eps, below which an x may be lost beside numbers of natural size.
 _LOST_BESIDE = 0.4
-# Of their size, what numbers in few bits are multiples of; those of float16 have a bit more.
-EVIDENT = 2.0**-10
+# Bits of numbers that are exact, mostly; those of float16 have one more.
+_FEW_BITS = 10
+_SPLIT = 1 + 2.0 ** (53 - _FEW_BITS)
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
@@ -346,6 +347,13 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 
 
 @register_jitable
+def in_few_bits(y: Any) -> Any:
+    """Tell whether numbers are in as few as _FEW_BITS (Dekker's split, Numer. Math. 18, 1971)."""
+    rounded = _SPLIT * y
+    return rounded - (rounded - y) == y
+
+
+@register_jitable
 def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
     """
     Return what derivative of output i, y, rounding may hide where short steps leave it as it is.
@@ -353,8 +361,7 @@ def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
     A number of natural size, which f may have computed with, keeps less of x than that. What is
     left of such is 0, or has few bits.
     """
-    bits, _ = math.frexp(y)
-    if bits % EVIDENT != 0 or differences[NEAR, i] != 0 or differences[FAR, i] != 0:
+    if differences[NEAR, i] != 0 or differences[FAR, i] != 0 or not in_few_bits(y):
         return 0.0
     first = state.rung + 1
     while first > 0 and differences[first - 1, i] == 0:
