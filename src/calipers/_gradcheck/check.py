@@ -16,7 +16,7 @@ from .blocks import WrongFormError
 from .causes import Causes
 from .derivative import GivenDerivative
 from .exhaustive import Entries, examine
-from .numerical import MANY, Looks, Way, looks
+from .numerical import Looks, Way, looks
 from .parts import Part, part_at
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import Entry, GradcheckReport
@@ -32,6 +32,7 @@ from .rule import (
     rounding_of,
     sided,
 )
+from .second_look import MANY
 from .subject import Subject
 from .text import place, values
 

@@ -12,10 +12,12 @@ from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Sizes, taken
 from .dispute import Dispute, SlopesBelow
-from .numerical import MANY, SLOPE_CALLS, VALUES, Looks
+from .numerical import Looks
 from .parts import largest_by_part
 from .rule import PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
+from .second_look import MANY, VALUES
+from .slopes import SLOPE_CALLS
 
 _KEPT = 100_000  # entries that a report can show one by one; more are counted
 _KEPT_NUMBERS = 1 << 22  # of numerical columns

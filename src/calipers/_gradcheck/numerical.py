@@ -1,4 +1,4 @@
-"""The numerical side: two slopes of each column for a first look, a ladder for a second one."""
+"""The numerical side: slopes of each column for a first look, a ladder for a second one."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._differences.checkpoint import Checkpoint
-from .._differences.columns import Columns, Outs, require_steps
 from .._differences.directions import along
-from .._differences.evaluate import Evaluator, blame, runs
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
 from .._differences.precision import in_its_format
@@ -21,15 +19,19 @@ from .._differences.sending import Work
 from .._differences.stencils import ADAPTIVE, METHODS
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import Steps, plan_steps, sizes_of, small_of
-from .._kernels.differences import FIXED
-from .._kernels.gradcheck import AT_POINTS
 from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
 from .._reals import reals
 from .numerical_gradient import NumericalGradient
 from .parts import Part
-from .rule import POSITIONS, rounding_of
+from .rule import rounding_of
+from .second_look import SOME, Below, SecondLook
+from .slopes import SLOPE_CALLS, Slopes, slopes_of
 from .subject import Subject
+
+_ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
+_INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
+_LONGER = 4.0
 
 
 @dataclass(frozen=True)
@@ -44,216 +46,6 @@ class Way:
     def plain(self) -> bool:
         """Whether this process looks at them by itself, and tells nobody."""
         return self.workers is None and self.report is None and self.checkpoint is None
-
-
-_AROUND = POSITIONS != 0  # where f is not known
-VALUES = int(np.count_nonzero(_AROUND))
-_BEHIND, _MIDDLE, _AHEAD = (int(np.flatnonzero(POSITIONS == p)[0]) for p in (-1, 0, 1))
-
-SLOPE_CALLS = 2  # of f, for the slopes of a column
-_ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
-_INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far
-_LONGER = 4.0
-_LOWEST, _GRAINS = 0.8, 16.0  # a power of eps; spacings of x
-# Differences between x and a point to one side.
-RIGHT, LEFT = np.array([[1.0, 0.0, 1.0]]), np.array([[-1.0, 0.0, 1.0]])
-
-
-@dataclass(frozen=True)
-class _Slope(Steps):
-    """Steps to one side, `factor` times as far as the lengths say."""
-
-    side: NDArray
-
-    @property
-    def central(self) -> NDArray:
-        return self.side
-
-
-@dataclass(frozen=True)
-class Slopes:
-    """The slopes to the right and to the left, or across x where bounds leave no room for both."""
-
-    sides: tuple[Columns, ...]
-    calls = float(SLOPE_CALLS)
-
-    @property
-    def problem(self) -> Problem:
-        return self.sides[0].problem
-
-    def results(self, count: int) -> Outs:
-        shape, dtype = (count, self.problem.base.size), self.problem.base.dtype
-        return np.empty(shape, dtype), np.empty(shape, dtype), np.empty(count, np.int8)
-
-    def __call__(self, start: int, outs: Outs) -> None:
-        """Store the slopes of columns from `start`, a row each, and what became of each."""
-        right, left, status = outs
-        if len(self.sides) == 1:
-            self.sides[0](start, (right, status))
-            left[:] = right
-        elif self.problem.batched:
-            self._in_batches(np.arange(start, start + len(status)), outs)
-        else:
-            for work, out in zip(self.sides, (right, left), strict=True):
-                work(start, (out, status))
-
-    def at(self, columns: NDArray, outs: Outs) -> None:
-        """Store the same of some columns."""
-        if self.problem.batched and len(self.sides) > 1:
-            self._in_batches(columns, outs)
-            return
-        for part in runs(columns):
-            self(int(columns[part.start]), tuple(out[part] for out in outs))
-
-    def _in_batches(self, columns: NDArray, outs: Outs) -> None:
-        """Store both slopes, of which a library takes the values at once."""
-        problem, (*sides, status) = self.problem, outs
-        first, last = int(columns[0]), int(columns[-1]) + 1
-        tables = []
-        for work in self.sides:
-            table, every = work.steps.tables(problem, first, last)
-            tables.append(table[:, 0, columns - first])
-        require_steps(problem, first, every)
-        status[:] = every[columns - first]
-        with Evaluator(problem) as evaluate:
-            for block, numbers in evaluate.coordinates(columns):
-                points = (table[0, block] for table in tables)
-                values = evaluate.both(numbers, *points)
-                with np.errstate(all="ignore"):
-                    for out, table, value in zip(sides, tables, values, strict=True):
-                        value -= problem.base
-                        np.multiply(value, table[2, block, None], out=out[block])
-
-
-def slopes_of(problem: Problem, steps: Steps) -> Slopes:
-    """Return the work of taking slopes by some steps."""
-    if steps.lows.size:
-        return Slopes((Columns(problem, steps),))
-    fields = {name: getattr(steps, name) for name in Steps.__dataclass_fields__}
-    right, left = (
-        Columns(problem, _Slope(**fields, side=side), spare=[]) for side in (RIGHT, LEFT)
-    )
-    return Slopes((right, left))
-
-
-@dataclass(frozen=True)
-class Below:
-    """Some steps that ladders step over, the shortest ones first."""
-
-    count: int
-    apart: float  # from one to the next, as a power of 1 / eps
-
-    def steps(self, eps: float, states: NDArray) -> NDArray:
-        """Return a row for each of them, an element for each ladder."""
-        factors = np.array([[eps ** (-self.apart * k)] for k in range(self.count)])
-        lowest = np.maximum(eps**_LOWEST, _GRAINS * states["grain"]) * states["length"]
-        return np.asarray(factors * lowest)
-
-
-SOME, MANY = Below(3, 0.16), Below(12, 0.033)  # MANY where an entry would fail
-
-
-@dataclass(frozen=True)
-class SecondLook:
-    """Values of f near x, slopes, and derivatives that know their errors, of columns."""
-
-    slopes: Slopes
-    exact: Ladders | Repeated
-    coarse: Steps
-    lengths: NDArray  # of the coarse steps
-
-    @property
-    def problem(self) -> Problem:
-        return self.slopes.problem
-
-    @property
-    def calls(self) -> float:
-        return self.exact.calls + VALUES + SLOPE_CALLS * SOME.count
-
-    def results(self, count: int) -> Outs:
-        size = self.problem.base.size
-        values = np.empty((count, len(POSITIONS), size)), np.empty(count, np.int64)
-        slopes = np.empty((count, size)), np.empty((count, size))
-        below = np.empty((count, 2, SOME.count, size)), np.empty(count, np.int64)
-        return (*self.exact.results(count), *values, *slopes, *below)
-
-    def __call__(self, start: int, outs: Outs) -> None:
-        """Look at columns from `start`; see `at`."""
-        self.at(np.arange(start, start + len(outs[0])), outs)
-
-    def at(self, columns: NDArray, outs: Outs) -> None:
-        """
-        Look at columns.
-
-        The results are those of `exact`, values of f, a row for each point, the calls of f that
-        these took, or slopes where bounds forbid some, the slopes to the right and to the left, and
-        what `below` returns.
-        """
-        values, calls, right, left, below, asked = outs[3:]
-        self.exact.at(columns, outs[:3])
-        base, x = self.problem.base, reals(self.problem.x)[columns]
-        points = x[:, None].astype(float) + POSITIONS * self.lengths[columns, None]
-        lows, highs = self._limits(columns)
-        known = (lows <= points[:, 0]) & (points[:, -1] <= highs)
-        calls[:] = known * VALUES
-        points = points.astype(x.dtype)
-        numbers = np.repeat(columns[known], VALUES)
-        values[:, _MIDDLE] = base
-        values[known[:, None] & _AROUND] = self._values(numbers, points[known][:, _AROUND].ravel())
-        with np.errstate(all="ignore"):
-            for slope, k in ((right, _AHEAD), (left, _BEHIND)):
-                width = points[:, k].astype(float) - x
-                slope[:] = (values[:, k] - base) / width[:, None]
-        for k in np.flatnonzero(~known).tolist():
-            found = self.slopes.results(1)
-            self.slopes(int(columns[k]), found)
-            right[k], left[k] = found[0][0], found[1][0]
-            calls[k] = SLOPE_CALLS * int(found[2][0] == FIXED)
-        below[:], asked[:] = self.below(columns, outs[2], SOME)
-
-    def below(self, columns: NDArray, states: NDArray, which: Below) -> tuple[NDArray, NDArray]:
-        """
-        Return slopes by steps that ladders step over, and how many calls of f they took.
-
-        Each column has those to the right and to the left, with a row for each step. Waves that are
-        shorter than all of a ladder's steps look like noise or a kink to it, or like rounding.
-        """
-        count, problem = len(columns), self.problem
-        slopes = np.full((count, 2, which.count, problem.base.size), np.nan)
-        calls = np.zeros(count, np.int64)
-        if not isinstance(self.exact, Ladders):
-            return slopes, calls
-        for row, steps in enumerate(which.steps(self.coarse.eps, states)):
-            lengths = np.zeros(problem.coordinates)
-            lengths[columns] = steps
-            work = slopes_of(problem, replace(self.coarse, lengths=lengths, factor=1.0))
-            right, left, status = work.results(count)
-            work.at(columns, (right, left, status))
-            slopes[:, 0, row], slopes[:, 1, row] = right, left
-            calls += SLOPE_CALLS * (status == FIXED)
-        return slopes, calls
-
-    def _limits(self, columns: NDArray) -> tuple[Any, Any]:
-        steps = self.slopes.sides[0].steps
-        return (steps.lows[columns], steps.highs[columns]) if steps.lows.size else (-np.inf, np.inf)
-
-    def _values(self, numbers: NDArray, points: NDArray) -> NDArray:
-        """Return a row of values of f for each point of the real number that it replaces."""
-        problem = self.problem
-        if problem.native is None:
-            with Evaluator(problem) as evaluate, np.errstate(all="ignore"):
-                found = [evaluate(numbers[k], points[k]) for k in evaluate.blocks(len(points))]
-            return np.concatenate([np.empty((0, problem.base.size)), *found])
-        values = np.empty((len(points), problem.base.size), problem.base.dtype)
-        like, reached = np.empty(problem.native_shape, problem.dtype), np.zeros(1, np.int64)
-        given = np.empty_like(problem.x), reals(problem.x), numbers, points, like
-        try:
-            problem.native.entry(AT_POINTS)(problem.native.form, *given, values, reached)
-        except Exception as error:
-            step = float(points[reached[0]] - reals(problem.x)[numbers[reached[0]]])
-            blame(error, problem, numbers[reached[0]], step)
-            raise
-        return values
 
 
 @dataclass

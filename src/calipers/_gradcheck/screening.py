@@ -25,9 +25,10 @@ from .._kernels.gradcheck import (
 from .._protocols import NDArray
 from .._reals import reals
 from .analytic import Jacobian, Pushed, Sizes, together
-from .numerical import Looks, Slopes
+from .numerical import Looks
 from .parts import real_vector
 from .rule import Rule, rounding_of
+from .slopes import Slopes
 from .unit_vectors import UnitVectors
 
 _NOISE = 64.0  # rounding errors that are no sign of a kink
