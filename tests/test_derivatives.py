@@ -337,6 +337,23 @@ def test_exceptions_of_f_arrive_and_name_the_displaced_element(f, method):
     assert any("x[1, 2]" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_is_found_of_f_is_not_said_to_be_raised_by_it(compiled, method):
+    def grows(x):
+        return np.zeros(3 if x[1] > 2 else 2)
+
+    def writes(x):
+        x[1] = 3.0
+        return x * x
+
+    for f in (grows, writes) if compiled else (grows,):
+        with pytest.raises(ValueError, match=r"two shapes|changes its argument") as caught:
+            calipers.jacobian(numba.njit(f) if compiled else f, np.array([1.0, 2.0]), method=method)
+        (note,) = caught.value.__notes__
+        assert note.startswith("found with x[")
+
+
 def test_exceptions_of_batches_arrive_and_name_the_displaced_elements():
     def f(x):
         if np.any(x[:, 1] > 2):

@@ -9,7 +9,7 @@ import numpy as np
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .._reals import reals
-from .columns import Columns, Outs
+from .columns import Columns, Outs, lost_step
 from .ladders import Ladders, climb, lengths_of
 from .plan import Options, rows_of, steps_of
 from .problem import WIRTINGER, Problem
@@ -134,10 +134,19 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
         return problem.base if far == 0 else _at(problem, steps, x, far, direction)
 
     for first, last, weight in stencil.tolist():  # numbers of Python warn of nothing
+        _require_step(problem, x, max(abs(first), abs(last)) * t, direction)
         top, bottom = at(first * t).astype(wide), at(last * t)
         with np.errstate(all="ignore"):
             value += weight * (top - bottom) / ((first - last) * t)
     return value
+
+
+def _require_step(problem: Problem, x: NDArray, far: float, direction: NDArray) -> None:
+    """Refuse a step that moves no element of x."""
+    with np.errstate(all="ignore"):
+        still = (x + far * direction).astype(reals(problem.x).dtype) == x
+    if np.all((still & np.isfinite(x))[direction != 0]):
+        raise lost_step(problem, int(np.argmax(np.abs(direction))) // problem.stride)
 
 
 def _at(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
@@ -274,6 +283,11 @@ def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, ND
 def blocks(problem: Problem, options: Options, size: int) -> Iterator[tuple[slice, NDArray]]:
     """Give the rows of the transposed Jacobian in blocks of coordinates."""
     steps = steps_of(problem, options)
-    for start in range(0, problem.coordinates, size):
-        stop = min(start + size, problem.coordinates)
-        yield slice(start, stop), rows_of(problem, steps, options, stop - start, start)
+    parts = (
+        slice(start, min(start + size, problem.coordinates))
+        for start in range(0, problem.coordinates, size)
+    )
+    return (
+        (part, rows_of(problem, steps, options, part.stop - part.start, part.start))
+        for part in parts
+    )

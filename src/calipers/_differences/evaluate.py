@@ -10,6 +10,8 @@ from .._question import equal_arrays
 from .._reals import real_parts, reals
 from .problem import Problem
 
+# What is said of f, and not by it.
+_FOUND = "f changes its argument", "f returned"
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 # Of what displaced rows of a batch change by, the least that another row is seen to change by.
 _SEEN = 1e-4
@@ -27,7 +29,10 @@ def blame(error: Exception, problem: Problem, coordinate: int, step: float | Non
     by = "" if step is None else f" by {step:.3g}"
     element = element_of(problem, int(coordinate) * problem.stride)
     place = f"with {element} displaced{by} for its derivative"
-    error.add_note(f"raised by f {place}; if it is not defined there, give bounds=")
+    if str(error).startswith(_FOUND):
+        error.add_note(f"found {place}")
+    else:
+        error.add_note(f"raised by f {place}; if it is not defined there, give bounds=")
 
 
 def element_of(problem: Problem, number: int) -> str:

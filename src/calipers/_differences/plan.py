@@ -25,7 +25,7 @@ from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .._reals import reals
 from .checkpoint import Checkpoint, require_folder
-from .columns import Columns
+from .columns import Columns, lost_step
 from .foreign import Foreign
 from .ladders import Ladders, Values
 from .precision import in_its_format
@@ -35,6 +35,7 @@ from .stencils import ADAPTIVE, require_method
 from .steps import Steps, modes_of, plan_steps
 
 STATUS = np.array(NAMES_OF_STATUS)
+_SPACINGS = 8.0  # of x, that a first step takes for a quarter of it to be exact
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,22 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
 def steps_of(problem: Problem, options: Options) -> Steps:
     """Plan steps as the caller wants them; a ladder's by the format that f computes in."""
     steps = plan_steps(problem, options.method, options.step, options.scale, options.bounds)
-    return in_its_format(problem, steps) if options.adaptive else steps
+    if not options.adaptive:
+        return steps
+    require_rungs(problem, steps, options)
+    return in_its_format(problem, steps)
+
+
+def require_rungs(problem: Problem, steps: Steps, options: Options) -> None:
+    """Refuse ladders of the caller that rounding of x leaves no rungs."""
+    if options.step is None and options.scale is None:
+        return
+    x = reals(problem.x)[:: problem.stride]
+    first = 0.25 * steps.lengths
+    with np.errstate(invalid="ignore"):
+        lost = (first > 0) & (first < _SPACINGS * np.spacing(np.abs(x)))
+    if lost.any():
+        raise lost_step(problem, int(np.argmax(lost)))
 
 
 def free_memory() -> float:

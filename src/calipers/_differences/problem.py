@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
 
 from .._arity import note_form
 from .._arrays import as_array, is_integer, library_of
@@ -158,10 +159,18 @@ class Problem:
 
     def _base(self) -> NDArray:
         x = self.x.copy()
-        if self.out_like is not None and not self.rowwise:
-            y = self._filled_whole(x)
-        else:
-            y = self.call_batch(x[None])[0] if self.batched else self.call(x)
+        try:
+            if self.out_like is not None and not self.rowwise:
+                y = self._filled_whole(x)
+            else:
+                y = self.call_batch(x[None])[0] if self.batched else self.call(x)
+        except (TypeError, NumbaError) as error:
+            if self.imaginary and not hasattr(error, "__notes__"):
+                error.add_note(
+                    "method='cs' calls f with complex numbers: if it takes real ones only, take "
+                    "another method"
+                )
+            raise
         if y.dtype.kind in "biu":
             y = y.astype(float)
         if self.imaginary and y.dtype.kind != "c":
