@@ -159,3 +159,18 @@ def test_hessians_of_what_has_none_are_refused():
         calipers.hessian(cubic, X, method="3-point")
     with pytest.raises(ValueError, match="sparsity"):
         calipers.hessian(cubic, X, sparsity="detect")
+
+
+def test_errors_of_a_hessian_know_the_rounding_of_what_cancels():
+    """Of what is odd around x, the sums that a mixed difference is made of are small."""
+    covered = []
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        x, c = 1e-7 * random.standard_normal(2), 1e7 * random.standard_normal(2)
+        h = calipers.hessian(lambda x, c: 0.3 + c[0] * x[0] + c[1] * x[1], x, args=(c,))
+        covered.append(np.abs(h.value) <= h.error)
+    assert np.mean(covered) >= 0.93
+
+    x = np.float32([2.9e-7, 1e-7])
+    h = calipers.hessian(lambda x: np.tanh(np.float32(3e6) * x.sum()), x)
+    assert np.all(h.error > 0)

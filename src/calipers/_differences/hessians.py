@@ -20,6 +20,7 @@ from .progress import Progress
 from .run import run_parts
 from .steps import Steps
 
+_AMPLIFIED = 1.15  # by extrapolation, at most
 _BLOCK = 64  # pairs of coordinates that climb together
 
 
@@ -176,18 +177,28 @@ class Pairs:
         states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
         states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
         x = reals(problem.x)
+        rounding = np.full(len(i), np.inf)
 
         def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
             values = np.empty((len(active), 1), problem.base.dtype)
             widths = np.empty(len(active))
+            sizes = np.zeros(len(i))
             for row, pair, far in zip(range(len(active)), active, t, strict=True):
                 a, b = i[pair], j[pair]
-                values[row], widths[row] = _end(
+                values[row], widths[row], size = _end(
                     problem, x, self.limits, one["length"], a, b, float(far)
                 )
+                sizes[pair] = np.fmax(sizes[pair], size)
+            rounding[active] = np.fmin(rounding[active], sizes[active] / (t * t))
             return values, widths
 
         climb(problem.base, ends, outs)
+        # The ladder sees sums, which are less than what was rounded where f(x + h) and f(x - h) are
+        # of unlike signs. No estimate has less of that than the step that leaves least.
+        with np.errstate(all="ignore"):
+            least = _AMPLIFIED * self.steps.eps * rounding / states["length"]
+        known = np.isfinite(least)
+        outs[1][known, 0] = np.maximum(outs[1][known, 0], least[known])
 
 
 def _end(
@@ -198,26 +209,32 @@ def _end(
     i: int,
     j: int,
     t: float,
-) -> tuple[Any, float]:
-    """Return one of two sums of the mixed difference, by the sign of t, and its share of t*t."""
+) -> tuple[Any, float, float]:
+    """
+    Return one of two sums of the mixed difference, by the sign of t, and its share of t*t.
+
+    With it comes what it would be if its terms were of one sign.
+    """
     far, sign = abs(t), np.sign(t)
     if i == j:
         if sign < 0:
-            return 2 * problem.base, 0.0
+            return 2 * problem.base, 0.0, float(2 * np.abs(problem.base[0]))
         pairs = ((1, 0), (-1, 0))
     else:
         pairs = ((1, sign), (-1, -sign))
     total: Any = 0.0
+    size = 0.0
     for a, b in pairs:
         point = x.copy()
         point[i] += a * far * lengths[i]
         point[j] += b * far * lengths[j]
         try:
-            total = total + problem.at(np.clip(point, *limits) if limits else point)
+            value = problem.at(np.clip(point, *limits) if limits else point)
         except Exception as error:
             blame(error, problem, i)
             if i != j:
                 blame(error, problem, j)
             raise
+        total, size = total + value, size + abs(float(value[0]))
     width = far * far if i == j else 4 * far * far
-    return total, width if sign > 0 else 0.0
+    return total, width if sign > 0 else 0.0, size
