@@ -114,7 +114,7 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     """Return the derivative along a direction by one step."""
     shape = problem.base.shape
     if problem.imaginary:
-        there = _at(problem, steps, reals(problem.x), t, np.roll(direction, 1))
+        there = _at(problem, _point(problem, steps, reals(problem.x), t, np.roll(direction, 1)))
         with np.errstate(all="ignore"):
             return there / t
     x = reals(problem.x)
@@ -130,32 +130,39 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     if t == 0:
         return np.full(shape, np.nan)
 
-    def at(far: float) -> NDArray:
-        return problem.base if far == 0 else _at(problem, steps, x, far, direction)
-
     for first, last, weight in stencil.tolist():  # numbers of Python warn of nothing
-        _require_step(problem, x, max(abs(first), abs(last)) * t, direction)
-        top, bottom = at(first * t).astype(wide), at(last * t)
+        ends = [_point(problem, steps, x, far * t, direction) for far in (first, last)]
+        width = _width(problem, ends, direction, (first - last) * t)
+        above = _at(problem, ends[0]).astype(wide)
+        below = _at(problem, ends[1]) if last else problem.base
         with np.errstate(all="ignore"):
-            value += weight * (top - bottom) / ((first - last) * t)
+            value += weight * (above - below) / width
     return value
 
 
-def _require_step(problem: Problem, x: NDArray, far: float, direction: NDArray) -> None:
-    """Refuse a step that moves no element of x."""
-    with np.errstate(all="ignore"):
-        still = (x + far * direction).astype(reals(problem.x).dtype) == x
-    if np.all((still & np.isfinite(x))[direction != 0]):
+@np.errstate(all="ignore")
+def _width(problem: Problem, ends: list[NDArray], direction: NDArray, asked: float) -> Any:
+    """Return how far two points are apart along a direction, after rounding."""
+    moved = direction != 0
+    wide = np.promote_types(ends[0].dtype, float)
+    apart = (ends[0].astype(wide) - ends[1])[moved]
+    if not apart.any():
         raise lost_step(problem, int(np.argmax(np.abs(direction))) // problem.stride)
+    width = (apart * direction[moved]).sum() / np.square(direction[moved]).sum()
+    return width if np.isfinite(width) else asked
 
 
-def _at(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
-    """Return f's real values so far from x."""
-    with np.errstate(all="ignore"):  # but let f warn
-        point = x + far * direction
-        if steps.lows.size:  # beyond which rounding may have led
-            point = np.clip(point, steps.lows, steps.highs)
-        point = point.astype(reals(problem.x).dtype)
+@np.errstate(all="ignore")
+def _point(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
+    """Return the point that is so far from x."""
+    point = x + far * direction
+    if steps.lows.size:  # beyond which rounding may have led
+        point = np.clip(point, steps.lows, steps.highs)
+    return point.astype(reals(problem.x).dtype)
+
+
+def _at(problem: Problem, point: NDArray) -> NDArray:
+    """Return f's real values at a point."""
     try:
         return problem.at(point)
     except Exception as error:
@@ -215,7 +222,9 @@ def _ladder(
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
     def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-        rows = [_at(problem, steps, x, far * length, direction) for far in t.tolist()]
+        rows = [
+            _at(problem, _point(problem, steps, x, far * length, direction)) for far in t.tolist()
+        ]
         return np.stack(rows), t
 
     climb(problem.base, displaced, (values, errors, states))

@@ -29,7 +29,7 @@ from .columns import Columns, lost_step
 from .foreign import Foreign
 from .ladders import Ladders, Values
 from .precision import in_its_format
-from .problem import IMAGINARY, WIRTINGER, Problem, empty_like
+from .problem import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
 from .run import run
 from .stencils import ADAPTIVE, require_method
 from .steps import Steps, modes_of, plan_steps
@@ -151,6 +151,8 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
         msg = f"x must be an array of real or complex numbers, got {got}"
         if isinstance(x, dict):
             msg += ": ravel what is in it into one array, and take that apart in f"
+        elif are_boxed(array):
+            msg += ": give numbers alone, as numpy.asarray(x, float)"
         raise TypeError(msg)
     return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -326,7 +327,14 @@ def empty_like(out_like: Any) -> NDArray:
     if like.dtype.kind not in "biufc":
         msg = f"out_like must be a shape, or an array like f's results, got {out_like!r:.60}"
         raise TypeError(msg)
-    return np.empty(like.shape, like.dtype if like.dtype.kind in "fc" else float)
+    dtype = like.dtype.newbyteorder("=") if like.dtype.kind in "fc" else float
+    return np.empty(like.shape, dtype)
+
+
+def are_boxed(array: NDArray) -> bool:
+    """Tell whether an array holds numbers as objects of Python."""
+    every = array.dtype == object and array.size > 0
+    return bool(every and all(isinstance(value, Number) for value in array.flat))
 
 
 def _numbers(y: Any) -> NDArray:
@@ -338,6 +346,8 @@ def _numbers(y: Any) -> NDArray:
             hint = "give out_like= for a function f(x, out)"
         elif hasattr(y, "toarray"):
             hint = "let it return y.toarray()"
+        elif are_boxed(array):
+            hint = "let it return an array of floats, as numpy.asarray(y, float)"
         kind = f"dtype {y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__
         msg = f"f must return numbers, got {kind}: {hint}"
         raise TypeError(msg)
