@@ -174,3 +174,23 @@ def test_errors_of_a_hessian_know_the_rounding_of_what_cancels():
     x = np.float32([2.9e-7, 1e-7])
     h = calipers.hessian(lambda x: np.tanh(np.float32(3e6) * x.sum()), x)
     assert np.all(h.error > 0)
+
+
+def test_waves_are_not_taken_for_noise_by_a_hessian():
+    covered = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        x, y = 10.0 ** random.uniform(3, 6.5), random.uniform(0.5, 1.5)
+        a, w = 10.0 ** random.uniform(-2, 1), random.uniform(0.5, 2)
+        seen = []
+
+        def f(x, a, w, seen):
+            seen.append(x)
+            return np.cos(w * x[0]) * np.exp(x[1]) + a * x[0] * x[1]
+
+        h = calipers.hessian(f, np.array([x, y]), args=(a, w, seen))
+        c, s, e = np.cos(w * x), np.sin(w * x), np.exp(y)
+        exact = [[-w * w * c * e, -w * s * e + a], [-w * s * e + a, c * e]]
+        covered.append(np.abs(h.value - exact) <= h.error)
+        assert h.nfev == len(seen)
+    assert np.mean(covered) >= 0.98
