@@ -144,6 +144,12 @@ def test_hessians_by_a_step_of_the_caller(offset):
         assert np.all(np.abs(h.value - exact) <= h.error + 1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_dtypes_without_a_ladder_are_told_of_those_that_have_one(dtype):
+    with pytest.raises(ValueError, match=r"float32 or float64.* or give one of these"):
+        calipers.hessian(lambda x: x[0] ** 2, np.ones(1, dtype))
+
+
 def test_hessians_of_what_has_none_are_refused():
     with pytest.raises(ValueError, match=r"one value, got \(6,\)"):
         calipers.hessian(waves, X)

@@ -209,7 +209,7 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
     if options.adaptive and dtype.char in "egG":
         msg = (
             f"method='adaptive' takes {name} of float32 or float64, and computes in binary64; for "
-            f"{dtype} take '5-point'"
+            f"{dtype} take '5-point', or give one of these"
         )
         raise ValueError(msg)
 
