@@ -14,7 +14,7 @@ from .problem import Problem
 _FOUND = "f changes its argument", "f returned"
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 # Of what displaced rows of a batch change by, the least that another row is seen to change by.
-_SEEN = 1e-4
+_SEEN = 1e-3
 
 
 def runs(columns: NDArray) -> Iterator[slice]:
