@@ -339,3 +339,13 @@ def test_where_no_step_is_made_it_is_0(method, compiled):
             found = calipers.differentiate(f, x, method=method, sparsity=sparsity, **options)
             assert found.step[1] == 0.0
             assert (found.step[[0, 2]] > 0).all()
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+@pytest.mark.parametrize("pair", [tuple, list])
+def test_bounds_by_element_are_told_to_become_two(kind, pair):
+    bounds = kind([pair((0.0, 4.0))] * 3)
+    with pytest.raises(ValueError, match=r"(?s)\(lower, upper\).* is tuple\(zip\(\*bounds\)\)"):
+        calipers.jacobian(np.sin, np.ones(3), bounds=bounds)
+    found = calipers.jacobian(np.sin, np.ones(3), bounds=tuple(zip(*bounds, strict=True)))
+    assert np.allclose(found, np.cos(1.0) * np.eye(3))

@@ -543,6 +543,39 @@ def test_a_function_that_mixes_a_batch_is_refused(method):
         calipers.jacobian(lambda x: np.exp(-x) * x.sum(), X, method=method, batched=True)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x[0] * x,
+        lambda x: np.sin(x) * x[::-1],
+        lambda x: x * x.mean(axis=0),
+        lambda x: np.cumsum(x, axis=0) / np.arange(1, len(x) + 1)[:, None],
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@methods
+def test_so_is_one_whose_rows_are_alike(f, dtype, method):
+    with pytest.raises(ValueError, match="mixes the arguments of a batch"):
+        calipers.jacobian(f, X.astype(dtype), method=method, batched=True)
+
+
+@methods
+def test_rounding_and_noise_mix_no_batch(method):
+    random = np.random.default_rng(0)
+    a, x = random.standard_normal((60, 50)), random.standard_normal(60)
+
+    def noisy(x):
+        return np.sin(x) @ a * (1 + 1e-5 * random.standard_normal((len(x), 1)))
+
+    def coarse(x):
+        if np.iscomplexobj(x):
+            return np.sin(x.astype(np.complex64)) @ a.astype(np.complex64)
+        return (np.sin(x.astype(np.float32)) @ a.astype(np.float32)).astype(float)
+
+    for f in (noisy, coarse, lambda x: np.sin(x) @ a):
+        assert calipers.jacobian(f, x, method=method, batched=True).shape == (50, 60)
+
+
 def test_batches_at_a_root():
     random = np.random.default_rng(0)
     a, x = random.standard_normal((60, 60)), random.standard_normal(60)

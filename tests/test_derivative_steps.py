@@ -53,6 +53,15 @@ def test_the_complex_step_is_for_real_x():
         calipers.jacobian(np.exp, Z, method="cs")
 
 
+def test_what_takes_no_complex_numbers_is_told_of_another_method():
+    compiled = numba.njit(lambda x: x * x if x[0] > 0 else x)
+    declared = numba.njit("f8[:](f8[:])")(lambda x: x * x)
+    for f in (compiled, declared, lambda x: np.interp(x, [0, 2], [0, 4])):
+        with pytest.raises((TypeError, numba.errors.NumbaError)) as caught:
+            calipers.jacobian(f, np.ones(1), method="cs")
+        assert "take another method" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
 def test_dtypes_without_a_ladder_are_told_of_another_method(dtype):
     with pytest.raises(ValueError, match="takes x of float32 or float64"):
@@ -153,6 +162,25 @@ def test_a_step_that_the_dtype_of_x_loses_is_refused(function, method, bounds):
     x = np.array([1e-3, 1e6], np.float32)
     with pytest.raises(ValueError, match="step of element 1 is lost in rounding"):
         calipers.jacobian(function, x, method=method, step=1e-3, bounds=bounds)
+
+
+@pytest.mark.parametrize("option", ["step", "scale"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_ladder_that_is_lost_in_rounding_is_refused(option, dtype):
+    spacing = float(np.spacing(dtype(30.0)))
+    x, factor = np.array([0.0, 30.0], dtype), {"step": 1, "scale": 4}[option]
+    lost, small = {option: 7 * factor * spacing}, {option: 8 * factor * spacing}
+    message = "step of element 1 is lost in rounding beside x = 30"
+    for ask in (calipers.differentiate, calipers.jacobian, calipers.jacobian_blocks):
+        with pytest.raises(ValueError, match=message):
+            ask(np.sin, x, method="adaptive", **lost)
+    with pytest.raises(ValueError, match=message):
+        calipers.hessian(lambda x: np.sin(x).sum(), x, **lost)
+    planned = calipers.jacobian_function(np.sin, x * 0, method="adaptive", **lost)
+    with pytest.raises(ValueError, match=message):
+        planned(x)
+    found = calipers.differentiate(np.sin, x, **small)
+    assert np.all(np.abs(found.value - np.diag(np.cos(x.astype(float)))) <= found.error)
 
 
 @pytest.mark.parametrize("function", [compiled_chain, compiled_chain.py_func])

@@ -1,5 +1,7 @@
 """jacobian, differentiate: kinds of x, several inputs, what f returns and raises, a Derivative."""
 
+from fractions import Fraction
+
 import numba
 import numpy as np
 import pytest
@@ -99,6 +101,14 @@ def test_x_that_is_not_numbers_is_refused(x):
         calipers.jacobian(lambda x: x, x)
 
 
+def test_numbers_that_are_objects_are_told_to_become_floats():
+    for x in (np.array([1.0, 2.0], object), [Fraction(1, 2)], 10**30):
+        with pytest.raises(TypeError, match=r"as numpy.asarray\(x, float\)"):
+            calipers.jacobian(square, x)
+    with pytest.raises(TypeError, match=r"as numpy.asarray\(y, float\)"):
+        calipers.jacobian(lambda x: np.array(list(x), object), X)
+
+
 def test_f_that_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match="f must be callable, got int"):
         calipers.jacobian(3, np.ones(2))
@@ -119,6 +129,20 @@ def test_results_may_have_their_bytes_in_another_order(method, sparsity):
     d = calipers.differentiate(f, np.ones(3), method=method, sparsity=sparsity)
     assert d.value.dtype == np.dtype(float)
     assert_near(np.asarray(d.value.diagonal()), 2 * np.ones(3), 1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("compiled", [True, False])
+def test_so_may_what_results_are_like(method, compiled):
+    def f(x, out):
+        out[:] = x * x
+
+    like = np.empty(3, complex if method == "cs" else float)
+    like = like.astype(like.dtype.newbyteorder())
+    found = calipers.jacobian(
+        numba.njit(f) if compiled else f, np.ones(3), method=method, out_like=like
+    )
+    assert_near(found, 2 * np.eye(3), 1e-7)
 
 
 # Several inputs.
@@ -335,6 +359,23 @@ def test_exceptions_of_f_arrive_and_name_the_displaced_element(f, method):
         calipers.jacobian(f, x, method=method)
     assert caught.value.args == ("other than six", 7)
     assert any("x[1, 2]" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_is_found_of_f_is_not_said_to_be_raised_by_it(compiled, method):
+    def grows(x):
+        return np.zeros(3 if x[1] > 2 else 2)
+
+    def writes(x):
+        x[1] = 3.0
+        return x * x
+
+    for f in (grows, writes) if compiled else (grows,):
+        with pytest.raises(ValueError, match=r"two shapes|changes its argument") as caught:
+            calipers.jacobian(numba.njit(f) if compiled else f, np.array([1.0, 2.0]), method=method)
+        (note,) = caught.value.__notes__
+        assert note.startswith("found with x[")
 
 
 def test_exceptions_of_batches_arrive_and_name_the_displaced_elements():

@@ -144,6 +144,12 @@ def test_hessians_by_a_step_of_the_caller(offset):
         assert np.all(np.abs(h.value - exact) <= h.error + 1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
+def test_dtypes_without_a_ladder_are_told_of_those_that_have_one(dtype):
+    with pytest.raises(ValueError, match=r"float32 or float64.* or give one of these"):
+        calipers.hessian(lambda x: x[0] ** 2, np.ones(1, dtype))
+
+
 def test_hessians_of_what_has_none_are_refused():
     with pytest.raises(ValueError, match=r"one value, got \(6,\)"):
         calipers.hessian(waves, X)
@@ -159,3 +165,38 @@ def test_hessians_of_what_has_none_are_refused():
         calipers.hessian(cubic, X, method="3-point")
     with pytest.raises(ValueError, match="sparsity"):
         calipers.hessian(cubic, X, sparsity="detect")
+
+
+def test_errors_of_a_hessian_know_the_rounding_of_what_cancels():
+    """Of what is odd around x, the sums that a mixed difference is made of are small."""
+    covered = []
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        x, c = 1e-7 * random.standard_normal(2), 1e7 * random.standard_normal(2)
+        h = calipers.hessian(lambda x, c: 0.3 + c[0] * x[0] + c[1] * x[1], x, args=(c,))
+        covered.append(np.abs(h.value) <= h.error)
+    assert np.mean(covered) >= 0.93
+
+    x = np.float32([2.9e-7, 1e-7])
+    h = calipers.hessian(lambda x: np.tanh(np.float32(3e6) * x.sum()), x)
+    assert np.all(h.error > 0)
+
+
+def test_waves_are_not_taken_for_noise_by_a_hessian():
+    covered = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        x, y = 10.0 ** random.uniform(3, 6.5), random.uniform(0.5, 1.5)
+        a, w = 10.0 ** random.uniform(-2, 1), random.uniform(0.5, 2)
+        seen = []
+
+        def f(x, a, w, seen):
+            seen.append(x)
+            return np.cos(w * x[0]) * np.exp(x[1]) + a * x[0] * x[1]
+
+        h = calipers.hessian(f, np.array([x, y]), args=(a, w, seen))
+        c, s, e = np.cos(w * x), np.sin(w * x), np.exp(y)
+        exact = [[-w * w * c * e, -w * s * e + a], [-w * s * e + a, c * e]]
+        covered.append(np.abs(h.value - exact) <= h.error)
+        assert h.nfev == len(seen)
+    assert np.mean(covered) >= 0.98

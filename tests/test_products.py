@@ -167,6 +167,31 @@ def test_a_direction_may_be_of_any_length(method, size):
     assert np.all(np.abs(found / size - [8.0, 32.0]) <= 1e-6 * 32)
 
 
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_product_is_divided_by_the_distance_after_rounding(method, dtype):
+    random = np.random.default_rng(0)
+    for x, v in zip(random.uniform(1, 100, 100), random.standard_normal(100), strict=True):
+        point, direction = np.array([x, 0.5], dtype), np.array([v, 0.0], dtype)
+        found = calipers.jvp(np.positive, point, direction, method=method)[0]
+        assert abs(found / direction[0] - 1) <= 4 * np.finfo(dtype).eps
+    found = calipers.jvp(np.positive, np.array([30.0]), np.array([0.7]), step=1e-13, method=method)
+    assert abs(found[0] - 0.7) <= 1e-15
+
+
+@pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "adaptive"])
+@pytest.mark.parametrize("options", [{"step": 1e-17}, {"scale": 1e-17}])
+def test_a_product_along_a_step_lost_in_rounding_is_refused(method, options):
+    x, v = np.array([30.0, 0.0]), np.array([-1.0, 1.0])
+    for ask in (calipers.jvp, calipers.vjp):
+        with pytest.raises(ValueError, match=r"step of element 0 is lost in rounding"):
+            ask(np.sin, x, v, method=method, **options)
+    with pytest.raises(ValueError, match=r"step of element 0 is lost in rounding"):
+        calipers.linear_operator(np.sin, x, method=method, **options) @ v
+    infinite = np.array([np.inf, 0.0])
+    assert calipers.jvp(np.tanh, infinite, v, method=method, **options).shape == (2,)
+
+
 @pytest.mark.parametrize("method", ["2-point", "3-point", "5-point", "cs"])
 def test_products_in_extended_precision_are_as_good_as_the_jacobian(method):
     x = np.array([0.1, 3], np.longdouble) + np.longdouble(1e-17) / 3

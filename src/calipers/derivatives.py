@@ -194,9 +194,9 @@ def jacobian(
     Raises
     ------
     ValueError
-        If steps, scales, bounds or patterns make no sense, the sparsity misses an entry, f returns
-        results of two shapes, or a `batched` f changes its argument; if the checkpoint is of
-        another derivative.
+        If steps, scales, bounds or patterns make no sense, rounding of x loses a step, the sparsity
+        misses an entry, f returns results of two shapes, or a `batched` f changes its argument or
+        mixes its rows; if the checkpoint is of another derivative.
     TypeError
         If f does not return numbers, or cannot be sent to the workers.
     BrokenExecutor

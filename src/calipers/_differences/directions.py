@@ -9,7 +9,7 @@ import numpy as np
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .._reals import reals
-from .columns import Columns, Outs
+from .columns import Columns, Outs, lost_step
 from .ladders import Ladders, climb, lengths_of
 from .plan import Options, rows_of, steps_of
 from .problem import WIRTINGER, Problem
@@ -114,7 +114,7 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     """Return the derivative along a direction by one step."""
     shape = problem.base.shape
     if problem.imaginary:
-        there = _at(problem, steps, reals(problem.x), t, np.roll(direction, 1))
+        there = _at(problem, _point(problem, steps, reals(problem.x), t, np.roll(direction, 1)))
         with np.errstate(all="ignore"):
             return there / t
     x = reals(problem.x)
@@ -130,23 +130,39 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     if t == 0:
         return np.full(shape, np.nan)
 
-    def at(far: float) -> NDArray:
-        return problem.base if far == 0 else _at(problem, steps, x, far, direction)
-
     for first, last, weight in stencil.tolist():  # numbers of Python warn of nothing
-        top, bottom = at(first * t).astype(wide), at(last * t)
+        ends = [_point(problem, steps, x, far * t, direction) for far in (first, last)]
+        width = _width(problem, ends, direction, (first - last) * t)
+        above = _at(problem, ends[0]).astype(wide)
+        below = _at(problem, ends[1]) if last else problem.base
         with np.errstate(all="ignore"):
-            value += weight * (top - bottom) / ((first - last) * t)
+            value += weight * (above - below) / width
     return value
 
 
-def _at(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
-    """Return f's real values so far from x."""
-    with np.errstate(all="ignore"):  # but let f warn
-        point = x + far * direction
-        if steps.lows.size:  # beyond which rounding may have led
-            point = np.clip(point, steps.lows, steps.highs)
-        point = point.astype(reals(problem.x).dtype)
+@np.errstate(all="ignore")
+def _width(problem: Problem, ends: list[NDArray], direction: NDArray, asked: float) -> Any:
+    """Return how far two points are apart along a direction, after rounding."""
+    moved = direction != 0
+    wide = np.promote_types(ends[0].dtype, float)
+    apart = (ends[0].astype(wide) - ends[1])[moved]
+    if not apart.any():
+        raise lost_step(problem, int(np.argmax(np.abs(direction))) // problem.stride)
+    width = (apart * direction[moved]).sum() / np.square(direction[moved]).sum()
+    return width if np.isfinite(width) else asked
+
+
+@np.errstate(all="ignore")
+def _point(problem: Problem, steps: Steps, x: NDArray, far: float, direction: NDArray) -> NDArray:
+    """Return the point that is so far from x."""
+    point = x + far * direction
+    if steps.lows.size:  # beyond which rounding may have led
+        point = np.clip(point, steps.lows, steps.highs)
+    return point.astype(reals(problem.x).dtype)
+
+
+def _at(problem: Problem, point: NDArray) -> NDArray:
+    """Return f's real values at a point."""
     try:
         return problem.at(point)
     except Exception as error:
@@ -206,7 +222,9 @@ def _ladder(
     values, errors = np.empty((1, problem.base.size)), np.empty((1, problem.base.size))
 
     def displaced(_: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
-        rows = [_at(problem, steps, x, far * length, direction) for far in t.tolist()]
+        rows = [
+            _at(problem, _point(problem, steps, x, far * length, direction)) for far in t.tolist()
+        ]
         return np.stack(rows), t
 
     climb(problem.base, displaced, (values, errors, states))
@@ -274,6 +292,11 @@ def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, ND
 def blocks(problem: Problem, options: Options, size: int) -> Iterator[tuple[slice, NDArray]]:
     """Give the rows of the transposed Jacobian in blocks of coordinates."""
     steps = steps_of(problem, options)
-    for start in range(0, problem.coordinates, size):
-        stop = min(start + size, problem.coordinates)
-        yield slice(start, stop), rows_of(problem, steps, options, stop - start, start)
+    parts = (
+        slice(start, min(start + size, problem.coordinates))
+        for start in range(0, problem.coordinates, size)
+    )
+    return (
+        (part, rows_of(problem, steps, options, part.stop - part.start, part.start))
+        for part in parts
+    )

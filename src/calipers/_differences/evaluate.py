@@ -6,10 +6,15 @@ from itertools import pairwise
 import numpy as np
 
 from .._protocols import NDArray
+from .._question import equal_arrays
 from .._reals import real_parts, reals
 from .problem import Problem
 
+# What is said of f, and not by it.
+_FOUND = "f changes its argument", "f returned"
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
+# Of what displaced rows of a batch change by, the least that another row is seen to change by.
+_SEEN = 1e-3
 
 
 def runs(columns: NDArray) -> Iterator[slice]:
@@ -24,7 +29,10 @@ def blame(error: Exception, problem: Problem, coordinate: int, step: float | Non
     by = "" if step is None else f" by {step:.3g}"
     element = element_of(problem, int(coordinate) * problem.stride)
     place = f"with {element} displaced{by} for its derivative"
-    error.add_note(f"raised by f {place}; if it is not defined there, give bounds=")
+    if str(error).startswith(_FOUND):
+        error.add_note(f"found {place}")
+    else:
+        error.add_note(f"raised by f {place}; if it is not defined there, give bounds=")
 
 
 def element_of(problem: Problem, number: int) -> str:
@@ -77,22 +85,23 @@ class Evaluator:
             self._each(numbers, points, values)
             return values
         (moved,) = (points != self._origin[numbers]).nonzero()
-        if 0 < len(moved) == len(numbers) <= self._room:
+        most = self._room
+        if not self.problem.rows_are_apart and numbers[:1] in numbers[1:]:
+            # Where f mixes a batch of both sides of x, they might make up for each other, and leave
+            # x what it is alone: each half is of one side.
+            most = min(most, (len(moved) + 1) // 2)
+        if 0 < len(moved) == len(numbers) <= most:
             self._batch(numbers, points, values)
             return values
         values[:] = base
-        for first in range(0, len(moved), self._room):
-            some = moved[first : first + self._room]
+        for first in range(0, len(moved), max(1, most)):
+            some = moved[first : first + most]
             room = np.empty((len(some), base.size), base.dtype)
             values[some] = self._batch(numbers[some], points[some], room)
         return values
 
     def both(self, numbers: NDArray, one: NDArray, other: NDArray) -> tuple[NDArray, NDArray]:
-        """
-        Return rows for two points of each real number, from one batch if they fit in it.
-
-        Of points around x, f that mixes a batch may give x what it gives x alone, and pass unseen.
-        """
+        """Return rows for two points of each real number, from one batch if they fit in it."""
         count = len(numbers)
         values = self(np.concatenate((numbers, numbers)), np.concatenate((one, other)))
         return values[:count], values[count:]
@@ -142,7 +151,7 @@ class Evaluator:
         if new:
             self._require_unchanged()
         if extra:
-            self._require_rows_apart(found)
+            self._require_rows_apart(x, found)
         return values
 
     def _require_unchanged(self) -> None:
@@ -155,15 +164,38 @@ class Evaluator:
             msg = "f changes its argument; let it work on a copy"
             raise ValueError(msg)
 
-    def _require_rows_apart(self, every: NDArray) -> None:
+    def _require_rows_apart(self, x: NDArray, every: NDArray) -> None:
         base, values = self.problem.base, every[-1]
         known = np.isfinite(base)
         # Beside a root f is rounded in other ways by matrix products of more rows.
         size = np.abs(every[np.isfinite(every)]).max(initial=0)
-        if not np.all(np.abs(values - base)[known] <= 1e-3 * size):
+        far = not np.all(np.abs(values - base)[known] <= 1e-3 * size)
+        if far or self._moves_with_others(x, every):
             msg = (
                 "f mixes the arguments of a batch: beside others x gets other values than alone; "
                 "with batched=True each row is a point of its own"
             )
             raise ValueError(msg)
         self.problem.rows_are_apart = True
+
+    def _moves_with_others(self, x: NDArray, every: NDArray) -> bool:
+        """
+        Tell whether f(x) in a batch changes with the rows beside it, as far as small steps show.
+
+        f is asked once more only if f(x) is not what it is alone: of a batch of nothing but x,
+        whose rounding is that of the batch before, and twice, since noise tells nothing.
+        """
+        problem, values = self.problem, every[-1]
+        # A complex step displaces imaginary parts, and leaves real ones as they are rounded.
+        part = slice(1, None, 2) if problem.imaginary else slice(None)
+        with np.errstate(all="ignore"):
+            base = problem.base[part]
+            least = _SEEN * np.abs(every[:-1, part] - base).max(axis=0)
+            if not (np.abs(values[part] - base) > least).any():
+                return False
+            alone, again = (
+                reals(np.array(problem.call_batch(x)[-1], dtype=problem.dtype))[part]
+                for _ in range(2)
+            )
+            same = equal_arrays(alone, again, equal_nan=True)
+            return same and bool((np.abs(values[part] - alone) > least).any())

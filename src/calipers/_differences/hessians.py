@@ -6,20 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from .._kernels.differences import BOUNDED, EXCLUDED
+from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .._reals import reals
 from .checkpoint import Checkpoint
 from .columns import Outs
 from .evaluate import blame
-from .ladders import CALLS, climb, lengths_of, measured
+from .ladders import CALLS, Ladders, climb, lengths_of, measured
 from .plan import Found, Options, find, steps_of
 from .problem import REAL, Problem
 from .progress import Progress
 from .run import run_parts
 from .steps import Steps
 
+_AMPLIFIED = 1.15  # by extrapolation, at most
+_CLOSER = 2.0**-4  # of a ladder's length, from which on another one is shorter
 _BLOCK = 64  # pairs of coordinates that climb together
 
 
@@ -69,22 +71,62 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         msg = "hessian of f alone takes method='adaptive'; the others need gradient="
         raise ValueError(msg)
     started = time.perf_counter()
-    n, pairs = problem.coordinates, pairs_of(problem, steps_of(problem, options))
+    n, steps = problem.coordinates, steps_of(problem, options)
+    pairs = pairs_of(problem, steps)
     one = pairs.one
-    value, error = np.full((n, n), np.nan), np.full((n, n), np.inf)
-    calls = 1 + pairs.steps.calls
-    status = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
+    found = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
+    value, error, met = found
+    calls = 1 + steps.calls + _run(pairs, found, options)
+    begun = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
+    length = one["length"].copy()
+    closer, tried = _closer_steps(problem, steps, np.maximum(begun, met.max(axis=0, initial=0)))
+    calls += tried
+    if closer is not None:
+        others = pairs_of(problem, closer)
+        changed = others.one["length"] != length
+        i, j = others.coordinates(0, others.count)
+        chosen = replace(others, chosen=np.flatnonzero(changed[i] | changed[j]))
+        calls += _run(chosen, found, replace(options, checkpoint=None, progress=False))
+        length = others.one["length"]
+    status = np.maximum(begun, met.max(axis=0, initial=0))
+    status[one["status"] == EXCLUDED] = EXCLUDED
+    seconds = time.perf_counter() - started
+    rows = value.astype(problem.base.dtype)
+    return rows, error, Found(rows, error, status, 0.25 * length, calls, seconds)
+
+
+def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Steps | None, int]:
+    """
+    Return shorter steps if f varies faster along coordinates than mixed differences show.
+
+    To these, whose noise grows as 1/t**2, waves look like noise where a first derivative tells them
+    apart. With the steps comes how often f was called.
+    """
+    doubtful = np.flatnonzero((status == NOISY) | (status == ALIASED))
+    if not doubtful.size:
+        return None, 0
+    ladders = Ladders(problem.interpreted(), steps)
+    found = ladders.results(len(doubtful))
+    ladders.at(doubtful, found)
+    lengths, states = lengths_of(problem, steps), found[-1]
+    closer = (states["status"] == CONVERGED) & (4 * states["step"] <= _CLOSER * lengths[doubtful])
+    lengths[doubtful[closer]] = 4 * states["step"][closer]
+    return replace(steps, lengths=lengths) if closer.any() else None, int(states["calls"].sum())
+
+
+def _run(pairs: "Pairs", found: Outs, options: Options) -> int:
+    """Store the values, errors and statuses of pairs; return how often f was called."""
+    calls = 0
 
     def store(first: int, outs: Outs) -> None:
         nonlocal calls
         values, errors, states = outs
         i, j = pairs.coordinates(first, len(states))
-        value[i, j] = value[j, i] = values[:, 0]
-        error[i, j] = error[j, i] = errors[:, 0]
+        for whole, part in zip(found, (values[:, 0], errors[:, 0], states["status"]), strict=True):
+            whole[i, j] = whole[j, i] = part
         calls += int(pairs.calls_of(i, j, states).sum())
-        for k in (i, j):
-            np.maximum.at(status, k, states["status"].astype(np.int8))
 
+    n = pairs.problem.coordinates
     every = n * (n + 1) // 2
     report = Progress(options.progress, every)
     try:
@@ -94,10 +136,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         run_parts(pairs, pairs.count, store, options.workers, report, kept)
     finally:
         report.close()
-    status[one["status"] == EXCLUDED] = EXCLUDED
-    seconds = time.perf_counter() - started
-    rows = value.astype(problem.base.dtype)
-    return rows, error, Found(rows, error, status, 0.25 * one["length"], calls, seconds)
+    return calls
 
 
 def pairs_of(problem: Problem, steps: Steps) -> "Pairs":
@@ -135,17 +174,21 @@ class Pairs:
     one: NDArray  # the ladder along each coordinate, before it begins
     usable: NDArray  # coordinates
     limits: tuple[NDArray, ...]  # bounds, which rounding might exceed
+    chosen: NDArray | None = None  # numbers of pairs, if not all
     calls = 2 * CALLS  # fewer on the diagonal
 
     @property
     def count(self) -> int:
-        return len(self.usable) * (len(self.usable) + 1) // 2
+        n = len(self.usable)
+        return n * (n + 1) // 2 if self.chosen is None else len(self.chosen)
 
     def coordinates(self, start: int, count: int) -> tuple[NDArray, NDArray]:
         """Return both coordinates of pairs from `start`."""
         n = len(self.usable)
         first = np.arange(n) * (2 * n + 1 - np.arange(n)) // 2  # pair of each with itself
         numbers = np.arange(start, start + count)
+        if self.chosen is not None:
+            numbers = self.chosen[numbers]
         i = np.searchsorted(first, numbers, side="right") - 1
         return self.usable[i], self.usable[i + numbers - first[i]]
 
@@ -176,18 +219,28 @@ class Pairs:
         states["grain"] = np.maximum(one["grain"][i], one["grain"][j])
         states["unit"] = np.minimum(one["unit"][i], one["unit"][j])
         x = reals(problem.x)
+        rounding = np.full(len(i), np.inf)
 
         def ends(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
             values = np.empty((len(active), 1), problem.base.dtype)
             widths = np.empty(len(active))
+            sizes = np.zeros(len(i))
             for row, pair, far in zip(range(len(active)), active, t, strict=True):
                 a, b = i[pair], j[pair]
-                values[row], widths[row] = _end(
+                values[row], widths[row], size = _end(
                     problem, x, self.limits, one["length"], a, b, float(far)
                 )
+                sizes[pair] = np.fmax(sizes[pair], size)
+            rounding[active] = np.fmin(rounding[active], sizes[active] / (t * t))
             return values, widths
 
         climb(problem.base, ends, outs)
+        # The ladder sees sums, which are less than what was rounded where f(x + h) and f(x - h) are
+        # of unlike signs. No estimate has less of that than the step that leaves least.
+        with np.errstate(all="ignore"):
+            least = _AMPLIFIED * self.steps.eps * rounding / states["length"]
+        known = np.isfinite(least)
+        outs[1][known, 0] = np.maximum(outs[1][known, 0], least[known])
 
 
 def _end(
@@ -198,26 +251,32 @@ def _end(
     i: int,
     j: int,
     t: float,
-) -> tuple[Any, float]:
-    """Return one of two sums of the mixed difference, by the sign of t, and its share of t*t."""
+) -> tuple[Any, float, float]:
+    """
+    Return one of two sums of the mixed difference, by the sign of t, and its share of t*t.
+
+    With it comes what it would be if its terms were of one sign.
+    """
     far, sign = abs(t), np.sign(t)
     if i == j:
         if sign < 0:
-            return 2 * problem.base, 0.0
+            return 2 * problem.base, 0.0, float(2 * np.abs(problem.base[0]))
         pairs = ((1, 0), (-1, 0))
     else:
         pairs = ((1, sign), (-1, -sign))
     total: Any = 0.0
+    size = 0.0
     for a, b in pairs:
         point = x.copy()
         point[i] += a * far * lengths[i]
         point[j] += b * far * lengths[j]
         try:
-            total = total + problem.at(np.clip(point, *limits) if limits else point)
+            value = problem.at(np.clip(point, *limits) if limits else point)
         except Exception as error:
             blame(error, problem, i)
             if i != j:
                 blame(error, problem, j)
             raise
+        total, size = total + value, size + abs(float(value[0]))
     width = far * far if i == j else 4 * far * far
-    return total, width if sign > 0 else 0.0
+    return total, width if sign > 0 else 0.0, size

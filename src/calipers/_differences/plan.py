@@ -25,16 +25,17 @@ from .._kernels.differences import NAMES_OF_STATUS
 from .._protocols import NDArray
 from .._reals import reals
 from .checkpoint import Checkpoint, require_folder
-from .columns import Columns
+from .columns import Columns, lost_step
 from .foreign import Foreign
 from .ladders import Ladders, Values
 from .precision import in_its_format
-from .problem import IMAGINARY, WIRTINGER, Problem, empty_like
+from .problem import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
 from .run import run
 from .stencils import ADAPTIVE, require_method
 from .steps import Steps, modes_of, plan_steps
 
 STATUS = np.array(NAMES_OF_STATUS)
+_SPACINGS = 8.0  # of x, that a first step takes for a quarter of it to be exact
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
         msg = f"x must be an array of real or complex numbers, got {got}"
         if isinstance(x, dict):
             msg += ": ravel what is in it into one array, and take that apart in f"
+        elif are_boxed(array):
+            msg += ": give numbers alone, as numpy.asarray(x, float)"
         raise TypeError(msg)
     return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
 
@@ -206,7 +209,7 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
     if options.adaptive and dtype.char in "egG":
         msg = (
             f"method='adaptive' takes {name} of float32 or float64, and computes in binary64; for "
-            f"{dtype} take '5-point'"
+            f"{dtype} take '5-point', or give one of these"
         )
         raise ValueError(msg)
 
@@ -214,7 +217,22 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
 def steps_of(problem: Problem, options: Options) -> Steps:
     """Plan steps as the caller wants them; a ladder's by the format that f computes in."""
     steps = plan_steps(problem, options.method, options.step, options.scale, options.bounds)
-    return in_its_format(problem, steps) if options.adaptive else steps
+    if not options.adaptive:
+        return steps
+    require_rungs(problem, steps, options)
+    return in_its_format(problem, steps)
+
+
+def require_rungs(problem: Problem, steps: Steps, options: Options) -> None:
+    """Refuse ladders of the caller that rounding of x leaves no rungs."""
+    if options.step is None and options.scale is None:
+        return
+    x = reals(problem.x)[:: problem.stride]
+    first = 0.25 * steps.lengths
+    with np.errstate(invalid="ignore"):
+        lost = (first > 0) & (first < _SPACINGS * np.spacing(np.abs(x)))
+    if lost.any():
+        raise lost_step(problem, int(np.argmax(lost)))
 
 
 def free_memory() -> float:

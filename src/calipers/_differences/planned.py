@@ -17,6 +17,7 @@ from .plan import (
     others_of,
     pose,
     require_room,
+    require_rungs,
     rows_of,
     steps_of,
 )
@@ -134,6 +135,8 @@ class _Plan:
         steps = self._steps
         if problem.mode != REAL and self._sparse is None:  # their lengths are those of x
             steps = steps_of(problem, self._options)
+        elif self._options.adaptive:
+            require_rungs(problem, steps, self._options)
         if steps.lows.size:
             require_inside(problem, steps.lows, steps.highs)
         if self._sparse is not None:

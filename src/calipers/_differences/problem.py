@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
+from numbers import Number
 from typing import Any
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
 
 from .._arity import note_form
 from .._arrays import as_array, is_integer, library_of
@@ -158,10 +160,18 @@ class Problem:
 
     def _base(self) -> NDArray:
         x = self.x.copy()
-        if self.out_like is not None and not self.rowwise:
-            y = self._filled_whole(x)
-        else:
-            y = self.call_batch(x[None])[0] if self.batched else self.call(x)
+        try:
+            if self.out_like is not None and not self.rowwise:
+                y = self._filled_whole(x)
+            else:
+                y = self.call_batch(x[None])[0] if self.batched else self.call(x)
+        except (TypeError, NumbaError) as error:
+            if self.imaginary and not hasattr(error, "__notes__"):
+                error.add_note(
+                    "method='cs' calls f with complex numbers: if it takes real ones only, take "
+                    "another method"
+                )
+            raise
         if y.dtype.kind in "biu":
             y = y.astype(float)
         if self.imaginary and y.dtype.kind != "c":
@@ -317,7 +327,14 @@ def empty_like(out_like: Any) -> NDArray:
     if like.dtype.kind not in "biufc":
         msg = f"out_like must be a shape, or an array like f's results, got {out_like!r:.60}"
         raise TypeError(msg)
-    return np.empty(like.shape, like.dtype if like.dtype.kind in "fc" else float)
+    dtype = like.dtype.newbyteorder("=") if like.dtype.kind in "fc" else float
+    return np.empty(like.shape, dtype)
+
+
+def are_boxed(array: NDArray) -> bool:
+    """Tell whether an array holds numbers as objects of Python."""
+    every = array.dtype == object and array.size > 0
+    return bool(every and all(isinstance(value, Number) for value in array.flat))
 
 
 def _numbers(y: Any) -> NDArray:
@@ -329,6 +346,8 @@ def _numbers(y: Any) -> NDArray:
             hint = "give out_like= for a function f(x, out)"
         elif hasattr(y, "toarray"):
             hint = "let it return y.toarray()"
+        elif are_boxed(array):
+            hint = "let it return an array of floats, as numpy.asarray(y, float)"
         kind = f"dtype {y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__
         msg = f"f must return numbers, got {kind}: {hint}"
         raise TypeError(msg)

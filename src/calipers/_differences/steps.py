@@ -214,6 +214,12 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
     except (TypeError, ValueError):
         msg = f"bounds must be a pair (lower, upper), got {bounds!r:.60}"
+        each = bounds.tolist() if isinstance(bounds, np.ndarray) else bounds
+        by_element = isinstance(each, list | tuple) and all(
+            isinstance(pair, list | tuple) and len(pair) == 2 for pair in each
+        )
+        if by_element and each:
+            msg += ": of pairs by element that is tuple(zip(*bounds))"
         raise ValueError(msg) from None
     shaped = [_shaped(problem, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
     if np.isnan(shaped).any():
