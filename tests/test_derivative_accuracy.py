@@ -200,6 +200,28 @@ def test_longer_steps_do_not_contradict_shorter_ones():
     assert abs(value - np.cos(1e10)) <= error <= 1e-3
 
 
+def test_a_slope_that_short_steps_are_lost_for_is_seen_by_longer_ones():
+    covered = []
+    for x in 10.0 ** np.random.default_rng(0).uniform(-12, -7, 50):
+        value, error, _ = one(lambda x: np.cos(1e7 + x), x)
+        covered.append(abs(value + np.sin(1e7)) <= error + 1e-7 and error <= 0.01)
+    assert np.mean(covered) >= 0.95
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: 1 + np.maximum(x - 2e-9, 0),
+        lambda x: 1 + np.sign(x) * np.maximum(abs(x) - 2e-9, 0),
+        lambda x: 1 + np.floor(1e8 * x),
+    ],
+)
+def test_but_no_slope_beyond_a_kink(f):
+    for x in 10.0 ** np.random.default_rng(0).uniform(-12, -9, 50):
+        value, error, _ = one(f, x)
+        assert abs(value) <= 2 * error
+
+
 @pytest.mark.parametrize("single", [np.sin, np.exp])
 def test_errors_of_noisy_functions_cover_the_error(single):
     f = lambda x: single(x.astype(np.float32)).astype(float)  # noqa: E731

@@ -50,7 +50,7 @@ _ALL_OF_F = 2.0**-6
 _ROUNDED = 16.0
 _LITTLE = 2.0**-10
 # From this share of |f| on, and where it is f's own, two more tails tell it from waves.
-_LOUD = 2.0**-20
+_LOUD = 2.0**-28
 # Roundings of f by which short steps may differ, and times that what leaves a slope grows from
 # one rung to the next at a jump. What bends leaves it by 64 times as much.
 _STRAIGHT = 8.0
@@ -407,7 +407,9 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
         unknown = first or errors[i] == math.inf
         apart, together = abs(value - values[i]), error + errors[i]
-        better = error < errors[i] and apart <= together
+        # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
+        lost = not first and not shorter and values[i] == 0 and kept[APART, i] == 0
+        better = error < errors[i] and (apart <= together or lost)
         if better and not shorter and _leaves(state, room, i, value, error, noise):
             continue
         better |= shorter and value != 0 and apart > _CONTRADICTED * together
