@@ -132,6 +132,26 @@ def test_squares_that_overflow_are_told_without_a_wider_format():
     assert found.kind == "RANGE", str(found)
 
 
+@pytest.mark.parametrize(("dtype", "n"), [(np.float32, 150), (np.float64, 1000)])
+def test_an_underflow_is_told_without_a_wider_format(dtype, n):
+    x = np.random.default_rng(0).uniform(0.01, 0.5, (10, n)).astype(dtype)
+    by_sum = lambda x: np.log(x).sum(axis=1)  # noqa: E731
+    by_product = lambda x: np.log(x.prod(axis=1))  # noqa: E731
+    found = calipers.diagnose(by_sum, by_product, x, float64=None)
+    assert found.kind == "RANGE", str(found)
+    assert "for larger inputs they agree" in found.reason
+    wrong = calipers.diagnose(by_sum, lambda x: by_product(x[:, 1:]), x, float64=None)
+    assert wrong.kind == "BUG", str(wrong)
+
+
+def test_lengths_that_underflow_are_told_without_a_wider_format():
+    x = 1e-170 * np.random.default_rng(0).standard_normal((20, 2))
+    unit = lambda x: x / np.sqrt((x * x).sum(axis=1, keepdims=True))  # noqa: E731
+    by_hypot = lambda x: x / np.hypot(*x.T)[:, None]  # noqa: E731
+    found = calipers.diagnose(by_hypot, unit, x, float64=None)
+    assert found.kind == "RANGE", str(found)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -17,7 +17,7 @@ from .verdicts import GROSS, RANGE, Verdict
 
 # Formats below, of real numbers and of complex ones.
 _NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
-_HALVINGS = 7  # of inputs, each time twice as many
+_DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -97,8 +97,8 @@ def overflow_alone(q: Inquiry) -> Verdict | None:
     """
     Recognise results that are not finite on one side, where nothing wider can be asked.
 
-    What overflows is finite for smaller inputs, and of these not in a narrower format; what is not
-    defined is so in both.
+    What overflows is finite for smaller inputs, and of these not in a narrower format; so is what
+    underflows, for larger ones. What is not defined is so in both.
     """
     finite = {name: np.isfinite(y.numbers(np.float64)) for name, y in q.answers.items()}
     kept, alone = finite["f"] & finite["g"], finite["f"] ^ finite["g"]
@@ -109,23 +109,33 @@ def overflow_alone(q: Inquiry) -> Verdict | None:
         return None
     name, other = names[0], "g" if names[0] == "f" else "f"
     narrower = _NARROWER[q.form][0]
-    # Powers of the largest numbers that fit overflow; exponentials do so of lesser ones.
-    largest = math.frexp(FORMATS[narrower].largest)[1]
-    fit = min(-1, 3 * largest // 4 - math.frexp(q.natural_size)[1])
-    left = alone.copy()
     with suppress(BudgetError):
-        for power in (fit, *(-(2**k) for k in range(_HALVINGS))):
-            left &= ~_overflows(q, name, other, power)
-            if not left.any():
-                k = int(np.argmax(alone))
-                y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
-                return Verdict(
-                    RANGE,
-                    f"{name} gives {y} where {other} gives {r:.3g}; for smaller inputs they agree, "
-                    f"and there {name} is not finite in {narrower}: something in between overflows "
-                    f"or underflows",
-                )
+        for size, powers in _other_sizes(q, math.frexp(FORMATS[narrower].largest)[1]).items():
+            left = alone.copy()
+            for power in powers:
+                left &= ~_overflows(q, name, other, power)
+                if not left.any():
+                    k = int(np.argmax(alone))
+                    y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+                    return Verdict(
+                        RANGE,
+                        f"{name} gives {y} where {other} gives {r:.3g}; for {size} inputs they "
+                        f"agree, and there {name} is not finite in {narrower}: something in "
+                        f"between overflows or underflows",
+                    )
     return None
+
+
+def _other_sizes(q: Inquiry, most: int) -> dict[str, list[int]]:
+    """Return powers of two to multiply inputs by, for a format that has numbers below 2**most."""
+    sizes = [np.abs(q.inputs[k]) for k in movable(q.inputs)]
+    top = max((float(x.max(where=np.isfinite(x), initial=0)) for x in sizes), default=0.0)
+    # Powers of the largest numbers that fit leave the range; exponentials do so of lesser ones.
+    near, own = 3 * most // 4, math.frexp(top)[1]
+    return {
+        "smaller": [min(-1, near - own), *(-k for k in _DOUBLINGS)],
+        "larger": [max(1, -near - own), *_DOUBLINGS],
+    }
 
 
 def _overflows(q: Inquiry, name: str, other: str, power: int) -> NDArray:
