@@ -102,3 +102,65 @@ def test_the_range_of_float16_beside_a_side_that_computes_in_float32(size, seed)
     x = (size * np.random.default_rng(seed).standard_normal((16, 100))).astype(np.float16)
     found = calipers.diagnose(in_singles, lambda x: np.sqrt((x * x).sum(axis=1)), x)
     assert found.kind == "RANGE", str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_overflow_is_told_without_a_wider_format(dtype, seed):
+    x = np.random.default_rng(seed).standard_normal((20, 6)).astype(dtype)
+    x *= np.log(np.finfo(dtype).max) / 2
+
+    def by_largest(x):
+        top = x.max(axis=1, keepdims=True)
+        return np.log(np.exp(x - top).sum(axis=1)) + top[:, 0]
+
+    def plain(x):
+        return np.log(np.exp(x).sum(axis=1))
+
+    for f, g in ((by_largest, plain), (plain, by_largest)):
+        found = calipers.diagnose(f, g, x, float64=None)
+        assert found.kind == "RANGE", str(found)
+        assert "something in between overflows" in found.reason
+    wrong = calipers.diagnose(by_largest, lambda x: plain(x) * x.dtype.type(1.001), x, float64=None)
+    assert wrong.kind == "BUG", str(wrong)
+
+
+def test_squares_that_overflow_are_told_without_a_wider_format():
+    x = 1e200 * np.random.default_rng(0).standard_normal((20, 2))
+    length = lambda x: np.sqrt((x * x).sum(axis=1))  # noqa: E731
+    found = calipers.diagnose(lambda x: np.hypot(*x.T), length, x, float64=None)
+    assert found.kind == "RANGE", str(found)
+
+
+@pytest.mark.parametrize(("dtype", "n"), [(np.float32, 150), (np.float64, 1000)])
+def test_an_underflow_is_told_without_a_wider_format(dtype, n):
+    x = np.random.default_rng(0).uniform(0.01, 0.5, (10, n)).astype(dtype)
+    by_sum = lambda x: np.log(x).sum(axis=1)  # noqa: E731
+    by_product = lambda x: np.log(x.prod(axis=1))  # noqa: E731
+    found = calipers.diagnose(by_sum, by_product, x, float64=None)
+    assert found.kind == "RANGE", str(found)
+    assert "for larger inputs they agree" in found.reason
+    wrong = calipers.diagnose(by_sum, lambda x: by_product(x[:, 1:]), x, float64=None)
+    assert wrong.kind == "BUG", str(wrong)
+
+
+def test_lengths_that_underflow_are_told_without_a_wider_format():
+    x = 1e-170 * np.random.default_rng(0).standard_normal((20, 2))
+    unit = lambda x: x / np.sqrt((x * x).sum(axis=1, keepdims=True))  # noqa: E731
+    by_hypot = lambda x: x / np.hypot(*x.T)[:, None]  # noqa: E731
+    found = calipers.diagnose(by_hypot, unit, x, float64=None)
+    assert found.kind == "RANGE", str(found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.log,  # of numbers below 0
+        lambda x: np.where(x > 2, np.nan, np.log(np.maximum(x, 1e-3))),
+        lambda x: np.log(np.maximum(x, 1e-3)) / (x < 2),
+    ],
+)
+def test_what_is_not_defined_in_any_format_is_no_overflow(wrong):
+    x = 2 * np.random.default_rng(0).standard_normal(60)
+    found = calipers.diagnose(lambda x: np.log(np.maximum(x, 1e-3)), wrong, x, float64=None)
+    assert found.kind == "BUG", str(found)

@@ -345,3 +345,144 @@ def test_one_result_far_beyond_rounding_is_a_bug_beside_many_near_it():
         return y
 
     assert calipers.diagnose(np.copy, g, x, float64=None).kind == "BUG"
+
+
+def test_units_of_results_that_are_0_are_no_measure_of_others():
+    """A last place of -0.3 does nothing to what it is truncated to."""
+    x = 5 * np.random.default_rng(0).standard_normal(40)
+    found = calipers.diagnose(np.trunc, np.floor, x)
+    assert found.kind == "BUG"
+    assert "inf units" not in found.reason
+    order = lambda x: np.argsort(x, axis=1)  # noqa: E731
+    rows = x.reshape(4, 10)
+    found = calipers.diagnose(order, lambda x: order(x)[:, ::-1], rows, float64=None)
+    assert found.kind == "BUG"
+    assert "results differ, which do not change with last places" in found.reason
+
+
+def test_one_result_beyond_rounding_is_what_the_reason_tells_of():
+    """All others are within it, and so is their mean."""
+    x = np.random.default_rng(0).uniform(0.5, 1, (200, 50))
+
+    def g(x):
+        y = x.copy()
+        y[3, 7] += 4e-14
+        return y
+
+    found = calipers.diagnose(np.copy, g, x, float64=None)
+    assert found.reason.startswith("the sides are")
+    assert "units of rounding apart in one result, of" in found.reason
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constants_of_float64_are_thought_of_in_either_format(dtype):
+    """A transform by a matrix of rounded sines and cosines is off by their last places."""
+    n = 48
+    k = np.arange(n)
+    matrix = np.exp(-2j * np.pi * np.outer(k, k) / n)
+    x = np.random.default_rng(0).standard_normal((5, n)).astype(dtype)
+
+    def by_matrix(x):
+        kind = np.result_type(x, np.complex64)
+        return (x @ matrix.astype(kind)).astype(kind)
+
+    def by_fft(x):
+        return np.fft.fft(x).astype(np.result_type(x, np.complex64))
+
+    found = calipers.diagnose(by_fft, by_matrix, x)
+    assert found.kind == "SUSPECT", str(found)
+    assert "constants" in found.reason
+    assert "of float64" in found.reason
+    assert "e+3" not in found.reason  # units of imaginary parts that are 0
+
+
+def test_a_little_more_than_constants_of_float64_may_take_is_told_as_theirs_maybe():
+    x = np.random.default_rng(0).standard_normal((6, 30))
+    off = np.nextafter(np.nextafter(1.1, 2), 2)
+    found = calipers.diagnose(lambda x: x * 1.1, lambda x: x * off, x)
+    assert found.kind == "SUSPECT", str(found)
+    assert "whose constants are of float64" in found.reason
+
+
+def test_small_results_that_constants_of_float64_move_are_told_so():
+    """A filter in one section, and in two, whose coefficients are rounded by themselves."""
+    signal = pytest.importorskip("scipy.signal")
+    one = signal.butter(4, 0.2)
+    two = signal.butter(4, 0.2, output="sos")
+    x = np.random.default_rng(0).standard_normal((4, 60))
+    found = calipers.diagnose(
+        lambda x: signal.lfilter(*one, x), lambda x: signal.sosfilt(two, x), x
+    )
+    assert found.kind == "SUSPECT", str(found)
+    assert "or constants of float64" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("low", [2, 8])
+def test_digits_that_small_results_lose_are_no_other_function(low, seed):
+    """Larger results beside them are right, and nothing wider tells."""
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(np.random.default_rng(seed).uniform(low, 20, 40))
+    complement = lambda x: 1 - torch.sigmoid(x)  # noqa: E731
+    found = calipers.diagnose(lambda x: torch.sigmoid(-x), complement, x)
+    assert found.kind == "UNSTABLE", str(found)
+    wrong = calipers.diagnose(lambda x: torch.sigmoid(-x) * (1 + 1e-9), complement, x)
+    assert wrong.kind in ("BUG", "SUSPECT"), str(wrong)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ends", [(-6, -2), (-9, 1)])
+def test_digits_are_lost_in_steps_of_last_places_of_1(ends, seed):
+    """log(1 + x) stays where it is while x changes by its last places, beside larger x or not."""
+    x = (10 ** np.random.default_rng(seed).uniform(*ends, 40)).astype(np.float32)
+    by_sum = lambda x: np.log(1 + x)  # noqa: E731
+    found = calipers.diagnose(np.log1p, by_sum, x, float64=None)
+    assert found.kind == "UNSTABLE", str(found)
+    assert "stays as it is" in found.reason
+    twice = calipers.diagnose(np.log1p, lambda x: 2 * by_sum(x), x, float64=None)
+    assert twice.kind == "BUG", str(twice)
+    more = calipers.diagnose(np.log1p, lambda x: np.log1p(x) + np.float32(1e-7), x, float64=None)
+    assert more.kind in ("BUG", "SUSPECT"), str(more)
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+@pytest.mark.parametrize("n", [300, 30_000])
+def test_long_sums_are_rounding_without_a_wider_format(n, rows):
+    """Six differences of one sum are of one sign one time of 32, and terms lose much to it."""
+    kinds = []
+    for seed in range(40 if n * rows < 10_000 else 8):
+        x = np.random.default_rng(seed).random((rows, n))
+        backwards = lambda x: x[:, ::-1].cumsum(axis=1)[:, -1]  # noqa: E731
+        f = lambda x: x.cumsum(axis=1)[:, -1]  # noqa: E731
+        kinds.append(calipers.diagnose(f, backwards, x, float64=None, seed=seed).kind)
+    assert set(kinds) <= {"EQUAL", "ROUNDING", "LAYOUT"}, kinds
+
+
+def test_what_stays_alike_without_a_wider_format_may_be_rounding_of_constants():
+    x = np.random.default_rng(0).standard_normal((8, 50))
+    found = calipers.diagnose(lambda x: x, lambda x: x * (1 + 2.0**-50), x, float64=None)
+    assert found.kind == "SUSPECT", str(found)
+    assert "no rounding" not in found.reason
+    assert "of constants say" in found.reason
+
+
+def test_signals_are_no_batch_of_samples():
+    """The product of one sample with itself tells nothing of sums of many."""
+    x = np.random.default_rng(0).standard_normal(100)
+
+    def by_fft(x):
+        powers = np.abs(np.fft.rfft(x, 2 * len(x))) ** 2
+        return np.fft.irfft(powers)[: len(x)]
+
+    found = calipers.diagnose(lambda x: np.correlate(x, x, "full")[len(x) - 1 :], by_fft, x)
+    assert found.kind == "ROUNDING", str(found)
+
+
+def test_equal_numbers_of_other_types_are_told_as_such():
+    x = np.random.default_rng(0).standard_normal((20, 50)).astype(np.float32)
+    largest = lambda x: x.argmax(axis=1)  # noqa: E731
+    found = calipers.diagnose(largest, lambda x: largest(x).astype(np.int32), x)
+    assert found
+    assert "all numbers are equal, of int64 from f, and of int32 from g" in found.reason
+    found = calipers.diagnose(lambda x: 0 * x, lambda x: -0.0 * x, np.abs(x))
+    assert "all numbers are equal, but for signs of 0" in found.reason

@@ -61,11 +61,12 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     if not n or (constants and n < _FEW * apart.size):
         return None
     far = float(np.max(apart[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
-    return at_ties(q) or Verdict(
-        BUG if np.median(apart[beyond] - GROSS * sizes[beyond]) > 0 else SUSPECT,
-        f"{differing(n, apart.size, 'result')} by up to {far:.3g} units of their own rounding, and "
-        f"in the wider format, too: another function, which larger results hide",
-    )
+    kind = BUG if np.median(apart[beyond] - GROSS * sizes[beyond]) > 0 else SUSPECT
+    told = f"{differing(n, apart.size, 'result')} by up to {far:.3g} units of their own rounding, "
+    told += "and in the wider format, too: another function, "
+    if q.form == "float64" and kind == SUSPECT:
+        told += "or constants of float64, whose last places add up, "
+    return at_ties(q) or Verdict(kind, f"{told}which larger results hide")
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:
@@ -250,6 +251,38 @@ def _in_steps(q: Inquiry) -> str | None:
     return None
 
 
+def stays_in_steps(q: Inquiry) -> Verdict | None:
+    """
+    Recognise lost digits where nothing wider tells, by steps no larger than last places of 1.
+
+    One side stays where it is while last places of its inputs change, which move the other.
+    """
+    if q.standard is not None or q.eta_apart.broken:
+        return None
+    apart = np.abs(q.apart)
+    lost = apart > ALONE * q.allowed * q.scale
+    numbers = {name: y.numbers(np.float64) for name, y in q.answers.items()}
+    if not lost.any() or apart.max() > q.allowed * q.roundoff * q.natural_size:
+        return None
+    still = dict.fromkeys(numbers, lost)
+    for k in range(2):
+        f, g = q.at_moved(_LITTLE * q.roundoff, q.seed + 870 + k)
+        if not comparable(f, g, q.of_f):
+            return None
+        for name, y in (("f", f), ("g", g)):
+            still[name] = still[name] & (y.numbers(np.float64) == numbers[name])
+    shares = {name: np.count_nonzero(x) / np.count_nonzero(lost) for name, x in still.items()}
+    name, other = sorted(shares, key=shares.__getitem__, reverse=True)
+    alone = shares[name] >= _MOST and shares[other] <= 1 - _MOST
+    if not alone or np.unique(numbers[name][lost]).size < 2:  # a constant stays, too
+        return None
+    return Verdict(
+        UNSTABLE,
+        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and {name} stays as it is "
+        f"when last places of its inputs change, unlike {other}: its algorithm loses them",
+    )
+
+
 def grows_in_float32(q: Inquiry) -> Verdict | None:
     """Recognise lost digits of float64 without a wider format: float32 loses more, as a bug is not.
 
@@ -287,9 +320,7 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
 
 def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
-    told = f"the sides are {size.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed"
-    if size.broken:
-        told = _broken(q)
+    told = _broken(q) if size.broken else _how_far(q)
     if q.differ_wide:
         told += ", and as far in the wider format: another function"
     if q.form == "float64" and not size.broken and _is_little(q):
@@ -298,6 +329,22 @@ def another_function(q: Inquiry) -> Verdict:
         why = "constants of float64, whose last places add up" if q.differ_wide else ""
         return Verdict(SUSPECT, f"{told}, or {why or 'one that loses digits: nothing wider tells'}")
     return Verdict(BUG, told)
+
+
+def _how_far(q: Inquiry) -> str:
+    """Tell how far the sides are apart, by what decides; units of 0 are no measure."""
+    size = q.eta_apart
+    if math.isinf(size.least):
+        differ = differing(int(np.count_nonzero(q.apart)), q.apart.size, "result")
+        return f"{differ}, which do not change with last places of the inputs"
+    if size.least > q.allowed:
+        return f"the sides are {size.least:.3g} units of rounding apart, of {q.allowed:.3g} allowed"
+    one = ALONE * q.allowed
+    if size.peak > one or q.standard is None:
+        told = f"the sides are {size.peak:.3g} units of rounding apart in one result, of"
+        return f"{told} {one:.3g} allowed for one"
+    name, error = max(q.errors.items(), key=lambda item: item[1].least)
+    return f"{name} is {error.least:.3g} units of rounding off, of {q.allowed:.3g} allowed"
 
 
 def _is_little(q: Inquiry) -> bool:

@@ -1,17 +1,23 @@
 """Results that are lost because something in between overflows or underflows."""
 
 import math
+from contextlib import suppress
 
 import numpy as np
 
+from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
 from .inputs import movable
 from .inquiry import Inquiry
 from .powers import STEP, degrees_of, scaled, unscaled
-from .sides import Side
+from .sides import BudgetError, Side
 from .units import difference, size_of
 from .verdicts import GROSS, RANGE, Verdict
+
+# Formats below, of real numbers and of complex ones.
+_NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
+_DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -85,6 +91,68 @@ def nothing_left(q: Inquiry) -> Verdict | None:
                     f"2**{power}: something in between underflows, and overflows",
                 )
     return None
+
+
+def overflow_alone(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are not finite on one side, where nothing wider can be asked.
+
+    What overflows is finite for smaller inputs, and of these not in a narrower format; so is what
+    underflows, for larger ones. What is not defined is so in both.
+    """
+    finite = {name: np.isfinite(y.numbers(np.float64)) for name, y in q.answers.items()}
+    kept, alone = finite["f"] & finite["g"], finite["f"] ^ finite["g"]
+    names = [name for name, there in finite.items() if (alone & ~there).any()]
+    if q.standard is not None or q.form not in _NARROWER or len(names) != 1:
+        return None
+    if size_of(q.apart[kept], q.scale[kept]).least > q.allowed:
+        return None
+    name, other = names[0], "g" if names[0] == "f" else "f"
+    narrower = _NARROWER[q.form][0]
+    with suppress(BudgetError):
+        for size, powers in _other_sizes(q, math.frexp(FORMATS[narrower].largest)[1]).items():
+            left = alone.copy()
+            for power in powers:
+                left &= ~_overflows(q, name, other, power)
+                if not left.any():
+                    k = int(np.argmax(alone))
+                    y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+                    return Verdict(
+                        RANGE,
+                        f"{name} gives {y} where {other} gives {r:.3g}; for {size} inputs they "
+                        f"agree, and there {name} is not finite in {narrower}: something in "
+                        f"between overflows or underflows",
+                    )
+    return None
+
+
+def _other_sizes(q: Inquiry, most: int) -> dict[str, list[int]]:
+    """Return powers of two to multiply inputs by, for a format that has numbers below 2**most."""
+    sizes = [np.abs(q.inputs[k]) for k in movable(q.inputs)]
+    top = max((float(x.max(where=np.isfinite(x), initial=0)) for x in sizes), default=0.0)
+    # Powers of the largest numbers that fit leave the range; exponentials do so of lesser ones.
+    near, own = 3 * most // 4, math.frexp(top)[1]
+    return {
+        "smaller": [min(-1, near - own), *(-k for k in _DOUBLINGS)],
+        "larger": [max(1, -near - own), *_DOUBLINGS],
+    }
+
+
+def _overflows(q: Inquiry, name: str, other: str, power: int) -> NDArray:
+    """Tell which results are alike at inputs times 2**power, and lost in a narrower format."""
+    places = tuple(movable(q.inputs))
+    x = scaled(q.inputs, places, power)
+    kinds = _NARROWER[q.form]
+    narrow = [a.astype(kinds[a.dtype.kind == "c"]) if k in places else a for k, a in enumerate(x)]
+    y, r = q.sides[name](x), q.sides[other](x)
+    there, beside = q.sides[name](narrow), q.sides[other](narrow)
+    if not comparable(y, r, there, beside, q.of_f):
+        return np.zeros(q.apart.size, bool)
+    sizes = np.abs(r.numbers(np.float64))
+    alike = np.isfinite(sizes) & (np.abs(difference(y, r)) <= GROSS * sizes)
+    finite, known = (np.isfinite(a.numbers(np.float64)) for a in (there, beside))
+    found: NDArray = alike & ~finite & known
+    return found
 
 
 def better_when_rescaled(q: Inquiry) -> Verdict | None:

@@ -10,10 +10,11 @@ from .beyond import (
     hidden_by_larger_results,
     jumps,
     loses_digits,
+    stays_in_steps,
     steady_difference,
     unstable,
 )
-from .extremes import better_when_rescaled, nothing_left, overflow
+from .extremes import better_when_rescaled, nothing_left, overflow, overflow_alone
 from .grids import few_digits_left, on_a_grid
 from .identical import (
     exact_integers,
@@ -65,5 +66,7 @@ RULES: tuple[Rule, ...] = (
     loses_digits,
     quantised_inputs,
     grows_in_float32,
+    overflow_alone,
+    stays_in_steps,
     another_function,
 )

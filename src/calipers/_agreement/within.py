@@ -8,19 +8,23 @@ import numpy as np
 
 from .._protocols import NDArray
 from .answers import Answer, comparable
+from .beyond import grows_in_float32, stays_in_steps
+from .grids import few_digits_left
 from .inquiry import Inquiry
 from .layouts import layouts, slices
 from .repeats import does_not_repeat
 from .sides import BudgetError
 from .ties import no_rounding
-from .units import cosine, difference, size_of
+from .units import ROUNDOFF, cosine, difference, size_of
 from .verdicts import (
     AMPLIFIED,
     BUG,
     COARSEST,
+    FEW_REDRAWN,
     GROSS,
     ILL,
     LAYOUT,
+    MANY,
     REDRAW,
     REDRAWN,
     ROUNDING,
@@ -32,6 +36,7 @@ from .verdicts import (
 
 _STRAYS = 2.0**5  # times that a difference grows by, if moves make it
 _FAR_MOVES = 4
+_OF_SUMS = 64.0  # last places of a term by how many there are: well beyond last places of the sum
 _DRAWN_ANEW = 0.5  # a cosine below which a difference is another one
 _CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
 
@@ -55,7 +60,11 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     if mixed is not None:
         return mixed
     said = f"the error is {size:.2g} units of rounding, of {q.allowed:.3g} allowed"
-    if q.standard is None:
+    if not q.apart.any():
+        f, g = (", ".join(dict.fromkeys(y.dtypes)) for y in (q.of_f, q.of_g))
+        bits = f"of {f} from f, and of {g} from g" if f != g else "but for signs of 0 and NaN"
+        said = f"all numbers are equal, {bits}; {said}"
+    elif q.standard is None:
         said = (
             f"the sides are {size:.2g} units of rounding apart, of {q.allowed:.3g} allowed; none "
             f"was called in a wider format, so that a bug of fewer units would not be seen"
@@ -86,8 +95,8 @@ def _hidden(q: Inquiry) -> Verdict | None:
         if restless is not None:
             return restless
         told = (
-            f"within rounding here, but in the wider format the sides are {far.rms:.2g} units of "
-            f"its rounding apart, where {q.eta_apart.rms:.2g} would be expected"
+            f"within rounding here, but in the wider format the sides are {far.least:.2g} units of "
+            f"its rounding apart, where {q.eta_apart.least:.2g} would be expected"
         )
         if wide.agree_unmoved:
             told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
@@ -97,21 +106,26 @@ def _hidden(q: Inquiry) -> Verdict | None:
             told += f", and {strays:.0f} times as far where inputs are moved {REDRAW:.0f} times as "
             told += "far: equal for inputs of sum 1, orthogonal, or the like; if all are meant to "
             return Verdict(SUSPECT, f"{told}be, make them so in f and g")
-        held = far.rms * wide.fine <= _CONSTANTS * q.roundoff and q.form != "float64"
-        constants = f", or one whose constants are of {q.form}" if held else ""
+        off = far.least * wide.fine
+        form = "float64" if off <= REDRAW * ROUNDOFF["float64"] else q.form
+        held = off <= _CONSTANTS * q.roundoff
+        constants = f", or one whose constants are of {form}" if held else ""
         return Verdict(SUSPECT, f"{told}: another function{constants}")
     kept = _kept(q) if q.are_moved else None
-    if kept is None or kept[0] <= 0.05 or kept[0] <= 5 * kept[1]:
-        return None
     size = q.eta_apart.rms
-    if size * math.sqrt(kept[0]) > SYSTEMATIC:
-        if _lost_of_small_ones(q, kept[0]):
+    if kept is not None and size * math.sqrt(kept) > SYSTEMATIC:
+        if _lost_of_small_ones(q, kept):
             return None
-        stays = f"the difference stays alike (cosine {kept[0]:.2g}) when the inputs are moved by "
-        stays += "last places: it is no rounding"
+        lost = few_digits_left(q) or grows_in_float32(q) or stays_in_steps(q)
+        if lost is not None:
+            return lost
+        stays = f"the difference stays alike (cosine {kept:.2g}) when the inputs are moved by "
+        stays += "last places: "
         # Of small results, beside which larger ones hide it.
-        if size * q.roundoff > GROSS and kept[0] > STEADY:
-            return Verdict(BUG, f"results are {size:.3g} units of rounding apart, and {stays}")
+        if size * q.roundoff > GROSS and kept > STEADY:
+            told = f"results are {size:.3g} units of rounding apart, and {stays}it is no rounding"
+            return Verdict(BUG, told)
+        stays += "another function, or rounding that such moves do not change, of constants say"
         return Verdict(SUSPECT, f"within rounding here, but {stays}")
     return None
 
@@ -129,18 +143,31 @@ def _lost_of_small_ones(q: Inquiry, alike: float) -> bool:
     return alike_far < _DRAWN_ANEW
 
 
-def _kept(q: Inquiry) -> tuple[float, float] | None:
-    """Return how alike differences at moved inputs are, and what chance would make of that."""
+def _kept(q: Inquiry) -> float | None:
+    """Return how alike differences at moved inputs are; None if they are so by chance at most."""
     differences = [q.apart]
-    for k in range(REDRAWN - 1):
-        there = q.apart_at(REDRAW * q.roundoff, q.seed + 31 * (k + 1))
+    kept = _alike(q, differences, REDRAWN - 1)
+    if kept is not None and q.weighty < MANY:  # of few the signs are the same by chance
+        with suppress(BudgetError):
+            kept = _alike(q, differences, FEW_REDRAWN)
+    return kept
+
+
+def _alike(q: Inquiry, differences: list[NDArray], more: int) -> float | None:
+    """Compare differences, and those of more moves, if there are enough."""
+    # What a term loses to a sum of n is drawn anew by moves of last places of that.
+    delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * q.length) * q.roundoff)
+    first = len(differences)
+    for k in range(first, first + more):
+        there = q.apart_at(delta, q.seed + 31 * k)
         if there is not None:
             differences.append(there)
     if len(differences) < 3:
         return None
     found = [cosine(a, b, q.scale) for a, b in combinations(differences, 2)]
-    q.evidence["likeness"] = float(np.mean(found))
-    return float(np.mean(found)), float(np.std(found)) / math.sqrt(len(differences))
+    alike = q.evidence["likeness"] = float(np.mean(found))
+    chance = float(np.std(found)) / math.sqrt(len(differences))
+    return alike if alike > max(0.05, 5 * chance) else None
 
 
 def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
@@ -161,8 +188,9 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
                 return Verdict(BUG, f"{told}its rows mix"), None
             told = f"within rounding here, but {told}it is right for a batch of this length alone"
             return Verdict(SUSPECT, told), None
-        # These rows may be equal among all, too.
-        if agree is None and f.bits() == g.bits() and not _by_chance(difference(of_f, of_g), f):
+        # What mixes is no batch: less of it is another question. And rows may be equal among all.
+        alike = f.bits() == g.bits() and not any(mixes)
+        if agree is None and alike and not _by_chance(difference(of_f, of_g), f):
             agree = f"in {name}"
     # Which layout it is only gives rounding another name.
     with suppress(BudgetError):
