@@ -442,8 +442,107 @@ def test_other_arguments_of_torch_functions():
 def test_torch_parameters_that_are_captured_are_told_of():
     w = torch.tensor(THREE, requires_grad=True)
     with pytest.warns(calipers.CalipersWarning, match="does not depend on the inputs"):
-        report = calipers.gradcheck(lambda *given: w * w, (w,))
+        report = calipers.gradcheck(lambda *given: w * w, (w.clone(),))
     assert report.vacuous
+
+
+class Doubled(torch.autograd.Function):
+    """2*x, with a gradient that is wrong by a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * ctx.factor * g, None
+
+
+@pytest.mark.parametrize("check", [checked, twice])
+@pytest.mark.parametrize("factor", [1, 1.1])
+def test_parameters_that_a_module_uses_itself_are_checked(check, factor):
+    layer = torch.nn.Linear(3, 2, dtype=torch.double)
+    held = [(p, p.detach().clone(), p._version) for p in layer.parameters()]
+
+    def f(x, *parameters):
+        return torch.tanh(x @ Doubled.apply(layer.weight, factor).mT) + layer.bias
+
+    x = random(4, 3).requires_grad_()
+    report = check(f, x, *layer.parameters())
+    assert report.verdict == ("PASS" if factor == 1 else "FAIL")
+    report = check(f, x.detach(), *layer.parameters())
+    assert report.verdict == ("PASS" if factor == 1 else "FAIL")
+    assert not report.vacuous
+    for parameter, value, version in held:
+        assert torch.equal(parameter, value)
+        assert parameter._version == version
+        assert parameter.grad is None
+
+
+def test_parameters_are_as_they_were_where_f_raises():
+    layer, calls = torch.nn.Linear(3, 2, dtype=torch.double), []
+    before = layer.weight.detach().clone()
+
+    def f(*given):
+        calls.append(given)
+        if len(calls) > 4:
+            raise RuntimeError("enough")
+        return layer(torch.ones(3, dtype=torch.double))
+
+    with pytest.raises(RuntimeError, match="enough"):
+        checked(f, *layer.parameters())
+    assert torch.equal(layer.weight, before)
+
+
+def test_parameters_stay_parameters():
+    layer = torch.nn.Linear(3, 2, dtype=torch.double)
+
+    def f(x, weight):
+        layer.weight = weight  # which torch refuses of other tensors
+        return torch.tanh(layer(x))
+
+    inputs = random(4, 3).requires_grad_(), layer.weight
+    assert checked(f, *inputs).verdict == "PASS"
+    assert twice(f, *inputs).verdict == "PASS"
+
+
+class Centered(torch.nn.Module):
+    """Its running mean is another tensor after each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3, dtype=torch.double))
+        self.history = {"last": self.mean}
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        self.history["last"] = 0.5 * self.history["last"] + x.detach().mean(0)
+        return torch.tanh(x - x.mean(0))
+
+
+@pytest.mark.parametrize("options", [{}, {"check_fwd_over_rev": True}])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_means_that_a_module_keeps_are_of_no_batch(options, wrapped):
+    module = Centered()
+    f = (lambda x: module(x)) if wrapped else module
+    x = random(4, 3).requires_grad_()
+    assert twice(f, x, **options).verdict == "PASS"
+    forward = {"check_forward_ad": True, "check_batched_forward_grad": True}
+    assert checked(f, x, **forward).verdict == "PASS"
+    assert torch.isfinite(module.mean + module.history["last"]).all()
+
+
+def test_a_variable_that_f_closes_over_is_of_no_batch():
+    mean = torch.zeros(3, dtype=torch.double)
+
+    def f(x):
+        nonlocal mean
+        mean = 0.9 * mean + x.detach().mean(0)
+        return x.sin()
+
+    assert checked(f, random(4, 3).requires_grad_()).verdict == "PASS"
+    assert torch.isfinite(mean).all()
 
 
 def test_functions_are_not_called_outside_bounds():

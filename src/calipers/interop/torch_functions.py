@@ -12,6 +12,7 @@ from .._protocols import Differentiated, NDArray
 from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
+from .torch_state import Held
 
 _library = Torch()
 
@@ -29,7 +30,7 @@ class TorchFunctions:
         return _library.owns(x) and bool(x.requires_grad)
 
     def copied(self, x: Any) -> Any:
-        return x.detach().clone().requires_grad_(x.requires_grad) if _library.owns(x) else x
+        return _copied(x, x.requires_grad) if _library.owns(x) else x
 
     def differentiated(
         self,
@@ -77,6 +78,7 @@ class TorchFunctions:
         )
         own = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
         outputs = function.outputs(function.tensors(own))
+        function.captured = _captured(outputs, inputs, argnums)
         without = {
             k
             for k, y in enumerate(outputs)
@@ -112,9 +114,17 @@ class TorchFunctions:
         spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         torch = sys.modules["torch"]
+        copies = [
+            _copied(x, k in argnums) if isinstance(x, torch.Tensor) else x
+            for k, x in enumerate(inputs)
+        ]
+        with torch.enable_grad():
+            captured = _captured(several(f(*copies)), inputs, argnums)
 
         def gradient(*given: Any) -> tuple[Any, ...]:
-            point, w = given[: len(inputs)], given[len(inputs) :]
+            point, w = list(given[: len(inputs)]), given[len(inputs) :]
+            for k in captured:
+                point[k] = inputs[k]
             if spread:
                 w = tuple(torch.stack((x, x), -1)[..., 0] for x in w)
             active = [point[k] for k in argnums]
@@ -142,6 +152,36 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         ]
         return gradient, (*fixed, *weights)
+
+
+def _copied(x: Any, active: bool) -> Any:
+    return _leaf(x.detach().clone(), x, active)
+
+
+def _leaf(fresh: Any, like: Any, active: bool) -> Any:
+    """Return a new tensor as a leaf, and as a parameter where it stands for one."""
+    parameter = sys.modules["torch"].nn.Parameter
+    if isinstance(like, parameter):
+        return parameter(fresh, active)
+    return fresh.requires_grad_(active)
+
+
+def _captured(
+    outputs: Iterable[Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return which inputs f used themselves, as a module its parameters, when given copies."""
+    tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
+    todo = [y.grad_fn for y in tensors]
+    used, seen = set(map(id, tensors)), set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "torch::autograd::AccumulateGrad":
+            used.add(id(node.variable))
+        todo += (following for following, _ in node.next_functions)
+    return tuple(k for k in argnums if inputs[k].is_leaf and id(inputs[k]) in used)
 
 
 def _has_differences(dtype: Any) -> bool:
@@ -202,6 +242,7 @@ class _Function:
         self._torch = sys.modules["torch"]
         self._graph: tuple[list[Any], tuple[Any, ...]] | None = None
         self._called = False
+        self.captured: tuple[int, ...] = ()  # inputs that f uses themselves, not what it is given
 
     def tensors(self, arrays: tuple[Any, ...]) -> list[Any]:
         """Return tensors like the caller's, with the values of arrays."""
@@ -215,19 +256,29 @@ class _Function:
                 continue
             fresh = self._torch.empty_like(like, requires_grad=False)
             fresh.copy_(_library.from_numpy(np.array(array)))
-            result.append(fresh.requires_grad_(k in self._argnums))
+            result.append(_leaf(fresh, like, k in self._argnums))
         return result
 
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
-        with self._torch.enable_grad():
-            y = self._f(*tensors)
-        return several(y)
+        return several(self._asked(tensors))
+
+    def _asked(self, tensors: list[Any]) -> Any:
+        """Return f of tensors; those that it captured have the values of theirs meanwhile."""
+        own = {k: self._inputs[k].data for k in self.captured}
+        try:
+            for k in own:
+                self._inputs[k].data = tensors[k].data
+                tensors[k] = self._inputs[k]
+            with self._torch.enable_grad():
+                return self._f(*tensors)
+        finally:
+            for k, data in own.items():
+                self._inputs[k].data = data
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
         tensors = self.tensors(arrays)
-        with self._torch.enable_grad():
-            y = self._f(*tensors)
+        y = self._asked(tensors)
         if not self._called:
             self._called = True
             self._tell_changes(tensors, arrays)
@@ -255,10 +306,11 @@ class _Function:
         return _to_numpy(y, f"output {position} of f")
 
     def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
-        """Return f by vmap over one input, unless some are sparse."""
+        """Return f by vmap over one input, if it may be tried."""
         torch = self._torch
-        if self._sparse:
+        if self._sparse or position in self.captured:
             return None
+        held = Held(self._f)
 
         def of_batch(*given: Any) -> Any:
             points = torch.from_numpy(given[position]).to(self._inputs[position].device)
@@ -268,7 +320,7 @@ class _Function:
             def at(x: Any) -> Any:
                 return self._f(*others[:position], x, *others[position + 1 :])
 
-            with torch.no_grad():
+            with torch.no_grad(), held.kept():
                 return self._arrays(torch.func.vmap(at)(points))
 
         return of_batch
@@ -357,7 +409,8 @@ class _Function:
         def one(*directions: Any) -> Any:
             return func.jvp(of_active, primals, directions)[1]
 
-        found: tuple[Any, ...] = func.vmap(one)(*directions)
+        with Held(self._f).kept():
+            found: tuple[Any, ...] = func.vmap(one)(*directions)
         return found
 
     def _tangents(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
