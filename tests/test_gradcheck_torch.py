@@ -495,6 +495,18 @@ def test_parameters_are_as_they_were_where_f_raises():
     assert torch.equal(layer.weight, before)
 
 
+def test_an_input_that_f_returns_without_asking_for_it():
+    x = random(3).requires_grad_()
+    assert checked(lambda given: x, x).verdict == "PASS"
+    assert checked(lambda given: {"a": x, "b": x.sin()}, x).verdict == "PASS"
+    assert twice(lambda given: (x, x.sin()), x).verdict == "PASS"
+
+
+def test_what_is_captured_and_given_twice_is_told_of():
+    x = random(3).requires_grad_()
+    assert checked(lambda *given: x.sin(), x, x).vacuous
+
+
 def test_parameters_stay_parameters():
     layer = torch.nn.Linear(3, 2, dtype=torch.double)
 

@@ -1,7 +1,9 @@
 """PyTorch functions, whose derivatives come from autograd."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -181,7 +183,12 @@ def _captured(
         if node.name() == "torch::autograd::AccumulateGrad":
             used.add(id(node.variable))
         todo += (following for following, _ in node.next_functions)
-    return tuple(k for k in argnums if inputs[k].is_leaf and id(inputs[k]) in used)
+    once = Counter(map(id, inputs))
+    return tuple(
+        k
+        for k in argnums
+        if id(inputs[k]) in used and inputs[k].is_leaf and once[id(inputs[k])] == 1
+    )
 
 
 def _has_differences(dtype: Any) -> bool:
@@ -260,17 +267,19 @@ class _Function:
         return result
 
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
-        return several(self._asked(tensors))
+        with self._lent(tensors):
+            return several(self._f(*tensors))
 
-    def _asked(self, tensors: list[Any]) -> Any:
-        """Return f of tensors; those that it captured have the values of theirs meanwhile."""
+    @contextmanager
+    def _lent(self, tensors: list[Any]) -> Iterator[None]:
+        """Let f be called with autograd, and what it captured have the values it is called with."""
         own = {k: self._inputs[k].data for k in self.captured}
         try:
             for k in own:
                 self._inputs[k].data = tensors[k].data
                 tensors[k] = self._inputs[k]
             with self._torch.enable_grad():
-                return self._f(*tensors)
+                yield
         finally:
             for k, data in own.items():
                 self._inputs[k].data = data
@@ -278,11 +287,13 @@ class _Function:
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
         tensors = self.tensors(arrays)
-        y = self._asked(tensors)
+        with self._lent(tensors):
+            y = self._f(*tensors)
+            found = self._arrays(y)  # while what was captured, and may be returned, is lent
         if not self._called:
             self._called = True
             self._tell_changes(tensors, arrays)
-        return self._arrays(y)
+        return found
 
     def _tell_changes(self, tensors: list[Any], arrays: tuple[Any, ...]) -> None:
         """Store in arrays what f wrote into their copies, behind autograd's back."""
