@@ -520,6 +520,28 @@ def test_parameters_stay_parameters():
     assert twice(f, *inputs).verdict == "PASS"
 
 
+@pytest.mark.parametrize("dtype", [torch.double, torch.float32, torch.cdouble])
+@pytest.mark.parametrize("forward", [False, True])
+def test_a_constant_is_tested_as_everything_is(dtype, forward):
+    def f(x):
+        return torch.ones(2, dtype=dtype)
+
+    tests = {"check_batched_grad": True, "check_grad_dtypes": True}
+    report = checked(f, leaf(1, 2, 3, dtype=dtype), check_forward_ad=forward, **tests)
+    assert report.verdict == "PASS"
+    report = twice(f, leaf(1, 2, 3, dtype=dtype), check_fwd_over_rev=forward, **tests)
+    assert report.verdict == "PASS"
+    assert report.vacuous
+
+
+def test_an_output_that_is_constant_beside_x():
+    def f(x):
+        return x.sin(), x.cos() if x[0] == 1 else torch.ones(3, dtype=torch.double)
+
+    with pytest.raises(calipers.GradcheckError):
+        calipers.gradgradcheck(f, leaf(1, 2, 3), first_order=False)
+
+
 class Centered(torch.nn.Module):
     """Its running mean is another tensor after each call."""
 
@@ -597,3 +619,165 @@ def test_checks_in_threads_leave_the_filters_of_warnings_as_they_were():
     second.start()
     second.join()
     assert warnings.filters == before
+
+
+def test_functions_are_not_called_outside_bounds():
+    seen = []
+
+    def f(x):
+        seen.append(x.detach().clone())
+        return x.sqrt()
+
+    x = leaf(1.0, 2.0)
+    assert calipers.gradcheck(f, (x,), bounds=(1.0, 2.0), raise_exception=False)
+    for point in seen:
+        assert bool(((point >= 1) & (point <= 2)).all())
+
+
+def test_a_tensor_that_is_named_is_differentiated_in_any_case():
+    x, y = random(3).requires_grad_(), random(3)
+    assert checked(torch.mul, x, y).shape == (3, 3)
+    assert checked(torch.mul, x, y, argnums=(0, 1)).shape == (3, 6)
+    assert checked(torch.mul, x, y, argnums=1).shape == (3, 3)
+
+
+def test_nobody_is_warned_of_batches_that_nobody_asked_for():
+    lower = lambda x: torch.linalg.lu(x)[1]  # noqa: E731, whose rule for batches is a loop
+    x = (random(4, 4) + 4 * torch.eye(4, dtype=torch.double)).requires_grad_()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert twice(lower, x, check_fwd_over_rev=True).verdict == "PASS"
+        assert checked(lower, x, check_forward_ad=True).verdict == "PASS"
+    # torch tells of its own parts as it loads them.
+    assert [w for w in told if "`torch.jit.script` is deprecated" not in str(w.message)] == []
+
+
+def test_what_f_warns_of_is_shown():
+    def f(x):
+        warnings.warn("of f", stacklevel=1)
+        return x.sin(), x
+
+    with pytest.warns(UserWarning, match="of f"):
+        assert checked(f, leaf(*range(10))).verdict == "PASS"
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_batches_that_fail_where_they_are_larger(wrong):
+    class Small(Cube):
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return (2 if wrong else 3) * x**2 * w
+
+        @staticmethod
+        def vmap(info, dims, x):
+            if info.batch_size > 2:
+                raise RuntimeError("too many")
+            return x**3, dims[0]
+
+    report = checked(lambda x: (Small.apply(x), x.sin()), leaf(*range(1, 11)))
+    assert report.verdict == ("FAIL" if wrong else "PASS")
+
+
+def test_what_f_writes_behind_autograds_back_is_told():
+    def f(x, y):
+        z = x * y
+        y.data.mul_(1.5)
+        return z
+
+    report = checked(f, leaf(0.5, 1.0), leaf(1.0, 2.0))
+    assert report.reason == "f changes its arguments: input 1; let it work on a copy"
+
+
+def test_keyword_arguments_that_f_writes_into_stay_as_they_were():
+    count, array, held = torch.zeros(2), np.zeros(2), [torch.zeros(2)]
+
+    def f(x, count, array, held):
+        for each in (count, array, held[0]):
+            each += 1
+        return x.sin()
+
+    kwargs = {"count": count, "array": array, "held": held}
+    assert checked(f, leaf(0.5, 1.0), kwargs=kwargs).verdict == "PASS"
+    for each in (count, array, held[0]):
+        np.testing.assert_array_equal(each, np.zeros(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bfloat16, torch.bool])
+def test_given_derivatives_get_arrays_in_the_place_of_all_tensors(dtype):
+    if dtype == torch.bfloat16:
+        pytest.importorskip("ml_dtypes")
+    seen = []
+
+    def f(x, one, held, *, named):
+        seen.extend((one, held[0], named))
+        one += one.dtype.type(1)
+        return np.sin(x)
+
+    one, other, named = (torch.ones(2, dtype=dtype) for _ in range(3))
+    inputs = leaf(0.5, 1.0), one, [other, "a"]
+    report = checked(
+        f, *inputs, kwargs={"named": named}, vjp=lambda x, *_, named: _[-1] * np.cos(x)
+    )
+    assert report.reason == "f changes its arguments: input 1; let it work on a copy" or (
+        dtype == torch.bool and report.verdict == "PASS"  # true stays true
+    )
+    assert {type(x) for x in seen} == {np.ndarray}
+    assert torch.equal(one, torch.ones(2, dtype=dtype))
+
+
+def test_tensors_without_numbers_of_their_own_are_refused():
+    empty = torch.zeros(2, dtype=torch.double, device="meta", requires_grad=True)
+    with pytest.raises(ValueError, match="input 0 is on the meta device"):
+        checked(torch.sin, empty)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls them a prototype
+        nested = torch.nested.nested_tensor([random(2), random(3)], requires_grad=True)
+    with pytest.raises(TypeError, match="input 1 is a nested tensor: pass the tensors in it"):
+        checked(lambda x, y: x.sin(), leaf(1.0), nested)
+
+
+def test_a_convention_of_another_library_is_refused():
+    with pytest.raises(ValueError, match="convention='jax' is for derivatives that are given"):
+        checked(torch.sin, leaf(1.0), convention="jax")
+
+
+def test_a_function_of_tensors_stores_no_results_in_arrays():
+    with pytest.raises(ValueError, match="out_like= is for f that stores"):
+        checked(torch.sin, leaf(1.0), out_like=np.ones(1))
+
+
+def test_forms_that_round_a_large_input_each_in_its_way():
+    x = (random(5) + 1e6).requires_grad_()
+    assert checked(torch.logcumsumexp, x, 0, check_forward_ad=True).verdict == "PASS"
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-7, 1 + 1e-9])
+def test_forms_that_are_apart_by_more_than_rounding(factor):
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return torch.logsumexp(x, 0)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+            ctx.save_for_forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, w):
+            return w * torch.softmax(ctx.saved_tensors[0], 0)
+
+        @staticmethod
+        def jvp(ctx, v):
+            return factor * (v * torch.softmax(ctx.saved_tensors[0], 0)).sum()
+
+    told = checked(Scaled.apply, random(5).requires_grad_(), check_forward_ad=True).reason
+    assert "are not of one matrix" in told
+
+
+def test_a_tangent_of_zeros_that_gives_what_is_rounded():
+    x = (random(1, 6, 3) + 2).requires_grad_()
+    only = {"check_forward_ad": True, "check_backward_ad": False}
+    f, fixed = torch.native_group_norm, (None, None, 1, 6, 3, 2, 1e-5)
+    assert checked(f, x, *fixed, **only).verdict == "PASS"

@@ -140,8 +140,12 @@ class TorchFunctions:
 
             if not torch.is_grad_enabled():  # as in batches, which autograd.grad does not take
                 return tuple(torch.func.vjp(of_active, *active)[1](tuple(w)))
-            kept = of_active(*active)
-            found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)
+            # What f gives may be constant, here or everywhere.
+            pairs = [(y, u) for y, u in zip(of_active(*active), w, strict=True) if y.requires_grad]
+            found: Any = (None,) * len(active)
+            if pairs:
+                kept, own = zip(*pairs, strict=True)
+                found = torch.autograd.grad(kept, active, own, create_graph=True, allow_unused=True)
             # A gradient that is constant depends on the inputs, too: as zeros do.
             return tuple(
                 0 * x if g is None else g if g.requires_grad else g + 0 * x
@@ -354,7 +358,7 @@ class _Function:
             if k not in self._left_out and isinstance(y, torch.Tensor) and y.requires_grad
         ]
         if not kept:
-            return tuple(np.zeros(self._inputs[k].shape) for k in self._argnums)
+            return (None,) * len(self._argnums)
         pairs = list(zip(kept, w, strict=True))
         batched = any(c is not None and np.ndim(c) > y.ndim for y, c in pairs)
         if batched and self._sparse:
