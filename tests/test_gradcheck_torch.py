@@ -1,7 +1,9 @@
 """Right derivatives of torch's own operations, where something else was taken for an error."""
 
 import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -479,6 +481,18 @@ def test_parameters_that_a_module_uses_itself_are_checked(check, factor):
         assert torch.equal(parameter, value)
         assert parameter._version == version
         assert parameter.grad is None
+
+
+def test_parameters_that_a_module_uses_itself_are_checked_in_threads():
+    layer = torch.nn.Linear(6, 4, dtype=torch.double)
+    x = random(5, 6)
+
+    def f(*given):
+        time.sleep(1e-3)  # in which others are called
+        return torch.tanh(layer(x))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert checked(f, *layer.parameters(), workers=threads).verdict == "PASS"
 
 
 def test_parameters_are_as_they_were_where_f_raises():

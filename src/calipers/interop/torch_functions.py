@@ -3,8 +3,9 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from .torch import Torch
 from .torch_state import Held
 
 _library = Torch()
+_lending = RLock()  # of parameters, which have the values of one call at a time
 
 
 class TorchFunctions:
@@ -277,16 +279,16 @@ class _Function:
     @contextmanager
     def _lent(self, tensors: list[Any]) -> Iterator[None]:
         """Let f be called with autograd, and what it captured have the values it is called with."""
-        own = {k: self._inputs[k].data for k in self.captured}
-        try:
-            for k in own:
-                self._inputs[k].data = tensors[k].data
-                tensors[k] = self._inputs[k]
-            with self._torch.enable_grad():
+        with self._torch.enable_grad(), _lending if self.captured else nullcontext():
+            own = {k: self._inputs[k].data for k in self.captured}
+            try:
+                for k in own:
+                    self._inputs[k].data = tensors[k].data
+                    tensors[k] = self._inputs[k]
                 yield
-        finally:
-            for k, data in own.items():
-                self._inputs[k].data = data
+            finally:
+                for k, data in own.items():
+                    self._inputs[k].data = data
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
