@@ -596,6 +596,19 @@ def test_variables_that_f_writes_are_of_no_batch():
     assert torch.isfinite(mean + f.last).all()
 
 
+def test_lists_that_f_appends_to_hold_no_batch():
+    seen, means = [], {}
+
+    def f(x):
+        seen.append(x.detach().mean())
+        means[len(seen)] = seen[-1]
+        return x.sin()
+
+    assert checked(f, random(10).requires_grad_()).verdict == "PASS"
+    assert torch.isfinite(torch.stack(seen)).all()
+    assert torch.isfinite(torch.stack([*means.values()])).all()
+
+
 LAST = torch.zeros(10, dtype=torch.double)
 
 

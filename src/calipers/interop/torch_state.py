@@ -50,7 +50,7 @@ class Held:
         finally:
             tensor = sys.modules["torch"].Tensor
             for (place, keys), old in zip(self._places, before, strict=True):
-                for key, value in list(_items(place, keys).items()):
+                for key, value in reversed(list(_items(place, keys).items())):
                     if isinstance(value, tensor) and value is not old.get(key):
                         _put(place, key, old)
 
@@ -73,5 +73,5 @@ def _put(place: Any, key: Any, old: dict[Any, Any]) -> None:
         place.cell_contents = old.get(key)
     elif key in old:
         place[key] = old[key]
-    elif isinstance(place, dict):
+    else:
         del place[key]
