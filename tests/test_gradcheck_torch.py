@@ -548,6 +548,11 @@ def test_a_constant_is_tested_as_everything_is(dtype, forward):
     assert report.vacuous
 
 
+def test_batches_of_tangents_of_a_gradient_are_of_no_constant():
+    x = random(10).requires_grad_()
+    assert twice(lambda x: 5 * x, x, check_fwd_over_rev=True).verdict == "PASS"
+
+
 def test_an_output_that_is_constant_beside_x():
     def f(x):
         return x.sin(), x.cos() if x[0] == 1 else torch.ones(3, dtype=torch.double)

@@ -142,8 +142,10 @@ class TorchFunctions:
 
             if not torch.is_grad_enabled():  # as in batches, which autograd.grad does not take
                 return tuple(torch.func.vjp(of_active, *active)[1](tuple(w)))
-            # What f gives may be constant, here or everywhere.
-            pairs = [(y, u) for y, u in zip(of_active(*active), w, strict=True) if y.requires_grad]
+            # What f gives may be constant, here or everywhere; in batches nothing seems to depend.
+            able = all(x.requires_grad for x in active)
+            every = zip(of_active(*active), w, strict=True)
+            pairs = [(y, u) for y, u in every if y.requires_grad or not able]
             found: Any = (None,) * len(active)
             if pairs:
                 kept, own = zip(*pairs, strict=True)
