@@ -1,6 +1,9 @@
 """Right derivatives of torch's own operations, where something else was taken for an error."""
 
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -442,8 +445,212 @@ def test_other_arguments_of_torch_functions():
 def test_torch_parameters_that_are_captured_are_told_of():
     w = torch.tensor(THREE, requires_grad=True)
     with pytest.warns(calipers.CalipersWarning, match="does not depend on the inputs"):
-        report = calipers.gradcheck(lambda *given: w * w, (w,))
+        report = calipers.gradcheck(lambda *given: w * w, (w.clone(),))
     assert report.vacuous
+
+
+class Doubled(torch.autograd.Function):
+    """2*x, with a gradient that is wrong by a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * ctx.factor * g, None
+
+
+@pytest.mark.parametrize("check", [checked, twice])
+@pytest.mark.parametrize("factor", [1, 1.1])
+def test_parameters_that_a_module_uses_itself_are_checked(check, factor):
+    layer = torch.nn.Linear(3, 2, dtype=torch.double)
+    held = [(p, p.detach().clone(), p._version) for p in layer.parameters()]
+
+    def f(x, *parameters):
+        return torch.tanh(x @ Doubled.apply(layer.weight, factor).mT) + layer.bias
+
+    x = random(4, 3).requires_grad_()
+    report = check(f, x, *layer.parameters())
+    assert report.verdict == ("PASS" if factor == 1 else "FAIL")
+    report = check(f, x.detach(), *layer.parameters())
+    assert report.verdict == ("PASS" if factor == 1 else "FAIL")
+    assert not report.vacuous
+    for parameter, value, version in held:
+        assert torch.equal(parameter, value)
+        assert parameter._version == version
+        assert parameter.grad is None
+
+
+def test_parameters_that_a_module_uses_itself_are_checked_in_threads():
+    layer = torch.nn.Linear(6, 4, dtype=torch.double)
+    x = random(5, 6)
+
+    def f(*given):
+        time.sleep(1e-3)  # in which others are called
+        return torch.tanh(layer(x))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert checked(f, *layer.parameters(), workers=threads).verdict == "PASS"
+
+
+def test_parameters_are_as_they_were_where_f_raises():
+    layer, calls = torch.nn.Linear(3, 2, dtype=torch.double), []
+    before = layer.weight.detach().clone()
+
+    def f(*given):
+        calls.append(given)
+        if len(calls) > 4:
+            raise RuntimeError("enough")
+        return layer(torch.ones(3, dtype=torch.double))
+
+    with pytest.raises(RuntimeError, match="enough"):
+        checked(f, *layer.parameters())
+    assert torch.equal(layer.weight, before)
+
+
+def test_an_input_that_f_returns_without_asking_for_it():
+    x = random(3).requires_grad_()
+    assert checked(lambda given: x, x).verdict == "PASS"
+    assert checked(lambda given: {"a": x, "b": x.sin()}, x).verdict == "PASS"
+    assert twice(lambda given: (x, x.sin()), x).verdict == "PASS"
+
+
+def test_what_is_captured_and_given_twice_is_told_of():
+    x = random(3).requires_grad_()
+    assert checked(lambda *given: x.sin(), x, x).vacuous
+
+
+def test_parameters_stay_parameters():
+    layer = torch.nn.Linear(3, 2, dtype=torch.double)
+
+    def f(x, weight):
+        layer.weight = weight  # which torch refuses of other tensors
+        return torch.tanh(layer(x))
+
+    inputs = random(4, 3).requires_grad_(), layer.weight
+    assert checked(f, *inputs).verdict == "PASS"
+    assert twice(f, *inputs).verdict == "PASS"
+
+
+@pytest.mark.parametrize("dtype", [torch.double, torch.float32, torch.cdouble])
+@pytest.mark.parametrize("forward", [False, True])
+def test_a_constant_is_tested_as_everything_is(dtype, forward):
+    def f(x):
+        return torch.ones(2, dtype=dtype)
+
+    tests = {"check_batched_grad": True, "check_grad_dtypes": True}
+    report = checked(f, leaf(1, 2, 3, dtype=dtype), check_forward_ad=forward, **tests)
+    assert report.verdict == "PASS"
+    report = twice(f, leaf(1, 2, 3, dtype=dtype), check_fwd_over_rev=forward, **tests)
+    assert report.verdict == "PASS"
+    assert report.vacuous
+
+
+def test_batches_of_tangents_of_a_gradient_are_of_no_constant():
+    x = random(10).requires_grad_()
+    assert twice(lambda x: 5 * x, x, check_fwd_over_rev=True).verdict == "PASS"
+
+
+def test_an_output_that_is_constant_beside_x():
+    def f(x):
+        return x.sin(), x.cos() if x[0] == 1 else torch.ones(3, dtype=torch.double)
+
+    with pytest.raises(calipers.GradcheckError):
+        calipers.gradgradcheck(f, leaf(1, 2, 3), first_order=False)
+
+
+class Centered(torch.nn.Module):
+    """Its running mean is another tensor after each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3, dtype=torch.double))
+        self.history = {"last": self.mean}
+
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        self.history["last"] = 0.5 * self.history["last"] + x.detach().mean(0)
+        return torch.tanh(x - x.mean(0))
+
+
+@pytest.mark.parametrize("options", [{}, {"check_fwd_over_rev": True}])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_means_that_a_module_keeps_are_of_no_batch(options, wrapped):
+    module = Centered()
+    f = (lambda x: module(x)) if wrapped else module
+    x = random(4, 3).requires_grad_()
+    assert twice(f, x, **options).verdict == "PASS"
+    forward = {"check_forward_ad": True, "check_batched_forward_grad": True}
+    assert checked(f, x, **forward).verdict == "PASS"
+    assert torch.isfinite(module.mean + module.history["last"]).all()
+
+
+def test_variables_that_f_writes_are_of_no_batch():
+    mean, modules = torch.zeros(3, dtype=torch.double), (Centered(),)
+
+    def f(x, held=modules):
+        nonlocal mean
+        mean = 0.9 * mean + x.detach().mean(0)
+        f.last = f.last + mean
+        return held[0](x)
+
+    f.last = torch.zeros(3, dtype=torch.double)
+    assert checked(f, random(4, 3).requires_grad_()).verdict == "PASS"
+    assert torch.isfinite(mean + f.last).all()
+
+
+def test_lists_that_f_appends_to_hold_no_batch():
+    seen, means = [], {}
+
+    def f(x):
+        seen.append(x.detach().mean())
+        means[len(seen)] = seen[-1]
+        return x.sin()
+
+    assert checked(f, random(10).requires_grad_()).verdict == "PASS"
+    assert torch.isfinite(torch.stack(seen)).all()
+    assert torch.isfinite(torch.stack([*means.values()])).all()
+
+
+LAST = torch.zeros(10, dtype=torch.double)
+
+
+def test_global_variables_are_of_no_batch():
+    def f(x):
+        global LAST
+        LAST = LAST + x.detach()
+        return x.sin()
+
+    assert checked(f, random(10).requires_grad_()).verdict == "PASS"
+    assert torch.isfinite(LAST).all()
+
+
+def test_checks_in_threads_leave_the_filters_of_warnings_as_they_were():
+    before, met = list(warnings.filters), [threading.Event() for _ in range(2)]
+
+    def check(position):
+        calls = []
+
+        def f(x):
+            calls.append(x)
+            if len(calls) == 6:  # the first check begins before the second, and ends within it
+                met[position].set()
+                if position:
+                    first.join()
+                else:
+                    met[1].wait()
+            return x.sin()
+
+        assert checked(f, leaf(1.0, 2.0)).verdict == "PASS"
+
+    first, second = (threading.Thread(target=check, args=(k,)) for k in range(2))
+    first.start()
+    met[0].wait()
+    second.start()
+    second.join()
+    assert warnings.filters == before
 
 
 def test_functions_are_not_called_outside_bounds():

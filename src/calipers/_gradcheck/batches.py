@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from threading import Lock
 
 import numpy as np
 
@@ -14,14 +15,29 @@ _ROUNDINGS = 128.0  # by which a batch may differ from single calls
 _OF_TORCH = "There is a performance drop", "An output with one or more elements was resized"
 
 
+_lock = Lock()
+_checks = 0  # that run now, in threads
+_filters = ExitStack()
+
+
 @contextmanager
 def without_warnings_of_batches() -> Iterator[None]:
     """Ignore what torch says of operations that loop over a batch, which nobody asked for."""
-    # Once around all batches: threads would put back each other's filters.
-    with warnings.catch_warnings():
-        for message in _OF_TORCH:
-            warnings.filterwarnings("ignore", message)
+    # Once around all batches and checks: threads would put back each other's filters.
+    global _checks
+    with _lock:
+        if not _checks:
+            _filters.enter_context(warnings.catch_warnings())
+            for message in _OF_TORCH:
+                warnings.filterwarnings("ignore", message)
+        _checks += 1
+    try:
         yield
+    finally:
+        with _lock:
+            _checks -= 1
+            if not _checks:
+                _filters.close()
 
 
 def base_in_batches(

@@ -1,8 +1,11 @@
 """PyTorch functions, whose derivatives come from autograd."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -12,8 +15,10 @@ from .._protocols import Differentiated, NDArray
 from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
+from .torch_state import Held
 
 _library = Torch()
+_lending = RLock()  # of parameters, which have the values of one call at a time
 
 
 class TorchFunctions:
@@ -29,7 +34,7 @@ class TorchFunctions:
         return _library.owns(x) and bool(x.requires_grad)
 
     def copied(self, x: Any) -> Any:
-        return x.detach().clone().requires_grad_(x.requires_grad) if _library.owns(x) else x
+        return _copied(x, x.requires_grad) if _library.owns(x) else x
 
     def differentiated(
         self,
@@ -77,6 +82,7 @@ class TorchFunctions:
         )
         own = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
         outputs = function.outputs(function.tensors(own))
+        function.captured = _captured(outputs, inputs, argnums)
         without = {
             k
             for k, y in enumerate(outputs)
@@ -112,9 +118,17 @@ class TorchFunctions:
         spread: bool,
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         torch = sys.modules["torch"]
+        copies = [
+            _copied(x, k in argnums) if isinstance(x, torch.Tensor) else x
+            for k, x in enumerate(inputs)
+        ]
+        with torch.enable_grad():
+            captured = _captured(several(f(*copies)), inputs, argnums)
 
         def gradient(*given: Any) -> tuple[Any, ...]:
-            point, w = given[: len(inputs)], given[len(inputs) :]
+            point, w = list(given[: len(inputs)]), given[len(inputs) :]
+            for k in captured:
+                point[k] = inputs[k]
             if spread:
                 w = tuple(torch.stack((x, x), -1)[..., 0] for x in w)
             active = [point[k] for k in argnums]
@@ -128,8 +142,14 @@ class TorchFunctions:
 
             if not torch.is_grad_enabled():  # as in batches, which autograd.grad does not take
                 return tuple(torch.func.vjp(of_active, *active)[1](tuple(w)))
-            kept = of_active(*active)
-            found = torch.autograd.grad(kept, active, w, create_graph=True, allow_unused=True)
+            # What f gives may be constant, here or everywhere; in batches nothing seems to depend.
+            able = all(x.requires_grad for x in active)
+            every = zip(of_active(*active), w, strict=True)
+            pairs = [(y, u) for y, u in every if y.requires_grad or not able]
+            found: Any = (None,) * len(active)
+            if pairs:
+                kept, own = zip(*pairs, strict=True)
+                found = torch.autograd.grad(kept, active, own, create_graph=True, allow_unused=True)
             # A gradient that is constant depends on the inputs, too: as zeros do.
             return tuple(
                 0 * x if g is None else g if g.requires_grad else g + 0 * x
@@ -142,6 +162,41 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         ]
         return gradient, (*fixed, *weights)
+
+
+def _copied(x: Any, active: bool) -> Any:
+    return _leaf(x.detach().clone(), x, active)
+
+
+def _leaf(fresh: Any, like: Any, active: bool) -> Any:
+    """Return a new tensor as a leaf, and as a parameter where it stands for one."""
+    parameter = sys.modules["torch"].nn.Parameter
+    if isinstance(like, parameter):
+        return parameter(fresh, active)
+    return fresh.requires_grad_(active)
+
+
+def _captured(
+    outputs: Iterable[Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return which inputs f used themselves, as a module its parameters, when given copies."""
+    tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
+    todo = [y.grad_fn for y in tensors]
+    used, seen = set(map(id, tensors)), set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "torch::autograd::AccumulateGrad":
+            used.add(id(node.variable))
+        todo += (following for following, _ in node.next_functions)
+    once = Counter(map(id, inputs))
+    return tuple(
+        k
+        for k in argnums
+        if id(inputs[k]) in used and inputs[k].is_leaf and once[id(inputs[k])] == 1
+    )
 
 
 def _has_differences(dtype: Any) -> bool:
@@ -202,6 +257,7 @@ class _Function:
         self._torch = sys.modules["torch"]
         self._graph: tuple[list[Any], tuple[Any, ...]] | None = None
         self._called = False
+        self.captured: tuple[int, ...] = ()  # inputs that f uses themselves, not what it is given
 
     def tensors(self, arrays: tuple[Any, ...]) -> list[Any]:
         """Return tensors like the caller's, with the values of arrays."""
@@ -215,23 +271,37 @@ class _Function:
                 continue
             fresh = self._torch.empty_like(like, requires_grad=False)
             fresh.copy_(_library.from_numpy(np.array(array)))
-            result.append(fresh.requires_grad_(k in self._argnums))
+            result.append(_leaf(fresh, like, k in self._argnums))
         return result
 
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
-        with self._torch.enable_grad():
-            y = self._f(*tensors)
-        return several(y)
+        with self._lent(tensors):
+            return several(self._f(*tensors))
+
+    @contextmanager
+    def _lent(self, tensors: list[Any]) -> Iterator[None]:
+        """Let f be called with autograd, and what it captured have the values it is called with."""
+        with self._torch.enable_grad(), _lending if self.captured else nullcontext():
+            own = {k: self._inputs[k].data for k in self.captured}
+            try:
+                for k in own:
+                    self._inputs[k].data = tensors[k].data
+                    tensors[k] = self._inputs[k]
+                yield
+            finally:
+                for k, data in own.items():
+                    self._inputs[k].data = data
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
         tensors = self.tensors(arrays)
-        with self._torch.enable_grad():
+        with self._lent(tensors):
             y = self._f(*tensors)
+            found = self._arrays(y)  # while what was captured, and may be returned, is lent
         if not self._called:
             self._called = True
             self._tell_changes(tensors, arrays)
-        return self._arrays(y)
+        return found
 
     def _tell_changes(self, tensors: list[Any], arrays: tuple[Any, ...]) -> None:
         """Store in arrays what f wrote into their copies, behind autograd's back."""
@@ -255,10 +325,11 @@ class _Function:
         return _to_numpy(y, f"output {position} of f")
 
     def batched(self, arrays: tuple[Any, ...], position: int) -> Callable[..., Any] | None:
-        """Return f by vmap over one input, unless some are sparse."""
+        """Return f by vmap over one input, if it may be tried."""
         torch = self._torch
-        if self._sparse:
+        if self._sparse or position in self.captured:
             return None
+        held = Held(self._f)
 
         def of_batch(*given: Any) -> Any:
             points = torch.from_numpy(given[position]).to(self._inputs[position].device)
@@ -268,7 +339,7 @@ class _Function:
             def at(x: Any) -> Any:
                 return self._f(*others[:position], x, *others[position + 1 :])
 
-            with torch.no_grad():
+            with torch.no_grad(), held.kept():
                 return self._arrays(torch.func.vmap(at)(points))
 
         return of_batch
@@ -291,7 +362,7 @@ class _Function:
             if k not in self._left_out and isinstance(y, torch.Tensor) and y.requires_grad
         ]
         if not kept:
-            return tuple(np.zeros(self._inputs[k].shape) for k in self._argnums)
+            return (None,) * len(self._argnums)
         pairs = list(zip(kept, w, strict=True))
         batched = any(c is not None and np.ndim(c) > y.ndim for y, c in pairs)
         if batched and self._sparse:
@@ -357,7 +428,8 @@ class _Function:
         def one(*directions: Any) -> Any:
             return func.jvp(of_active, primals, directions)[1]
 
-        found: tuple[Any, ...] = func.vmap(one)(*directions)
+        with Held(self._f).kept():
+            found: tuple[Any, ...] = func.vmap(one)(*directions)
         return found
 
     def _tangents(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
