@@ -263,6 +263,7 @@ class Subject:
             f, y = together
             found = Problem(f, *rest, False, batched=True, paired=paired, known=y)
             found.batch_bytes = _BATCH_BYTES
+            found.rows_are_apart = True  # as `base_in_batches` has seen
         else:
             scalar = part.position in self.scalars
             found = Problem(f, *rest, scalar, out_like, paired=paired, known=y)

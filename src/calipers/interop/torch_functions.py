@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from threading import RLock
 from typing import Any
 
@@ -259,6 +259,11 @@ class _Function:
         self._called = False
         self.captured: tuple[int, ...] = ()  # inputs that f uses themselves, not what it is given
 
+    @cached_property
+    def _held(self) -> Held:
+        """Where f may hold tensors of a batch, of which nothing else may know."""
+        return Held(self._f)
+
     def tensors(self, arrays: tuple[Any, ...]) -> list[Any]:
         """Return tensors like the caller's, with the values of arrays."""
         result = []
@@ -329,7 +334,6 @@ class _Function:
         torch = self._torch
         if self._sparse or position in self.captured:
             return None
-        held = Held(self._f)
 
         def of_batch(*given: Any) -> Any:
             points = torch.from_numpy(given[position]).to(self._inputs[position].device)
@@ -339,7 +343,7 @@ class _Function:
             def at(x: Any) -> Any:
                 return self._f(*others[:position], x, *others[position + 1 :])
 
-            with torch.no_grad(), held.kept():
+            with torch.no_grad(), self._held.kept():
                 return self._arrays(torch.func.vmap(at)(points))
 
         return of_batch
@@ -428,7 +432,7 @@ class _Function:
         def one(*directions: Any) -> Any:
             return func.jvp(of_active, primals, directions)[1]
 
-        with Held(self._f).kept():
+        with self._held.kept():
             found: tuple[Any, ...] = func.vmap(one)(*directions)
         return found
 

@@ -8,6 +8,8 @@ from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 _MOST = 10_000  # objects that are looked into
+# Whose functions keep nothing that they are given in variables of their modules.
+_STATELESS = sys.stdlib_module_names | {"calipers", "numpy", "torch"}
 
 
 class Held:
@@ -30,7 +32,8 @@ class Held:
             elif isinstance(x, (tuple, set, frozenset)):
                 todo += x
             elif isinstance(x, FunctionType):
-                names = x.__code__.co_names
+                own = (x.__module__ or "").partition(".")[0] not in _STATELESS
+                names = x.__code__.co_names if own else ()
                 self._places.append((x.__globals__, names))
                 todo += _items(x.__globals__, names).values()
                 todo += (vars(x), x.__closure__, x.__defaults__, x.__kwdefaults__)
