@@ -104,7 +104,11 @@ class Ladders:
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
-        self.at(np.arange(start, start + len(outs[-1])), outs)
+        native = self.problem.native
+        if native is None:
+            self._python(np.arange(start, start + len(outs[-1])), outs)
+        else:
+            self._compiled(native, start, outs)
 
     def at(self, columns: NDArray, outs: Outs) -> None:
         """Fill `outs` with what belongs to some coordinates."""
