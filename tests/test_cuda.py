@@ -254,7 +254,7 @@ def comparison_kernels(kind, flat):
     """List the kernels of a report, each with the types that it is called with."""
     from numba import from_dtype, types
 
-    from calipers._arrays import working_dtypes
+    from calipers._dtypes import working_dtypes
     from calipers._kernels.cuda import comparison as kernels
     from calipers._kernels.cuda.policy import policy_of
     from calipers._tally import widened

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers import _arrays
+from calipers import _libraries
 from calipers._arrays import as_array
 
 
@@ -227,7 +227,7 @@ def test_libraries_are_not_imported():
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_arrays_go_to_a_library_and_come_back(name):
     pytest.importorskip(name)
-    library = next(x for x in _arrays._LIBRARIES if type(x).__name__.lower() == name)
+    library = next(x for x in _libraries._LIBRARIES if type(x).__name__.lower() == name)
     like = library.from_numpy(np.ones(2))
     memory = np.empty(128, np.uint8)  # of which jax would view what is aligned
     x = memory[-memory.ctypes.data % 64 :][:24].view(np.float32).reshape(2, 3)
@@ -249,7 +249,7 @@ def test_arrays_go_to_a_library_and_come_back(name):
 def test_formats_that_numpy_lacks_go_there_and_come_back(name, dtype):
     pytest.importorskip(name)
     ml_dtypes = pytest.importorskip("ml_dtypes")
-    library = next(x for x in _arrays._LIBRARIES if type(x).__name__.lower() == name)
+    library = next(x for x in _libraries._LIBRARIES if type(x).__name__.lower() == name)
     x = np.array([0.5, -2.0, np.nan]).astype(getattr(ml_dtypes, dtype))
     for sent in (library.from_numpy(x), library.put(x, library.from_numpy(np.ones(2)))):
         back = library.fetch(sent)

@@ -1,30 +1,20 @@
-"""What counts as an array, where it lives, and in which element type it is compared."""
+"""What counts as an array, and what two arrays are compared as."""
 
 import math
-import sys
 from collections.abc import Set, ValuesView
-from functools import cache, lru_cache
-from importlib import import_module
+from functools import lru_cache
 from mmap import ALLOCATIONGRANULARITY
-from numbers import Real
-from operator import index
 from os import PathLike
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._arguments import as_float, is_integer, is_weak
+from ._dtypes import FLOAT64, DType, finfo, kernel_dtype, working_dtypes
 from ._integers import became_floats
+from ._libraries import kind_of, library_of, require_host
 from ._protocols import ArrayLibrary, NDArray
-from .interop.cupy import Cupy
-from .interop.jax import Jax
-from .interop.torch import Torch
-
-_LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax(), Cupy())
-
-DType = np.dtype[Any]
-FLOAT32, FLOAT64, COMPLEX128 = map(np.dtype, (np.float32, np.float64, np.complex128))
-INT64, UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 
 
 class Pair(NamedTuple):
@@ -34,165 +24,6 @@ class Pair(NamedTuple):
     b: Any
     dtypes: tuple[DType, DType] | None  # None: NumPy compares them
     library: ArrayLibrary | None
-
-
-@lru_cache
-def kernel_dtype(dtype: DType) -> DType | None:
-    """Return the native dtype that kernels read `dtype` in, or None if NumPy has to compare it."""
-    if dtype.isbuiltin == 2:  # ml_dtypes: NumPy knows how to widen them
-        if dtype.name == "bfloat16":
-            return dtype
-        return FLOAT64 if np.can_cast(dtype, FLOAT64) else None
-    if dtype.kind in "biufc" and dtype.char not in "gG":
-        return dtype.newbyteorder("=")
-    return None
-
-
-@lru_cache
-def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
-    """Return the dtypes to compare a pair in: NumPy's promotion, or one that is more exact."""
-    x, y = kernel_dtype(a), kernel_dtype(b)
-    if x is None or y is None:
-        return None
-    if x == y:
-        return x, y
-    if x.kind in "biu" and y.kind in "biu":
-        common = np.promote_types(x, y)
-        if common.kind != "f":
-            return common, common
-        return (INT64, UINT64) if x.kind == "i" else (UINT64, INT64)
-    wide = COMPLEX128 if "c" in (x.kind, y.kind) else FLOAT64
-    return wide, wide
-
-
-def widest(dtype: DType) -> DType:
-    """Return one of the four dtypes that hold all native ones: few kernels serve any pair."""
-    if dtype.kind in "biu":
-        return UINT64 if dtype == UINT64 else INT64
-    return COMPLEX128 if dtype.kind == "c" else FLOAT64
-
-
-def finfo(dtype: DType) -> Any:
-    """Return the limits of a floating-point dtype, of NumPy or of ml_dtypes."""
-    return (sys.modules["ml_dtypes"] if dtype.isbuiltin == 2 else np).finfo(dtype)
-
-
-# DLPack's numbers for a CUDA device's memory, and for managed memory.
-_DLPACK_CUDA = (2, 13)
-
-# Nothing of these types can be foreign, or anywhere but on the host.
-HOST_TYPES = frozenset(
-    {np.ndarray, np.memmap, list, tuple, bool, int, float, complex, *np.sctypeDict.values()}
-)
-
-
-def library_of(x: Any) -> ArrayLibrary | None:
-    """Return the foreign library that x belongs to, if any."""
-    if type(x) in HOST_TYPES:
-        return None
-    for library in _LIBRARIES:
-        if library.owns(x):
-            return library
-    return None
-
-
-def loaded_libraries() -> list[ArrayLibrary]:
-    """Return the libraries of arrays that the process has imported."""
-    return [x for x in _LIBRARIES if type(x).__name__.lower() in sys.modules]
-
-
-def _device(x: Any, library: ArrayLibrary | None) -> str:
-    if library is not None:
-        return library.device(x)
-    try:
-        away = (
-            hasattr(type(x), "__cuda_array_interface__")
-            or hasattr(x, "__cuda_ndarray__")
-            or (hasattr(type(x), "__dlpack_device__") and x.__dlpack_device__()[0] in _DLPACK_CUDA)
-        )
-    except Exception:  # a probe may raise anything
-        away = False
-    return "a CUDA device" if away else "cpu"
-
-
-def kind_of(x: Any) -> str:
-    """Name the type of x, after the library that it is of."""
-    return f"{type(x).__module__.partition('.')[0]} {type(x).__name__}"
-
-
-def _described(name: str, x: Any, device: str) -> str:
-    return f"{name} is a {kind_of(x)} on {'the host' if device == 'cpu' else device}"
-
-
-def _is_accelerator(device: str) -> bool:
-    return device.startswith(("cuda", "gpu", "a CUDA device"))
-
-
-def on_device(**arrays: Any) -> bool:
-    """
-    Tell whether arrays are in a device's memory, and not on the host.
-
-    A number may stand beside them; an array on the host may not. Whether they are on one device is
-    for those to say who know: libraries name devices in their own ways.
-    """
-    if HOST_TYPES.issuperset(map(type, arrays.values())):
-        return False
-    devices = {
-        name: _device(x, library_of(x))
-        for name, x in arrays.items()
-        if not (is_weak(x) or isinstance(x, np.generic))
-    }
-    # `require_host` tells what is elsewhere.
-    return bool(devices) and all(map(_is_accelerator, devices.values()))
-
-
-def is_device_function(f: Any) -> bool:
-    """Tell whether a function was compiled by Numba's CUDA target."""
-    return type(f).__module__.startswith(("numba.cuda", "numba_cuda"))
-
-
-@cache
-def device_module(name: str) -> Any:
-    """Return the part of `_device` that answers a question; what it needs is imported now."""
-    try:
-        return import_module(f"._device.{name}", __package__)
-    except ImportError as error:
-        msg = 'arrays on a device need Numba\'s CUDA target: pip install "calipers[cuda]"'
-        raise ImportError(msg) from error
-
-
-def require_host(**arrays: Any) -> None:
-    """Refuse arrays that are not in host memory; the names are for the error."""
-    if HOST_TYPES.issuperset(map(type, arrays.values())):
-        return
-    libraries = {name: library_of(x) for name, x in arrays.items()}
-    devices = {name: _device(x, libraries[name]) for name, x in arrays.items()}
-    away = [name for name, device in devices.items() if device != "cpu"]
-    if not away:
-        return
-    found = " and ".join(_described(name, x, devices[name]) for name, x in arrays.items())
-    advice = " and ".join(
-        library.to_host_advice(name) if (library := libraries[name]) else f"a host copy of {name}"
-        for name in away
-    )
-    both = "compares arrays where both are" if len(away) < len(arrays) else "takes host arrays here"
-    msg = f"{found}; calipers {both}: pass {advice}"
-    raise TypeError(msg)
-
-
-def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
-    """View two arrays of one library, NumPy's too, where they lie on the host; else None."""
-    if type(a) is np.ndarray and type(b) is np.ndarray:
-        return a, b
-    library = library_of(a)
-    if library is None or not library.owns(b):
-        return None
-    if library.device(a) != "cpu" or library.device(b) != "cpu":
-        return None
-    try:
-        return library.as_numpy(a), library.as_numpy(b)
-    except TypeError:  # which has to name the argument
-        return None
 
 
 def _view(x: Any, name: str) -> NDArray:
@@ -330,54 +161,6 @@ def require_numbers(**arrays: Any) -> None:
 def _told(x: Any) -> str:
     kind = type(x).__name__
     return f"{kind} of dtype {np.asarray(x).dtype}" if np.ndim(x) else kind
-
-
-def require_callable(**functions: Any) -> None:
-    """Refuse what cannot be called; the names are for the error."""
-    for name, f in functions.items():
-        if not callable(f):
-            msg = f"{name} must be callable, got {type(f).__name__}: {f!r:.60}"
-            raise TypeError(msg)
-
-
-def is_integer(x: Any) -> TypeGuard[int]:
-    """Tell whether x is an integer, one of NumPy's maybe."""
-    return isinstance(x, (int, np.integer))
-
-
-def as_float(x: Any) -> float:
-    """Return a number as a float, infinite if none holds it."""
-    try:
-        return float(x)
-    except OverflowError:
-        return float("inf")
-
-
-def as_integer(x: Any, name: str) -> int:
-    """Return x as Python's integer, or say that it is none."""
-    try:
-        return index(x)
-    except TypeError:
-        msg = f"{name} must be an integer, got {type(x).__name__}: {x!r:.60}"
-        raise TypeError(msg) from None
-
-
-def is_real(x: Any) -> bool:
-    """Tell whether x is a real number by itself."""
-    return isinstance(x, Real)
-
-
-def require_bytes(memory_limit: Any) -> None:
-    """Refuse a limit of memory that is no positive number."""
-    known = is_real(memory_limit) and not isinstance(memory_limit, (bool, np.bool))
-    if not (known and memory_limit > 0):
-        msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
-        raise (ValueError if known else TypeError)(msg)
-
-
-def is_weak(x: Any) -> bool:
-    """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
-    return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
 
 
 def _as_number(x: Any, beside: DType | None = None) -> NDArray:

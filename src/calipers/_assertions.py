@@ -8,7 +8,8 @@ import numpy as np
 from numpy.testing import build_err_msg
 
 from . import comparison
-from ._arrays import as_array, as_pair, library_of, on_device
+from ._arrays import as_array, as_pair
+from ._libraries import library_of, on_device
 from ._spread import MEMORY_LIMIT, spread_of
 from .reports import ClosenessError
 

@@ -10,19 +10,10 @@ import numpy as np
 
 from . import _host
 from ._arrangement import arrangement
-from ._arrays import (
-    COMPLEX128,
-    FLOAT64,
-    DType,
-    Pair,
-    device_module,
-    host_views,
-    kernel_dtype,
-    library_of,
-    on_device,
-    working_dtypes,
-)
+from ._arrays import Pair
+from ._dtypes import COMPLEX128, FLOAT64, DType, kernel_dtype, working_dtypes
 from ._integers import format_of
+from ._libraries import device_module, host_views, library_of, on_device
 from ._nested import Leaf
 from ._options import Options, default_of
 from ._protocols import NDArray, Spread, UnevenError

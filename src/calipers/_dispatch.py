@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._arrays import DType
+from ._dtypes import DType
 from ._protocols import NDArray
 from ._shapes import common_shape_of
 from ._threads import InOrder, first_found, get_num_threads

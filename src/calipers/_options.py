@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import DType
+from ._dtypes import DType
 from ._spread import MEMORY_LIMIT
 from ._tally import Rule
 from .tolerances import Tolerance, default_tolerance

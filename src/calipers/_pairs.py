@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import library_of
+from ._libraries import library_of
 from ._nested import Leaf, require_depth
 from .interop.torch import Torch
 from .interop.torch_tensors import difference, members, require_known_layout

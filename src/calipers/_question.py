@@ -8,16 +8,9 @@ import numpy as np
 from numpy import array_equal as _numpy_array_equal
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ._arrays import (
-    FLOAT64,
-    DType,
-    Pair,
-    as_tolerance,
-    host_views,
-    widest,
-    working_dtypes,
-)
+from ._arrays import Pair, as_tolerance
 from ._dispatch import SERIAL_BYTES, BlockCall, fill, scan, scan_views
+from ._dtypes import FLOAT64, DType, widest, working_dtypes
 from ._jit import Kernels
 from ._kernels.closeness import (
     COLUMNS_APART,
@@ -28,6 +21,7 @@ from ._kernels.closeness import (
 )
 from ._kernels.equality import FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
 from ._kernels.finiteness import FIRST_NONFINITE
+from ._libraries import host_views
 from ._protocols import NDArray
 from ._shapes import broadcast_shape
 from ._warnings import warn

@@ -1,6 +1,6 @@
 """Arrays as vectors of real numbers: a complex one is two of them."""
 
-from ._arrays import DType
+from ._dtypes import DType
 from ._protocols import NDArray
 
 

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import FLOAT32, FLOAT64, DType, as_array, library_of, require_host
+from ._arrays import as_array
 from ._dispatch import scan
+from ._dtypes import FLOAT32, FLOAT64, DType
 from ._kernels.emulation import ROUND_EACH
+from ._libraries import library_of, require_host
 from ._protocols import NDArray
 
 

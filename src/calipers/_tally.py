@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ._arrays import FLOAT32, FLOAT64, DType, Pair, as_float, finfo, widest
+from ._arguments import as_float
+from ._arrays import Pair
 from ._dispatch import fold
+from ._dtypes import FLOAT32, FLOAT64, DType, finfo, widest
 from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY, room_of
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP

@@ -19,7 +19,7 @@ from ._agreement.sides import Budget, BudgetError, Side
 from ._agreement.units import ROUNDOFF, Size, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
 from ._agreement.working_format import format_of, format_of_results
-from ._arrays import as_integer, require_callable
+from ._arguments import as_integer, require_callable
 from ._containers import several
 from ._types import Effort, Widens
 

@@ -15,16 +15,12 @@ from ._arrays import (
     as_elements,
     as_pair,
     as_tolerance,
-    device_module,
-    host_views,
-    kernel_dtype,
-    library_of,
-    on_device,
     require_dense,
-    require_host,
     require_numbers,
 )
+from ._dtypes import kernel_dtype
 from ._integers import each_close, is_comparable
+from ._libraries import device_module, host_views, library_of, on_device, require_host
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import (
     Question,

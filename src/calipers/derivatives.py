@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 
-from ._arrays import device_module, is_integer, library_of, require_callable
+from ._arguments import is_integer, require_callable
 from ._differences import hessians, sparse
 from ._differences.derivative import Derivative
 from ._differences.plan import (
@@ -28,6 +28,7 @@ from ._differences.plan import (
 )
 from ._differences.planned import JacobianFunction
 from ._differences.problem import Problem
+from ._libraries import device_module, library_of
 from ._protocols import NDArray
 from ._question import equal_arrays
 from ._types import (

@@ -8,17 +8,12 @@ from typing import Any, TypeVar, Unpack, overload
 
 import numpy as np
 
-from ._arrays import (
-    FLOAT32,
-    FLOAT64,
-    as_array,
-    is_integer,
-    library_of,
-    refuse_sparse,
-    require_callable,
-)
+from ._arguments import is_integer, require_callable
+from ._arrays import as_array, refuse_sparse
 from ._dispatch import fold
+from ._dtypes import FLOAT32, FLOAT64
 from ._kernels.emulation import CENSUS, MULTIPLY
+from ._libraries import library_of
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._rounding import FORMATS, Rounder, bit_rule, bits_of, held_for, round_array

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Unpack
 
-from ._arrays import is_weak
+from ._arguments import is_weak
 from ._refusals import refused
 from ._types import CompareOptions
 from .comparison import agree, compare

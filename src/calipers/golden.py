@@ -20,8 +20,8 @@ from ._agreement.answers import Answer
 from ._agreement.environment import changes, fingerprint
 from ._agreement.inputs import as_inputs
 from ._agreement.trials import Subject, Trial, side_of, trial
-from ._arrays import library_of
 from ._containers import several
+from ._libraries import library_of
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._report import differing, jsonable_fields

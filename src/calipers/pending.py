@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from ._arrays import device_module, on_device
+from ._libraries import device_module, on_device
 from ._threads import in_background
 from .closeness import allclose
 

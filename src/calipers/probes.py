@@ -22,7 +22,7 @@ from ._agreement.ranges import Range, of_range
 from ._agreement.summation import SummationOrder, of_summation
 from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats
-from ._arrays import as_integer, is_integer
+from ._arguments import as_integer, is_integer
 from ._containers import several
 from .tolerances import name_of
 

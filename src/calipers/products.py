@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from ._arrays import is_integer
+from ._arguments import is_integer
 from ._differences.directions import against, along, blocks
 from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_of, pose, steps_of
 from ._differences.problem import WIRTINGER, Problem

@@ -13,7 +13,7 @@ from ._agreement.nest import Nest
 from ._agreement.trials import side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of, format_of_results, is_wide
-from ._arrays import require_callable
+from ._arguments import require_callable
 from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arrays import as_float, is_real
+from ._arguments import as_float, is_real
 
 __all__ = ["Tolerance", "default_tolerance", "recommend_tolerance"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import require_callable
+from .._arguments import require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._report import jsonable_fields

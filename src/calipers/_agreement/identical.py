@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._arrays import loaded_libraries
+from .._libraries import loaded_libraries
 from .._protocols import NDArray
 from .._report import differing
 from .answers import Answer, comparable, in_a_line, listed, other_names

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import library_of
 from .._containers import several
+from .._libraries import library_of
 from .._protocols import ArrayLibrary, NDArray
 
 WIDER: dict[str, np.dtype[Any]] = {

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import library_of, require_callable
+from .._arguments import require_callable
 from .._containers import several
+from .._libraries import library_of
 from .._notebook import Shown
 from .._report import jsonable_fields
 from .answers import Answer

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import library_of
 from .._containers import Opened, apart
+from .._libraries import library_of
 
 
 class Nest(Opened):

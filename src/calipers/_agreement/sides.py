@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core.errors import NumbaError
 
-from .._arrays import library_of, loaded_libraries
 from .._containers import apart
+from .._libraries import library_of, loaded_libraries
 from .._protocols import ArrayLibrary, NDArray
 from .._question import equal_arrays
 from .answers import Answer

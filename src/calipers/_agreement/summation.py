@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import is_integer, require_callable
+from .._arguments import is_integer, require_callable
 from .._notebook import Shown
 from .._report import jsonable_fields
 

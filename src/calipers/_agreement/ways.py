@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import library_of
+from .._libraries import library_of
 from .._protocols import NDArray
 from .answers import listed
 from .layouts import misaligned

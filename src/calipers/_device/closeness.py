@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import library_of
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import closeness as kernels
+from .._libraries import library_of
 from .operands import Operand, common_shape, operand, operands, places_of
 
 

@@ -10,11 +10,13 @@ from typing import Any
 import numba
 import numpy as np
 
-from .._arrays import Pair, library_of, working_dtypes
+from .._arrays import Pair
+from .._dtypes import working_dtypes
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import comparison as kernels
 from .._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
 from .._kernels.sums import SCALES
+from .._libraries import library_of
 from .._protocols import NDArray
 from .._tally import MEASURES, Rule, Tally, rule_arguments, widened
 from .closeness import ask

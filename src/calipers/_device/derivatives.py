@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import is_device_function, library_of, on_device
 from .._differences.plan import Options, as_point, require_memory
 from .._differences.problem import REAL, empty_like
 from .._differences.progress import Progress
@@ -14,6 +13,7 @@ from .._differences.stencils import METHODS
 from .._differences.steps import modes_of, plan_steps
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import differences as kernels
+from .._libraries import is_device_function, library_of, on_device
 from .._protocols import NDArray
 from .functions import Launched, Sent, arguments, compiled, launch
 from .operands import operand

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numba.core.errors import NumbaError
 
-from .._arrays import is_device_function, is_weak, library_of, on_device
+from .._arguments import is_weak
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import differences as kernels
+from .._libraries import is_device_function, library_of, on_device
 from .._protocols import NDArray
 from .operands import operand
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from .._arrays import is_device_function, on_device
 from .._differences.plan import fetched
 from .._gradcheck.given import Given
 from .._kernels.cuda import _target as target
+from .._libraries import is_device_function, on_device
 from .._protocols import NDArray
 from .functions import Launched, Sent
 

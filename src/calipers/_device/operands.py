@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import DType, library_of, strengthen
+from .._arrays import strengthen
+from .._dtypes import DType
 from .._kernels.cuda import _target as target
 from .._kernels.cuda.formats import CARRIERS
+from .._libraries import library_of
 from .._protocols import NDArray
 from .._shapes import broadcast_shape
 

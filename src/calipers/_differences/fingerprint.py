@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arrays import library_of
+from .._libraries import library_of
 from .._protocols import NDArray
 from .problem import Problem
 from .sending import Work

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .._arrays import library_of
+from .._libraries import library_of
 
 
 @dataclass(frozen=True)

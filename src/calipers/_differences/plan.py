@@ -11,17 +11,10 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arrays import (
-    device_module,
-    given_array,
-    is_device_function,
-    is_integer,
-    library_of,
-    on_device,
-    require_bytes,
-    require_callable,
-)
+from .._arguments import is_integer, require_bytes, require_callable
+from .._arrays import given_array
 from .._kernels.differences import NAMES_OF_STATUS
+from .._libraries import device_module, is_device_function, library_of, on_device
 from .._protocols import NDArray
 from .._reals import reals
 from .checkpoint import Checkpoint, require_folder

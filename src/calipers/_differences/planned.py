@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import given_array, is_integer, library_of
+from .._arguments import is_integer
+from .._arrays import given_array
+from .._libraries import library_of
 from .._protocols import ArrayLibrary, NDArray
 from . import sparse
 from .columns import Columns, Scratch

@@ -10,8 +10,10 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
+from .._arguments import is_integer
 from .._arity import note_form
-from .._arrays import as_array, is_integer, library_of
+from .._arrays import as_array
+from .._libraries import library_of
 from .._protocols import NDArray
 from .._reals import real_parts, reals
 from .native import Native, kind_of, native_form

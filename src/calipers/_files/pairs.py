@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from .._arrays import DType, kernel_dtype
+from .._dtypes import DType, kernel_dtype
 from .._protocols import NDArray
 from .._spread import MEMORY_LIMIT
 from .._tally import Rule

@@ -9,16 +9,10 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arrays import (
-    as_array,
-    device_module,
-    is_device_function,
-    is_sparse,
-    library_of,
-    on_device,
-)
+from .._arrays import as_array, is_sparse
 from .._containers import apart, several
 from .._differences.plan import require_named
+from .._libraries import device_module, is_device_function, library_of, on_device
 from .._protocols import ContainerLibrary, Differentiated
 from ..interop.containers import Leaves, copied, leaves_of
 from ..interop.functions import function_library

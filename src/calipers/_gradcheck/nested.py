@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, is_sparse, library_of
+from .._arrays import as_array, is_sparse
 from .._containers import Apart, apart, is_container, items_of
+from .._libraries import library_of
 from ..interop.containers import Leaves
 from .blocks import WrongFormError, require_nothing
 from .outputs import as_outputs

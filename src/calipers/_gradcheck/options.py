@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import is_integer, is_real, require_callable
+from .._arguments import is_integer, is_real, require_callable
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.stencils import require_method
 from .._warnings import warn

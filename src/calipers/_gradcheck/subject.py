@@ -12,11 +12,12 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arity import note_form
-from .._arrays import as_array, given_array, library_of
+from .._arrays import as_array, given_array
 from .._containers import several
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import modes_of
+from .._libraries import library_of
 from .._protocols import NDArray
 from ..interop.containers import Leaves
 from .batches import base_in_batches

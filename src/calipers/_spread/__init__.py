@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import HOST_TYPES, require_bytes
+from .._arguments import require_bytes
+from .._libraries import HOST_TYPES
 from .._protocols import Spread
 from ..interop.h5py import H5py
 from ..interop.zarr import Zarr

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, is_weak, require_whole, strengthen
+from .._arguments import is_weak
+from .._arrays import as_array, require_whole, strengthen
 from .._protocols import NDArray, Store
 from . import STORES
 from .regions import Region, Shape, touched

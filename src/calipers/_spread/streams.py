@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import FLOAT64, as_array, require_dense
+from .._arrays import as_array, require_dense
+from .._dtypes import FLOAT64
 from .._protocols import NDArray, Result, UnevenError
 from .._shapes import broadcast_shape
 from . import is_stream

@@ -15,7 +15,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from .._arrays import as_array, is_weak, kind_of, library_of, require_host, strengthen
+from .._arguments import is_weak
+from .._arrays import as_array, strengthen
+from .._libraries import kind_of, library_of, require_host
 from .._protocols import Result
 from .._shapes import broadcast_shape
 from .._threads import as_task

@@ -1,0 +1,55 @@
+"""Arguments that are no arrays: numbers, and what is called."""
+
+from numbers import Real
+from operator import index
+from typing import Any, TypeGuard
+
+import numpy as np
+
+
+def require_callable(**functions: Any) -> None:
+    """Refuse what cannot be called; the names are for the error."""
+    for name, f in functions.items():
+        if not callable(f):
+            msg = f"{name} must be callable, got {type(f).__name__}: {f!r:.60}"
+            raise TypeError(msg)
+
+
+def is_integer(x: Any) -> TypeGuard[int]:
+    """Tell whether x is an integer, one of NumPy's maybe."""
+    return isinstance(x, (int, np.integer))
+
+
+def as_float(x: Any) -> float:
+    """Return a number as a float, infinite if none holds it."""
+    try:
+        return float(x)
+    except OverflowError:
+        return float("inf")
+
+
+def as_integer(x: Any, name: str) -> int:
+    """Return x as Python's integer, or say that it is none."""
+    try:
+        return index(x)
+    except TypeError:
+        msg = f"{name} must be an integer, got {type(x).__name__}: {x!r:.60}"
+        raise TypeError(msg) from None
+
+
+def is_real(x: Any) -> bool:
+    """Tell whether x is a real number by itself."""
+    return isinstance(x, Real)
+
+
+def require_bytes(memory_limit: Any) -> None:
+    """Refuse a limit of memory that is no positive number."""
+    known = is_real(memory_limit) and not isinstance(memory_limit, (bool, np.bool))
+    if not (known and memory_limit > 0):
+        msg = f"memory_limit must be a positive number of bytes, got {memory_limit!r:.60}"
+        raise (ValueError if known else TypeError)(msg)
+
+
+def is_weak(x: Any) -> bool:
+    """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
+    return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
