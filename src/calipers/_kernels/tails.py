@@ -182,17 +182,13 @@ def _again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
 
 @register_jitable
 def _steady_rung(state: Any, differences: Any, i: int) -> int:
-    """Return the first rung of those down to the last three that are alike, or 0 if none are."""
+    """Return the last rung whose slope is that of the two below it, or 0 if there is none."""
     k = state.rung - 2
     while k > 0:
         one = differences[k, i]
         other = max(abs(differences[k + 1, i] - one), abs(differences[k + 2, i] - one))
         if other <= _STEADY * abs(one):
             break
-        k -= 1
-    while k > 0 and abs(differences[k - 1, i] - differences[k, i]) <= _ALIKE * abs(
-        differences[k, i]
-    ):
         k -= 1
     return int(max(k, 0))
 
