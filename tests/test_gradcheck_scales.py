@@ -486,3 +486,30 @@ def test_products_that_are_known_badly_pass_nothing(seed):
         raise_exception=False,
     )
     assert report.verdict in ("FAIL", "INCONCLUSIVE")
+
+
+def standardized(x):
+    return (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5)
+
+
+def standardized_vjp(x, w, factor=1.0):
+    h, deviation = standardized(x), np.sqrt(x.var(axis=0) + 1e-5)
+    return factor * (w - w.mean(axis=0) - h * (w * h).mean(axis=0)) / deviation
+
+
+def test_what_varies_within_a_step_and_is_flat_beyond_has_hardly_ever_a_kink():
+    """A batch norm of numbers like 1e6, that differ by 1: a step of 6 is far beyond the others."""
+    wrong = lambda x, w: standardized_vjp(x, w, 1.001)  # noqa: E731
+    verdicts = []
+    for seed in range(8):
+        x = 1e6 + np.random.default_rng(seed).standard_normal((4, 3))
+        verdicts.append(checked(standardized, x, vjp=standardized_vjp).verdict)
+        assert checked(standardized, x, vjp=wrong).verdict == "FAIL"
+    assert verdicts.count("PASS") >= 7
+    assert "FAIL" not in verdicts
+
+
+@pytest.mark.parametrize("claim", [0.0, 1e-20, 1.0, 1e3])
+def test_a_jump_within_a_step_is_no_slope(claim):
+    f = lambda x: np.where(x > 1 + 5e-7, 1.0, 0.0)  # noqa: E731
+    assert checked(f, np.ones(1), vjp=lambda x, w: w * claim).verdict != "PASS"

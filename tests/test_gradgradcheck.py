@@ -521,3 +521,19 @@ def test_terms_that_are_added_hide_no_wrong_second_derivative(offset):
         x = np.random.default_rng(seed).normal(size=3)
         assert check(1.0).verdict == "PASS"
         assert check(1.0001).verdict == "FAIL"
+
+
+def test_hess_and_hvp_are_called_that():
+    def told(**given):
+        report = checked(lambda x: np.sum(x**3), X, **given)
+        return " ".join([report.reason, *report.findings, *report.blocks])
+
+    for text in (
+        told(hvp=lambda x, v: 6 * x * v + 1),
+        told(hvp=lambda x, v: (SKEWED - MATRIX) @ v + 6 * x * v),
+        told(hvp=lambda x, v: v[:1]),
+        told(hvp=lambda x, v: 7 * x * v),
+    ):
+        assert "hvp" in text
+        assert "jvp" not in text
+    assert "hess, output 0, input 0: the whole block" in told(hess=lambda x: np.diag(7 * x))

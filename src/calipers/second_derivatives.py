@@ -1,5 +1,6 @@
 """Are second derivatives right? gradgradcheck, which is gradcheck of the gradient."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -33,6 +34,7 @@ from .interop.functions import function_library
 __all__ = ["gradgradcheck"]
 
 _SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
+_OF_CALLER = {"jac": "hess", "jvp": "hvp"}  # of the gradient of a number
 
 
 def gradgradcheck(
@@ -339,4 +341,14 @@ def _of_number(
     checked = {"jac": forms.hess, "jvp": forms.hvp, **where}
     plain = {**common, "raise_exception": False}
     report = _of_gradient(gradient, inputs, part.stop, None, checked, plain)
-    return answer(report, common["raise_exception"])
+    return answer(_named(report), common["raise_exception"])
+
+
+def _named(report: GradcheckReport) -> GradcheckReport:
+    """Call second derivatives of a number what the caller calls them."""
+
+    def named(text: str) -> str:
+        return re.sub(r"\b(jac|jvp)\b", lambda found: _OF_CALLER[found[0]], text)
+
+    findings, blocks = (tuple(map(named, told)) for told in (report.findings, report.blocks))
+    return replace(report, reason=named(report.reason), findings=findings, blocks=blocks)

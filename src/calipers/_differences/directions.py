@@ -166,7 +166,10 @@ def _at(problem: Problem, point: NDArray) -> NDArray:
     try:
         return problem.at(point)
     except Exception as error:
-        error.add_note("raised by f with x displaced along the direction of a product")
+        error.add_note(
+            "raised by f with x displaced along the direction of a product; if it is not defined "
+            "there, give bounds="
+        )
         raise
 
 

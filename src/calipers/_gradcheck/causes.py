@@ -8,13 +8,12 @@ import numpy as np
 
 from .._protocols import NDArray
 from .analytic import Jacobian, taken
+from .lines import CLOSE, alike, assigned, explains, lines_of
 from .parts import Part, part_at
 from .report import Entry
-from .rule import FAIL
+from .rule import FAIL, default_resolution
 from .subject import Subject
 
-_CLOSE = 1e-3
-_ROUGHLY = 0.1
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
 _MOST_DECOMPOSED = 1 << 18  # entries
 _MOST = 1 << 22  # entries of a block that is looked at as a whole
@@ -36,14 +35,14 @@ class Causes:
             return None
         rows = _range(part_at(self.subject.kept, entry.output))
         (own,) = taken(self.jacobians[entry.form], np.array([entry.column]))
-        text = _factor(own[rows], right[rows])
+        text = _factor(own[rows], right[rows], self._least)
         if text is not None:
             return f"the whole column is {text}"
         part = part_at(self.subject.active, entry.input)
         if self._is_large(part):
             return None
         every, known = self._sides(entry.form, part)
-        text = _factor(every[:, entry.row], known[:, entry.row])
+        text = _factor(every[:, entry.row], known[:, entry.row], self._least)
         return None if text is None else f"the whole row is {text}"
 
     def blocks(self, entries: Iterable[Entry]) -> dict[tuple[str, int, int], str]:
@@ -64,11 +63,17 @@ class Causes:
         own, right = (side[:, _range(out)] for side in sides)
         at = worst.column - part.start, worst.row - out.start
         return (
-            _whole(own, right, out, part, form, at)
+            _whole(own, right, out, part, form, at, self._least)
             or self._swapped(sides, out, part, form)
             or (_reduction(own, right, out, part) if own[at] == 0 else None)
+            or lines_of(own, right, out, part, at)
             or _missing(own, right)
         )
+
+    @property
+    def _least(self) -> float:
+        """The share of the largest entry below which one may be off and be let pass."""
+        return default_resolution(self.subject.eps)
 
     def _is_large(self, part: Part) -> bool:
         return (part.stop - part.start) * self.subject.rows > _MOST
@@ -87,11 +92,11 @@ class Causes:
     ) -> str | None:
         """Say that a block is that of another output or input."""
         own, right = (side[:, _range(out)] for side in sides)
-        if _alike(own, right):
+        if alike(own, right):
             return None
         for other in self.subject.kept:
             claimed, known = (side[:, _range(other)] for side in sides)
-            if own.shape == known.shape and _alike(own, known):
+            if own.shape == known.shape and alike(own, known):
                 return f"it is the derivative of output {other.name}{_mutual(claimed, right)}"
         whole = self.subject.columns * self.subject.rows
         if whole > _MOST or len(self.subject.active) > _FEW:
@@ -100,14 +105,14 @@ class Causes:
             if other.example.shape != part.example.shape:
                 continue
             claimed, known = (side[:, _range(out)] for side in self._sides(form, other))
-            if own.shape == known.shape and _alike(own, known):
+            if own.shape == known.shape and alike(own, known):
                 name = f"input {other.name}"
                 return f"it is the derivative with respect to {name}{_mutual(claimed, right)}"
         return None
 
 
 def _mutual(claimed: NDArray, right: NDArray) -> str:
-    return ": they are swapped" if _alike(claimed, right) else ""
+    return ": they are swapped" if alike(claimed, right) else ""
 
 
 def _range(part: Part) -> slice:
@@ -115,13 +120,19 @@ def _range(part: Part) -> slice:
 
 
 def _whole(
-    own: NDArray, right: NDArray, out: Part, part: Part, form: str, at: tuple[int, int]
+    own: NDArray,
+    right: NDArray,
+    out: Part,
+    part: Part,
+    form: str,
+    at: tuple[int, int],
+    least: float,
 ) -> str | None:
     """Say how all entries of a block are wrong in the same way, that at a place among them."""
-    text = _factor(own, right, at)
+    text = _factor(own, right, least, at)
     if text is not None:
         return f"the whole block is {text}{_averaged(own, right, out, part)}"
-    if _alike(own, right):  # and so is much else that would explain it
+    if alike(own, right):  # and so is much else that would explain it
         return None
     return _conjugate(own, right, out, part, form) or _turned(own, right, out, part)
 
@@ -131,25 +142,25 @@ def _conjugate(own: NDArray, right: NDArray, out: Part, part: Part, form: str) -
     complex_out, complex_in = (p.example.dtype.kind == "c" for p in (out, part))
     by_out = _conjugated(right) if complex_out else right
     by_both = _conjugated(by_out.T).T if complex_in else by_out
-    if _alike(own, by_both):
+    if alike(own, by_both):
         # jac has a convention where it is the gradient of a real number.
         gradient = form == "vjp" or (form == "jac" and not complex_out)
         also = ", or meant for the other convention=" if gradient else ""
         return f"it is the conjugate of the right one{also}"
-    if _alike(own, by_out):
+    if alike(own, by_out):
         return "it is the derivative of the output's conjugate"
-    if complex_in and _alike(own, _conjugated(right.T).T):
+    if complex_in and alike(own, _conjugated(right.T).T):
         return "it is the derivative with respect to the input's conjugate"
     return None
 
 
 def _turned(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
     """Say that it is a transpose, or that of one side, as the gradient of a transposed matrix."""
-    if own.shape[0] == own.shape[1] and _alike(own, right.T):
+    if own.shape[0] == own.shape[1] and alike(own, right.T):
         return "it is the transpose of the right one"
-    if _alike(own, _transposed(right, part)):
+    if alike(own, _transposed(right, part)):
         return f"it is right where the last two axes of input {part.name} are swapped"
-    if _alike(own, _transposed(right.T, out).T):
+    if alike(own, _transposed(right.T, out).T):
         return f"it is right where the last two axes of output {out.name} are swapped"
     return None
 
@@ -162,18 +173,26 @@ def _transposed(rows: NDArray, part: Part) -> NDArray:
     return np.reshape(rows, (*shape, -1)).swapaxes(-2, -3).reshape(rows.shape)
 
 
-def _factor(own: NDArray, right: NDArray, at: tuple[int, ...] | None = None) -> str | None:
+def _factor(
+    own: NDArray, right: NDArray, least: float, at: tuple[int, ...] | None = None
+) -> str | None:
+    """Say what all entries are multiplied by, but for those below a share of the largest."""
     if not own.any():
         return "zero"
     factor = _ratio(own, right)
     if factor is None or factor == 1:  # or what is off is nothing beside the rest
         return None
-    if np.abs(own - factor * right).max() > _CLOSE * np.abs(own - right).max():
+    claim = factor * right
+    if np.abs(own - claim).max() > CLOSE * np.abs(own - right).max():
         return None
-    if at is not None and abs(own[at] - factor * right[at]) > _ROUGHLY * abs(own[at] - right[at]):
+    if at is not None and not explains(claim, own, right, at):
         return None  # the factor is that of larger entries
+    # So it is where smaller ones are right.
+    known = np.abs(right) > least * np.abs(right).max()
+    if np.any(known & (np.abs(own - right) <= CLOSE * np.abs(claim - right))):
+        return None
     for value, text in _NAMED.items():
-        if abs(factor - value) <= _CLOSE * abs(value):
+        if abs(factor - value) <= CLOSE * abs(value):
             return text
     # Any one entry is some multiple of what it should be.
     return f"{_told(factor)} times what it should be" if np.count_nonzero(right) > 1 else None
@@ -189,7 +208,7 @@ def _ratio(own: NDArray, right: NDArray) -> float | None:
     """Return the number that one is of the other, if there is one."""
     with np.errstate(all="ignore"):  # beyond the range there is none to be told
         factor = float(np.vdot(right, own) / np.vdot(right, right))
-    return factor if np.isfinite(factor) and _alike(own, factor * right) else None
+    return factor if np.isfinite(factor) and alike(own, factor * right) else None
 
 
 def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
@@ -197,14 +216,14 @@ def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
     factor = _ratio(own, right)
     if part.example.size == out.example.size:
         return ""
-    if not factor or any(abs(factor - named) <= _CLOSE for named in _NAMED):
+    if not factor or any(abs(factor - named) <= CLOSE for named in _NAMED):
         return ""
     ratio = out.example.size // part.example.size
     lengths = {*out.example.shape, *part.example.shape, ratio}
     for length in sorted(lengths - {0, 1}):
-        if abs(factor * length - 1) <= _CLOSE:
+        if abs(factor * length - 1) <= CLOSE:
             return f", 1/{length}, as by a mean over an axis of length {length} where a sum belongs"
-        if abs(factor / length - 1) <= _CLOSE:
+        if abs(factor / length - 1) <= CLOSE:
             return f", as by a sum over an axis of length {length} where a mean belongs"
     return ""
 
@@ -214,13 +233,15 @@ def _reduction(own: NDArray, right: NDArray, out: Part, part: Part) -> str | Non
     there = own != 0
     short = (right != 0) & ~there
     size = np.abs(right).max(initial=0.0)
-    if np.abs(own - right)[there].max() > _CLOSE * size:
+    if np.abs(own - right)[there].max() > CLOSE * size:
         return None
     count, every = np.count_nonzero(short), np.count_nonzero(right)
     text = f"what is not zero is right, and {count} of {every} entries are missing"
     a, b = part.example, out.example
     if a.size < b.size and _broadcasts(a.shape, b.shape) and _spread(short):
         text += ", as of a gradient that is not summed over all of the axes that were broadcast"
+    elif assigned(there, right != 0):
+        text += ", as where a gradient is assigned to places that repeat, and not added up"
     return text
 
 
@@ -241,16 +262,17 @@ def _missing(own: NDArray, right: NDArray) -> str | None:
     """Say that what is missing is a term of a simple form."""
     apart = right - own
     size = np.abs(apart).max(initial=0.0)
-    wrong = np.abs(apart) > _CLOSE * size
+    wrong = np.abs(apart) > CLOSE * size
     lines, places = np.count_nonzero(wrong.any(axis=1)), np.count_nonzero(wrong.any(axis=0))
     if np.count_nonzero(wrong) < 2:
         return None
     beside = np.eye(*apart.shape) == 0
     # Of a diagonal block that says nothing.
-    if apart.shape[0] == apart.shape[1] and right[beside].any() and not wrong[beside].any():
+    square = apart.shape[0] == apart.shape[1]
+    if square and right[beside].any() and alike(own[beside], right[beside]):
         return "all but its diagonal is right: a term on the diagonal is missing or wrong"
     first = apart.flat[0]
-    if np.abs(apart - first).max() <= _CLOSE * size:
+    if np.abs(apart - first).max() <= CLOSE * size:
         return f"{first:.4g} is missing in every entry: a constant term"
     rank = _rank(apart[np.ix_(wrong.any(axis=1), wrong.any(axis=0))])
     if min(lines, places) >= 4 * rank - 1:
@@ -264,12 +286,7 @@ def _rank(matrix: NDArray) -> int:
     if matrix.size > _MOST_DECOMPOSED:
         return int(min(matrix.shape))
     sizes = np.linalg.svd(matrix, compute_uv=False)
-    return int(np.count_nonzero(sizes > _CLOSE * sizes[0]))
-
-
-def _alike(own: NDArray, other: NDArray) -> bool:
-    size = np.abs(other).max(initial=0.0)
-    return bool(np.all(np.abs(own - other) <= _CLOSE * size))
+    return int(np.count_nonzero(sizes > CLOSE * sizes[0]))
 
 
 def _conjugated(rows: NDArray) -> NDArray:

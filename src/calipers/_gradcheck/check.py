@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._kernels.differences import NOISY
+from .._kernels.rungs import COARSE
 from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
@@ -54,6 +55,7 @@ class Check:
     allow: tuple[str, ...]
     cause: BaseException | None = None  # of what a derivative could not be asked
     any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
+    _whole: Sequence[Looks] = ()  # at all entries by an input
     _undecided: str | None = None
     _narrow: str = ""  # the format that f computes in, if it is not that of its results
 
@@ -147,6 +149,7 @@ class Check:
                         continue
                     self._entries = before  # a look at all entries finds these again
                 whole.append(looks(subject, part, way=way, **given))
+            self._whole = whole
             if whole:
                 jacobians = jacobians or self._jacobians()
                 sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
@@ -300,6 +303,11 @@ class Check:
         out, part = self._parts(output, position)
         return f"{form}, output {out.name}, input {part.name}: {text}"
 
+    def _step_of(self, entry: Entry) -> float:
+        """Return the length of the steps by which an entry was looked at."""
+        look = next(k for k in self._whole if k.part.position == entry.input)
+        return float(look.steps[entry.column - look.part.start])
+
     def _place(self, entry: Entry, what: str) -> str:
         out, part = self._parts(entry.output, entry.input)
         return place(entry, out.name, part.name, what)
@@ -363,11 +371,14 @@ class Check:
             return self._undecided
         worst = failures[0]
         if verdict == NONSMOOTH:
-            return self._place(worst, "not to be had: f has a kink or a jump within a step of x")
+            text = self._place(worst, "not to be had: f has a kink or a jump within a step of x")
+            return f"{text}; the step is {self._step_of(worst):.2g}: a shorter step= may end before"
         if verdict == INCONCLUSIVE:
             text = self._place(worst, "not to be confirmed")
             finite = np.isfinite(self.subject.base[worst.row])
             why = "f is noisy or varies too fast there" if finite else "f is not finite at x"
+            if finite and self.subject.eps > COARSE:
+                why += " for float32: try float64"
             if finite and self._narrow:
                 resolved = default_resolution(float(np.finfo(np.float32).eps))
                 why = f"f computes in {self._narrow}; rtol={resolved:g} is the default of float32"

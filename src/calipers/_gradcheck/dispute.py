@@ -27,6 +27,7 @@ SlopesBelow = tuple[NDArray, NDArray, NDArray]
 
 _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
+_STEEPER = 2.0**-10  # of the steepest slope near x, by which that at x is beyond those farther off
 _SURE = 8  # errors
 _ALL_OF_F = 0.125
 _INSIDE = 1024.0  # roundings
@@ -201,6 +202,11 @@ class Dispute:
             widest = np.maximum(np.abs(low - own), np.abs(high - own))
             minor = widest <= rule.allowed(own, own, self.floor[probed])
             kinked &= ~(minor & self._are(PASS)[probed])
+            # Nor is one the slope of f at x, if that is steeper there than to both sides of it.
+            beyond = slopes[[0, 1, -2, -1]]
+            steep = np.maximum(own - beyond.max(axis=0), beyond.min(axis=0) - own)
+            steep = steep > np.maximum(np.ptp(beyond, axis=0), _STEEPER * steepest)
+            kinked &= ~(steep & (self._are(PASS) & self.shorter)[probed])
             margin = slack + _OUTSIDE * (high - low)
             outside = (own < low - margin) | (high + margin < own)
         self._say(NONSMOOTH, probed[kinked & between])

@@ -51,8 +51,16 @@ class RealOutputs:
     kept: tuple[int, ...]
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray:
-        """Return them, in new memory."""
-        return self.of(self.inner(*args, **kwargs)).copy()
+        """Return them, in new memory: NaN where no matrix is to be had, as for a root of -1."""
+        try:
+            y = self.inner(*args, **kwargs)
+        except Exception as error:
+            if not type(error).__name__.endswith("LinAlgError"):  # NumPy's, SciPy's, or torch's
+                raise
+            kinds = (self.kinds[k] for k in self.kept)
+            numbers = real_vector([np.zeros(shape, kind) for shape, kind in kinds])
+            return np.full_like(numbers, np.nan)
+        return self.of(y).copy()
 
     def of(self, y: Any) -> NDArray:
         """Return the real numbers of what the function returned."""
