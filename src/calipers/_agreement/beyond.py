@@ -1,14 +1,18 @@
 """Differences that are more than rounding: jumps, lost digits, and other functions."""
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from .._protocols import NDArray
 from .._report import differing
 from .answers import comparable
-from .inputs import is_movable
+from .inputs import is_movable, movable
 from .inquiry import Inquiry
 from .layouts import plain
+from .powers import scaled
 from .ties import at_ties
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
 from .verdicts import (
@@ -34,6 +38,9 @@ _GROWN, _LOST, _LEFT = 2.0**22, 2.0**12, 4.0
 _MOST = 0.9  # of the results beyond rounding
 _FEW = 1 / 8  # of the results
 _LITTLE = 4.0  # last places, fewer than are lost
+_CHANCES = 3  # more calls, at one of which rounding is as large as it mostly is
+_ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
+_HALVINGS = 5  # of inputs for which float32 has nothing finite
 _NARROWER = {"f": np.float32, "c": np.complex64}
 
 
@@ -290,13 +297,18 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
     """
     if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
         return None
-    narrow = [x.astype(_NARROWER[x.dtype.kind]) if is_movable(x) else x for x in q.inputs]
-    f, g = q.f(narrow), q.g(narrow)
-    if not comparable(f, g, q.of_f):
+    found = _in_float32(q)
+    if found is None:
         return None
-    apart, there = np.abs(q.apart), np.abs(difference(f, g))
+    apart, there, left = found
+    there[np.isinf(there)] = 0.0
     room = q.allowed * q.scale
-    beyond = apart > room
+    beyond = np.abs(q.apart) > room
+    # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
+    beyond &= (left > 0) | (apart > q.allowed * q.roundoff * q.natural_size)
+    far = apart > ALONE * room
+    if (beyond & far).any():  # else chance decides of those that are hardly beyond
+        beyond &= far
     gained = ROUNDOFF["float32"] / q.roundoff
     sizes = np.abs(q.of_f.numbers(np.float64))
     grown = beyond & (there > _GROWN * apart) & (there > gained * room)
@@ -316,6 +328,42 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
         f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed, "
         f"and {times:.2g} times as far in float32: an algorithm loses digits",
     )
+
+
+def _in_float32(q: Inquiry) -> NDArray | None:
+    """
+    Return how far results are apart about here at most, and in float32, and the less of both there.
+
+    What is infinite there is no measure: lost digits have one for smaller inputs.
+    """
+    found = _farthest(q, _about(q))
+    for k in range(1, _HALVINGS):
+        if found is None or not np.isinf(found[1]).any():
+            break
+        smaller = _farthest(q, [scaled(q.inputs, tuple(movable(q.inputs)), -k)])
+        found = None if smaller is None else np.where(np.isinf(found[1]), smaller, found)
+    return found
+
+
+def _about(q: Inquiry) -> Iterator[Sequence[Any]]:
+    """Give the inputs, and some near them: those alone may be such that two functions are equal."""
+    yield q.inputs
+    for k in range(_CHANCES):
+        yield q.moves(_ELSEWHERE, q.seed + 880 + k, wide=False)
+
+
+def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
+    """Return the largest differences at inputs, those in float32, and the less of results there."""
+    largest = np.zeros((3, q.apart.size))
+    for x in points:
+        narrow = [a.astype(_NARROWER[a.dtype.kind]) if is_movable(a) else a for a in x]
+        pairs = [(q.f(inputs), q.g(inputs)) for inputs in (x, narrow)]
+        if not comparable(q.of_f, *pairs[0], *pairs[1]):
+            return None
+        apart = [difference(*pair) for pair in pairs]
+        results = [y.numbers(np.float64) for y in pairs[1]]
+        largest = np.fmax(largest, np.abs([*apart, np.fmin(*np.abs(results))]))
+    return largest
 
 
 def another_function(q: Inquiry) -> Verdict:
