@@ -62,3 +62,84 @@ def test_a_bug_is_no_lost_digit_where_float32_overflows(seed, share):
         lambda x: np.log(np.exp(x + share * np.sin(x)).sum(axis=1)),
     ):
         assert kind(by_largest, wrong, x) == "BUG"
+
+
+def distances(x):
+    return np.sqrt(((x[:, None] - x) ** 2).sum(axis=-1))
+
+
+def distances_by_products(x, two=2.0):
+    squares = (x * x).sum(axis=1)
+    return np.sqrt(squares[:, None] + squares - two * x @ x.T)
+
+
+def angles(a, b):
+    u, v = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (a, b))
+    return 2 * np.arctan2(np.linalg.norm(u - v, axis=-1), np.linalg.norm(u + v, axis=-1))
+
+
+def angles_by_cosines(a, b):
+    lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    return np.arccos((a * b).sum(axis=-1) / lengths)
+
+
+def parallel(seed, apart=0.0):
+    random = np.random.default_rng(seed)
+    a = random.standard_normal((20, 5))
+    b = a * random.uniform(0.1, 1, (20, 1))
+    b[:10] += apart * random.standard_normal((10, 5))
+    return a, b
+
+
+OUTSIDE = "rounded to where a function is not defined"
+
+
+@pytest.mark.parametrize("apart", [0, 1e-3])
+def test_the_cosine_of_parallel_vectors_is_rounded_out_of_its_range(apart):
+    told = set()
+    for seed in range(8):
+        inputs = parallel(seed, apart)
+        for f, g in ((angles, angles_by_cosines), (angles_by_cosines, angles)):
+            found = calipers.diagnose(f, g, inputs, float64=None)
+            assert found.kind in GOOD | {"RANGE"}, str(found)
+            told.add(found.kind == "RANGE" and OUTSIDE in found.reason)
+    assert True in told
+
+
+def test_squares_of_distances_are_rounded_to_below_zero():
+    told = set()
+    for seed in range(8):
+        x = np.random.default_rng(seed).standard_normal((30, 7))
+        found = calipers.diagnose(distances, distances_by_products, x, float64=None)
+        assert found.kind in GOOD | {"RANGE"}, str(found)
+        told.add(found.kind == "RANGE" and OUTSIDE in found.reason)
+    assert True in told
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_function_is_told_beside_nan_of_rounding(seed):
+    x = np.random.default_rng(seed).standard_normal((30, 7))
+    for f, g in (
+        (distances, lambda x: distances_by_products(x, 1.99)),
+        (distances, lambda x: distances_by_products(x) * (1 + 1e-6)),
+        (distances, lambda x: distances_by_products(x[:, :6])),
+        (lambda x: np.sqrt(distances(x) ** 2 + 1e-6), distances_by_products),
+        (distances, lambda x: distances(x) * distances(x) / distances(x)),
+    ):
+        assert kind(f, g, x) == "BUG"
+    inputs = parallel(seed, 1e-3)
+    assert kind(angles, lambda a, b: angles_by_cosines(a, b) * 1.001, *inputs) == "BUG"
+    assert kind(lambda a, b: angles(a, b) + 1e-4, angles_by_cosines, *inputs) == "BUG"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_root_of_what_is_below_zero_elsewhere_is_suspect(seed):
+    """Here last places decide alone; but the sides are two functions."""
+    random = np.random.default_rng(seed)
+    a = random.uniform(0.1, 1, 40)
+    b = a * (1 + 4e-16 * random.uniform(-1, 1, 40))
+    found = calipers.diagnose(
+        lambda a, b: np.sqrt(np.abs(a - b)), lambda a, b: np.sqrt(a - b), (a, b), float64=None
+    )
+    assert found.kind == "SUSPECT", str(found)
+    assert "elsewhere it stays so" in found.reason
