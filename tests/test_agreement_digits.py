@@ -143,3 +143,49 @@ def test_a_root_of_what_is_below_zero_elsewhere_is_suspect(seed):
     )
     assert found.kind == "SUSPECT", str(found)
     assert "elsewhere it stays so" in found.reason
+
+
+def ridge(a, b):
+    return np.linalg.solve(a.T @ a + 0.1 * np.eye(a.shape[1]), a.T @ b)
+
+
+def ridge_by_svd(a, b):
+    u, s, v = np.linalg.svd(a, full_matrices=False)
+    return v.T @ ((s / (s * s + 0.1)) * (u.T @ b))
+
+
+def test_digits_lost_along_one_line_are_lost_digits():
+    kinds = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        a, b = random.standard_normal((8, 8)), random.standard_normal(8)
+        kinds.append(kind(ridge, ridge_by_svd, a, b))
+    assert set(kinds) <= GOOD | {"SUSPECT"}
+    assert kinds.count("SUSPECT") <= 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_few_units_more_are_suspect_beside_digits_lost_along_one_line(seed):
+    random = np.random.default_rng(seed)
+    a, b = random.standard_normal((30, 8)), random.standard_normal(30)
+    for share in (1 + 60 * 2.0**-53, 1 + 200 * 2.0**-53, 1 + 1e-9):
+        assert kind(ridge, lambda a, b, share=share: ridge_by_svd(a, b) * share, a, b) in WRONG
+
+
+@pytest.mark.parametrize(("order", "edge"), [(4, 0.03), (6, 0.01)])
+def test_last_places_of_constants_are_named_where_a_filter_may_magnify_them(order, edge):
+    signal = pytest.importorskip("scipy.signal")
+
+    def plain(x):
+        return signal.lfilter(*signal.butter(order, edge), x)
+
+    def in_sections(x):
+        return signal.sosfilt(signal.butter(order, edge, output="sos"), x)
+
+    x = np.random.default_rng(0).standard_normal(300)
+    found = calipers.diagnose(plain, in_sections, x)
+    assert found.kind == "BUG"  # coefficients that are wrong as little are so, too
+    assert "unless it magnifies last places of constants" in found.reason
+    wrong = calipers.diagnose(plain, lambda x: 1.01 * in_sections(x), x)
+    assert wrong.kind == "BUG"
+    assert "constants" not in wrong.reason

@@ -24,6 +24,7 @@ from .verdicts import (
     FLAT,
     FLIPS,
     GROSS,
+    ILL,
     KEPT,
     STEADY,
     SUSPECT,
@@ -41,6 +42,7 @@ _LITTLE = 4.0  # last places, fewer than are lost
 _CHANCES = 3  # more calls, at one of which rounding is as large as it mostly is
 _ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
 _HALVINGS = 5  # of inputs for which float32 has nothing finite
+_MAGNIFIED = 2.0**16  # times: fewer than a constant that was typed with eleven digits is off
 _NARROWER = {"f": np.float32, "c": np.complex64}
 
 
@@ -376,7 +378,20 @@ def another_function(q: Inquiry) -> Verdict:
         # Constants of a source, pi say, are of float64 whatever the inputs are.
         why = "constants of float64, whose last places add up" if q.differ_wide else ""
         return Verdict(SUSPECT, f"{told}, or {why or 'one that loses digits: nothing wider tells'}")
+    if q.form == "float64" and q.differ_wide and not size.broken:
+        told += _of_constants(q)
     return Verdict(BUG, told)
+
+
+def _of_constants(q: Inquiry) -> str:
+    """Tell how much the last places of constants are magnified, if the difference is of these."""
+    sizes = rms_of(q.of_f.numbers(np.float64))
+    times = q.eta_apart.absolute / sizes / q.roundoff if sizes else math.inf
+    # What magnifies those of inputs may do so of a filter's coefficients.
+    most = GROSS / q.roundoff if q.unit.kappa > ILL else _MAGNIFIED
+    if times > most:
+        return ""
+    return f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
 
 
 def _how_far(q: Inquiry) -> str:
