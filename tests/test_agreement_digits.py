@@ -33,6 +33,23 @@ def test_a_loss_of_which_float32_has_nothing_left_is_no_bug(n, size):
         assert kind(losses, naive_losses, x, t) in GOOD
 
 
+def test_an_entropy_of_which_float32_makes_nan_is_no_bug():
+    softplus = lambda x: np.logaddexp(0, x)  # noqa: E731
+
+    def entropy(x):
+        return (softplus(-x) + np.exp(-x) * softplus(x)) / (1 + np.exp(-x))
+
+    def plain(x):
+        p = 1 / (1 + np.exp(-x))
+        return -(p * np.log(p) + (1 - p) * np.log(1 - p))
+
+    for seed in range(12):
+        x = 8 * np.random.default_rng(seed).standard_normal(40)
+        assert kind(entropy, plain, x) in GOOD
+        assert kind(entropy, lambda x: plain(x) * 1.4427, x) == "BUG"
+        assert kind(entropy, lambda x: plain(x) * (1 + 1e-9), x) in WRONG
+
+
 @pytest.mark.parametrize("share", [1e-4, 1e-7, 1e-10])
 @pytest.mark.parametrize("seed", range(3))
 def test_wrong_losses_are_told_beside_lost_digits(seed, share):
@@ -189,3 +206,70 @@ def test_last_places_of_constants_are_named_where_a_filter_may_magnify_them(orde
     wrong = calipers.diagnose(plain, lambda x: 1.01 * in_sections(x), x)
     assert wrong.kind == "BUG"
     assert "constants" not in wrong.reason
+
+
+def correlation(x, y):
+    return ((x - x.mean()) * (y - y.mean())).mean() / (x.std() * y.std())
+
+
+def correlation_by_moments(x, y):
+    xx, yy, xy = (x * x).mean(), (y * y).mean(), (x * y).mean()
+    u, v = x.mean(), y.mean()
+    return (xy - u * v) / np.sqrt((xx - u * u) * (yy - v * v))
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="no wider format")
+def test_one_result_whose_rounding_is_small_by_chance_is_no_other_function():
+    kinds = []
+    for seed in range(4):
+        x, y = 1e5 + np.random.default_rng(seed).standard_normal((2, 50))
+        kinds.append(calipers.diagnose(correlation, correlation_by_moments, (x, y)).kind)
+        for wrong in (1 + 1e-4, 1 - 1e-3):
+            g = lambda x, y, wrong=wrong: correlation(x, y) * wrong  # noqa: E731
+            assert calipers.diagnose(correlation, g, (x, y)).kind == "BUG"
+    assert set(kinds) <= GOOD
+
+
+def test_nan_of_rounding_in_the_wider_format_alone_is_no_other_function():
+    kinds = []
+    for seed in (3, 16):
+        x = np.random.default_rng(seed).standard_normal((20, 5), np.float32)
+        kinds.append(calipers.diagnose(distances, distances_by_products, x).kind)
+        wrong = lambda x: distances_by_products(x) * x.dtype.type(1.001)  # noqa: E731
+        assert calipers.diagnose(distances, wrong, x).kind == "BUG"
+    assert set(kinds) <= GOOD | {"RANGE"}
+
+
+def heron(a, b, c):
+    half = (a + b + c) / 2
+    return np.sqrt(half * (half - a) * (half - b) * (half - c))
+
+
+def area(a, b, c):
+    c, b, a = np.sort(np.stack([a, b, c]), axis=0)
+    return np.sqrt((a + (b + c)) * np.maximum(c - (a - b), 0) * (c + (a - b)) * (a + (b - c))) / 4
+
+
+def test_a_domain_that_last_places_leave_in_the_wider_format_is_told_in_words():
+    """Needles of which last places are no triangles: one side gives 0 for these."""
+    random = np.random.default_rng(1)
+    a, b = random.uniform(0.5, 1, 40), random.uniform(0.5, 1, 40)
+    sides = [x.astype(np.float32) for x in (a, b, (a + b) * (1 - 1e-7))]
+    found = calipers.diagnose(area, heron, sides)
+    assert found.kind == "SUSPECT", str(found)
+    assert "results are not finite on one side alone" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_order_of_summation_that_is_the_same_now_and_then_is_no_dropout(seed):
+    own = np.random.default_rng(seed)
+    x = np.random.default_rng(100 + seed).standard_normal((6, 50))
+
+    def in_any_order(x):
+        order = np.arange(x.shape[1]) if own.random() < 0.6 else own.permutation(x.shape[1])
+        return np.cumsum(x[:, order], axis=1)[:, -1]
+
+    found = calipers.diagnose(in_any_order, lambda x: x.sum(axis=1), x, float64=None)
+    assert found.kind in GOOD | {"NONDETERMINISTIC"}, str(found)
+    wrong = calipers.diagnose(in_any_order, lambda x: x.sum(axis=1) * (1 + 1e-9), x, float64=None)
+    assert wrong.kind in WRONG, str(wrong)

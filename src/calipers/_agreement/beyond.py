@@ -67,7 +67,7 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     n = int(np.count_nonzero(beyond))
     # Constants of a source are rounded, too, to a last place of 1: few results are as small.
     constants = np.all(apart[beyond] <= q.allowed * q.roundoff * q.typical_size)
-    if not n or (constants and n < _FEW * apart.size):
+    if n in (0, apart.size) or (constants and n < _FEW * apart.size):
         return None
     far = float(np.max(apart[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
     kind = BUG if np.median(apart[beyond] - GROSS * sizes[beyond]) > 0 else SUSPECT
@@ -336,7 +336,7 @@ def _in_float32(q: Inquiry) -> NDArray | None:
     """
     Return how far results are apart about here at most, and in float32, and the less of both there.
 
-    What is infinite there is no measure: lost digits have one for smaller inputs.
+    What is not finite there is no measure: lost digits have one for smaller inputs.
     """
     found = _farthest(q, _about(q))
     for k in range(1, _HALVINGS):
@@ -363,6 +363,7 @@ def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
         if not comparable(q.of_f, *pairs[0], *pairs[1]):
             return None
         apart = [difference(*pair) for pair in pairs]
+        apart[1][np.isnan(apart[1])] = np.inf
         results = [y.numbers(np.float64) for y in pairs[1]]
         largest = np.fmax(largest, np.abs([*apart, np.fmin(*np.abs(results))]))
     return largest
