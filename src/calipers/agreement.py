@@ -83,7 +83,8 @@ def diagnose(
         - LAYOUT: as ROUNDING, and in another memory layout or batch they are equal;
         - AMPLIFIED: as ROUNDING, but the function magnifies last places a hundred times or more, or
           jumps;
-        - RANGE: something in between overflows or underflows, although the result fits;
+        - RANGE: something in between overflows or underflows, or is rounded out of a function's
+          domain, although the result fits;
         - NONDETERMINISTIC: a side does not repeat itself, within rounding;
         - REDUCED: a side computes in a narrower format, ``.format``;
         - UNSTABLE: one function, but an algorithm that loses digits;

@@ -1,14 +1,18 @@
 """Differences that are more than rounding: jumps, lost digits, and other functions."""
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from .._protocols import NDArray
 from .._report import differing
 from .answers import comparable
-from .inputs import is_movable
+from .inputs import is_movable, movable
 from .inquiry import Inquiry
 from .layouts import plain
+from .powers import scaled
 from .ties import at_ties
 from .units import ROUNDOFF, cosine, difference, rms_of, size_of
 from .verdicts import (
@@ -20,6 +24,7 @@ from .verdicts import (
     FLAT,
     FLIPS,
     GROSS,
+    ILL,
     KEPT,
     STEADY,
     SUSPECT,
@@ -34,6 +39,10 @@ _GROWN, _LOST, _LEFT = 2.0**22, 2.0**12, 4.0
 _MOST = 0.9  # of the results beyond rounding
 _FEW = 1 / 8  # of the results
 _LITTLE = 4.0  # last places, fewer than are lost
+_CHANCES = 3  # more calls, at one of which rounding is as large as it mostly is
+_ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
+_HALVINGS = 5  # of inputs for which float32 has nothing finite
+_MAGNIFIED = 2.0**16  # times: fewer than a constant that was typed with eleven digits is off
 _NARROWER = {"f": np.float32, "c": np.complex64}
 
 
@@ -58,7 +67,7 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     n = int(np.count_nonzero(beyond))
     # Constants of a source are rounded, too, to a last place of 1: few results are as small.
     constants = np.all(apart[beyond] <= q.allowed * q.roundoff * q.typical_size)
-    if not n or (constants and n < _FEW * apart.size):
+    if n in (0, apart.size) or (constants and n < _FEW * apart.size):
         return None
     far = float(np.max(apart[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
     kind = BUG if np.median(apart[beyond] - GROSS * sizes[beyond]) > 0 else SUSPECT
@@ -290,13 +299,18 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
     """
     if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
         return None
-    narrow = [x.astype(_NARROWER[x.dtype.kind]) if is_movable(x) else x for x in q.inputs]
-    f, g = q.f(narrow), q.g(narrow)
-    if not comparable(f, g, q.of_f):
+    found = _in_float32(q)
+    if found is None:
         return None
-    apart, there = np.abs(q.apart), np.abs(difference(f, g))
+    apart, there, left = found
+    there[np.isinf(there)] = 0.0
     room = q.allowed * q.scale
-    beyond = apart > room
+    beyond = np.abs(q.apart) > room
+    # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
+    beyond &= (left > 0) | (apart > q.allowed * q.roundoff * q.natural_size)
+    far = apart > ALONE * room
+    if (beyond & far).any():  # else chance decides of those that are hardly beyond
+        beyond &= far
     gained = ROUNDOFF["float32"] / q.roundoff
     sizes = np.abs(q.of_f.numbers(np.float64))
     grown = beyond & (there > _GROWN * apart) & (there > gained * room)
@@ -318,6 +332,43 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
     )
 
 
+def _in_float32(q: Inquiry) -> NDArray | None:
+    """
+    Return how far results are apart about here at most, and in float32, and the less of both there.
+
+    What is not finite there is no measure: lost digits have one for smaller inputs.
+    """
+    found = _farthest(q, _about(q))
+    for k in range(1, _HALVINGS):
+        if found is None or not np.isinf(found[1]).any():
+            break
+        smaller = _farthest(q, [scaled(q.inputs, tuple(movable(q.inputs)), -k)])
+        found = None if smaller is None else np.where(np.isinf(found[1]), smaller, found)
+    return found
+
+
+def _about(q: Inquiry) -> Iterator[Sequence[Any]]:
+    """Give the inputs, and some near them: those alone may be such that two functions are equal."""
+    yield q.inputs
+    for k in range(_CHANCES):
+        yield q.moves(_ELSEWHERE, q.seed + 880 + k, wide=False)
+
+
+def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
+    """Return the largest differences at inputs, those in float32, and the less of results there."""
+    largest = np.zeros((3, q.apart.size))
+    for x in points:
+        narrow = [a.astype(_NARROWER[a.dtype.kind]) if is_movable(a) else a for a in x]
+        pairs = [(q.f(inputs), q.g(inputs)) for inputs in (x, narrow)]
+        if not comparable(q.of_f, *pairs[0], *pairs[1]):
+            return None
+        apart = [difference(*pair) for pair in pairs]
+        apart[1][np.isnan(apart[1])] = np.inf
+        results = [y.numbers(np.float64) for y in pairs[1]]
+        largest = np.fmax(largest, np.abs([*apart, np.fmin(*np.abs(results))]))
+    return largest
+
+
 def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
     told = _broken(q) if size.broken else _how_far(q)
@@ -328,7 +379,20 @@ def another_function(q: Inquiry) -> Verdict:
         # Constants of a source, pi say, are of float64 whatever the inputs are.
         why = "constants of float64, whose last places add up" if q.differ_wide else ""
         return Verdict(SUSPECT, f"{told}, or {why or 'one that loses digits: nothing wider tells'}")
+    if q.form == "float64" and q.differ_wide and not size.broken:
+        told += _of_constants(q)
     return Verdict(BUG, told)
+
+
+def _of_constants(q: Inquiry) -> str:
+    """Tell how much the last places of constants are magnified, if the difference is of these."""
+    sizes = rms_of(q.of_f.numbers(np.float64))
+    times = q.eta_apart.absolute / sizes / q.roundoff if sizes else math.inf
+    # What magnifies those of inputs may do so of a filter's coefficients.
+    most = GROSS / q.roundoff if q.unit.kappa > ILL else _MAGNIFIED
+    if times > most:
+        return ""
+    return f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
 
 
 def _how_far(q: Inquiry) -> str:

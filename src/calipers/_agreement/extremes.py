@@ -1,22 +1,27 @@
 """Results that are lost because something in between overflows or underflows."""
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
-from .inputs import movable
+from .inputs import is_movable, movable
 from .inquiry import Inquiry
 from .powers import STEP, degrees_of, scaled, unscaled
 from .sides import BudgetError, Side
-from .units import difference, size_of
-from .verdicts import GROSS, RANGE, Verdict
+from .units import MOVES, Moves, difference, size_of
+from .verdicts import COARSEST, GROSS, RANGE, SUSPECT, Verdict
 
 # Formats below, of real numbers and of complex ones.
 _NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
+_FAR, _LITTLE = 2.0**-COARSEST, 2.0  # moves of inputs: of much of them, and of last places
+_DRAWN, _KNOWN = 40, 3  # moves by last places, and results at these that tell of their noise
+_MOST = 0.5  # of the results that come and go
 _DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
 
 
@@ -40,6 +45,78 @@ def overflow(q: Inquiry) -> Verdict | None:
                 f"overflows or underflows{_OUTSIDE if np.isnan(y[k]) else ''}",
             )
     return None
+
+
+def outside_by_rounding(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are not finite by rounding, where nothing wider can be asked.
+
+    They come and go with last places of the inputs, and the sides agree where they are finite, but
+    for what such last places do to either; of a function that is not defined there they stay.
+    """
+    if q.standard is not None or not q.are_moved:
+        return None
+    alone = _finite(q.of_f) ^ _finite(q.of_g)
+    if not alone.any():
+        return None
+    with suppress(BudgetError):
+        back, mean, noise = _drawn_anew(q, q.inputs, q.seed + 700)
+        if back < 1 or size_of(mean, noise).rms > q.allowed:
+            return None
+        k = int(np.argmax(alone))
+        name, other = ("g", "f") if _finite(q.of_f)[k] else ("f", "g")
+        y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+        told = f"{name} gives {y} where {other} gives {r:.3g}, and not where inputs are moved by "
+        told += "last places: something in between is rounded to where a function is not defined"
+        x = [x.copy() if is_movable(x) else x for x in q.moves(_FAR, q.seed + 800, wide=False)]
+        if _drawn_anew(q, x, q.seed + 800)[0] < _MOST:
+            told += "; but elsewhere it stays so: one side is defined for inputs for which the "
+            return Verdict(SUSPECT, f"{told}other is not")
+        return Verdict(RANGE, f"{told}, as the root of -1e-16")
+    return None
+
+
+def _finite(answer: Answer) -> NDArray:
+    finite: NDArray = np.isfinite(answer.numbers(np.float64))
+    return finite
+
+
+def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> tuple[float, NDArray, NDArray]:
+    """
+    Move inputs by last places, and see which results that are finite on one side alone are so then.
+
+    Return the share of these, how far the sides are apart in the mean, and what last places do to
+    that; to those that come and go, what they do to any of them.
+    """
+    f, g = q.f(inputs), q.g(inputs)
+    nothing = 0.0, q.apart, q.apart
+    if not comparable(f, g, q.of_f):
+        return nothing
+    alone = _finite(f) ^ _finite(g)
+    moves, found = Moves(inputs), []
+    times = np.zeros(alone.size, int)
+    for k in range(_DRAWN):
+        x = moves(_LITTLE * q.roundoff, seed + k, wide=False)
+        f, g = q.f(x), q.g(x)
+        if not comparable(f, g, q.of_f):
+            return nothing
+        y, r = f.numbers(np.float64), g.numbers(np.float64)
+        found.append([y - r, y, r])
+        times += np.isfinite(y - r)
+        enough = times[alone] >= _KNOWN
+        if k >= MOVES and (enough.all() or (k >= _DRAWN / 2 and not times[alone].any())):
+            break
+    drawn = np.array(found)
+    known = np.isfinite(drawn[:, :1])
+    count = np.maximum(1, times)
+    drawn = np.where(known, drawn, 0.0)
+    mean = drawn.sum(axis=0) / count
+    squares = np.square(np.where(known, drawn - mean, 0.0)).sum(axis=0)
+    noise = np.sqrt(squares / count).max(axis=0)
+    come_and_go = times < len(found)
+    noise[come_and_go] = noise.max(where=come_and_go, initial=0.0)
+    back = np.count_nonzero(times[alone]) / np.count_nonzero(alone) if alone.any() else 1.0
+    return back, mean[0], np.hypot(noise, q.roundoff * np.abs(mean[1]))
 
 
 _AS_WRONG = 0.5

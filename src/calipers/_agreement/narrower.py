@@ -21,6 +21,7 @@ from .verdicts import (
     COARSEST,
     EXPLAINED,
     FEW,
+    FEW_REDRAWN,
     FLAT,
     REDRAW,
     REDUCED,
@@ -95,6 +96,8 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     if q.eta_apart.broken or flat:
         return None
     reach = _reach(q)
+    if reach is None and _turns(q):
+        reach = q.roundoff
     if reach is None:
         return None
     size = q.eta_apart.rms * q.roundoff
@@ -235,6 +238,21 @@ def _reach(q: Inquiry) -> float | None:
     (before, above), (after, below) = alike[k - 1 : k + 1]
     share = (above - _CHANGED) / (above - below)
     return float(before * (after / before) ** share)
+
+
+def _turns(q: Inquiry) -> bool:
+    """
+    Tell whether last places of the inputs turn the difference about as often as not.
+
+    Where nearly all of it is along one line, as for nearly singular matrices, it is itself or its
+    opposite, and never half way to another one.
+    """
+    if q.wide is not None:
+        return False
+    delta = COARSE * q.roundoff
+    found = [q.likeness(delta, q.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
+    likeness = q.evidence["likeness_of_turns"] = float(np.mean(found))
+    return likeness < _ANOTHER
 
 
 def _narrowed(

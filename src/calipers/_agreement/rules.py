@@ -14,7 +14,13 @@ from .beyond import (
     steady_difference,
     unstable,
 )
-from .extremes import better_when_rescaled, nothing_left, overflow, overflow_alone
+from .extremes import (
+    better_when_rescaled,
+    nothing_left,
+    outside_by_rounding,
+    overflow,
+    overflow_alone,
+)
 from .grids import few_digits_left, on_a_grid
 from .identical import (
     exact_integers,
@@ -66,6 +72,7 @@ RULES: tuple[Rule, ...] = (
     loses_digits,
     quantised_inputs,
     grows_in_float32,
+    outside_by_rounding,
     overflow_alone,
     stays_in_steps,
     another_function,

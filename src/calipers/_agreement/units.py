@@ -173,7 +173,8 @@ def spread_of(
             ADD_SQUARES[None](np.where(np.isfinite(d), d * scale, 0.0), sums)
             found.append((rms_of(d), seed, answer))
     by_size = sorted(found, key=lambda item: item[0])
-    if len(found) > 1 and by_size[-1][0] > _OUTLYING * by_size[0][0]:
+    # Without a move, what is equal now and then is no measure.
+    if delta and len(found) > 1 and by_size[-1][0] > _OUTLYING * by_size[0][0]:
         size, seed, answer = by_size[-1]
         again = side(moves(delta, seed, wide))
         if not comparable(again, here) or rms_of(difference(again, answer)) > _AGAIN * size:

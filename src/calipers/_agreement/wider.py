@@ -9,13 +9,16 @@ import numpy as np
 
 from .._protocols import NDArray
 from .answers import Answer, comparable
-from .units import ROUNDOFF, Size, difference, rms_of, size_of_results, spread_of
-from .verdicts import GROSS, KEPT, REDRAW, SYSTEMATIC
+from .inputs import is_movable
+from .units import ROUNDOFF, Moves, Size, difference, rms_of, size_of_results, spread_of
+from .verdicts import COARSEST, GROSS, KEPT, MANY, REDRAW, SYSTEMATIC
 
 if TYPE_CHECKING:
     from .inquiry import Inquiry
 
 _STAYS = 2.0**-6  # of a share of a result, that is another one where digits are lost
+_LUCKY = 2.0**8  # times that a rounding is hardly ever smaller than others
+_DRAWN, _REDRAWN = 3, 24  # moves, at some of which roundings are as they mostly are
 _MOVED = 0.731  # of a last place
 
 
@@ -108,7 +111,41 @@ class Wide:
         if q.form == "float64":  # constants in a source are rounded to it, whatever is wider
             allowed = max(allowed, SYSTEMATIC * q.roundoff / self.fine)
         beyond = far.least > allowed or self._mostly_apart(d, unit)
-        return far.broken > 0 or (beyond and more)
+        if far.broken and not self._comes_and_goes:
+            return True
+        return beyond and more and not (far.rms <= _LUCKY * expected and self._by_chance(far, kept))
+
+    def _by_chance(self, far: Size, kept: float) -> bool:
+        """Tell whether few roundings are small here alone, and not as small about here."""
+        q = self.q
+        if q.weighty >= MANY or math.isinf(far.rms):
+            return False
+        found = [q.apart_at(2 * q.roundoff, q.seed + 90 + k) for k in range(_DRAWN)]
+        sizes = [size_of_results(q.of_f, d, q.scale).rms for d in found if d is not None]
+        return far.rms <= kept * max(sizes, default=0.0)
+
+    @cached_property
+    def _comes_and_goes(self) -> bool:
+        """Tell whether last places decide, here and elsewhere, which results are not finite."""
+        q, pair = self.q, self._moved
+        alone = np.logical_xor(*(np.isfinite(y.numbers(np.float64)) for y in pair))
+        if pair[0].forms != q.of_f.forms or not alone[~np.isfinite(self.apart)].all():
+            return False
+        for move in (self.fine, 2.0**-COARSEST):
+            x = q.moves(move, q.seed + 95, wide=True)
+            moves = Moves([a.copy() if is_movable(a) else a for a in x])
+            left = np.ones(self.apart.size, bool)
+            for k in range(_REDRAWN):
+                points = moves(2 * self.fine, q.seed + 96 + k, wide=False)
+                f, g = q.f(points), q.g(points)
+                if not comparable(f, g, q.of_f):
+                    return False
+                left &= np.isfinite(f.numbers(np.float64)) ^ np.isfinite(g.numbers(np.float64))
+                if not left.any():
+                    break
+            else:
+                return False
+        return True
 
     @cached_property
     def lost(self) -> NDArray:

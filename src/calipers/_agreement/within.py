@@ -94,10 +94,12 @@ def _hidden(q: Inquiry) -> Verdict | None:
         far, restless = wide.size, does_not_repeat(wide.restless)
         if restless is not None:
             return restless
-        told = (
-            f"within rounding here, but in the wider format the sides are {far.least:.2g} units of "
-            f"its rounding apart, where {q.eta_apart.least:.2g} would be expected"
-        )
+        told = "within rounding here, but in the wider format "
+        if far.broken:
+            told += f"{far.broken} of {wide.apart.size} results are not finite on one side alone"
+        else:
+            told += f"the sides are {far.least:.2g} units of its rounding apart, where "
+            told += f"{q.eta_apart.least:.2g} would be expected"
         if wide.agree_unmoved:
             told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
             return Verdict(SUSPECT, f"{told}1, or the like; or a result is kept from before")
