@@ -2,33 +2,12 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
-from ._differences.checkpoint import require_folder
 from ._differences.plan import others_of
-from ._differences.progress import Progress
-from ._gradcheck.batches import without_warnings_of_batches
-from ._gradcheck.check import Check
-from ._gradcheck.given import Given, require_way
-from ._gradcheck.numerical import Way
-from ._gradcheck.options import (
-    SWITCHES,
-    chosen_of,
-    masked_of,
-    one_jac,
-    positions_of,
-    require_analytic,
-    require_choices,
-    require_forms,
-    require_functions,
-    require_returned,
-    require_seed,
-    require_tested,
-    rule_of,
-    step_of,
-    steps_for,
-)
+from ._gradcheck.checking import check_given
+from ._gradcheck.given import Given
+from ._gradcheck.options import one_jac, positions_of, require_functions
 from ._gradcheck.report import (
     CalipersWarning,
     GradcheckError,
@@ -36,13 +15,8 @@ from ._gradcheck.report import (
     InconclusiveError,
     NonsmoothError,
     WrongDerivativeError,
-    answer,
 )
-from ._gradcheck.rule import default_resolution
-from ._gradcheck.second import terms_in
-from ._gradcheck.subject import has_differences
 from ._types import Convention, Excuse, Inplace, Method, ProgressLike
-from ._warnings import warn
 
 __all__ = [
     "CalipersWarning",
@@ -216,63 +190,43 @@ def gradcheck(
     the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
     """
     require_functions(f, jac=jac, vjp=vjp, jvp=jvp, value_and_jac=value_and_jac)
-    require_choices(convention, nondet_tol, allow, method)
-    require_seed(seed)
-    require_folder(checkpoint)
-    step = step_of(eps, step)
-    wanted = {"jac": one_jac(jac, value_and_jac), "vjp": vjp, "jvp": jvp}
-    left_out = positions_of(nondifferentiable_outputs)
-    others = others_of(args)
     given = Given(
-        f, inputs, wanted, argnums, left_out, convention, others, kwargs, terms=terms_in(f)
+        f,
+        inputs,
+        {"jac": one_jac(jac, value_and_jac), "vjp": vjp, "jvp": jvp},
+        argnums,
+        positions_of(nondifferentiable_outputs),
+        convention,
+        others_of(args),
+        kwargs,
+        with_value=value_and_jac is not None,
     )
-    require_way(inplace, given, value_and_jac)
-    only_specified = masked_of(masked, check_sparse_nnz)
-    given = given.of_arrays(out_like, inplace, only_specified, value_and_jac is not None)
-    require_analytic(method, given.of_library)
-    subject = given.subject()
-    if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
-        given, subject = given.zeros(subject)
-        check_undefined_grad, inplace = False, None
-    chosen = chosen_of(check_forward_ad, check_backward_ad, given.of_library)
-    require_forms(given.derivatives, chosen, check_forward_ad, check_backward_ad)
-    derivatives = given.checked(subject, chosen, inplace, check_grad_dtypes)
-    names = {d.name for d in derivatives}
-    tests = {
-        "check_undefined_grad": check_undefined_grad,
-        "check_batched_grad": check_batched_grad,
-        "check_batched_forward_grad": check_batched_forward_grad,
-    }
-    there = {form: SWITCHES[form] for form in SWITCHES if given.derivatives[form] is not None}
-    require_tested(tests, names, there)
-    require_returned(tests, inplace)
-    undefined = {"vjp", "jvp"} if check_undefined_grad else set()
-    if check_undefined_grad is None and given.of_library and given.convention == "torch":
-        undefined = names & {"vjp"}
-    batched = {"vjp": check_batched_grad, "jvp": check_batched_forward_grad}
-    resolution = default_resolution(subject.eps)
-    rule = rule_of(eps, atol, rtol, resolution, subject.eps, equal_nan, nondet_tol)
-    check = Check(subject, derivatives, rule, resolution, fast_mode, seed, tuple(allow))
-    steps = steps_for(len(subject.active), step=step, scale=scale, bounds=bounds)
-    heard = Progress(progress, 0)
-    try:
-        with without_warnings_of_batches():
-            report = check.run(
-                [{"method": method, **each} for each in steps],
-                Way(workers, heard if heard.wanted else None, checkpoint),
-                nondet_tol,
-                undefined,
-                batched,
-                given.primals,
-            )
-    finally:
-        heard.close()
-    if given.leaves is not None:
-        of_outputs = tuple(given.leaves.outputs)
-        report = replace(report, input_names=given.leaves.names, output_names=of_outputs)
-    if given.of_library and report and not (check.any_slope or given.constant):
-        told = "f does not depend on the inputs that it is checked by; does it use other tensors?"
-        report = replace(report, vacuous=True, reason=told)
-    if report.vacuous:
-        warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
-    return answer(report, raise_exception, check.cause)
+    return check_given(
+        given,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_batched_forward_grad=check_batched_forward_grad,
+        check_forward_ad=check_forward_ad,
+        check_backward_ad=check_backward_ad,
+        fast_mode=fast_mode,
+        masked=masked,
+        check_sparse_nnz=check_sparse_nnz,
+        method=method,
+        step=step,
+        scale=scale,
+        bounds=bounds,
+        out_like=out_like,
+        inplace=inplace,
+        workers=workers,
+        progress=progress,
+        checkpoint=checkpoint,
+        equal_nan=equal_nan,
+        allow=allow,
+        seed=seed,
+    )

@@ -1,6 +1,5 @@
 """Are second derivatives right? gradgradcheck, which is gradcheck of the gradient."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -10,7 +9,8 @@ import numpy as np
 from ._containers import several
 from ._differences.plan import Options, others_of
 from ._differences.stencils import ADAPTIVE
-from ._gradcheck.derivative import GivenDerivative
+from ._gradcheck.checking import check_given
+from ._gradcheck.derivative import CONVENTIONS, GivenDerivative
 from ._gradcheck.given import FORMS, Given
 from ._gradcheck.nested import holds_arrays
 from ._gradcheck.numerical_gradient import NumericalGradient
@@ -23,7 +23,7 @@ from ._gradcheck.options import (
 )
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
-from ._gradcheck.second import Gradient, OfTerms, cotangents, layout, skewness, terms_in, terms_of
+from ._gradcheck.second import Gradient, cotangents, layout, skewness, terms_of
 from ._gradcheck.second_forms import SecondForms, require_handed_on
 from ._gradcheck.subject import Subject
 from ._protocols import FunctionLibrary
@@ -34,7 +34,9 @@ from .interop.functions import function_library
 __all__ = ["gradgradcheck"]
 
 _SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
-_OF_CALLER = {"jac": "hess", "jvp": "hvp"}  # of the gradient of a number
+# What the derivatives of the gradient are called: of any f, and of one that gives a number.
+_NAMES = {"vjp": "vjp_vjp", "jvp": "vjp_jvp"}
+_OF_NUMBER = {"jac": "hess", "jvp": "hvp"}
 
 
 def gradgradcheck(
@@ -183,14 +185,14 @@ def _of_library(
     active, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
     gradient, point = library.gradient(f, inputs, active, kept, w, spread)
     contiguous = library.gradient(f, inputs, active, kept, w, False)[0] if spread else None
-    checked = {
+    by = *active, *range(len(inputs), len(inputs) + len(w))
+    second = replace(_second(gradient, point, by, options), terms=terms_of(first, w))
+    own = {
+        **_with_cotangents(options, len(active), len(w)),
         "check_forward_ad": forms.pushes,
         "check_backward_ad": forms.pulls,
-        "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
     }
-    own = _with_cotangents(options, len(active), len(w))
-    gradient = OfTerms(gradient, terms_of(first, w))
-    report = _of_gradient(gradient, point, first.columns, contiguous, checked, own)
+    report = _of_gradient(second, first.columns, contiguous, own)
     if given.leaves is not None and given.leaves.names:
         held = given.leaves.names
         report = replace(
@@ -216,16 +218,29 @@ def _of_own(
     w = cotangents(subject, grad_outputs, seed)
     gradient = Gradient(subject, forms.vjp, forms.vjp_vjp, forms.vjp_jvp, spread)
     contiguous = replace(gradient, spread=False) if spread else None
-    active = [p.position for p in subject.active]
-    checked = {
-        "vjp": gradient.pull if forms.pulls else None,
-        "jvp": gradient.push if forms.pushes else None,
-        "argnums": [*active, *range(len(inputs), len(inputs) + len(w))],
-        "kwargs": given.kwargs,
-    }
-    own = _with_cotangents(options, len(active), len(w))
-    sized = OfTerms(gradient, terms_of(subject, w))
-    return _of_gradient(sized, (*inputs, *w), subject.columns, contiguous, checked, own)
+    by = *(p.position for p in subject.active), *range(len(inputs), len(inputs) + len(w))
+    pull = gradient.pull if forms.pulls else None
+    push = gradient.push if forms.pushes else None
+    second = replace(
+        _second(gradient, (*inputs, *w), by, options, vjp=pull, jvp=push),
+        kwargs=given.kwargs,
+        names=_NAMES,
+        terms=terms_of(subject, w),
+    )
+    own = _with_cotangents(options, len(subject.active), len(w))
+    return _of_gradient(second, subject.columns, contiguous, own)
+
+
+def _second(
+    gradient: Callable[..., Any],
+    point: tuple[Any, ...],
+    by: Sequence[int],
+    options: dict[str, Any],
+    **derivatives: Callable[..., Any] | None,
+) -> Given:
+    """Return a gradient at a point, and derivatives of it by some of what it takes."""
+    derivatives = {name: derivatives.get(name) for name in FORMS}
+    return Given(gradient, point, derivatives, by, (), options.get("convention", CONVENTIONS[0]))
 
 
 def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
@@ -236,39 +251,25 @@ def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> d
 
 
 def _of_gradient(
-    gradient: Callable[..., Any],
-    point: tuple[Any, ...],
-    size: int,
-    contiguous: Callable[..., Any] | None,
-    forms: dict[str, Any],
-    options: dict[str, Any],
+    given: Given, size: int, contiguous: Callable[..., Any] | None, options: dict[str, Any]
 ) -> GradcheckReport:
     """
     Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
 
     If its cotangents are not contiguous, `contiguous` is the same with those that are.
     """
-    report = gradcheck(gradient, point, **forms, **options)
+    options = {name: value for name, value in options.items() if name != "convention"}
+    report = check_given(given, **options)
     if report.shape[0] and not report.findings:
-        given = Given(
-            gradient,
-            point,
-            {name: forms.get(name) for name in FORMS},
-            forms.get("argnums"),
-            (),
-            options.get("convention", "torch"),
-            kwargs=forms.get("kwargs"),
-            terms=terms_in(gradient),
-        )
         spread, given = given, given.translated(False)
         subject = given.subject()
         if contiguous is not None:
             other = replace(spread, f=contiguous).translated(False).subject()
             report = _found(report, layout(subject, other))
-        known = {name: name in report.forms for name in FORMS}
+        known = {name: given.names.get(name, name) in report.forms for name in FORMS}
         # Without conjugates, the matrix of real numbers is another one.
         of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
-        if given.convention == "torch" or of_reals:
+        if given.convention == CONVENTIONS[0] or of_reals:
             derivatives = given.checked(subject, known, None, False)
             report = _symmetric(report, derivatives, size, options)
     return replace(report, reason=f"second order: {report.reason}", order=2)
@@ -337,18 +338,10 @@ def _of_number(
     if vjp is None:  # of f alone: a wrong first derivative cannot hide in it
         where = steps_for(1, scale=common.get("scale"), bounds=common.get("bounds"))[0]
         gradient = NumericalGradient(f, part.position, Options(ADAPTIVE, **where))
-    where = {"argnums": part.position, "kwargs": here["kwargs"]}
-    checked = {"jac": forms.hess, "jvp": forms.hvp, **where}
-    plain = {**common, "raise_exception": False}
-    report = _of_gradient(gradient, inputs, part.stop, None, checked, plain)
-    return answer(_named(report), common["raise_exception"])
-
-
-def _named(report: GradcheckReport) -> GradcheckReport:
-    """Call second derivatives of a number what the caller calls them."""
-
-    def named(text: str) -> str:
-        return re.sub(r"\b(jac|jvp)\b", lambda found: _OF_CALLER[found[0]], text)
-
-    findings, blocks = (tuple(map(named, told)) for told in (report.findings, report.blocks))
-    return replace(report, reason=named(report.reason), findings=findings, blocks=blocks)
+    second = replace(
+        _second(gradient, inputs, (part.position,), common, jac=forms.hess, jvp=forms.hvp),
+        kwargs=here["kwargs"],
+        names=_OF_NUMBER,
+    )
+    report = _of_gradient(second, part.stop, None, {**common, "raise_exception": False})
+    return answer(report, common["raise_exception"])

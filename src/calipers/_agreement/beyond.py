@@ -1,20 +1,16 @@
 """Differences that are more than rounding: jumps, lost digits, and other functions."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from .._protocols import NDArray
 from .._report import differing
 from .answers import comparable
-from .inputs import is_movable, movable
 from .inquiry import Inquiry
 from .layouts import plain
-from .powers import scaled
+from .steps import MOST_STILL, is_constant, share_standing_still
 from .ties import at_ties
-from .units import ROUNDOFF, cosine, difference, rms_of, size_of
+from .units import cosine, difference, rms_of, size_of
 from .verdicts import (
     ALONE,
     AMPLIFIED,
@@ -33,17 +29,8 @@ from .verdicts import (
 )
 
 _ALIKE = 4.0  # times what one side loses, the other may lose
-# Times that a difference of lost digits grows by, at least, from float64 to float32, where it is
-# 2**29 mostly; and where float32 has no digits left to lose, of the size of a result.
-_GROWN, _LOST, _LEFT = 2.0**22, 2.0**12, 4.0
-_MOST = 0.9  # of the results beyond rounding
 _FEW = 1 / 8  # of the results
-_LITTLE = 4.0  # last places, fewer than are lost
-_CHANCES = 3  # more calls, at one of which rounding is as large as it mostly is
-_ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
-_HALVINGS = 5  # of inputs for which float32 has nothing finite
 _MAGNIFIED = 2.0**16  # times: fewer than a constant that was typed with eleven digits is off
-_NARROWER = {"f": np.float32, "c": np.complex64}
 
 
 def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
@@ -245,128 +232,10 @@ def _in_steps(q: Inquiry) -> str | None:
     if q.standard is None or q.unit.kappa < FLAT:
         return None
     for name, answer in q.answers.items():
-        numbers = answer.numbers(np.float64)
         lost = np.abs(q.off(answer)) > ALONE * q.allowed * q.unit.values
-        if np.unique(numbers[lost]).size < 2:  # a constant stays, too
-            continue
-        still = lost.copy()
-        for k in range(2):
-            y = q.sides[name](q.moves(_LITTLE * q.roundoff, q.seed + 870 + k, wide=False))
-            if not comparable(y, answer):
-                return None
-            still &= y.numbers(np.float64) == numbers
-        if np.count_nonzero(still) >= _MOST * np.count_nonzero(lost):
+        if not is_constant(q, name, lost) and share_standing_still(q, name, lost) >= MOST_STILL:
             return name
     return None
-
-
-def stays_in_steps(q: Inquiry) -> Verdict | None:
-    """
-    Recognise lost digits where nothing wider tells, by steps no larger than last places of 1.
-
-    One side stays where it is while last places of its inputs change, which move the other.
-    """
-    if q.standard is not None or q.eta_apart.broken:
-        return None
-    apart = np.abs(q.apart)
-    lost = apart > ALONE * q.allowed * q.scale
-    numbers = {name: y.numbers(np.float64) for name, y in q.answers.items()}
-    if not lost.any() or apart.max() > q.allowed * q.roundoff * q.natural_size:
-        return None
-    still = dict.fromkeys(numbers, lost)
-    for k in range(2):
-        f, g = q.at_moved(_LITTLE * q.roundoff, q.seed + 870 + k)
-        if not comparable(f, g, q.of_f):
-            return None
-        for name, y in (("f", f), ("g", g)):
-            still[name] = still[name] & (y.numbers(np.float64) == numbers[name])
-    shares = {name: np.count_nonzero(x) / np.count_nonzero(lost) for name, x in still.items()}
-    name, other = sorted(shares, key=shares.__getitem__, reverse=True)
-    alone = shares[name] >= _MOST and shares[other] <= 1 - _MOST
-    if not alone or np.unique(numbers[name][lost]).size < 2:  # a constant stays, too
-        return None
-    return Verdict(
-        UNSTABLE,
-        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and {name} stays as it is "
-        f"when last places of its inputs change, unlike {other}: its algorithm loses them",
-    )
-
-
-def grows_in_float32(q: Inquiry) -> Verdict | None:
-    """Recognise lost digits of float64 without a wider format: float32 loses more, as a bug is not.
-
-    What is beyond rounding there, too, is by far larger than here.
-    """
-    if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
-        return None
-    found = _in_float32(q)
-    if found is None:
-        return None
-    apart, there, left = found
-    there[np.isinf(there)] = 0.0
-    room = q.allowed * q.scale
-    beyond = np.abs(q.apart) > room
-    # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
-    beyond &= (left > 0) | (apart > q.allowed * q.roundoff * q.natural_size)
-    far = apart > ALONE * room
-    if (beyond & far).any():  # else chance decides of those that are hardly beyond
-        beyond &= far
-    gained = ROUNDOFF["float32"] / q.roundoff
-    sizes = np.abs(q.of_f.numbers(np.float64))
-    grown = beyond & (there > _GROWN * apart) & (there > gained * room)
-    lost = beyond & (there > _LOST * apart) & (there > gained * room)
-    lost &= (there > sizes / _LEFT) & (there < _LEFT * sizes)
-    least = max(1, _MOST * np.count_nonzero(beyond))
-    if (beyond & ~(grown | lost) & (apart > GROSS * sizes)).any():
-        return None
-    if np.count_nonzero(grown) < least:
-        grown |= lost
-        # What is left of a result is no measure of digits; but those lost would be others nearby.
-        if np.count_nonzero(grown) < least or q.least_likeness(2, q.seed + 850) > STEADY:
-            return None
-    times = float(np.median(there[grown] / apart[grown]))
-    return Verdict(
-        UNSTABLE,
-        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed, "
-        f"and {times:.2g} times as far in float32: an algorithm loses digits",
-    )
-
-
-def _in_float32(q: Inquiry) -> NDArray | None:
-    """
-    Return how far results are apart about here at most, and in float32, and the less of both there.
-
-    What is not finite there is no measure: lost digits have one for smaller inputs.
-    """
-    found = _farthest(q, _about(q))
-    for k in range(1, _HALVINGS):
-        if found is None or not np.isinf(found[1]).any():
-            break
-        smaller = _farthest(q, [scaled(q.inputs, tuple(movable(q.inputs)), -k)])
-        found = None if smaller is None else np.where(np.isinf(found[1]), smaller, found)
-    return found
-
-
-def _about(q: Inquiry) -> Iterator[Sequence[Any]]:
-    """Give the inputs, and some near them: those alone may be such that two functions are equal."""
-    yield q.inputs
-    for k in range(_CHANCES):
-        yield q.moves(_ELSEWHERE, q.seed + 880 + k, wide=False)
-
-
-def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
-    """Return the largest differences at inputs, those in float32, and the less of results there."""
-    largest = np.zeros((3, q.apart.size))
-    for x in points:
-        narrow = [a.astype(_NARROWER[a.dtype.kind]) if is_movable(a) else a for a in x]
-        pairs = [(q.f(inputs), q.g(inputs)) for inputs in (x, narrow)]
-        if not comparable(q.of_f, *pairs[0], *pairs[1]):
-            return None
-        apart = [difference(*pair) for pair in pairs]
-        apart[1][np.isnan(apart[1])] = np.inf
-        results = [y.numbers(np.float64) for y in pairs[1]]
-        largest = np.fmax(largest, np.abs([*apart, np.fmin(*np.abs(results))]))
-    return largest
 
 
 def another_function(q: Inquiry) -> Verdict:

@@ -1,7 +1,7 @@
 """The questions put to two implementations, cheapest first, until the answers decide."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -295,6 +295,18 @@ class Inquiry:
         """Return how far the sides are apart at moved inputs; None if they answer otherwise."""
         f, g = self.at_moved(delta, seed, wide=wide)
         return difference(f, g) if comparable(f, g, self.of_f) else None
+
+    def nearby(
+        self, inputs: Sequence[Any], roundoff: float, seed: int, most: int
+    ) -> Iterator[tuple[NDArray, NDArray]]:
+        """Give what both sides answer where inputs are moved by last places, if that compares."""
+        moves = Moves(inputs)
+        for k in range(most):
+            x = moves(2 * roundoff, seed + k, wide=False)
+            f, g = self.f(x), self.g(x)
+            if not comparable(f, g, self.of_f):
+                return
+            yield f.numbers(np.float64), g.numbers(np.float64)
 
     def likeness(self, delta: float, seed: int) -> float | None:
         """Return the cosine between the difference of the sides here, and at moved inputs."""

@@ -5,22 +5,14 @@ from collections.abc import Callable
 from .beyond import (
     another_function,
     digits_lost_alike,
-    grows_in_float32,
     heedless_of_strides,
     hidden_by_larger_results,
     jumps,
     loses_digits,
-    stays_in_steps,
     steady_difference,
     unstable,
 )
-from .extremes import (
-    better_when_rescaled,
-    nothing_left,
-    outside_by_rounding,
-    overflow,
-    overflow_alone,
-)
+from .extremes import better_when_rescaled, nothing_left, overflow
 from .grids import few_digits_left, on_a_grid
 from .identical import (
     exact_integers,
@@ -35,6 +27,12 @@ from .quantised import quantised_inputs
 from .repeats import restless_when_moved
 from .verdicts import Verdict
 from .within import within_rounding
+from .without_wider import (
+    grows_in_float32,
+    outside_by_rounding,
+    overflow_alone,
+    stays_in_steps,
+)
 
 Rule = Callable[[Inquiry], Verdict | None]
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .answers import Answer, comparable
-from .inputs import is_movable
-from .units import ROUNDOFF, Moves, Size, difference, rms_of, size_of_results, spread_of
+from .units import ROUNDOFF, Size, difference, rms_of, size_of_results, spread_of
 from .verdicts import COARSEST, GROSS, KEPT, MANY, REDRAW, SYSTEMATIC
 
 if TYPE_CHECKING:
@@ -133,14 +132,9 @@ class Wide:
             return False
         for move in (self.fine, 2.0**-COARSEST):
             x = q.moves(move, q.seed + 95, wide=True)
-            moves = Moves([a.copy() if is_movable(a) else a for a in x])
             left = np.ones(self.apart.size, bool)
-            for k in range(_REDRAWN):
-                points = moves(2 * self.fine, q.seed + 96 + k, wide=False)
-                f, g = q.f(points), q.g(points)
-                if not comparable(f, g, q.of_f):
-                    return False
-                left &= np.isfinite(f.numbers(np.float64)) ^ np.isfinite(g.numbers(np.float64))
+            for f, g in q.nearby(x, self.fine, q.seed + 96, _REDRAWN):
+                left &= np.isfinite(f) ^ np.isfinite(g)
                 if not left.any():
                     break
             else:

@@ -8,7 +8,6 @@ import numpy as np
 
 from .._protocols import NDArray
 from .answers import Answer, comparable
-from .beyond import grows_in_float32, stays_in_steps
 from .grids import few_digits_left
 from .inquiry import Inquiry
 from .layouts import layouts, slices
@@ -33,6 +32,7 @@ from .verdicts import (
     SYSTEMATIC,
     Verdict,
 )
+from .without_wider import grows_in_float32, stays_in_steps
 
 _STRAYS = 2.0**5  # times that a difference grows by, if moves make it
 _FAR_MOVES = 4

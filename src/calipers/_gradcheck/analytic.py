@@ -102,9 +102,9 @@ class Pushed:
 
 def jacobian_of(d: GivenDerivative) -> Jacobian:
     """Return the columns of a derivative."""
-    if d.name == "jvp":
+    if d.form == "jvp":
         return Pushed(UnitVectors(d))
-    if d.name == "vjp":
+    if d.form == "vjp":
         return Dense(UnitVectors(d).all(), of_rows=True)
     matrix = d.matrix()
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)

@@ -25,7 +25,8 @@ class Causes:
     """Analytic columns, and those of differences, as far as they were in doubt."""
 
     subject: Subject
-    jacobians: dict[str, Jacobian]
+    jacobians: dict[str, Jacobian]  # by what the caller calls them
+    forms: dict[str, str]
     numerical: dict[int, NDArray]
 
     def line(self, entry: Entry) -> str | None:
@@ -46,7 +47,7 @@ class Causes:
         return None if text is None else f"the whole row is {text}"
 
     def blocks(self, entries: Iterable[Entry]) -> dict[tuple[str, int, int], str]:
-        """Say what blocks look like that wrong entries are in, by form, output and input."""
+        """Say what blocks look like that wrong entries are in, by name, output and input."""
         worst: dict[tuple[str, int, int], Entry] = {}
         for e in entries:
             if e.verdict == FAIL and e.form in self.jacobians:
@@ -54,17 +55,17 @@ class Causes:
         texts = {key: self._block(*key, e) for key, e in worst.items()}
         return {key: text for key, text in texts.items() if text is not None}
 
-    def _block(self, form: str, output: int, position: int, worst: Entry) -> str | None:
+    def _block(self, name: str, output: int, position: int, worst: Entry) -> str | None:
         """Say what a block looks like, if that is true of its worst entry."""
         out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
         if self._is_large(part) or worst.column not in self.numerical:
             return None
-        sides = self._sides(form, part)
+        sides = self._sides(name, part)
         own, right = (side[:, _range(out)] for side in sides)
         at = worst.column - part.start, worst.row - out.start
         return (
-            _whole(own, right, out, part, form, at, self._least)
-            or self._swapped(sides, out, part, form)
+            _whole(own, right, out, part, self.forms[name], at, self._least)
+            or self._swapped(sides, out, part, name)
             or (_reduction(own, right, out, part) if own[at] == 0 else None)
             or lines_of(own, right, out, part, at)
             or _missing(own, right)
@@ -78,9 +79,9 @@ class Causes:
     def _is_large(self, part: Part) -> bool:
         return (part.stop - part.start) * self.subject.rows > _MOST
 
-    def _sides(self, form: str, part: Part) -> tuple[NDArray, NDArray]:
+    def _sides(self, name: str, part: Part) -> tuple[NDArray, NDArray]:
         """Return what is claimed and what is right, a row for each number of an input."""
-        own = taken(self.jacobians[form], np.arange(part.start, part.stop))
+        own = taken(self.jacobians[name], np.arange(part.start, part.stop))
         right = own.copy()  # a column that was never in doubt is right
         for column, value in self.numerical.items():
             if part.start <= column < part.stop:
@@ -88,7 +89,7 @@ class Causes:
         return own, right
 
     def _swapped(
-        self, sides: tuple[NDArray, NDArray], out: Part, part: Part, form: str
+        self, sides: tuple[NDArray, NDArray], out: Part, part: Part, name: str
     ) -> str | None:
         """Say that a block is that of another output or input."""
         own, right = (side[:, _range(out)] for side in sides)
@@ -104,10 +105,10 @@ class Causes:
         for other in self.subject.active:
             if other.example.shape != part.example.shape:
                 continue
-            claimed, known = (side[:, _range(out)] for side in self._sides(form, other))
+            claimed, known = (side[:, _range(out)] for side in self._sides(name, other))
             if own.shape == known.shape and alike(own, known):
-                name = f"input {other.name}"
-                return f"it is the derivative with respect to {name}{_mutual(claimed, right)}"
+                told = f"it is the derivative with respect to input {other.name}"
+                return f"{told}{_mutual(claimed, right)}"
         return None
 
 

@@ -96,9 +96,9 @@ class Check:
                     *identities.reentrance(d, random, nondet_tol),
                 ]
                 steady[d.name] = not own[d.name]
-                if d.name in undefined:
+                if d.form in undefined:
                     late += self._told(identities.none_directions(d, self.rule.rtol))
-                if batched.get(d.name):
+                if batched.get(d.form):
                     late += self._told(identities.batches(d, random))
             for source, value in primals.items():
                 others += identities.primal(source, value, subject, self._near)
@@ -108,7 +108,7 @@ class Check:
                 jacobians, sizes = self._differences(jacobians, steps, way, random, vouched)
             for d in self.derivatives:  # which is measured by sizes, known by now
                 lines = jacobians[d.name].lines if jacobians else None
-                known = None if sizes is None else sizes.of_results(d.name)
+                known = None if sizes is None else sizes.of_results(d.form)
                 own[d.name] += identities.linearity(d, random, nondet_tol, self.rule, known, lines)
         except WrongFormError as wrong:
             others.append(str(wrong))
@@ -164,7 +164,7 @@ class Check:
         findings = []
         for d in self.derivatives if self.subject.kept else ():
             try:
-                if d.name == "jac":
+                if d.form == "jac":
                     d.matrix()
                 else:
                     d.product(np.zeros(d.taken[-1].stop if d.taken else 0))
@@ -269,7 +269,8 @@ class Check:
     ) -> GradcheckReport:
         subject, found = self.subject, self._entries
         failures = tuple(sorted(self._failures(), key=lambda e: (-_weight(e), -e.excess)))
-        causes = Causes(subject, jacobians, found.numerical)
+        forms = {d.name: d.form for d in self.derivatives}
+        causes = Causes(subject, jacobians, forms, found.numerical)
         blocks = causes.blocks(failures)
         verdict = PASS if self._undecided is None else INCONCLUSIVE
         if findings or late:
@@ -292,7 +293,7 @@ class Check:
             vacuous,
             calls,
             self.seed,
-            tuple(d.name for d in self.derivatives),
+            tuple(forms),
             (subject.rows, subject.columns),
             self.fast_mode,
             self.allow,

@@ -28,16 +28,22 @@ _LAST = {"vjp": ("w",), "jvp": ("v",)}
 class GivenDerivative:
     """One of jac, vjp and jvp."""
 
-    name: str
+    form: str
     call: Callable[..., Any]
     subject: Subject
     conjugate: bool  # jax's convention
     strict: bool = False  # about dtypes
     batches: bool = False  # whether vjp and jvp may take a batch of directions
+    called: str = ""  # by the caller, if not by its form
     calls: int = 0
     known: Any = None  # what jac gave, as a matrix
     silent: bool = False  # whether a call returned None
     touched: list[str] = field(default_factory=list)  # by the first call
+
+    @property
+    def name(self) -> str:
+        """What the caller calls it."""
+        return self.called or self.form
 
     def __call__(self, *last: Any) -> Any:
         """Call the caller's function with private arguments."""
@@ -53,16 +59,16 @@ class GivenDerivative:
             result = self.call(*given, *last, **named)
         except TypeError as error:
             fills = ("*outs",) if isinstance(self.call, InPlace) else ()
-            takes = ", ".join(("*inputs", "*args", *_LAST.get(self.name, ()), *fills))
+            takes = ", ".join(("*inputs", "*args", *_LAST.get(self.form, ()), *fills))
             note_form(error, f"{self.name} is called as {self.name}({takes})")
             raise
         self.silent = result is None
         self.touched = self.subject.changed(given, named)
-        what = "cotangent" if self.name == "vjp" else "tangent"
+        what = "cotangent" if self.form == "vjp" else "tangent"
         pairs = zip(before, flat, strict=True)
         if any(old.tobytes() != np.asarray(new).tobytes() for old, new in pairs):
             self.touched.append(f"its {what}")
-        if self.name == "vjp":
+        if self.form == "vjp":
             self._require_constants(result)
         return result
 
@@ -81,27 +87,27 @@ class GivenDerivative:
     @property
     def taken(self) -> tuple[Part, ...]:
         """What a direction is by: outputs for vjp, inputs for jvp."""
-        return self.subject.kept if self.name == "vjp" else self.subject.active
+        return self.subject.kept if self.form == "vjp" else self.subject.active
 
     @property
     def given(self) -> tuple[Part, ...]:
         """What a result is by: inputs for vjp, outputs for jvp."""
-        return self.subject.active if self.name == "vjp" else self.subject.kept
+        return self.subject.active if self.form == "vjp" else self.subject.kept
 
     @property
     def several(self) -> bool:
         """Whether directions are tuples."""
-        return self.subject.several if self.name == "vjp" else len(self.subject.active) > 1
+        return self.subject.several if self.form == "vjp" else len(self.subject.active) > 1
 
     @property
     def _every(self) -> int:
         """How many results there are if what is held constant has one, too."""
-        return len(self.subject.values if self.name == "vjp" else self.subject.outputs)
+        return len(self.subject.values if self.form == "vjp" else self.subject.outputs)
 
     def shaped(self, v: NDArray) -> Any:
         """Return a direction, or a batch of them, in the caller's form."""
         items = [part.shaped(v) for part in self.taken]
-        if self.conjugate and self.name == "vjp":
+        if self.conjugate and self.form == "vjp":
             items = [np.conj(item) for item in items]
         return tuple(items) if self.several else items[0]
 
@@ -116,7 +122,7 @@ class GivenDerivative:
     def answer(self, direction: Any) -> NDArray:
         """Return what vjp or jvp gives for a direction in the caller's form, in real numbers."""
         found = self._fitted(self(direction))
-        if self.conjugate and self.name == "vjp":
+        if self.conjugate and self.form == "vjp":
             found = [np.conj(g) for g in found]
         return real_vector(found)
 
@@ -137,19 +143,19 @@ class GivenDerivative:
                 msg = f"{self.name} of a batch gave shape {array.shape}, expected {shape}"
                 raise WrongFormError(msg)
             array = array.astype(part.wide, copy=False)
-            lines.append(np.conj(array) if self.conjugate and self.name == "vjp" else array)
+            lines.append(np.conj(array) if self.conjugate and self.form == "vjp" else array)
         return real_rows(lines)
 
     def times(self, v: NDArray) -> NDArray:
         """Return the real Jacobian times v, of jac or jvp."""
-        if self.name == "jvp":
+        if self.form == "jvp":
             return self.product(v)
         product: NDArray = (self.matrix() if self.known is None else self.known) @ v
         return product
 
     def transposed_times(self, w: NDArray) -> NDArray:
         """Return the real Jacobian's transpose times w, of jac or vjp."""
-        if self.name == "vjp":
+        if self.form == "vjp":
             return self.product(w)
         product: NDArray = w @ (self.matrix() if self.known is None else self.known)
         return product
@@ -177,7 +183,7 @@ class GivenDerivative:
     @property
     def _words(self) -> tuple[str, str]:
         """What a result is called, and what it is by."""
-        return ("gradient", "input") if self.name == "vjp" else ("tangent", "output")
+        return ("gradient", "input") if self.form == "vjp" else ("tangent", "output")
 
     def _one(self, value: Any, part: Part) -> NDArray:
         like = part.example

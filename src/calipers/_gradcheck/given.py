@@ -1,6 +1,6 @@
 """What the caller gave, in whatever form, as functions of NumPy arrays that return arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
@@ -54,6 +54,8 @@ class Given:
     leaves: Leaves | None = None  # what was taken out of containers
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
     terms: float = 0.0  # that f's results may be sums of, should they cancel
+    with_value: bool = False  # whether jac gives f's value before the Jacobian
+    names: Mapping[str, str] = field(default_factory=dict)  # of forms that have others
 
     def __post_init__(self) -> None:
         require_named(self.kwargs)
@@ -70,20 +72,18 @@ class Given:
         whole = (*self.several, *self.args)
         return any(map(is_device_function, (self.f, *calls))) or any(on_device(x=x) for x in whole)
 
-    def of_arrays(
-        self, out_like: Any, inplace: str | None, masked: bool, with_value: bool
-    ) -> "Given":
+    def of_arrays(self, out_like: Any, inplace: str | None, masked: bool) -> "Given":
         """
         Return the same for NumPy's arrays, whatever f and the derivatives take and return.
 
         They may be on a device, be a library's or contain arrays, and f may store its results in
-        arrays like `out_like`; jac may give f's value before the Jacobian.
+        arrays like `out_like`.
         """
         given = self
         if given.on_device():
             given, out_like = device_module("gradients").carried(given, out_like, inplace)
         jac = given.derivatives["jac"]
-        if with_value and jac is not None:
+        if given.with_value and jac is not None:
             source = ValueAndJac(jac, given.primals)
             given = replace(given, derivatives={**given.derivatives, "jac": source})
         if out_like is not None:
@@ -201,6 +201,7 @@ class Given:
             primals=found.primals,
             leaves=self.leaves,
             terms=self.terms,
+            names=self.names,
         )
 
     def _of_dense(self, masked: bool) -> "Given":
@@ -280,7 +281,9 @@ class Given:
             if inplace is not None:
                 call = _returning(call, name, subject, inplace == ADD)
             conjugate = self.convention == "jax"
-            found.append(GivenDerivative(name, call, subject, conjugate, strict, self.of_library))
+            known = self.names.get(name, name)
+            of_library = self.of_library
+            found.append(GivenDerivative(name, call, subject, conjugate, strict, of_library, known))
         return found
 
 
@@ -309,14 +312,14 @@ def _returning(
     return InPlace(call, tuple(likes), adds, arranged)
 
 
-def require_way(inplace: Any, given: Given, value_and_jac: Any) -> None:
+def require_way(inplace: Any, given: Given) -> None:
     """Refuse a way of handing over that there is not, or that does not go with the rest."""
     if inplace is None:
         return
     if inplace not in WAYS:
         msg = f"inplace must be None, {' or '.join(map(repr, WAYS))}, got {inplace!r}"
         raise ValueError(msg)
-    if value_and_jac is not None or all(call is None for call in given.derivatives.values()):
+    if given.with_value or all(call is None for call in given.derivatives.values()):
         msg = "inplace= is about jac=, vjp= and jvp=: give one of them, or leave it out"
         raise ValueError(msg)
     if any(is_sparse(x) for x in given.several):

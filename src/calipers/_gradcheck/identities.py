@@ -55,7 +55,7 @@ def mutation(name: str, touched: list[str]) -> Iterator[str]:
 
 def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
     """Ask a derivative the same twice."""
-    if d.name == "jac":
+    if d.form == "jac":
         first = d.matrix() if d.known is None else d.known
         before = first[_SAMPLE].copy() if isinstance(first, np.ndarray) else None
         one, two = first, d.matrix()
@@ -80,7 +80,7 @@ def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) ->
     v = _direction(d, random) / 8
 
     def answer() -> NDArray:
-        found = d.matrix() if d.name == "jac" else d.applied(v)
+        found = d.matrix() if d.form == "jac" else d.applied(v)
         return np.array(found[_SAMPLE] if isinstance(found, np.ndarray) else found.data)
 
     before = answer()
@@ -101,7 +101,7 @@ def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -
     if not isinstance(d.call, InPlace):
         return
     last: tuple[Any, ...] = ()
-    if d.name != "jac":
+    if d.form != "jac":
         v = _direction(d, random) / 8
         v[::2] = 0  # what is skipped for a zero is not written either
         last = (d.shaped(v),)
@@ -165,15 +165,15 @@ def linearity(
     and what is not known of entries there that are 0;
     `lines`, if they are at hand, are the results for unit vectors.
     """
-    if d.name == "jac":
+    if d.form == "jac":
         return
     v, w = _direction(d, random), _direction(d, random)
     zero = d.applied(np.zeros_like(v))
-    what = "cotangent" if d.name == "vjp" else "tangent"
+    what = "cotangent" if d.form == "vjp" else "tangent"
     if np.any(np.abs(zero) > tolerance) and np.any(
         np.abs(zero) > tolerance + _moved(d, lambda g: g.applied(np.zeros_like(v)), random)
     ):
-        cause = "grad_output" if d.name == "vjp" else "the tangent"
+        cause = "grad_output" if d.form == "vjp" else "the tangent"
         yield (
             f"{d.name} does not give zeros for a zero {what}, but {_worst(zero):.3g}: "
             f"something in it is not multiplied by {cause}"
@@ -214,7 +214,7 @@ def linearity(
 
 def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
     """Test that None stands for a direction of zeros, for all outputs or inputs and for each."""
-    parts, what = d.taken, "cotangent" if d.name == "vjp" else "tangent"
+    parts, what = d.taken, "cotangent" if d.form == "vjp" else "tangent"
     patterns: list[list[Any]] = [[None] * len(parts)]
     if len(parts) > 1:
         for k in range(len(parts)):
@@ -247,8 +247,8 @@ def adjoint(
 
     Return whether that holds, and what is wrong where rounding of x does not explain it either.
     """
-    pushes, pulls = (one, other) if one.name != "vjp" else (other, one)
-    if pulls.name == "jvp":
+    pushes, pulls = (one, other) if one.form != "vjp" else (other, one)
+    if pulls.form == "jvp":
         pushes, pulls = pulls, pushes
     subject = pushes.subject
     v, w = _drawn(subject.columns, random), _drawn(subject.rows, random)
@@ -293,7 +293,7 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
 def _natural(d: GivenDerivative) -> NDArray:
     """Return what the results of a derivative are made of, should they cancel to nothing."""
     results, units = _finite(d.subject.rounded), d.subject.units
-    return _worst(results) / units if d.name == "vjp" else results / units.min()
+    return _worst(results) / units if d.form == "vjp" else results / units.min()
 
 
 def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
@@ -321,7 +321,7 @@ def _finite(values: NDArray) -> NDArray:
 
 def _direction(d: GivenDerivative, random: np.random.Generator) -> NDArray:
     """Draw a cotangent, or a tangent."""
-    return _drawn(d.subject.rows if d.name == "vjp" else d.subject.columns, random)
+    return _drawn(d.subject.rows if d.form == "vjp" else d.subject.columns, random)
 
 
 def _drawn(size: int, random: np.random.Generator) -> NDArray:

@@ -103,7 +103,7 @@ class Probe:
         own = slice(part.start, part.stop)
         whole = np.zeros(subject.columns)
         whole[own] = direction
-        if self._derivative.name == "vjp":
+        if self._derivative.form == "vjp":
             if self._gradient is None:
                 self._gradient = self._derivative.product(self._weights).copy()
             terms = norm(self._gradient * whole)
@@ -122,7 +122,7 @@ def column_of(
     numerical column.
     """
     subject = derivative.subject
-    if derivative.name != "vjp":
+    if derivative.form != "vjp":
         unit = np.zeros(subject.columns)
         unit[column] = 1
         return np.arange(subject.rows), derivative.times(unit)

@@ -63,7 +63,7 @@ class Entry:
     ----------
     verdict : str
     form : str
-        "jac", "vjp" or "jvp".
+        "jac", "vjp" or "jvp"; of second derivatives what they were given as.
     output, input : int
         Positions in what f returns and takes.
     output_index, input_index : tuple of int

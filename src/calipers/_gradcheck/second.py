@@ -50,29 +50,12 @@ def _drawn(random: np.random.Generator, like: NDArray) -> NDArray:
 _NATURAL = 1.0  # what results of a nonlinear function are computed with, however large they are
 
 
-@dataclass(frozen=True)
-class OfTerms:
+def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
     """
-    A gradient of <w, f>, and how large the terms are that it may be a sum of.
+    Return how large the terms are that the gradient of <w, f> may be a sum of.
 
     That of softmax is ``y * (w - <w, y>)``: nothing where y is 1 or 0, but for rounding of w.
     """
-
-    gradient: Callable[..., Any]
-    terms: float
-
-    def __call__(self, *given: Any, **kwargs: Any) -> Any:
-        """Return the gradient."""
-        return self.gradient(*given, **kwargs)
-
-
-def terms_in(f: Any) -> float:
-    """Return how large the terms of f's results are, where that is known."""
-    return f.terms if isinstance(f, OfTerms) else 0.0
-
-
-def terms_of(subject: Subject, w: tuple[NDArray, ...]) -> float:
-    """Return how large the terms of the gradient of <w, f> may be."""
     pairs = zip(w, subject.kept, strict=True)
     terms = [np.abs(a) * np.fmin(np.abs(p.example), _NATURAL) for a, p in pairs]
     return float(sum(np.sum(x[np.isfinite(x)], dtype=float) for x in terms))
@@ -169,7 +152,7 @@ def skewness(
     """
     random = np.random.default_rng(seed)
     for d in derivatives:
-        if d.name == "jac":
+        if d.form == "jac":
             told = _asymmetry(d.matrix(), share)
             if told is not None:
                 return told
@@ -190,7 +173,7 @@ def skewness(
 
 def _product(d: GivenDerivative, v: NDArray, size: int) -> NDArray:
     """Return H v of what stands for H on the side of the inputs, or on that of the gradients."""
-    whole = np.zeros(d.subject.columns if d.name == "jvp" else d.subject.rows)
+    whole = np.zeros(d.subject.columns if d.form == "jvp" else d.subject.rows)
     whole[:size] = v
     return d.applied(whole)[:size]
 

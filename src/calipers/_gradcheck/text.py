@@ -53,7 +53,7 @@ def report_text(report: "GradcheckReport") -> str:
         share = f"{100 * report.unresolved:.3g} %"
         lines.append(f"  entries     {total}; {told or 'all right'}; unresolved {share}")
     for text in report.findings[:_SHOWN]:
-        if text != report.reason:
+        if not report.reason.endswith(text):  # which may say that it is of the second order
             lines.append(f"  also        {text}")
     for text in report.blocks[:_SHOWN]:
         if text.partition(": ")[2] not in report.reason:

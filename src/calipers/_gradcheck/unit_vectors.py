@@ -51,7 +51,7 @@ class UnitVectors:
 
     def __init__(self, d: GivenDerivative) -> None:
         subject = d.subject
-        back = d.name == "vjp"
+        back = d.form == "vjp"
         self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
         self._d = d
         self._one_at_a_time = threading.Lock()
@@ -169,7 +169,7 @@ def _compiled(d: GivenDerivative) -> _Loop | None:
     if not one_to_one or not isinstance(call, Dispatcher):
         return None
     given, taken = subject.kept[0].example, subject.active[0].example
-    if d.name == "jvp":
+    if d.form == "jvp":
         given, taken = taken, given
     problem = Problem(
         call,

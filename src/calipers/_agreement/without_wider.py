@@ -1,0 +1,267 @@
+"""What tells rounding from a bug where nothing wider can be asked."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from .._protocols import NDArray
+from .._rounding import FORMATS
+from .answers import Answer, comparable
+from .inputs import is_movable, movable
+from .inquiry import Inquiry
+from .powers import scaled
+from .sides import BudgetError
+from .steps import MOST_STILL, is_constant, share_standing_still
+from .units import MOVES, ROUNDOFF, difference, size_of
+from .verdicts import ALONE, COARSEST, GROSS, RANGE, STEADY, SUSPECT, UNSTABLE, Verdict
+
+# Times that a difference of lost digits grows by, at least, from float64 to float32, where it is
+# 2**29 mostly; and where float32 has no digits left to lose, of the size of a result.
+_GROWN, _LOST, _LEFT = 2.0**22, 2.0**12, 4.0
+_MOST = 0.9  # of the results beyond rounding
+_CHANCES = 3  # more calls, at one of which rounding is as large as it mostly is
+_ELSEWHERE = 2.0**-6  # of an input: a move that draws anew what float32 loses
+_HALVINGS = 5  # of inputs for which float32 has nothing finite
+
+# Formats below, of real numbers and of complex ones.
+_NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
+_DRAWN, _KNOWN = 40, 3  # moves by last places, and results at these that tell of their noise
+_COME_BACK = 0.5  # of the results that are not finite
+_DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
+
+
+def grows_in_float32(q: Inquiry) -> Verdict | None:
+    """Recognise lost digits of float64 without a wider format: float32 loses more, as a bug is not.
+
+    What is beyond rounding there, too, is by far larger than here.
+    """
+    if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
+        return None
+    found = _in_float32(q)
+    if found is None:
+        return None
+    apart, there, left = found
+    there[np.isinf(there)] = 0.0
+    room = q.allowed * q.scale
+    beyond = np.abs(q.apart) > room
+    # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
+    beyond &= (left > 0) | (apart > q.allowed * q.roundoff * q.natural_size)
+    far = apart > ALONE * room
+    if (beyond & far).any():  # else chance decides of those that are hardly beyond
+        beyond &= far
+    gained = ROUNDOFF["float32"] / q.roundoff
+    sizes = np.abs(q.of_f.numbers(np.float64))
+    grown = beyond & (there > _GROWN * apart) & (there > gained * room)
+    lost = beyond & (there > _LOST * apart) & (there > gained * room)
+    lost &= (there > sizes / _LEFT) & (there < _LEFT * sizes)
+    least = max(1, _MOST * np.count_nonzero(beyond))
+    if (beyond & ~(grown | lost) & (apart > GROSS * sizes)).any():
+        return None
+    if np.count_nonzero(grown) < least:
+        grown |= lost
+        # What is left of a result is no measure of digits; but those lost would be others nearby.
+        if np.count_nonzero(grown) < least or q.least_likeness(2, q.seed + 850) > STEADY:
+            return None
+    times = float(np.median(there[grown] / apart[grown]))
+    return Verdict(
+        UNSTABLE,
+        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed, "
+        f"and {times:.2g} times as far in float32: an algorithm loses digits",
+    )
+
+
+def _in_float32(q: Inquiry) -> NDArray | None:
+    """
+    Return how far results are apart about here at most, and in float32, and the less of both there.
+
+    What is not finite there is no measure: lost digits have one for smaller inputs.
+    """
+    found = _farthest(q, _about(q))
+    for k in range(1, _HALVINGS):
+        if found is None or not np.isinf(found[1]).any():
+            break
+        smaller = _farthest(q, [scaled(q.inputs, tuple(movable(q.inputs)), -k)])
+        found = None if smaller is None else np.where(np.isinf(found[1]), smaller, found)
+    return found
+
+
+def _about(q: Inquiry) -> Iterator[Sequence[Any]]:
+    """Give the inputs, and some near them: those alone may be such that two functions are equal."""
+    yield q.inputs
+    for k in range(_CHANCES):
+        yield q.moves(_ELSEWHERE, q.seed + 880 + k, wide=False)
+
+
+def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
+    """Return the largest differences at inputs, those in float32, and the less of results there."""
+    largest = np.zeros((3, q.apart.size))
+    for x in points:
+        pairs = [(q.f(inputs), q.g(inputs)) for inputs in (x, _narrowed(q, x))]
+        if not comparable(q.of_f, *pairs[0], *pairs[1]):
+            return None
+        apart = [difference(*pair) for pair in pairs]
+        apart[1][np.isnan(apart[1])] = np.inf
+        results = [y.numbers(np.float64) for y in pairs[1]]
+        largest = np.fmax(largest, np.abs([*apart, np.fmin(*np.abs(results))]))
+    return largest
+
+
+def outside_by_rounding(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are not finite by rounding, where nothing wider can be asked.
+
+    They come and go with last places of the inputs, and the sides agree where they are finite, but
+    for what such last places do to either; of a function that is not defined there they stay.
+    """
+    if q.standard is not None or not q.are_moved:
+        return None
+    alone = _finite(q.of_f) ^ _finite(q.of_g)
+    if not alone.any():
+        return None
+    with suppress(BudgetError):
+        back, mean, noise = _drawn_anew(q, q.inputs, q.seed + 700)
+        if back < 1 or size_of(mean, noise).rms > q.allowed:
+            return None
+        k = int(np.argmax(alone))
+        name, other = ("g", "f") if _finite(q.of_f)[k] else ("f", "g")
+        y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+        told = f"{name} gives {y} where {other} gives {r:.3g}, and not where inputs are moved by "
+        told += "last places: something in between is rounded to where a function is not defined"
+        x = q.moves(2.0**-COARSEST, q.seed + 800, wide=False)
+        if _drawn_anew(q, x, q.seed + 800)[0] < _COME_BACK:
+            told += "; but elsewhere it stays so: one side is defined for inputs for which the "
+            return Verdict(SUSPECT, f"{told}other is not")
+        return Verdict(RANGE, f"{told}, as the root of -1e-16")
+    return None
+
+
+def _finite(answer: Answer) -> NDArray:
+    finite: NDArray = np.isfinite(answer.numbers(np.float64))
+    return finite
+
+
+def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> tuple[float, NDArray, NDArray]:
+    """
+    Move inputs by last places, and see which results that are finite on one side alone are so then.
+
+    Return the share of these, how far the sides are apart in the mean, and what last places do to
+    that; to those that come and go, what they do to any of them.
+    """
+    f, g = q.f(inputs), q.g(inputs)
+    nothing = 0.0, q.apart, q.apart
+    if not comparable(f, g, q.of_f):
+        return nothing
+    alone, found = _finite(f) ^ _finite(g), []
+    times = np.zeros(alone.size, int)
+    for y, r in q.nearby(inputs, q.roundoff, seed, _DRAWN):
+        found.append([y - r, y, r])
+        times += np.isfinite(y - r)
+        enough = times[alone] >= _KNOWN
+        hopeless = len(found) > _DRAWN / 2 and not times[alone].any()
+        if len(found) > MOVES and (enough.all() or hopeless):
+            break
+    if not found:
+        return nothing
+    drawn = np.array(found)
+    known = np.isfinite(drawn[:, :1])
+    count = np.maximum(1, times)
+    drawn = np.where(known, drawn, 0.0)
+    mean = drawn.sum(axis=0) / count
+    squares = np.square(np.where(known, drawn - mean, 0.0)).sum(axis=0)
+    noise = np.sqrt(squares / count).max(axis=0)
+    come_and_go = times < len(found)
+    noise[come_and_go] = noise.max(where=come_and_go, initial=0.0)
+    back = np.count_nonzero(times[alone]) / np.count_nonzero(alone) if alone.any() else 1.0
+    return back, mean[0], np.hypot(noise, q.roundoff * np.abs(mean[1]))
+
+
+def overflow_alone(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are not finite on one side, where nothing wider can be asked.
+
+    What overflows is finite for smaller inputs, and of these not in a narrower format; so is what
+    underflows, for larger ones. What is not defined is so in both.
+    """
+    finite = {name: np.isfinite(y.numbers(np.float64)) for name, y in q.answers.items()}
+    kept, alone = finite["f"] & finite["g"], finite["f"] ^ finite["g"]
+    names = [name for name, there in finite.items() if (alone & ~there).any()]
+    if q.standard is not None or q.form not in _NARROWER or len(names) != 1:
+        return None
+    if size_of(q.apart[kept], q.scale[kept]).least > q.allowed:
+        return None
+    name, other = names[0], "g" if names[0] == "f" else "f"
+    narrower = _NARROWER[q.form][0]
+    with suppress(BudgetError):
+        for size, powers in _other_sizes(q, math.frexp(FORMATS[narrower].largest)[1]).items():
+            left = alone.copy()
+            for power in powers:
+                left &= ~_overflows(q, name, other, power)
+                if not left.any():
+                    k = int(np.argmax(alone))
+                    y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
+                    return Verdict(
+                        RANGE,
+                        f"{name} gives {y} where {other} gives {r:.3g}; for {size} inputs they "
+                        f"agree, and there {name} is not finite in {narrower}: something in "
+                        f"between overflows or underflows",
+                    )
+    return None
+
+
+def _other_sizes(q: Inquiry, most: int) -> dict[str, list[int]]:
+    """Return powers of two to multiply inputs by, for a format that has numbers below 2**most."""
+    sizes = [np.abs(q.inputs[k]) for k in movable(q.inputs)]
+    top = max((float(x.max(where=np.isfinite(x), initial=0)) for x in sizes), default=0.0)
+    # Powers of the largest numbers that fit leave the range; exponentials do so of lesser ones.
+    near, own = 3 * most // 4, math.frexp(top)[1]
+    return {
+        "smaller": [min(-1, near - own), *(-k for k in _DOUBLINGS)],
+        "larger": [max(1, -near - own), *_DOUBLINGS],
+    }
+
+
+def _overflows(q: Inquiry, name: str, other: str, power: int) -> NDArray:
+    """Tell which results are alike at inputs times 2**power, and lost in a narrower format."""
+    x = scaled(q.inputs, tuple(movable(q.inputs)), power)
+    narrow = _narrowed(q, x)
+    y, r = q.sides[name](x), q.sides[other](x)
+    there, beside = q.sides[name](narrow), q.sides[other](narrow)
+    if not comparable(y, r, there, beside, q.of_f):
+        return np.zeros(q.apart.size, bool)
+    sizes = np.abs(r.numbers(np.float64))
+    alike = np.isfinite(sizes) & (np.abs(difference(y, r)) <= GROSS * sizes)
+    finite, known = (np.isfinite(a.numbers(np.float64)) for a in (there, beside))
+    found: NDArray = alike & ~finite & known
+    return found
+
+
+def _narrowed(q: Inquiry, inputs: Sequence[Any]) -> list[Any]:
+    kinds = _NARROWER[q.form]
+    return [a.astype(kinds[a.dtype.kind == "c"]) if is_movable(a) else a for a in inputs]
+
+
+def stays_in_steps(q: Inquiry) -> Verdict | None:
+    """
+    Recognise lost digits where nothing wider tells, by steps no larger than last places of 1.
+
+    One side stays where it is while last places of its inputs change, which move the other.
+    """
+    if q.standard is not None or q.eta_apart.broken:
+        return None
+    apart = np.abs(q.apart)
+    lost = apart > ALONE * q.allowed * q.scale
+    if not lost.any() or apart.max() > q.allowed * q.roundoff * q.natural_size:
+        return None
+    shares = {name: share_standing_still(q, name, lost) for name in q.answers}
+    name, other = sorted(shares, key=shares.__getitem__, reverse=True)
+    alone = shares[name] >= MOST_STILL and shares[other] <= 1 - MOST_STILL
+    if not alone or is_constant(q, name, lost):
+        return None
+    return Verdict(
+        UNSTABLE,
+        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and {name} stays as it is "
+        f"when last places of its inputs change, unlike {other}: its algorithm loses them",
+    )
