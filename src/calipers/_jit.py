@@ -16,7 +16,7 @@ from numba.core import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
+_OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 # Held across a fork, so that no child inherits a build that nobody will finish.
 _building = threading.RLock()

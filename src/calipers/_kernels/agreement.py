@@ -5,10 +5,10 @@ import math
 import numba
 import numpy as np
 from numba.core import types
-from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .formats import vector
+from .jitable import jitable
 
 _WORD = 64
 
@@ -19,7 +19,7 @@ _UNIT = 1.0 / math.sqrt(((_LEAST + 1.0) ** 3 - _LEAST**3) / 3.0)
 _TURNS = np.fmod((math.sqrt(5.0) - 1.0) / 2.0 * np.arange(_WORD), 1.0)
 
 
-@register_jitable
+@jitable
 def scrambled(seed, k):
     """Return 64 random bits for each k (SplitMix64; Steele, Lea and Flood, 2014)."""
     z = np.uint64(seed) + (np.uint64(k) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)

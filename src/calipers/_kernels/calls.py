@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, imputils, types
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
 
+from .jitable import jitable
 from .views import assign, flat
 
 
@@ -95,7 +96,7 @@ def _call_row(typingctx: Any, f: Any, i: Any, x: Any) -> Any:
     return _calling(f, (i,), x, ())
 
 
-@register_jitable
+@jitable
 def _require_shape(f: Any, y: Any, out: Any) -> None:
     if y.size != out.size or (len(f.shape) and y.shape != f.shape):
         msg = "f returned results of two shapes"

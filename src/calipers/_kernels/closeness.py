@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload, register_jitable
+from numba.extending import overload
 
 from .._jit import Kernels
 from .formats import double, pair_of_vectors, prefetch, product, single, vector
+from .jitable import jitable
 from .views import borrowed
 
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
@@ -30,7 +31,7 @@ _BLOCKS_AHEAD = 4
 # The rule
 
 
-@register_jitable
+@jitable
 def within(d, d_exponent, size, size_exponent, rtol, atol):
     """Decide d*2**i <= atol + rtol*(size*2**j) for d > 0: two roundings, no exponent limit."""
     rtol_fraction, rtol_exponent = math.frexp(rtol)
@@ -69,7 +70,7 @@ def real_close(a, b, rtol, atol, equal_nan):
     return within(abs(product(0.25, a) - product(0.25, b)), 2, abs(b), 0, rtol, atol)
 
 
-@register_jitable
+@jitable
 def modulus(x, y):
     """Return m, e with |x + y*i| = m*2**e; two squares, a sum and a root, no exponent limit."""
     largest = max(abs(x), abs(y))
@@ -117,7 +118,7 @@ def complex_close(a, b, rtol, atol, equal_nan):
     return within(d, d_exponent, size, size_exponent, rtol, atol)
 
 
-@register_jitable
+@jitable
 def integer_close(distance, overflow, bound):
     """Decide an exact distance, of 65 bits where `overflow` is the uppermost."""
     if not overflow:
@@ -203,14 +204,14 @@ def _(x, y, rtol, atol):
     return _surely_close_small if isinstance(x.dtype, types.Integer) else _surely_close_narrow
 
 
-@register_jitable
+@jitable
 def sure_wide(a, b, rtol, atol):
     """Decide a pair of binary64: the rule, but for what may need scaling."""
     bound = atol + product(rtol, abs(b))
     return (a == b) | ((abs(a - b) <= bound) & (bound < np.inf) & (bound > LOW))
 
 
-@register_jitable
+@jitable
 def _surely_close_wide(x, y, rtol, atol):
     """binary64, and what subtracts exactly in it."""
     doubt = False
@@ -219,7 +220,7 @@ def _surely_close_wide(x, y, rtol, atol):
     return not doubt
 
 
-@register_jitable
+@jitable
 def reduced(rtol, atol):
     """
     Return tolerances in binary32, less by more than the roundings of `sure_narrow` can add.
@@ -232,7 +233,7 @@ def reduced(rtol, atol):
     return np.float32(min(rtol, 1e30) * lower), np.float32(min(atol, 1e30) * lower)
 
 
-@register_jitable
+@jitable
 def sure_narrow(a, b, rtol, atol):
     """
     Decide a pair of binary32 by tolerances that are reduced, or such that nothing is near.
@@ -244,7 +245,7 @@ def sure_narrow(a, b, rtol, atol):
     return (a == b) | (abs(a - b) < atol + rtol * abs(b))
 
 
-@register_jitable
+@jitable
 def _surely_close_narrow(x, y, rtol, atol):
     """binary32 arithmetic."""
     reduced_rtol, reduced_atol = reduced(rtol, atol)
@@ -353,7 +354,7 @@ def _decide_complex(x, y, rtol, atol, equal_nan, out):
 # The loops
 
 
-@register_jitable
+@jitable
 def first_apart(a, b, rtol, atol, equal_nan):
     """Return the position of the first pair that is not close, or -1."""
     a, b = borrowed((a, b))

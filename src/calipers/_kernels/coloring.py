@@ -10,10 +10,11 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic
 
 from .._jit import Kernels
 from .formats import vector
+from .jitable import jitable
 
 # Colors that fit a mask of one word.
 NARROW = 64
@@ -30,7 +31,7 @@ def trailing_zeros(typingctx: Any, x: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@register_jitable
+@jitable
 def span(indptr, j):
     """Return where column j starts and stops: unsigned, for unsigned indices are not wrapped."""
     return np.uint64(indptr[j]), np.uint64(indptr[j + np.uint64(1)])
@@ -195,7 +196,7 @@ def degrees(indptr, indices, lengths, result):
         result[j] = total
 
 
-@register_jitable
+@jitable
 def _link(j, degree, head, after, before):
     after[j] = head[degree]
     before[j] = -1
@@ -204,7 +205,7 @@ def _link(j, degree, head, after, before):
     head[degree] = j
 
 
-@register_jitable
+@jitable
 def _unlink(j, degree, head, after, before):
     if before[j] < 0:
         head[degree] = after[j]
@@ -276,7 +277,7 @@ def pair_edges(starts, adjacent, reached, reverse):
     return -1
 
 
-@register_jitable
+@jitable
 def _forbid_around(w, v, starts, adjacent, colors, forbidden):
     for e in range(starts[w], starts[w + 1]):
         color = colors[adjacent[e]]

@@ -11,12 +11,12 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .closeness import close
 from .finiteness import finite
 from .formats import bits, element_type, from_bits, leading_zeros, prefetch, vector
+from .jitable import jitable
 from .measures import (
     FARTHEST,
     acceptable,
@@ -99,14 +99,14 @@ def room_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 # One block
 
 
-@register_jitable
+@jitable
 def _allowed(max_ulp, ulp):
     """Return a bound of distances in the format in which they stand."""
     farthest = ulp.dtype.type(FARTHEST)
     return ulp.dtype.type(min(np.uint64(max(max_ulp, 0)), np.uint64(farthest)))
 
 
-@register_jitable
+@jitable
 def survey(x, y, rule, record, d, size, ulp):
     """Measure the pairs of a block into d, size and ulp.
 
@@ -158,7 +158,7 @@ def survey(x, y, rule, record, d, size, ulp):
     )
 
 
-@register_jitable
+@jitable
 def extremes(d, size, ulp):
     """Return the largest distance and size of a block, and the fewest and most ULP."""
     most_d = np.int64(0)
@@ -173,7 +173,7 @@ def extremes(d, size, ulp):
     return from_bits(most_d), from_bits(most_size), np.uint64(fewest), np.uint64(most)
 
 
-@register_jitable
+@jitable
 def mark(rule, d, size, ulp, bad):
     """Mark the mismatches among a block's usual pairs."""
     rtol, atol, max_ulp = rule[:3]
@@ -183,7 +183,7 @@ def mark(rule, d, size, ulp, bad):
         bad[i] = (ulp[i] > allowed) if by_ulp else (d[i] > atol + rtol * size[i])
 
 
-@register_jitable
+@jitable
 def largest_quotients(rtol, atol, d, size):
     """Return the largest excess and relative difference of a block's usual pairs."""
     excess = np.int64(0)
@@ -195,7 +195,7 @@ def largest_quotients(rtol, atol, d, size):
     return from_bits(excess), from_bits(relative)
 
 
-@register_jitable
+@jitable
 def raise_tolerances(x, y, rtol, atol, record, d, size, careful):
     """Raise the two tolerances that would pass until they pass each finite pair of a block."""
     for relative in (False, True):
@@ -214,7 +214,7 @@ def raise_tolerances(x, y, rtol, atol, record, d, size, careful):
             record.passing_atol = passing
 
 
-@register_jitable
+@jitable
 def falls_short(passing, other, relative, d, size):
     """Tell whether a usual pair of a block needs more than a tolerance."""
     rtol = passing if relative else other
@@ -225,7 +225,7 @@ def falls_short(passing, other, relative, d, size):
     return short
 
 
-@register_jitable
+@jitable
 def neediest(other, relative, d, size):
     """Return where a block needs about the largest tolerance."""
     rtol = 0.0 if relative else other
@@ -241,7 +241,7 @@ def neediest(other, relative, d, size):
     return 0
 
 
-@register_jitable
+@jitable
 def raised(a, b, passing, other, relative):
     """Return a tolerance that passes a pair too, if it is finite."""
     rtol = passing if relative else other
@@ -251,7 +251,7 @@ def raised(a, b, passing, other, relative):
     return sufficient(a, b, other, passing, relative)
 
 
-@register_jitable
+@jitable
 def count_ulps(ulp, fewest, most, tables):
     """Count distances by powers of two."""
     lowest = bucket(fewest)
@@ -279,13 +279,13 @@ def count_ulps(ulp, fewest, most, tables):
     tables[0, highest] += above
 
 
-@register_jitable
+@jitable
 def bucket(ulp):
     """Return 0 for 0, and k for 2**(k-1) to 2**k - 1."""
     return np.int64(64) - leading_zeros(ulp)
 
 
-@register_jitable
+@jitable
 def set_aside(x, y, rule, d, size, ulp):
     """Put equal pairs in the place of unusual ones; tell whether one of these has no NaN."""
     rtol, atol, _, _, shift, unit = rule
@@ -299,7 +299,7 @@ def set_aside(x, y, rule, d, size, ulp):
     return strange
 
 
-@register_jitable
+@jitable
 def settle_nans(x, y, equal_nan, record, bad):
     """Judge the pairs of a block that have a NaN; return how many they are."""
     both = np.int64(0)
@@ -318,7 +318,7 @@ def settle_nans(x, y, equal_nan, record, bad):
     return actual + expected - both
 
 
-@register_jitable
+@jitable
 def settle_strange(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes):
     """Judge and measure the unusual pairs of a block that have no NaN.
 
@@ -444,7 +444,7 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
     place_largest(a, b, rule, start, highest, record)
 
 
-@register_jitable
+@jitable
 def place_largest(a, b, rule, start, highest, record):
     """Find the first element of a block that is the largest of all, for each measure."""
     rtol, atol, max_ulp, _, shift, unit = rule

@@ -12,11 +12,11 @@ import numba
 import numpy as np
 from numba.core import types
 from numba.core.types import containers
-from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .calls import evaluate
 from .formats import vector
+from .jitable import jitable
 from .views import assign, borrowed, reals, shaped
 
 # What became of a column, the worse the later.
@@ -51,7 +51,7 @@ class StepRule(NamedTuple):
     sided: Any
 
 
-@register_jitable
+@jitable
 def entry(values: Any, j: int, default: float) -> Any:
     """Return element j of a vector, of which a vector of 1 or 0 elements may be a short form."""
     if values.size == 0:
@@ -59,7 +59,7 @@ def entry(values: Any, j: int, default: float) -> Any:
     return values[j] if values.size > 1 else values[0]
 
 
-@register_jitable
+@jitable
 def _fits(x: float, h: float, stencil: Any, low: float, high: float) -> bool:
     fits = True
     for p in range(stencil.shape[0]):
@@ -69,14 +69,14 @@ def _fits(x: float, h: float, stencil: Any, low: float, high: float) -> bool:
     return fits
 
 
-@register_jitable
+@jitable
 def rounded(cell: Any, value: float) -> Any:
     """Return a number as the format of `cell` holds it."""
     cell[0] = value
     return cell[0]
 
 
-@register_jitable
+@jitable
 def _step(cell: Any, x: float, length: float) -> Any:
     """Return the step, away from zero, that a coordinate's format realises.
 
@@ -85,7 +85,7 @@ def _step(cell: Any, x: float, length: float) -> Any:
     return rounded(cell, x + math.copysign(length, x)) - x
 
 
-@register_jitable
+@jitable
 def _within(h: float, x: float, low: float, high: float, central: Any, sided: Any) -> Any:
     """Return a step within bounds, and whether the central stencil fits them.
 
@@ -98,7 +98,7 @@ def _within(h: float, x: float, low: float, high: float, central: Any, sided: An
     return math.copysign(min(abs(h), room), up - down), False
 
 
-@register_jitable
+@jitable
 def _fate(length: float, realised: float, h: float) -> int:
     """Return what becomes of a coordinate by the step that its format realises, and that taken."""
     if length == 0:  # beside an x that is not finite, too
@@ -108,7 +108,7 @@ def _fate(length: float, realised: float, h: float) -> int:
     return LOST if realised == 0 else BOUNDED
 
 
-@register_jitable
+@jitable
 def tabulate(
     coords: Any,
     stride: int,
@@ -163,14 +163,14 @@ def tabulate(
                 weights[k] = stencil[p, 2] / (tops[k] - bottoms[k])
 
 
-@register_jitable
+@jitable
 def move(coords: Any, c: int, x: float, shift: float, low: float, high: float) -> Any:
     """Displace a coordinate from x, within bounds, to a number of its format, and return that."""
     coords[c] = min(max(x + shift, low), high)
     return coords[c]
 
 
-@register_jitable
+@jitable
 def require_unchanged(coords: Any, origin: Any) -> None:
     """Raise an error if f has changed its argument."""
     for c in range(coords.size):
@@ -272,7 +272,7 @@ def imaginary_columns(f, x, origin, stride, start, lengths, upper, result, statu
     return -1
 
 
-@register_jitable
+@jitable
 def _displace(coords: Any, origin: Any, colors: Any, color: int, points: Any) -> None:
     """Move the coordinates of a color to their points, all others to the origin."""
     for j in range(coords.size):

@@ -18,10 +18,11 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
 
 from .._jit import Kernels
 from .formats import bits, prefetch, vector
+from .jitable import jitable
 from .views import borrowed
 
 RULE_LENGTH = 7
@@ -75,14 +76,14 @@ def _(number):
     return lambda number: (np.int64(52), np.int64(0x7FF0000000000000))
 
 
-@register_jitable
+@jitable
 def magnitude(number):
     """Return a number's bits but for its sign."""
     _, infinity = layout(number)
     return type(number)(number & (infinity | (infinity - 1)))
 
 
-@register_jitable
+@jitable
 def rounded(number, rule):
     """Return the bits of a number rounded to a format, without a branch."""
     lost, lowest, nearest, least, largest, beyond, special = rule
@@ -109,7 +110,7 @@ def rounded(number, rule):
     return integer(result | integer(number ^ size))
 
 
-@register_jitable
+@jitable
 def added(x, y, rule):
     """
     Return x + y, rounded once to a format of at least two bits less.
@@ -164,7 +165,7 @@ def census(numbers, rule, normal, counts):
         counts[2] += finite
 
 
-@register_jitable
+@jitable
 def add_each(sums, terms, rule):
     """Add terms to sums in a format."""
     if rule[0] == 0:
@@ -175,7 +176,7 @@ def add_each(sums, terms, rule):
             sums[j] = added(sums[j], terms[j], rule)
 
 
-@register_jitable
+@jitable
 def add_products(sums, x, row, rule):
     """Add the products of a number and a row to sums in a format."""
     if rule[0] == 0:

@@ -6,7 +6,6 @@ import numba
 import numpy as np
 from numba.core import types
 from numba.core.types import containers
-from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .calls import evaluate
@@ -22,6 +21,7 @@ from .differences import (
     tabulate,
 )
 from .formats import vector
+from .jitable import jitable
 from .views import assign, borrowed, reals, shaped
 
 # What is found of a column, the worse the later.
@@ -50,7 +50,7 @@ class Criteria(NamedTuple):
     steps: Any
 
 
-@register_jitable
+@jitable
 def _size_needed(own: float, slope: float, error: float, share: float, rule: Any) -> float:
     """
     Return how large row and column of an entry have to be for it to be clear; inf if none are.
@@ -65,27 +65,27 @@ def _size_needed(own: float, slope: float, error: float, share: float, rule: Any
     return float(max(size, gap / share - rule.atol) / rule.rtol)
 
 
-@register_jitable
+@jitable
 def _size_by_mean(own: float, up: float, down: float, rule: Any) -> float:
     """Return the size that an entry needs by the mean of slopes whose error is not known."""
     return float(_size_needed(own, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
 
 
-@register_jitable
+@jitable
 def _is_straight(own: float, up: float, down: float, bend: float, noise: float) -> bool:
     """Tell whether slopes differ by no more than `bend` of an entry: more may be a kink."""
     size = max(abs(own), abs(0.5 * up + 0.5 * down))
     return bend == np.inf or abs(up - down) <= bend * size + noise  # else 0 times infinity
 
 
-@register_jitable
+@jitable
 def _slopes(sides: Any, base: Any, i: int) -> Any:
     """Return the slopes of a result, from values to both sides of x and the weights of changes."""
     above, below, ahead, behind = sides
     return (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
 
 
-@register_jitable
+@jitable
 def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any) -> int:
     """
     Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `own` are claimed to be.
@@ -124,7 +124,7 @@ def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any) -> int
     return WAITING
 
 
-@register_jitable
+@jitable
 def _mark_by_more(
     own: Any, sides: Any, far: Any, distance: float, base: Any, rule: Any, k: int, needs: Any
 ) -> int:
@@ -286,13 +286,13 @@ def glance(
     return lost
 
 
-@register_jitable
+@jitable
 def _farther(rule: Any, lengths: Any, factor: float) -> Any:
     """Return a rule of steps with other lengths."""
     return StepRule(lengths, factor, rule.lows, rule.highs, rule.central, rule.sided)
 
 
-@register_jitable
+@jitable
 def _sides(f: Any, x: Any, origin: Any, c: int, table: Any, k: int, like: Any, values: Any) -> Any:
     """Call f to both sides of x; return its values, and by what their changes make slopes."""
     coords, width = reals(x), reals(like).size
@@ -350,7 +350,7 @@ def turn(matrix, first, last, target):
                     line[r] = matrix[r, c]
 
 
-@register_jitable
+@jitable
 def _enlarged(bits: Any, largest: Any) -> Any:
     """
     Raise magnitudes to those of a vector, where that is finite, and return the largest of its own.

@@ -19,7 +19,6 @@ import numba
 import numpy as np
 from numba.core import types
 from numba.core.types import containers
-from numba.extending import register_jitable
 
 from .._jit import Kernels
 from .calls import evaluate
@@ -34,6 +33,7 @@ from .differences import (
     require_unchanged,
 )
 from .formats import vector
+from .jitable import jitable
 from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, finish, forget, note, settled
 from .tails import conclude, doubtful
 from .views import assign, borrowed, reals
@@ -69,7 +69,7 @@ class Reach(NamedTuple):
     status: int
 
 
-@register_jitable
+@jitable
 def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Return the next t to evaluate f at, or 0 when `values` and `errors` are final."""
     if state.tail == 0:
@@ -94,7 +94,7 @@ def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     return state.t
 
 
-@register_jitable
+@jitable
 def measure(state: Any, x: float, j: int, reach: Any) -> Any:
     """
     Set the length, side and limits of the ladder along coordinate j; return its bounds.

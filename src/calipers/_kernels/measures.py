@@ -8,11 +8,12 @@ import math
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload, register_jitable
+from numba.extending import overload
 
 from .closeness import HUGE, LOW, TINY, close, distance, modulus
 from .finiteness import finite
 from .formats import bits, double, from_bits, product
+from .jitable import jitable
 
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _INF_BITS = 0x7FF0000000000000
@@ -68,7 +69,7 @@ def _(a, b, shift, unit):
     )
 
 
-@register_jitable
+@jitable
 def steps(low, high, same_side):
     """Return the distance of two numbers that are so many steps from 0, in their own width."""
     return type(low)(max(low, high) - min(low, high) if same_side else low + high)
@@ -107,7 +108,7 @@ def _measure_complex(a, b, rtol, atol, shift, unit):
     return d, size, bound, apart, usual
 
 
-@register_jitable
+@jitable
 def halved(a, b):
     """Return half of a - b, where that itself may overflow."""
     return product(0.5, a) - product(0.5, b)
@@ -149,7 +150,7 @@ def _(a, b):
     return real_numbers
 
 
-@register_jitable
+@jitable
 def ulp_excess(ulp, max_ulp):
     """Return ulp/max_ulp, on its side of 1 where rounding would hide that."""
     if ulp <= np.uint64(max_ulp):
@@ -157,7 +158,7 @@ def ulp_excess(ulp, max_ulp):
     return max(double(ulp) / double(max_ulp), 1.0 + 2.0**-52)
 
 
-@register_jitable
+@jitable
 def portion(x, x_exponent, y, d, d_exponent):
     """Return x*y/d, of which no step leaves the range of binary64 if the result does not."""
     x, x_own = math.frexp(x)
@@ -167,7 +168,7 @@ def portion(x, x_exponent, y, d, d_exponent):
     return math.ldexp(product(x, y) / d, exponent)
 
 
-@register_jitable
+@jitable
 def weigh(a, b, rtol, atol, max_ulp, shift, unit):
     """Return excess, absolute and relative difference and ULP of any pair; 0 if not finite."""
     none = np.uint64(0)
@@ -195,7 +196,7 @@ def weigh(a, b, rtol, atol, max_ulp, shift, unit):
     return excess, absolute, relative, apart
 
 
-@register_jitable
+@jitable
 def acceptable(a, b, rtol, atol, max_ulp, equal_nan, shift, unit):
     """Give the verdict on any pair."""
     if max_ulp < 0 or not (finite(a) and finite(b)):
@@ -227,7 +228,7 @@ def _(a, b):
     )
 
 
-@register_jitable
+@jitable
 def sufficient(a, b, other, failing, relative):
     """Return the smallest tolerance that accepts a finite pair, above one that does not."""
     low = bits(failing)

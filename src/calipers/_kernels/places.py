@@ -3,9 +3,9 @@
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
 from .finiteness import finite
+from .jitable import jitable
 from .measures import opposite
 
 # The first mismatches are kept with their places.
@@ -15,7 +15,7 @@ FIRST = 5
 LENGTH, LOWEST, HIGHEST, LATEST, STEP, COUNTS = range(6)
 
 
-@register_jitable
+@jitable
 def note_mismatches(x, y, bad, start, record, axes, counts, index):
     """Count a block's mismatches and note where they lie, if there are any."""
     mismatches = np.int64(0)
@@ -59,7 +59,7 @@ def note_mismatches(x, y, bad, start, record, axes, counts, index):
                 index[axis - 1] += 1
 
 
-@register_jitable
+@jitable
 def note_run(bad, start, axis, counts):
     """Note the mismatches of a run along the last axis; return how many there are."""
     mismatches = np.int64(0)
@@ -87,7 +87,7 @@ def note_run(bad, start, axis, counts):
     return mismatches
 
 
-@register_jitable
+@jitable
 def note_index(axis, at):
     """Extend the range of an axis, and its step, to an index."""
     if axis[LOWEST] < 0:

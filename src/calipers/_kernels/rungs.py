@@ -7,8 +7,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
+from .jitable import jitable
 from .views import assign
 
 RUNGS = 28
@@ -77,7 +77,7 @@ class Room(NamedTuple):
     kept: Any
 
 
-@register_jitable
+@jitable
 def begin(state: Any, base: Any, kept: Any, values: Any, errors: Any) -> None:
     """Start the ladder of a direction that has been measured."""
     state.scale = 1.0
@@ -92,7 +92,7 @@ def begin(state: Any, base: Any, kept: Any, values: Any, errors: Any) -> None:
     forget(kept, 0, values.size)
 
 
-@register_jitable
+@jitable
 def finish(state: Any, values: Any, errors: Any) -> None:
     """Give values and errors the units of f and x."""
     length, larger = state.length, 1 / state.scale
@@ -101,13 +101,13 @@ def finish(state: Any, values: Any, errors: Any) -> None:
         errors[i] = errors[i] / length * larger
 
 
-@register_jitable
+@jitable
 def row_of(state: Any) -> Any:
     """Return the row in which the difference at state.t belongs."""
     return state.rung if state.tail == 0 else NEAR + state.tail - 1
 
 
-@register_jitable
+@jitable
 def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any) -> None:
     """
     Note the difference quotients of one pair of evaluations, and how large the values are.
@@ -141,26 +141,26 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
             jumps[i] = bend / t
 
 
-@register_jitable
+@jitable
 def raised(t: float, power: int) -> float:
     """Return what noise of f is divided by in a difference quotient at t."""
     return t if power == 1 else t * t
 
 
-@register_jitable
+@jitable
 def amplification(order: float) -> float:
     """Bound what extrapolation multiplies the noise of the smallest step's difference by."""
     return 1.15 if order == 2 else 8.0
 
 
-@register_jitable
+@jitable
 def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
     """Return what rounding of f, or a larger noise, leaves in the estimates of rung k."""
     divisor = raised(state.top * QUARTERS[k], state.power)
     return amplification(state.order) / divisor * max(noise, state.eps * size)
 
 
-@register_jitable
+@jitable
 def forget(kept: Any, first: int, last: int) -> None:
     """Let some outputs have no best estimate yet; each rung writes what the next one reads."""
     kept[BEST, first:last] = math.nan
@@ -168,7 +168,7 @@ def forget(kept: Any, first: int, last: int) -> None:
     kept[RUNG, first:last] = 0.0
 
 
-@register_jitable
+@jitable
 def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: int) -> None:
     """
     Improve the estimates of some outputs by the difference of rung k, the next one.
@@ -206,7 +206,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     assign(kept[depth, first:last], current)
 
 
-@register_jitable
+@jitable
 def settled(state: Any, base: Any, room: Any) -> bool:
     """Tell whether no output has anything to gain from a smaller step."""
     kept, sizes = room.kept, room.sizes

@@ -3,16 +3,16 @@
 import math
 
 import numpy as np
-from numba.extending import register_jitable
 
 from .closeness import HUGE, TINY
+from .jitable import jitable
 
 # Sums are kept in three scales, by the largest term of a block, and in lanes.
 SCALES = (2.0**600, 1.0, 2.0**-600)
 LANES = 32
 
 
-@register_jitable
+@jitable
 def add_squares(values, largest, lanes):
     """Add the squares of a padded block to sums in many lanes, hardly rounding."""
     scale = 1
@@ -37,7 +37,7 @@ def add_squares(values, largest, lanes):
     add_exactly(low, lanes[scale, 0], lanes[scale, 1])
 
 
-@register_jitable
+@jitable
 def summand(x, exponent, lanes):
     """Return x*2**exponent; or add its square to the sums, and return 0, if binary64 ends below."""
     if math.ldexp(x, exponent) < np.inf:
@@ -48,7 +48,7 @@ def summand(x, exponent, lanes):
     return 0.0
 
 
-@register_jitable
+@jitable
 def add_exactly(x, high, low):
     """Add to sums of two parts, whose low part takes what rounding loses (Knuth's TwoSum)."""
     for i in range(x.size):
@@ -58,7 +58,7 @@ def add_exactly(x, high, low):
         high[i] = total
 
 
-@register_jitable
+@jitable
 def add_lanes(lanes, sums):
     """Add the sums of all lanes, in order."""
     for scale in range(3):

@@ -3,9 +3,8 @@
 import math
 from typing import Any
 
-from numba.extending import register_jitable
-
 from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
+from .jitable import jitable
 from .rungs import (
     APART,
     BEST,
@@ -75,13 +74,13 @@ _DOWN = 2.0**-10
 _ABOVE_FAR = 2.0**8
 
 
-@register_jitable
+@jitable
 def _poor(state: Any, value: float, error: float, largest: float) -> bool:
     share = _RESOLVED if state.attempt == 0 else _REFINED
     return not error <= share * max(abs(value), largest)
 
 
-@register_jitable
+@jitable
 def _compare_tails(state: Any, room: Any) -> None:
     """Store in APART where the tails differ from the estimates by more than f's rounding."""
     differences, sizes, kept = room
@@ -98,7 +97,7 @@ def _compare_tails(state: Any, room: Any) -> None:
         differs[i] = 0.0 if same else 1.0
 
 
-@register_jitable
+@jitable
 def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
     near = differences[NEAR, i]
@@ -112,7 +111,7 @@ def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     return bool(alike)
 
 
-@register_jitable
+@jitable
 def doubtful(state: Any, room: Any) -> bool:
     """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
     if state.tail == TAILS:
@@ -138,26 +137,26 @@ def doubtful(state: Any, room: Any) -> bool:
     return False
 
 
-@register_jitable
+@jitable
 def _size(state: Any) -> Any:
     """Return max(1, |x|), as which numbers may be large that f computes with."""
     return state.unit * state.length * state.scale
 
 
-@register_jitable
+@jitable
 def _all_rounded(state: Any, size: float) -> bool:
     """Tell whether f is that small."""
     rounding = _ROUNDED * state.eps * _size(state)
     return bool(size <= rounding <= _LITTLE)
 
 
-@register_jitable
+@jitable
 def _loudest(state: Any) -> Any:
     """Return the share of |f| from which on noise is told from waves."""
     return max(_LOUD, _NOISY * state.eps)
 
 
-@register_jitable
+@jitable
 def _far_agree(state: Any, differences: Any, value: float, error: float, i: int) -> bool:
     """
     Tell whether all far tails say alike that the estimate of output i steps over waves.
@@ -172,7 +171,7 @@ def _far_agree(state: Any, differences: Any, value: float, error: float, i: int)
     return bool(state.tail == TAILS and one != 0 and apart > error and (alike or curved))
 
 
-@register_jitable
+@jitable
 def _again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
     """Extrapolate output i once more from a rung on, by another noise."""
     forget(room.kept, i, i + 1)
@@ -180,7 +179,7 @@ def _again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
         extrapolate(state, k, noise, room, i, i + 1)
 
 
-@register_jitable
+@jitable
 def _steady_rung(state: Any, differences: Any, i: int) -> int:
     """Return the last rung whose slope is that of the two below it, or 0 if there is none."""
     k = state.rung - 2
@@ -193,7 +192,7 @@ def _steady_rung(state: Any, differences: Any, i: int) -> int:
     return int(max(k, 0))
 
 
-@register_jitable
+@jitable
 def _judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
@@ -276,7 +275,7 @@ def _judge(state: Any, room: Any, i: int) -> Any:
     return value, error, status, noise
 
 
-@register_jitable
+@jitable
 def _largest_jump(state: Any, sizes: Any, i: int) -> Any:
     """Return how large a jump of output i between pieces may be, or 0 if it would not show."""
     if state.power != 1:
@@ -285,7 +284,7 @@ def _largest_jump(state: Any, sizes: Any, i: int) -> Any:
     return largest if _ABRUPT * state.eps * sizes[state.rung, i] < largest else 0.0
 
 
-@register_jitable
+@jitable
 def _jump(state: Any, room: Any, i: int, largest: float) -> Any:
     """
     Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
@@ -318,7 +317,7 @@ def _jump(state: Any, room: Any, i: int, largest: float) -> Any:
     return 0.0
 
 
-@register_jitable
+@jitable
 def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
     """
     Tell whether differences by shorter steps leave the estimate of output i.
@@ -335,21 +334,21 @@ def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: fl
     return bool(now > _FARTHER * before and now > _SURELY * known)
 
 
-@register_jitable
+@jitable
 def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
     """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
     rung = int(kept[RUNG, i])
     return rung <= 1 and error <= 3 * noise_left(state, rung, noise, sizes[rung, i])
 
 
-@register_jitable
+@jitable
 def in_few_bits(y: Any) -> Any:
     """Tell whether numbers are in as few as _FEW_BITS (Dekker's split, Numer. Math. 18, 1971)."""
     rounded = _SPLIT * y
     return rounded - (rounded - y) == y
 
 
-@register_jitable
+@jitable
 def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
     """
     Return what derivative of output i, y, rounding may hide where short steps leave it as it is.
@@ -367,7 +366,7 @@ def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
     return state.eps * _size(state) / raised(state.top * QUARTERS[first], state.power)
 
 
-@register_jitable
+@jitable
 def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     differences, sizes, kept = room

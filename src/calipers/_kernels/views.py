@@ -3,7 +3,9 @@
 from typing import Any
 
 from numba.core import cgutils, types
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
+
+from .jitable import jitable
 
 
 @intrinsic
@@ -28,7 +30,7 @@ def borrowed(typingctx: Any, arrays: Any) -> Any:
     return arrays(arrays), codegen
 
 
-@register_jitable
+@jitable
 def assign(out: Any, values: Any) -> None:
     """
     Copy a vector to another.
