@@ -348,6 +348,26 @@ def test_a_parallel_derivative_is_not_called_from_several_threads(jvp, concurren
     assert units.concurrent == concurrent
 
 
+@numba.njit
+def late_writer(x, v):
+    if v[5] != 0:
+        x[-1] = 7.0
+    return slope(x, v)
+
+
+def test_a_derivative_that_writes_into_what_another_thread_has_is_not_believed():
+    subject = pose(cubic, np.linspace(1, 2, 70), (), {}, None, ())
+    d = GivenDerivative("jvp", late_writer, subject, False)
+    units, found = UnitVectors(d), np.empty((70, 70))
+    assert units.compiled
+    thread = threading.Thread(target=units.rows, args=(0, found))
+    thread.start()
+    thread.join()
+    assert d.touched == ["input 0"]
+    x = subject.values[0]
+    assert np.array_equal(found, np.diag(3 * x * x - 1))
+
+
 def test_a_derivative_in_python_is_called_from_one_thread():
     callers = set()
 

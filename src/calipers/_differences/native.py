@@ -63,6 +63,11 @@ class Native:
             self._forms[thread] = found
         return found
 
+    @property
+    def forms(self) -> list[Form]:
+        """How each thread called it in this run."""
+        return list(self._forms.values())
+
     def begin(self) -> None:
         """Forget the copies of the last run."""
         if len(self._forms) > 1:

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
@@ -131,10 +132,13 @@ class UnitVectors:
                 out[first] = self._d.product(_unit(self.count, start + first))
 
     def _is_pure(self) -> bool:
-        """Tell whether the loop's own arguments are what they were."""
+        """Tell whether the loop's own arguments are what they were, each thread's."""
         assert self._work is not None
-        problem = self._work.problem
-        self._d.touched += self._d.subject.changed(list(problem.before), problem.kwargs)
+        problem, subject = self._work.problem, self._d.subject
+        assert problem.native is not None
+        copies = [form.before[: len(problem.before)] for form in problem.native.forms]
+        told = (subject.changed(list(x), problem.kwargs) for x in (problem.before, *copies))
+        self._d.touched += dict.fromkeys(chain.from_iterable(told))
         return not self._d.touched
 
     def _counted(self, count: int) -> None:
