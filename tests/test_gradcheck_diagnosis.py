@@ -597,3 +597,23 @@ def test_what_depends_on_the_last_call_of_f_is_told(fast_mode):
         return layer.backward(w)
 
     assert checked(layer.forward, THREE, vjp=vjp, fast_mode=fast_mode)
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (2, 3)])
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_what_depends_on_a_last_call_of_f_that_was_near_x_is_told(fast_mode, shape):
+    """The entries were asked for while f had been called at x, and are right."""
+    layer = Tanh()
+    x = np.linspace(0.25, 1, np.prod(shape)).reshape(shape)
+    report = checked(layer.forward, x, vjp=lambda x, w: layer.backward(w), fast_mode=fast_mode)
+    assert "vjp depends on what f was called with last" in report.reason
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_a_derivative_that_varies_less_than_nondet_tol_allows_depends_on_nothing(fast_mode):
+    random = np.random.default_rng(0)
+
+    def vjp(x, w):
+        return w * np.cos(x) + random.uniform(-1e-9, 1e-9, x.shape)
+
+    assert checked(np.sin, THREE, vjp=vjp, nondet_tol=1e-8, fast_mode=fast_mode)

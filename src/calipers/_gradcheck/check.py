@@ -116,7 +116,7 @@ class Check:
         for d in self.derivatives:  # what is changed, by any call, explains what else is found
             findings += identities.mutation(d.name, d.touched)
             failed = others or own.get(d.name) or self._entries.count[FAIL]
-            if failed and steady.get(d.name) and not d.touched:
+            if (failed or d.strays) and steady.get(d.name) and not d.touched:
                 findings += self._told(identities.memory(d, random, nondet_tol))
             findings += own.get(d.name, ())
         nothing = ""

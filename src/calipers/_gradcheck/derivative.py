@@ -38,6 +38,8 @@ class GivenDerivative:
     calls: int = 0
     known: Any = None  # what jac gave, as a matrix
     silent: bool = False  # whether a call returned None
+    asked: tuple[NDArray, NDArray] | None = None  # a direction, and what it gave before f was moved
+    strays: bool = False  # whether it gave something else since
     touched: list[str] = field(default_factory=list)  # by the first call
 
     @property

@@ -20,6 +20,7 @@ from .subject import Subject, private
 ROUNDING = 256.0
 _BESIDE = 8  # points, of which few give by chance what x gives
 _CHANGES = 16.0  # of an answer between them, that rounding of x explains
+_SCALE = 8  # of a direction: what is linear gives as much more, to the bit
 _SAMPLE = slice(0, 64)  # rows of a Jacobian that a copy is kept of
 
 
@@ -65,8 +66,9 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
         if not isinstance(one, np.ndarray) or not isinstance(two, np.ndarray):
             one, two = _on_one_pattern(one, two)
     else:
-        v = _direction(d, random) / 8  # at most 1, which the tolerance is for
+        v = _direction(d, random) / _SCALE  # at most 1, which the tolerance is for
         one, two = d.applied(v), d.applied(v)
+        d.asked = v, one
     worst = largest_difference(one, two)
     if worst > tolerance:
         yield (
@@ -77,7 +79,7 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
 
 def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
     """Ask a derivative before and after a call of f at x, whose last call was elsewhere."""
-    v = _direction(d, random) / 8
+    v = _direction(d, random) / _SCALE
 
     def answer() -> NDArray:
         found = d.matrix() if d.form == "jac" else d.applied(v)
@@ -168,6 +170,8 @@ def linearity(
     if d.form == "jac":
         return
     v, w = _direction(d, random), _direction(d, random)
+    if d.asked is not None:  # f was called elsewhere since
+        v = _SCALE * d.asked[0]
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.form == "vjp" else "tangent"
     if np.any(np.abs(zero) > tolerance) and np.any(
@@ -180,6 +184,8 @@ def linearity(
         )
         return
     of_v, of_w = d.applied(v), d.applied(w)
+    if d.asked is not None:
+        d.strays = largest_difference(of_v, _SCALE * d.asked[1]) > _SCALE * tolerance
     # Nothing in v is 0: what is infinite, and NaN times 0, shows there, and is for entries to tell.
     if np.any(np.isnan(zero) & np.isfinite(of_v)):
         yield f"{d.name} gives NaN for a zero {what}, where it gives numbers for another"
