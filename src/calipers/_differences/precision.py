@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._kernels.tails import in_few_bits
+from .._kernels.pieces import in_few_bits
 from .._protocols import NDArray
 from .._reals import reals
 from .problem import Problem

@@ -22,6 +22,7 @@ from numba.core.types import containers
 
 from .._jit import Kernels
 from .calls import evaluate
+from .conclusions import conclude
 from .differences import (
     BOUNDED,
     EXCLUDED,
@@ -35,7 +36,7 @@ from .differences import (
 from .formats import vector
 from .jitable import jitable
 from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, finish, forget, note, settled
-from .tails import conclude, doubtful
+from .tails import doubtful
 from .views import assign, borrowed, reals
 
 # From one tail's t to the next one's. Lengths commensurable with the far one's would be rounded as

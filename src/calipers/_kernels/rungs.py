@@ -161,6 +161,12 @@ def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
 
 
 @jitable
+def natural_size(state: Any) -> Any:
+    """Return max(1, |x|), as which numbers may be large that f computes with."""
+    return state.unit * state.length * state.scale
+
+
+@jitable
 def forget(kept: Any, first: int, last: int) -> None:
     """Let some outputs have no best estimate yet; each rung writes what the next one reads."""
     kept[BEST, first:last] = math.nan
@@ -204,6 +210,14 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
         for i in range(apart.size):
             error[i] = apart[i] if apart[i] < error[i] else error[i]
     assign(kept[depth, first:last], current)
+
+
+@jitable
+def extrapolate_again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
+    """Extrapolate output i once more from a rung on, by another noise."""
+    forget(room.kept, i, i + 1)
+    for k in range(first, state.rung + 1):
+        extrapolate(state, k, noise, room, i, i + 1)
 
 
 @jitable

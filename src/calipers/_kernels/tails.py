@@ -1,4 +1,4 @@
-"""What a ladder and its tails say together: derivatives, their errors, and where to look next."""
+"""What a ladder and its tails say together of each output: its derivative, and the error."""
 
 import math
 from typing import Any
@@ -11,30 +11,16 @@ from .rungs import (
     BETWEEN,
     ERROR,
     FAR,
-    JUMP,
     NEAR,
     QUARTERS,
     RUNG,
     TAILS,
-    extrapolate,
-    forget,
+    extrapolate_again,
+    natural_size,
     noise_left,
     raised,
 )
 
-_ATTEMPTS = 8
-
-# An error below this share of the value needs no other ladder; where the first one did not find the
-# length scale, the second may be far from it, too, and a smaller error is asked for.
-_RESOLVED = 2.0**-24
-_REFINED = 2.0**-34
-# Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
-_NATURAL = 2.0**-30
-# A power of eps, below which an x may be lost beside numbers of natural size.
-_LOST_BESIDE = 0.4
-# Bits of numbers that are exact, mostly; those of float16 have one more.
-_FEW_BITS = 10
-_SPLIT = 1 + 2.0 ** (53 - _FEW_BITS)
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
 # counts in one 16 times as much as in the other, so that it does this once in a hundred.
 _ALIKE = 0.125
@@ -50,38 +36,15 @@ _ROUNDED = 16.0
 _LITTLE = 2.0**-10
 # From this share of |f| on, and where it is f's own, two more tails tell it from waves.
 _LOUD = 2.0**-28
-# Roundings of f by which short steps may differ, and times that what leaves a slope grows from
-# one rung to the next at a jump. What bends leaves it by 64 times as much.
-_STRAIGHT = 8.0
-_ABRUPT = 1024.0
-# They are no more than some roundings of max(1, |x|), which f may have computed with, nor than a
-# share of f: else they are kinks of f, or waves.
-_INSIDE = 256.0
-_SLIGHT = 2.0**-8
-# Times the noise, or the errors, from which on a contradiction is none of noise thought too small.
+# Times the noise from which on an estimate that leaves the tails is of something else.
 _TOLD = 8.0
-_CONTRADICTED = 64.0
-# Times that the last difference is farther from an estimate than the one before, and than errors.
-_FARTHER, _SURELY = 1.5, 4.0
 # Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
 # That is noise up to some roundings, as of derivatives that are numerical themselves.
 _BY_ITSELF, _OFF = 8.0, 65536.0
-# How far below a ladder that missed the length scale the next one begins: near enough to find it
-# before steps are lost beside x.
-_DOWN = 2.0**-10
-# And how far above the far tail where all tails were alike: some times the length over which f is
-# known to be straight.
-_ABOVE_FAR = 2.0**8
 
 
 @jitable
-def _poor(state: Any, value: float, error: float, largest: float) -> bool:
-    share = _RESOLVED if state.attempt == 0 else _REFINED
-    return not error <= share * max(abs(value), largest)
-
-
-@jitable
-def _compare_tails(state: Any, room: Any) -> None:
+def compare_tails(state: Any, room: Any) -> None:
     """Store in APART where the tails differ from the estimates by more than f's rounding."""
     differences, sizes, kept = room
     per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
@@ -138,15 +101,9 @@ def doubtful(state: Any, room: Any) -> bool:
 
 
 @jitable
-def _size(state: Any) -> Any:
-    """Return max(1, |x|), as which numbers may be large that f computes with."""
-    return state.unit * state.length * state.scale
-
-
-@jitable
 def _all_rounded(state: Any, size: float) -> bool:
     """Tell whether f is that small."""
-    rounding = _ROUNDED * state.eps * _size(state)
+    rounding = _ROUNDED * state.eps * natural_size(state)
     return bool(size <= rounding <= _LITTLE)
 
 
@@ -172,14 +129,6 @@ def _far_agree(state: Any, differences: Any, value: float, error: float, i: int)
 
 
 @jitable
-def _again(state: Any, room: Any, first: int, noise: float, i: int) -> None:
-    """Extrapolate output i once more from a rung on, by another noise."""
-    forget(room.kept, i, i + 1)
-    for k in range(first, state.rung + 1):
-        extrapolate(state, k, noise, room, i, i + 1)
-
-
-@jitable
 def _steady_rung(state: Any, differences: Any, i: int) -> int:
     """Return the last rung whose slope is that of the two below it, or 0 if there is none."""
     k = state.rung - 2
@@ -193,7 +142,7 @@ def _steady_rung(state: Any, differences: Any, i: int) -> int:
 
 
 @jitable
-def _judge(state: Any, room: Any, i: int) -> Any:
+def judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
 
@@ -215,13 +164,13 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         if state.attempt == 0:
             # What noise f has cannot be seen; rounding inside f is as if x were rounded.
             noise = max(noise, state.eps * state.unit * abs(value))
-            _again(state, room, 0, noise, i)
+            extrapolate_again(state, room, 0, noise, i)
             steady = _steady_rung(state, differences, i)
             slope = differences[steady, i]
             if abs(slope - kept[BEST, i]) > kept[ERROR, i] + _ALIKE * abs(slope):
                 # Longer ones step over waves, and rounding of x is more to those.
                 noise = max(noise, state.eps * state.unit * abs(slope))
-                _again(state, room, steady, noise, i)
+                extrapolate_again(state, room, steady, noise, i)
             return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
         return value, math.inf, ALIASED, noise
     per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
@@ -256,7 +205,7 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         noise = 3 * measured  # of two samples
         rung = int(kept[RUNG, i])
         left = error + noise_left(state, rung, noise, sizes[rung, i])
-        _again(state, room, 0, noise, i)
+        extrapolate_again(state, room, 0, noise, i)
         # Longer steps promise more, and may be of a wave that the tails know nothing of.
         if abs(near - kept[BEST, i]) <= kept[ERROR, i] + _TOLD * noise / per_near:
             value, error = kept[BEST, i], kept[ERROR, i]
@@ -273,173 +222,3 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         short = max(0.0, abs(jump) - abs(nearer)) / 15
         return value, error + abs(jump) / 2 + short, NONSMOOTH, noise
     return value, error, status, noise
-
-
-@jitable
-def _largest_jump(state: Any, sizes: Any, i: int) -> Any:
-    """Return how large a jump of output i between pieces may be, or 0 if it would not show."""
-    if state.power != 1:
-        return 0.0
-    largest = min(_INSIDE * state.eps * _size(state), _SLIGHT * sizes[0, i])
-    return largest if _ABRUPT * state.eps * sizes[state.rung, i] < largest else 0.0
-
-
-@jitable
-def _jump(state: Any, room: Any, i: int, largest: float) -> Any:
-    """
-    Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
-
-    Digits that cancel in f leave such: 1 + tanh(x) has as few values as 1 has near it, so that
-    x * (1 + tanh(x)) is straight between them, and its slope there is not its derivative. Pieces of
-    exp(x) * (1 + tanh(x)) bend, though by much less than a wave with that slope.
-    """
-    differences, sizes, kept = room
-    value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
-    near, far = differences[NEAR, i], differences[FAR, i]
-    if not (error < math.inf and abs(near - far) < math.inf):
-        return 0.0
-    straight = _STRAIGHT * state.eps * sizes[FAR, i]
-    apart = abs(near - value)
-    if apart > error + straight / state.far:  # all steps of the ladder are longer than a piece
-        t = state.top * QUARTERS[last]
-        off = max(error, abs(differences[last, i] - value)) * t
-        bend = max(abs(near - far), abs(sizes[FAR + TAILS, i])) * state.far
-        bends = 2 * straight + _ABRUPT * max(0.0, bend - straight)
-        told = (apart * state.far) ** 2 > bends * off  # the left over off is a wave's own bend
-        return max(off, apart * t) if told and off <= largest else 0.0
-    before = 0.0
-    for k in range(last, -1, -1):
-        t = state.top * QUARTERS[k]
-        off, rounding = abs(differences[k, i] - value) * t, state.eps * sizes[k, i]
-        if off > _ABRUPT * max(before, rounding) + error * t:
-            return off if k < last and off <= largest else 0.0
-        before = off
-    return 0.0
-
-
-@jitable
-def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
-    """
-    Tell whether differences by shorter steps leave the estimate of output i.
-
-    They come nearer to a derivative, each by 16 times. A softplus is straight at steps that are far
-    longer than its bend, and the slope that it has there is another one.
-    """
-    last = state.rung
-    if last == 0:
-        return False
-    differences, sizes, _ = room
-    now, before = abs(differences[last, i] - value), abs(differences[last - 1, i] - value)
-    known = error + noise_left(state, last, noise, sizes[last, i])
-    return bool(now > _FARTHER * before and now > _SURELY * known)
-
-
-@jitable
-def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
-    """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
-    rung = int(kept[RUNG, i])
-    return rung <= 1 and error <= 3 * noise_left(state, rung, noise, sizes[rung, i])
-
-
-@jitable
-def in_few_bits(y: Any) -> Any:
-    """Tell whether numbers are in as few as _FEW_BITS (Dekker's split, Numer. Math. 18, 1971)."""
-    rounded = _SPLIT * y
-    return rounded - (rounded - y) == y
-
-
-@jitable
-def _hidden(state: Any, differences: Any, y: float, i: int) -> Any:
-    """
-    Return what derivative of output i, y, rounding may hide where short steps leave it as it is.
-
-    A number of natural size, which f may have computed with, keeps less of x than that. What is
-    left of such is 0, or has few bits.
-    """
-    if differences[NEAR, i] != 0 or differences[FAR, i] != 0 or not in_few_bits(y):
-        return 0.0
-    first = state.rung + 1
-    while first > 0 and differences[first - 1, i] == 0:
-        first -= 1
-    if first > state.rung:
-        return 0.0
-    return state.eps * _size(state) / raised(state.top * QUARTERS[first], state.power)
-
-
-@jitable
-def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
-    """Keep what this ladder found out; return the top of the next one, or 0."""
-    differences, sizes, kept = room
-    first = state.attempt == 0
-    aliased = rippled = buried = straight = False
-    worst = CONVERGED
-    _compare_tails(state, room)
-    natural = _NATURAL / raised(state.unit, state.power)
-    small = state.unit > state.eps**-_LOST_BESIDE
-    shorter = state.top * state.length < state.step
-    largest = 0.0
-    if state.joint == 1:
-        for i in range(values.size):
-            size = abs(kept[BEST, i])
-            largest = size if largest < size < math.inf else largest
-    for i in range(values.size):
-        wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i], largest)
-        if not wanted:
-            continue
-        value, error = kept[BEST, i], kept[ERROR, i]
-        status, noise = CONVERGED, state.eps * sizes[FAR, i]
-        if kept[APART, i] != 0:
-            value, error, status, noise = _judge(state, room, i)
-        # Other ladders may have seen it, of which some steps were as long as a piece.
-        most = _largest_jump(state, sizes, i)
-        if most > 0:
-            kept[JUMP, i] = max(kept[JUMP, i], _jump(state, room, i, most))
-        if kept[JUMP, i] > 0:
-            noise = 3 * kept[JUMP, i]
-            _again(state, room, 0, noise, i)
-            value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
-        # A ladder with longer steps than the one before may improve on that, not contradict it. One
-        # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
-        unknown = first or errors[i] == math.inf
-        apart, together = abs(value - values[i]), error + errors[i]
-        # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
-        lost = not first and not shorter and values[i] == 0 and kept[APART, i] == 0
-        better = error < errors[i] and (apart <= together or lost)
-        if better and not shorter and _leaves(state, room, i, value, error, noise):
-            continue
-        better |= shorter and value != 0 and apart > _CONTRADICTED * together
-        if unknown or better:
-            values[i], errors[i] = value, error
-            if status == ALIASED:
-                rippled |= error < math.inf
-                aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
-            worst = max(worst, status)
-        hidden = 0.0
-        if first and value == 0:
-            hidden = _hidden(state, differences, float(base[i]), i)
-        if _poor(state, values[i], max(errors[i], hidden), largest):
-            # Rounding hides a derivative that would show at f's supposed length scale.
-            buried |= natural * sizes[FAR, i] < errors[i] < math.inf
-            buried |= small and hidden > 0
-            judged = status in (CONVERGED, NOISY)
-            if judged and errors[i] < abs(values[i]):
-                straight |= _limited(state, sizes, kept, i, error, noise)
-        errors[i] = max(errors[i], hidden)
-    # An output that this ladder was not asked about keeps what an earlier one said of it.
-    before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
-    state.status = max(before, worst)
-    longest = state.top * state.length
-    state.step = longest if first else min(state.step, longest)
-    state.attempt += 1
-    if state.attempt == _ATTEMPTS:
-        return 0.0
-    if aliased:
-        lower = max(_DOWN * state.top, 4096 * state.grain)
-        return lower if 2 * lower <= state.top else 0.0
-    if rippled:
-        return _ABOVE_FAR * state.far
-    if buried and 4 * state.top < min(state.unit, state.limit):
-        return min(state.unit / 4, state.limit)
-    if straight and 256 * state.top <= state.limit:
-        return 256 * state.top
-    return 0.0

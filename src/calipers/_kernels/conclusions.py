@@ -1,0 +1,165 @@
+"""What is kept of a ladder beside those before it, and where the next one begins."""
+
+import math
+from typing import Any
+
+from .differences import ALIASED, CONVERGED, NOISY, NONSMOOTH
+from .jitable import jitable
+from .pieces import hidden_by_rounding, jump_of, largest_jump
+from .rungs import (
+    APART,
+    BEST,
+    ERROR,
+    FAR,
+    JUMP,
+    NEAR,
+    RUNG,
+    extrapolate_again,
+    noise_left,
+    raised,
+)
+from .tails import compare_tails, judge
+
+_ATTEMPTS = 8
+
+# An error below this share of the value needs no other ladder; where the first one did not find the
+# length scale, the second may be far from it, too, and a smaller error is asked for.
+_RESOLVED = 2.0**-24
+_REFINED = 2.0**-34
+# Nor does one below this share of |f| / max(1, |x|), the natural size of a derivative.
+_NATURAL = 2.0**-30
+# A power of eps, below which an x may be lost beside numbers of natural size.
+_LOST_BESIDE = 0.4
+# Times the errors from which on a contradiction is none of noise thought too small.
+_CONTRADICTED = 64.0
+# Times that the last difference is farther from an estimate than the one before, and than errors.
+_FARTHER, _SURELY = 1.5, 4.0
+# How far below a ladder that missed the length scale the next one begins: near enough to find it
+# before steps are lost beside x.
+_DOWN = 2.0**-10
+# And how far above the far tail where all tails were alike: some times the length over which f is
+# known to be straight.
+_ABOVE_FAR = 2.0**8
+
+
+@jitable
+def _poor(state: Any, value: float, error: float, largest: float) -> bool:
+    share = _RESOLVED if state.attempt == 0 else _REFINED
+    return not error <= share * max(abs(value), largest)
+
+
+@jitable
+def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
+    """
+    Tell whether differences by shorter steps leave the estimate of output i.
+
+    They come nearer to a derivative, each by 16 times. A softplus is straight at steps that are far
+    longer than its bend, and the slope that it has there is another one.
+    """
+    last = state.rung
+    if last == 0:
+        return False
+    differences, sizes, _ = room
+    now, before = abs(differences[last, i] - value), abs(differences[last - 1, i] - value)
+    known = error + noise_left(state, last, noise, sizes[last, i])
+    return bool(now > _FARTHER * before and now > _SURELY * known)
+
+
+@jitable
+def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
+    """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
+    rung = int(kept[RUNG, i])
+    return rung <= 1 and error <= 3 * noise_left(state, rung, noise, sizes[rung, i])
+
+
+@jitable
+def _said(state: Any, room: Any, i: int) -> Any:
+    """Return what this ladder says of output i: value, error, status, and the noise in f."""
+    _, sizes, kept = room
+    value, error = kept[BEST, i], kept[ERROR, i]
+    status, noise = CONVERGED, state.eps * sizes[FAR, i]
+    if kept[APART, i] != 0:
+        value, error, status, noise = judge(state, room, i)
+    # Other ladders may have seen it, of which some steps were as long as a piece.
+    most = largest_jump(state, sizes, i)
+    if most > 0:
+        kept[JUMP, i] = max(kept[JUMP, i], jump_of(state, room, i, most))
+    if kept[JUMP, i] > 0:
+        noise = 3 * kept[JUMP, i]
+        extrapolate_again(state, room, 0, noise, i)
+        value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
+    return value, error, status, noise
+
+
+@jitable
+def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
+    """Keep what this ladder found out; return the top of the next one, or 0."""
+    differences, sizes, kept = room
+    first = state.attempt == 0
+    aliased = rippled = buried = straight = False
+    worst = CONVERGED
+    compare_tails(state, room)
+    natural = _NATURAL / raised(state.unit, state.power)
+    small = state.unit > state.eps**-_LOST_BESIDE
+    shorter = state.top * state.length < state.step
+    largest = 0.0
+    if state.joint == 1:
+        for i in range(values.size):
+            size = abs(kept[BEST, i])
+            largest = size if largest < size < math.inf else largest
+    for i in range(values.size):
+        wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i], largest)
+        if not wanted:
+            continue
+        value, error, status, noise = _said(state, room, i)
+        # A ladder with longer steps than the one before may improve on that, not contradict it. One
+        # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
+        unknown = first or errors[i] == math.inf
+        apart, together = abs(value - values[i]), error + errors[i]
+        # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
+        lost = not first and not shorter and values[i] == 0 and kept[APART, i] == 0
+        better = error < errors[i] and (apart <= together or lost)
+        if better and not shorter and _leaves(state, room, i, value, error, noise):
+            continue
+        better |= shorter and value != 0 and apart > _CONTRADICTED * together
+        if unknown or better:
+            values[i], errors[i] = value, error
+            if status == ALIASED:
+                rippled |= error < math.inf
+                aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
+            worst = max(worst, status)
+        hidden = 0.0
+        if first and value == 0:
+            hidden = hidden_by_rounding(state, differences, float(base[i]), i)
+        if _poor(state, values[i], max(errors[i], hidden), largest):
+            # Rounding hides a derivative that would show at f's supposed length scale.
+            buried |= natural * sizes[FAR, i] < errors[i] < math.inf
+            buried |= small and hidden > 0
+            judged = status in (CONVERGED, NOISY)
+            if judged and errors[i] < abs(values[i]):
+                straight |= _limited(state, sizes, kept, i, error, noise)
+        errors[i] = max(errors[i], hidden)
+    # An output that this ladder was not asked about keeps what an earlier one said of it.
+    before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
+    state.status = max(before, worst)
+    longest = state.top * state.length
+    state.step = longest if first else min(state.step, longest)
+    state.attempt += 1
+    return _next_top(state, aliased, rippled, buried, straight)
+
+
+@jitable
+def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: bool) -> Any:
+    """Return where the next ladder begins, or 0 if none promises more."""
+    if state.attempt == _ATTEMPTS:
+        return 0.0
+    if aliased:
+        lower = max(_DOWN * state.top, 4096 * state.grain)
+        return lower if 2 * lower <= state.top else 0.0
+    if rippled:
+        return _ABOVE_FAR * state.far
+    if buried and 4 * state.top < min(state.unit, state.limit):
+        return min(state.unit / 4, state.limit)
+    if straight and 256 * state.top <= state.limit:
+        return 256 * state.top
+    return 0.0
