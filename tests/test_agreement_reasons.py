@@ -63,7 +63,36 @@ def test_a_factor_beside_any_order_of_summation_is_told_as_one():
     found = calipers.diagnose(np.sum, g, x)
     assert found.kind == "BUG"
     assert "which another order" not in found.reason
-    assert "as another order of summation explains, but the sides are" in found.reason
+    assert "another function; beside that g does not repeat itself" in found.reason
+    assert "as another order of summation explains" in found.reason
+
+
+def test_digits_that_one_side_loses_are_no_bug_beside_any_order_of_summation():
+    own = np.random.default_rng(5)
+    x = np.random.default_rng(0).normal(1e3, 1, 2000).astype(np.float32)
+
+    def mean(x):
+        return np.add.accumulate(own.permutation(x))[-1] / x.dtype.type(x.size)
+
+    def of_squares(x):
+        return (x * x).mean() - x.mean() ** 2
+
+    found = calipers.diagnose(lambda x: mean((x - mean(x)) ** 2), of_squares, x)
+    assert found.kind == "UNSTABLE", found.reason
+    assert "beside that f does not repeat itself" in found.reason
+
+
+def test_a_factor_that_any_order_of_summation_hides_is_found_in_the_wider_format():
+    own = np.random.default_rng(5)
+    x = np.random.default_rng(0).normal(1, 1, 2000).astype(np.float32)
+
+    def f(x):
+        return np.add.accumulate(own.permutation(x))[-1]
+
+    found = calipers.diagnose(f, lambda x: f(x) * x.dtype.type(1 + 2e-6), x)
+    assert found.kind == "SUSPECT", found.reason
+    assert "in the wider format" in found.reason
+    assert calipers.diagnose(f, lambda x: f(x), x).kind == "NONDETERMINISTIC"
 
 
 def test_the_side_that_is_flushed_to_zero_is_named():

@@ -49,6 +49,7 @@ class Inquiry:
     batch: tuple[int, ...] = ()
     seed: int = 0
     evidence: dict[str, Any] = field(default_factory=dict)
+    unsteady: str = ""  # what is said of sides that do not repeat themselves, within rounding
     titles: tuple[str, ...] = ()  # how the inputs are reached among the caller's, if not by place
     owners: tuple[int, ...] = ()  # and which of those they are part of
 

@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,14 +12,19 @@ from .grids import grid_of
 from .inquiry import Inquiry
 from .sides import SOIL, BudgetError
 from .units import ROUNDOFF, Size, difference, own_roundings, rms_of, size_of, spread_of
-from .verdicts import BUG, FAR, ILL, NONDETERMINISTIC, Verdict
+from .verdicts import BUG, FAR, ILL, LAYOUT, NONDETERMINISTIC, ROUNDING, Verdict
 
 _REPEATS = 8
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
 
 
-def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdict:
-    """Judge sides by how far apart their results are when asked the same again."""
+def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdict | None:
+    """
+    Judge sides by how far apart their results are when asked the same again.
+
+    Where an order of summation explains that, and not how far the sides are apart, here or in the
+    wider format, others judge.
+    """
     unit = _own_unit(q)
     accused = does_not_repeat([name for name in names if q.sides[name].restless])
     if accused is not None:
@@ -36,7 +42,7 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
     q.evidence["spread"] = spread
     told = f"{_changeful(names)}: calls with the same inputs differ by {spread:.2g} units of "
     told += "rounding"
-    if _of_summation(q, sizes) and not d.broken:
+    if _of_summation(q, sizes) and not d.broken and not q.differ_wide:
         return Verdict(NONDETERMINISTIC, f"{told}, which another order of summation explains")
     forms = {grid_of(q, q.answers[name]) for name in names}
     form = forms.pop()
@@ -46,9 +52,18 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
             told += f", by steps of {form}, to which the results are rounded at random"
             return Verdict(NONDETERMINISTIC, told)
     if spread <= 2 * q.allowed:
-        told += f", as another order of summation explains, but the sides are {d.least:.3g} units "
-        return Verdict(BUG, f"{told}apart: another function")
+        q.unsteady = f"{told}, as another order of summation explains"
+        return None
     return Verdict(BUG, f"{told}, which no order of summation explains (dropout, a race, memory)")
+
+
+def beside_unsteady(q: Inquiry, verdict: Verdict) -> Verdict:
+    """Add to a verdict what is known of sides that do not repeat themselves."""
+    if not q.unsteady:
+        return verdict
+    if verdict.kind in (ROUNDING, LAYOUT):
+        return Verdict(NONDETERMINISTIC, q.unsteady)
+    return replace(verdict, reason=f"{verdict.reason}; beside that {q.unsteady}")
 
 
 def _of_summation(q: Inquiry, sizes: list[Size]) -> bool:

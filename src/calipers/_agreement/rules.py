@@ -24,7 +24,7 @@ from .identical import (
 from .inquiry import Inquiry
 from .narrower import narrowed_inputs, noise_in_between
 from .quantised import quantised_inputs
-from .repeats import restless_when_moved
+from .repeats import beside_unsteady, restless_when_moved
 from .verdicts import Verdict
 from .within import within_rounding
 from .without_wider import (
@@ -42,7 +42,7 @@ def decide(q: Inquiry) -> Verdict:
     for rule in RULES:
         verdict = rule(q)
         if verdict is not None:
-            return verdict
+            return beside_unsteady(q, verdict)
     raise AssertionError  # the last rule always decides
 
 
