@@ -1474,3 +1474,37 @@ def test_integers_of_more_digits_than_python_writes_are_reported():
     report = calipers.compare([10**5000], [10**5000 + 1], rtol=0, atol=0)
     assert report.mismatches == 1
     assert "<int object at" in str(report)
+
+
+def test_what_would_pass_is_not_said_of_allowances():
+    a, b = [math.nan, 2.0, 3.0], [1.0, 1.0, 1.0]
+    report = calipers.compare(a, b, max_mismatches=1)
+    assert not report
+    assert calipers.compare(a, b, rtol=1.0, atol=0.0, max_mismatches=2)
+    assert "would pass" not in str(report)
+    assert "all pass   at no tolerance: NaN or infinities differ" in str(report)
+    for allowance in ({"max_mismatches": 1}, {"max_mismatch_ratio": 0.1}):
+        report = calipers.compare(a[1:], b[1:], rtol=0.0, atol=0.5, **allowance)
+        assert not report
+        # That of one mismatch less is smaller, and not looked for.
+        assert "would pass" not in str(report)
+        assert "all pass   at rtol=1.5 or atol=2.0" in str(report)
+
+
+def test_what_would_pass_is_accepted_as_an_option():
+    largest = np.finfo(float).max
+    for other, said in ((-largest, "no max_ulp below 2**63"), (0.0, "max_ulp=9218868437227405311")):
+        report = calipers.compare([largest], [other], max_ulp=1)
+        assert said in str(report).partition("would pass")[2]
+    near = calipers.compare([1.0], [1.0 + 2.0**-50], max_ulp=1)
+    assert "would pass max_ulp=4\n" in str(near)
+    assert calipers.compare([1.0], [1.0 + 2.0**-50], max_ulp=4)
+
+
+def test_that_one_tolerance_alone_would_not_pass_is_said():
+    a, b = [1.7e308, 1.0], [-1.7e308, 0.0]
+    report = calipers.compare(a, b, rtol=0.5, atol=0.5)
+    assert (report.passing_rtol, report.passing_atol) == (None, None)
+    assert "would pass no rtol alone, nor an atol alone" in str(report)
+    assert calipers.compare(a, b, rtol=2.0, atol=1.0)
+    assert "pass" not in str(calipers.compare(*np.longdouble([[1.0], [2.0]])))

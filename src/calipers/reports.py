@@ -207,12 +207,12 @@ class Comparison(Shown):
 
     @property
     def passing_rtol(self) -> float | None:
-        """The smallest rtol that would pass at this atol; None if none would."""
+        """The smallest rtol at which all would pass at this atol; None if there is none."""
         return self._passing("passing_rtol")
 
     @property
     def passing_atol(self) -> float | None:
-        """The smallest atol that would pass at this rtol; None if none would."""
+        """The smallest atol at which all would pass at this rtol; None if there is none."""
         return self._passing("passing_atol")
 
     def _passing(self, name: str) -> float | None:
