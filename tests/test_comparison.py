@@ -413,6 +413,19 @@ def test_parts_merge_to_the_whole(data):
         )
 
 
+@pytest.mark.parametrize("nan", [math.nan, complex(math.nan, 1.0), np.longdouble("nan")])
+def test_findings_of_nan_are_equal(nan):
+    a, b = np.array([1, nan, nan, 2]), np.array([1, 2, nan, nan])
+    report = calipers.compare(a, b)
+    assert report == calipers.compare(a, b)
+    assert report == calipers.compare(a[:2], b[:2]).merge(calipers.compare(a[2:], b[2:]))
+    assert report != calipers.compare(a, np.array([1, 3, nan, nan]))
+    first, again = report.first_mismatches[0], calipers.compare(a, b).first_mismatches[0]
+    assert (first, hash(first)) == (again, hash(again))
+    assert first != dataclasses.replace(first, expected=3.0)
+    assert first != 1.0
+
+
 def test_what_is_no_part_of_a_whole_does_not_merge():
     report = calipers.compare(np.zeros((2, 3)), np.zeros((2, 3)))
     with pytest.raises(ValueError, match="follow along axis 0"):

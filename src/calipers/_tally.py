@@ -107,7 +107,7 @@ class Tally:
         names = [name for name in TALLY.names or () if not name.endswith("squares")]
         kept = [LENGTH, LOWEST, HIGHEST, STEP]
         return (
-            all(np.array_equal(self[name], other[name]) for name in names)
+            all(np.array_equal(self[name], other[name], equal_nan=True) for name in names)
             and np.array_equal(self.axes[:, kept], other.axes[:, kept])
             and np.array_equal(self.counts, other.counts)
         )
