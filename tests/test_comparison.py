@@ -549,6 +549,24 @@ def test_what_agrees_as_it_lies_is_not_called_shifted():
     assert calipers.compare(rows, np.ones((10, 5))).arrangement is None
 
 
+def test_noise_on_values_that_lie_densely_is_not_called_a_permutation():
+    random = np.random.default_rng(0)
+    image = random.integers(0, 256, (64, 64)).astype(np.uint8)
+    noisy = np.clip(image + random.integers(-2, 3, image.shape), 0, 255).astype(np.uint8)
+    report = calipers.compare(noisy, image, rtol=0, atol=1)
+    assert report.mismatches > 500
+    assert np.all(abs(np.sort(noisy, None).astype(int) - np.sort(image, None)) <= 1)
+    assert report.arrangement is None
+    x = np.linspace(0, 1, 1001)
+    y = x.copy()
+    y[[500, 700]] += 2.5e-3
+    assert calipers.compare(y, x, rtol=0, atol=1.2e-3).arrangement is None
+    # What is moved is the same, however densely it lies.
+    moved = random.permutation(image.ravel()).reshape(image.shape)
+    report = calipers.compare(moved, image, rtol=0, atol=1)
+    assert report.arrangement == "a permutation of expected"
+
+
 def test_a_rearrangement_is_recognised_beside_nan():
     x = np.random.default_rng(0).normal(size=(7, 7))
     x[2, 5] = math.nan
