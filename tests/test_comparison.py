@@ -1539,3 +1539,30 @@ def test_that_one_tolerance_alone_would_not_pass_is_said():
     assert "would pass no rtol alone, nor an atol alone" in str(report)
     assert calipers.compare(a, b, rtol=2.0, atol=1.0)
     assert "pass" not in str(calipers.compare(*np.longdouble([[1.0], [2.0]])))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shown"),
+    [
+        (1.0 + 2.0**-52, 1.0, "1.0000000000000002         1"),
+        (np.float32(1), np.nextafter(np.float32(1), 2), "1  1.0000001"),
+        (1.0 + 2.0**-52 + 1j, 1 + 1j, "1.0000000000000002+1j      1+1j"),
+        (10**30, 10**30 + 1, "...0000000  ...0000001"),
+        (Decimal("1." + "0" * 30), Decimal("1." + "0" * 29 + "1"), "...0000000  ...0000001"),
+        (Fraction(10**20 + 1, 7), Fraction(10**20 + 2, 7), "...0000001/7  ...0000002/7"),
+        (
+            np.datetime64("2026-01-01T00:00:00"),
+            np.datetime64("2026-01-01T00:00:01"),
+            "2026-01-01T00:00:00  2026-01-01T00:00:01",
+        ),
+        (
+            "<td>what is the same</td>",
+            "<td>what is the sane</td>",
+            "...'the same</td>'  ...'the sane</td>'",
+        ),
+    ],
+)
+def test_values_are_shown_with_as_many_digits_as_tell_them_apart(a, b, shown):
+    rows = str(calipers.compare([a], [b], rtol=0, atol=0)).splitlines()
+    assert any(f" {shown} " in row for row in rows)
+    assert max(map(len, rows)) <= 80

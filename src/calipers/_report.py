@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _LEAVES = 8
 _NAME, _PATH = 36, 66
+_VALUE = 20
 _COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
 _NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
 
@@ -217,18 +218,27 @@ def _cells(x: "Difference") -> list[str]:
 def _values(a: Any, b: Any) -> tuple[str, str]:
     """Write two values with as many digits as tell them apart."""
     if isinstance(a, float | complex) and isinstance(b, float | complex):
-        for digits in range(6, 17):
+        for digits in range(6, 18):
             texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
     if isinstance(a, str) and isinstance(b, str):
-        pairs = enumerate(zip(a, b, strict=False))
-        same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
-        skipped = same - 6 if max(len(a), len(b)) > 18 and same > 9 else 0
-        mark = "..." if skipped else ""
-        return _short(mark + repr(str(a[skipped:]))), _short(mark + repr(str(b[skipped:])))
-    return _short(_text(a)), _short(_text(b))
+        a, b, write, room = str(a), str(b), repr, _VALUE - 2
+    else:
+        a, b, write, room = _text(a), _text(b), str, _VALUE
+        if a.startswith("<"):  # it has no text of its own, but a type
+            return _short(a), _short(b)
+    skipped = _same_beginning(a, b) if max(len(a), len(b)) > room else 0
+    mark = "..." if skipped else ""
+    return _short(mark + write(a[skipped:])), _short(mark + write(b[skipped:]))
+
+
+def _same_beginning(a: str, b: str) -> int:
+    """Return how much of two long texts can be left out so that their difference is seen."""
+    pairs = enumerate(zip(a, b, strict=False))
+    same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
+    return same - 6 if same > 9 else 0
 
 
 def _text(x: Any) -> str:
@@ -241,7 +251,7 @@ def _text(x: Any) -> str:
 def _short(text: str) -> str:
     if not text.isprintable():  # what would move the cursor
         text = repr(text)[1:-1]
-    return text if len(text) <= 20 else f"{text[:17]}..."
+    return text if len(text) <= _VALUE else f"{text[: _VALUE - 3]}..."
 
 
 def _brief(x: float) -> str:
