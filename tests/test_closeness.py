@@ -1,6 +1,7 @@
 """The verdicts of allclose, isclose, array_equal, allfinite and first_nonfinite."""
 
 import asyncio
+import math
 import threading
 import warnings
 
@@ -9,6 +10,7 @@ import pytest
 
 import calipers
 from calipers import _threads
+from tests import oracles
 from tests.closeness_cases import EDGE
 
 edge_cases = pytest.mark.parametrize(
@@ -278,6 +280,19 @@ def test_integers_beyond_64_bits_have_an_exact_distance():
     assert calipers.allclose(np.float32([2.0**70]), 2**70 + 1, rtol=0, atol=0)  # as any number
     with pytest.warns(RuntimeWarning, match="not valid"):
         assert calipers.allclose(2**70, 1, np.inf)
+
+
+@pytest.mark.parametrize("rtol", [math.inf, -math.inf, math.nan, 0.0, 1.0])
+@pytest.mark.parametrize("atol", [math.inf, -math.inf, math.nan, 0.0])
+@pytest.mark.filterwarnings("ignore:One of rtol or atol is not valid")
+def test_infinite_tolerances_of_integers_beyond_64_bits_are_those_of_others(rtol, atol):
+    a, b = [5, 0, 7, -1], [0, 0, 8, 2]
+    beyond, far = [*a, 2**70, 10**400], [*b, 2**70, 10**400 + 1]
+    expected = [oracles.close(x, y, rtol, atol) for x, y in zip(a, b, strict=True)]
+    assert calipers.isclose(a, b, rtol, atol).tolist() == expected
+    assert calipers.isclose(beyond, far, rtol, atol).tolist()[:5] == [*expected, True]
+    wide = (rtol >= 1 and atol >= 0) or (rtol == 0 and atol == math.inf)
+    assert calipers.isclose(beyond, far, rtol, atol)[5] == wide
 
 
 def test_no_floating_point_warning_and_no_errstate():
