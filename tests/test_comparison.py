@@ -222,6 +222,21 @@ def test_an_integer_distance_of_65_bits_is_exact():
     assert (worst.index, worst.absolute) == ((1,), 2**64 - 1 + 2**63)
 
 
+@pytest.mark.parametrize("name", ["int2", "uint2", "int4", "uint4"])
+def test_integers_of_few_bits_are_integers(name):
+    dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
+    a, b = np.array([0, 1, 1]).astype(dtype), np.array([0, 0, 1]).astype(dtype)
+    report = calipers.compare(a, b)
+    worst = report.worst("ulp")
+    assert (worst.actual, worst.absolute, worst.ulp) == (1, 1, 1)
+    assert {type(x) for x in (worst.actual, worst.expected, worst.absolute)} == {int}
+    assert calipers.compare(a, b, max_ulp=1)
+    assert not calipers.compare(a, b, max_ulp=0)
+    # Floats would round the distance.
+    far = np.array([0, 0, 2**53 + 2])
+    assert calipers.isclose(a, far, rtol=0, atol=2.0**53).tolist() == [True, True, False]
+
+
 def test_integers_are_judged_by_their_exact_distance():
     def passes(a, b, atol):
         a, b = np.array([a], "i8"), np.array([b], "u8" if b >= 2**63 else "i8")
