@@ -831,6 +831,19 @@ def test_longdouble_objects_strings_and_dates():
         assert "differs" in str(report) or "differ" in str(report)
 
 
+@pytest.mark.parametrize("kind", ["f8", "i8", "g", "m8[s]", "c16", object])
+def test_masked_elements_are_no_part_of_norms_and_counts(kind):
+    a = np.ma.array(np.array([1, 2, 3, 4]).astype(kind), mask=[False, True, False, False])
+    b = np.ma.array(np.array([1, 5, 4, 9]).astype(kind), mask=[False, False, False, True])
+    for pair in ((a, b), (a[:3], b[:3].data)):
+        report = calipers.compare(*pair, rtol=0, atol=0)
+        assert (report.mismatches, report.finite) == (1, 2)
+        assert report.rms == pytest.approx(math.sqrt(1 / 2), rel=1e-15)
+        assert report.relative_norm == pytest.approx(1 / math.sqrt(17), rel=1e-15)
+        assert report.worst().index == (2,)
+    assert calipers.compare(a[3:], b[3:]).finite == 0
+
+
 def test_tolerances_hold_for_all_that_has_a_distance():
     for a, b in (
         (np.array([1.0, 2**70], object), np.array([1 + 1e-9, 2**70], object)),
