@@ -979,6 +979,19 @@ def test_objects_that_are_not_numbers_beside_other_dtypes():
         assert calipers.compare(objects, other, check_dtype=False).mismatches == 2
 
 
+def test_missing_text_is_nan_where_it_is_told_so():
+    missing = np.array(["a", math.nan, "b"], np.dtypes.StringDType(na_object=math.nan))
+    other = np.array(["a", "c", math.nan], missing.dtype)
+    report = calipers.compare(missing, missing)
+    assert (report.mismatches, report.nan_both) == (1, 1)
+    assert calipers.compare(missing, missing, equal_nan=True)
+    report = calipers.compare(missing, other, equal_nan=True)
+    assert (report.mismatches, report.nan_actual, report.nan_expected) == (2, 1, 1)
+    none = np.array(["a", None], np.dtypes.StringDType(na_object=None))
+    for equal_nan in (False, True):
+        assert calipers.compare(none, none, equal_nan=equal_nan)
+
+
 def test_structures_of_other_fields_differ():
     a, b = np.zeros(2, [("x", "f4")]), np.zeros(2, [("y", "f4")])
     for other in (b, np.zeros(2)):

@@ -323,6 +323,8 @@ def _equal(a: NDArray, b: NDArray) -> NDArray:
 
 
 def _nan(x: NDArray) -> NDArray:
+    if x.dtype.kind == "T":  # whose missing text is neither equal nor unequal to itself
+        return np.asarray(np.isnan(x))
     return np.asarray(np.ma.filled(x != x, False), dtype=bool)
 
 
