@@ -260,6 +260,15 @@ def test_masked_elements_are_not_compared_wherever_chunks_end():
     assert calipers.compare(nothing, nothing)
 
 
+def test_masked_elements_beside_objects_are_not_compared():
+    objects = np.array([2, 2**70, 3], object)
+    masked = np.ma.array([2.0, 5.0, 3.0], mask=[False, True, False])
+    assert calipers.allclose(objects, masked)
+    assert np.ma.getmaskarray(calipers.isclose(objects, masked)).tolist() == [False, True, False]
+    assert not calipers.allclose(objects, np.ma.array(masked.data, mask=[False, False, True]))
+    assert calipers.compare(objects, masked, check_dtype=False)
+
+
 def test_integers_beyond_64_bits_have_an_exact_distance():
     for n in (2**64, 2**70, 10**400, -(2**64)):
         for a, b in ((n, n + 1), ([n], [n + 1]), (np.array([n], object), n + 1)):

@@ -49,7 +49,8 @@ def is_comparable(a: NDArray, b: NDArray) -> bool:
 
 
 def _is_real(x: NDArray) -> bool:
-    return is_integers(x) or x.dtype.kind in "biuf"
+    # Not of what has masks or units: NumPy knows how to heed them.
+    return is_integers(x) or (type(x) is np.ndarray and x.dtype.kind in "biuf")
 
 
 def _is_close(a: Any, b: Any, rtol: Any, atol: Any) -> bool:
