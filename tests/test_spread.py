@@ -195,6 +195,14 @@ def test_one_array_whose_chunks_do_not_fit_is_told_what_they_take(places, kind):
         assert question(stored, memory_limit=enough) in (False, (70, 3))
 
 
+def test_an_array_without_rows_beside_chunks_has_the_dtype_that_it_has():
+    rows = np.zeros((2, 3), np.uint8)
+    report = calipers.compare(rows[:0], iter([rows]))
+    assert (report.actual_dtype, report.expected_dtype) == ("uint8", "uint8")
+    assert [problem[:12] for problem in report.problems] == ["shapes diffe"]
+    assert calipers.compare(rows[:0], iter([rows[:0]]))
+
+
 def test_an_array_of_no_axes_is_a_block(places):
     x = np.array(3.5)
     assert calipers.allclose(places.zarr(x), x)
