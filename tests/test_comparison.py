@@ -1546,6 +1546,18 @@ def test_integers_of_more_digits_than_python_writes_are_reported():
     report = calipers.compare([10**5000], [10**5000 + 1], rtol=0, atol=0)
     assert report.mismatches == 1
     assert "<int object at" in str(report)
+    assert "<int object at" in json.dumps(report.to_dict())
+    written = calipers.compare([10**400], [-(10**400)]).to_dict()["first_mismatches"][0]
+    assert (written["actual"], written["expected"]) == (10**400, -(10**400))
+
+
+def test_objects_that_cannot_be_written_are_reported():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError
+
+    report = calipers.compare({"x": Broken()}, {"x": 1})
+    assert "Broken object at" in json.dumps(report.to_dict())
 
 
 def test_what_would_pass_is_not_said_of_allowances():

@@ -319,9 +319,11 @@ def jsonable(x: Any) -> Any:
         return {str(key): jsonable(value) for key, value in x.items()}
     if isinstance(x, list | tuple):
         return [jsonable(value) for value in x]
-    if x is None or isinstance(x, bool | int | str) or (isinstance(x, float) and math.isfinite(x)):
+    if x is None or isinstance(x, bool | str) or (isinstance(x, float) and math.isfinite(x)):
         return x
-    return str(x)
+    text = _text(x)
+    # An integer that Python does not write, JSON cannot hold.
+    return x if isinstance(x, int) and not text.startswith("<") else text
 
 
 def jsonable_fields(x: Any) -> dict[str, Any]:
