@@ -602,3 +602,34 @@ def test_a_verdict_to_be_says_so():
 class _Work:
     def __init__(self, release, verdict):
         self.done, self.result = release.is_set, lambda: verdict
+
+
+@pytest.mark.parametrize("n", [6, 50_000, 10_000_002])
+@pytest.mark.parametrize("layout", ["as it is", "gaps", "row", "broadcast"])
+def test_booleans_that_view_other_bytes_are_true_or_false(n, layout):
+    values = np.zeros(n, np.uint8)
+    values[: n // 3], values[n // 3 : n // 2] = 255, 2
+    a, b = values.view(bool), values != 0
+    c = b.copy()
+    c[-1] = True
+    if layout == "gaps":
+        a, b, c = (
+            np.repeat(x, 2)[::2] if x is not a else values.repeat(2)[::2].view(bool)
+            for x in (a, b, c)
+        )
+    elif layout == "row":
+        a, b, c = a[None, :], b[None, :], c[None, :]
+    elif layout == "broadcast" and n < 100:
+        a, b, c = np.broadcast_to(a, (3, n)), np.tile(b, (3, 1)), np.tile(c, (3, 1))
+    for x, y in ((a, b), (b, a), (a, a)):
+        assert calipers.allclose(x, y, rtol=0, atol=0)
+        assert calipers.isclose(x, y, rtol=0, atol=0).all()
+        assert calipers.array_equal(x, y)
+        assert calipers.allclose(x, y, rtol=0, atol=0, axis=-1).all()
+    for x, y in ((a, c), (c, a)):
+        assert not calipers.allclose(x, y, rtol=0, atol=0)
+        assert np.flatnonzero(~calipers.isclose(x, y, rtol=0, atol=0)[..., :].ravel())[0] == n - 1
+        assert not calipers.array_equal(x, y)
+        assert calipers.allclose(x, y, rtol=0, atol=1)
+        assert not calipers.allclose(x, y, rtol=0, atol=0, axis=-1).any()
+    assert a.base is None or values[0] == 255
