@@ -1,6 +1,7 @@
 """The verdicts of allclose, isclose, array_equal, allfinite and first_nonfinite."""
 
 import asyncio
+import math
 import threading
 import warnings
 
@@ -9,6 +10,7 @@ import pytest
 
 import calipers
 from calipers import _threads
+from tests import oracles
 from tests.closeness_cases import EDGE
 
 edge_cases = pytest.mark.parametrize(
@@ -258,6 +260,15 @@ def test_masked_elements_are_not_compared_wherever_chunks_end():
     assert calipers.compare(nothing, nothing)
 
 
+def test_masked_elements_beside_objects_are_not_compared():
+    objects = np.array([2, 2**70, 3], object)
+    masked = np.ma.array([2.0, 5.0, 3.0], mask=[False, True, False])
+    assert calipers.allclose(objects, masked)
+    assert np.ma.getmaskarray(calipers.isclose(objects, masked)).tolist() == [False, True, False]
+    assert not calipers.allclose(objects, np.ma.array(masked.data, mask=[False, False, True]))
+    assert calipers.compare(objects, masked, check_dtype=False)
+
+
 def test_integers_beyond_64_bits_have_an_exact_distance():
     for n in (2**64, 2**70, 10**400, -(2**64)):
         for a, b in ((n, n + 1), ([n], [n + 1]), (np.array([n], object), n + 1)):
@@ -278,6 +289,19 @@ def test_integers_beyond_64_bits_have_an_exact_distance():
     assert calipers.allclose(np.float32([2.0**70]), 2**70 + 1, rtol=0, atol=0)  # as any number
     with pytest.warns(RuntimeWarning, match="not valid"):
         assert calipers.allclose(2**70, 1, np.inf)
+
+
+@pytest.mark.parametrize("rtol", [math.inf, -math.inf, math.nan, 0.0, 1.0])
+@pytest.mark.parametrize("atol", [math.inf, -math.inf, math.nan, 0.0])
+@pytest.mark.filterwarnings("ignore:One of rtol or atol is not valid")
+def test_infinite_tolerances_of_integers_beyond_64_bits_are_those_of_others(rtol, atol):
+    a, b = [5, 0, 7, -1], [0, 0, 8, 2]
+    beyond, far = [*a, 2**70, 10**400], [*b, 2**70, 10**400 + 1]
+    expected = [oracles.close(x, y, rtol, atol) for x, y in zip(a, b, strict=True)]
+    assert calipers.isclose(a, b, rtol, atol).tolist() == expected
+    assert calipers.isclose(beyond, far, rtol, atol).tolist()[:5] == [*expected, True]
+    wide = (rtol >= 1 and atol >= 0) or (rtol == 0 and atol == math.inf)
+    assert calipers.isclose(beyond, far, rtol, atol)[5] == wide
 
 
 def test_no_floating_point_warning_and_no_errstate():
@@ -578,3 +602,47 @@ def test_a_verdict_to_be_says_so():
 class _Work:
     def __init__(self, release, verdict):
         self.done, self.result = release.is_set, lambda: verdict
+
+
+@pytest.mark.parametrize("n", [6, 50_000, 10_000_002])
+@pytest.mark.parametrize("layout", ["as it is", "gaps", "row", "broadcast"])
+def test_booleans_that_view_other_bytes_are_true_or_false(n, layout):
+    values = np.zeros(n, np.uint8)
+    values[: n // 3], values[n // 3 : n // 2] = 255, 2
+    a, b = values.view(bool), values != 0
+    c = b.copy()
+    c[-1] = True
+    if layout == "gaps":
+        a, b, c = (
+            np.repeat(x, 2)[::2] if x is not a else values.repeat(2)[::2].view(bool)
+            for x in (a, b, c)
+        )
+    elif layout == "row":
+        a, b, c = a[None, :], b[None, :], c[None, :]
+    elif layout == "broadcast" and n < 100:
+        a, b, c = np.broadcast_to(a, (3, n)), np.tile(b, (3, 1)), np.tile(c, (3, 1))
+    for x, y in ((a, b), (b, a), (a, a)):
+        assert calipers.allclose(x, y, rtol=0, atol=0)
+        assert calipers.isclose(x, y, rtol=0, atol=0).all()
+        assert calipers.array_equal(x, y)
+        assert calipers.allclose(x, y, rtol=0, atol=0, axis=-1).all()
+    for x, y in ((a, c), (c, a)):
+        assert not calipers.allclose(x, y, rtol=0, atol=0)
+        assert np.flatnonzero(~calipers.isclose(x, y, rtol=0, atol=0).ravel())[0] == n - 1
+        assert not calipers.array_equal(x, y)
+        assert calipers.allclose(x, y, rtol=0, atol=1)
+        assert not calipers.allclose(x, y, rtol=0, atol=0, axis=-1).any()
+    assert values[0] == 255
+
+
+def test_numbers_that_have_names_for_their_parts_are_compared():
+    named = np.dtype((np.int32, [("low", np.int16), ("high", np.int16)]))
+    a, b = np.arange(3, dtype=np.int32).view(named), np.arange(3)
+    for x, y in ((a, b), (b, a), (a, a)):
+        assert calipers.allclose(x, y)
+        assert calipers.isclose(x, y).all()
+        assert calipers.array_equal(x, y)
+        assert calipers.compare(x, y, check_dtype=False)
+    assert calipers.isclose(a, b + 1, rtol=0, atol=0).tolist() == [False] * 3
+    assert not calipers.array_equal(a, b + 1)
+    assert calipers.allfinite(a)

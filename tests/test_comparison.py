@@ -222,6 +222,21 @@ def test_an_integer_distance_of_65_bits_is_exact():
     assert (worst.index, worst.absolute) == ((1,), 2**64 - 1 + 2**63)
 
 
+@pytest.mark.parametrize("name", ["int2", "uint2", "int4", "uint4"])
+def test_integers_of_few_bits_are_integers(name):
+    dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
+    a, b = np.array([0, 1, 1]).astype(dtype), np.array([0, 0, 1]).astype(dtype)
+    report = calipers.compare(a, b)
+    worst = report.worst("ulp")
+    assert (worst.actual, worst.absolute, worst.ulp) == (1, 1, 1)
+    assert {type(x) for x in (worst.actual, worst.expected, worst.absolute)} == {int}
+    assert calipers.compare(a, b, max_ulp=1)
+    assert not calipers.compare(a, b, max_ulp=0)
+    # Floats would round the distance.
+    far = np.array([0, 0, 2**53 + 2])
+    assert calipers.isclose(a, far, rtol=0, atol=2.0**53).tolist() == [True, True, False]
+
+
 def test_integers_are_judged_by_their_exact_distance():
     def passes(a, b, atol):
         a, b = np.array([a], "i8"), np.array([b], "u8" if b >= 2**63 else "i8")
@@ -413,6 +428,19 @@ def test_parts_merge_to_the_whole(data):
         )
 
 
+@pytest.mark.parametrize("nan", [math.nan, complex(math.nan, 1.0), np.longdouble("nan")])
+def test_findings_of_nan_are_equal(nan):
+    a, b = np.array([1, nan, nan, 2]), np.array([1, 2, nan, nan])
+    report = calipers.compare(a, b)
+    assert report == calipers.compare(a, b)
+    assert report == calipers.compare(a[:2], b[:2]).merge(calipers.compare(a[2:], b[2:]))
+    assert report != calipers.compare(a, np.array([1, 3, nan, nan]))
+    first, again = report.first_mismatches[0], calipers.compare(a, b).first_mismatches[0]
+    assert (first, hash(first)) == (again, hash(again))
+    assert first != dataclasses.replace(first, expected=3.0)
+    assert first != 1.0
+
+
 def test_what_is_no_part_of_a_whole_does_not_merge():
     report = calipers.compare(np.zeros((2, 3)), np.zeros((2, 3)))
     with pytest.raises(ValueError, match="follow along axis 0"):
@@ -534,6 +562,24 @@ def test_what_agrees_as_it_lies_is_not_called_shifted():
     rows = np.ones((10, 5))
     rows[-1] = 3
     assert calipers.compare(rows, np.ones((10, 5))).arrangement is None
+
+
+def test_noise_on_values_that_lie_densely_is_not_called_a_permutation():
+    random = np.random.default_rng(0)
+    image = random.integers(0, 256, (64, 64)).astype(np.uint8)
+    noisy = np.clip(image + random.integers(-2, 3, image.shape), 0, 255).astype(np.uint8)
+    report = calipers.compare(noisy, image, rtol=0, atol=1)
+    assert report.mismatches > 500
+    assert np.all(abs(np.sort(noisy, None).astype(int) - np.sort(image, None)) <= 1)
+    assert report.arrangement is None
+    x = np.linspace(0, 1, 1001)
+    y = x.copy()
+    y[[500, 700]] += 2.5e-3
+    assert calipers.compare(y, x, rtol=0, atol=1.2e-3).arrangement is None
+    # What is moved is the same, however densely it lies.
+    moved = random.permutation(image.ravel()).reshape(image.shape)
+    report = calipers.compare(moved, image, rtol=0, atol=1)
+    assert report.arrangement == "a permutation of expected"
 
 
 def test_a_rearrangement_is_recognised_beside_nan():
@@ -785,6 +831,19 @@ def test_longdouble_objects_strings_and_dates():
         assert "differs" in str(report) or "differ" in str(report)
 
 
+@pytest.mark.parametrize("kind", ["f8", "i8", "g", "m8[s]", "c16", object])
+def test_masked_elements_are_no_part_of_norms_and_counts(kind):
+    a = np.ma.array(np.array([1, 2, 3, 4]).astype(kind), mask=[False, True, False, False])
+    b = np.ma.array(np.array([1, 5, 4, 9]).astype(kind), mask=[False, False, False, True])
+    for pair in ((a, b), (a[:3], b[:3].data)):
+        report = calipers.compare(*pair, rtol=0, atol=0)
+        assert (report.mismatches, report.finite) == (1, 2)
+        assert report.rms == pytest.approx(math.sqrt(1 / 2), rel=1e-15)
+        assert report.relative_norm == pytest.approx(1 / math.sqrt(17), rel=1e-15)
+        assert report.worst().index == (2,)
+    assert calipers.compare(a[3:], b[3:]).finite == 0
+
+
 def test_tolerances_hold_for_all_that_has_a_distance():
     for a, b in (
         (np.array([1.0, 2**70], object), np.array([1 + 1e-9, 2**70], object)),
@@ -918,6 +977,19 @@ def test_objects_that_are_not_numbers_beside_other_dtypes():
     for other in np.array(["NaT", "NaT"], "M8[s]"), np.array(["x", "y"], strings):
         objects = np.array([math.nan, 1], object)
         assert calipers.compare(objects, other, check_dtype=False).mismatches == 2
+
+
+def test_missing_text_is_nan_where_it_is_told_so():
+    missing = np.array(["a", math.nan, "b"], np.dtypes.StringDType(na_object=math.nan))
+    other = np.array(["a", "c", math.nan], missing.dtype)
+    report = calipers.compare(missing, missing)
+    assert (report.mismatches, report.nan_both) == (1, 1)
+    assert calipers.compare(missing, missing, equal_nan=True)
+    report = calipers.compare(missing, other, equal_nan=True)
+    assert (report.mismatches, report.nan_actual, report.nan_expected) == (2, 1, 1)
+    none = np.array(["a", None], np.dtypes.StringDType(na_object=None))
+    for equal_nan in (False, True):
+        assert calipers.compare(none, none, equal_nan=equal_nan)
 
 
 def test_structures_of_other_fields_differ():
@@ -1474,3 +1546,76 @@ def test_integers_of_more_digits_than_python_writes_are_reported():
     report = calipers.compare([10**5000], [10**5000 + 1], rtol=0, atol=0)
     assert report.mismatches == 1
     assert "<int object at" in str(report)
+    assert "<int object at" in json.dumps(report.to_dict())
+    written = calipers.compare([10**400], [-(10**400)]).to_dict()["first_mismatches"][0]
+    assert (written["actual"], written["expected"]) == (10**400, -(10**400))
+
+
+def test_objects_that_cannot_be_written_are_reported():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError
+
+    report = calipers.compare({"x": Broken()}, {"x": 1})
+    assert "Broken object at" in json.dumps(report.to_dict())
+
+
+def test_what_would_pass_is_not_said_of_allowances():
+    a, b = [math.nan, 2.0, 3.0], [1.0, 1.0, 1.0]
+    report = calipers.compare(a, b, max_mismatches=1)
+    assert not report
+    assert calipers.compare(a, b, rtol=1.0, atol=0.0, max_mismatches=2)
+    assert "would pass" not in str(report)
+    assert "all pass   at no tolerance: NaN or infinities differ" in str(report)
+    for allowance in ({"max_mismatches": 1}, {"max_mismatch_ratio": 0.1}):
+        report = calipers.compare(a[1:], b[1:], rtol=0.0, atol=0.5, **allowance)
+        assert not report
+        # That of one mismatch less is smaller, and not looked for.
+        assert "would pass" not in str(report)
+        assert "all pass   at rtol=1.5 or atol=2.0" in str(report)
+
+
+def test_what_would_pass_is_accepted_as_an_option():
+    largest = np.finfo(float).max
+    for other, said in ((-largest, "no max_ulp below 2**63"), (0.0, "max_ulp=9218868437227405311")):
+        report = calipers.compare([largest], [other], max_ulp=1)
+        assert said in str(report).partition("would pass")[2]
+    near = calipers.compare([1.0], [1.0 + 2.0**-50], max_ulp=1)
+    assert "would pass max_ulp=4\n" in str(near)
+    assert calipers.compare([1.0], [1.0 + 2.0**-50], max_ulp=4)
+
+
+def test_that_one_tolerance_alone_would_not_pass_is_said():
+    a, b = [1.7e308, 1.0], [-1.7e308, 0.0]
+    report = calipers.compare(a, b, rtol=0.5, atol=0.5)
+    assert (report.passing_rtol, report.passing_atol) == (None, None)
+    assert "would pass no rtol alone, nor an atol alone" in str(report)
+    assert calipers.compare(a, b, rtol=2.0, atol=1.0)
+    assert "pass" not in str(calipers.compare(*np.longdouble([[1.0], [2.0]])))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shown"),
+    [
+        (1.0 + 2.0**-52, 1.0, "1.0000000000000002         1"),
+        (np.float32(1), np.nextafter(np.float32(1), 2), "1  1.0000001"),
+        (1.0 + 2.0**-52 + 1j, 1 + 1j, "1.0000000000000002+1j      1+1j"),
+        (10**30, 10**30 + 1, "...0000000  ...0000001"),
+        (Decimal("1." + "0" * 30), Decimal("1." + "0" * 29 + "1"), "...0000000  ...0000001"),
+        (Fraction(10**20 + 1, 7), Fraction(10**20 + 2, 7), "...0000001/7  ...0000002/7"),
+        (
+            np.datetime64("2026-01-01T00:00:00"),
+            np.datetime64("2026-01-01T00:00:01"),
+            "2026-01-01T00:00:00  2026-01-01T00:00:01",
+        ),
+        (
+            "<td>what is the same</td>",
+            "<td>what is the sane</td>",
+            "...'the same</td>'  ...'the sane</td>'",
+        ),
+    ],
+)
+def test_values_are_shown_with_as_many_digits_as_tell_them_apart(a, b, shown):
+    rows = str(calipers.compare([a], [b], rtol=0, atol=0)).splitlines()
+    assert any(f" {shown} " in row for row in rows)
+    assert max(map(len, rows)) <= 80

@@ -181,6 +181,28 @@ def test_what_is_not_finite_is_found_where_it_comes_first(places, kind):
     assert calipers.first_nonfinite(getattr(places, kind)(x), memory_limit=LIMIT) == (3, 48)
 
 
+@pytest.mark.parametrize("kind", ["memmap", "zarr", "h5py"])
+def test_one_array_whose_chunks_do_not_fit_is_told_what_they_take(places, kind):
+    x = np.ones((100, 30))
+    x[70, 3] = np.nan
+    for question in calipers.allfinite, calipers.first_nonfinite:
+        stored = getattr(places, kind)(x)
+        with pytest.raises(
+            ValueError, match=r"more than memory_limit=1: give memory_limit="
+        ) as told:
+            question(stored, memory_limit=1)
+        enough = int(re.search(r"give memory_limit=(\d+)", str(told.value))[1])
+        assert question(stored, memory_limit=enough) in (False, (70, 3))
+
+
+def test_an_array_without_rows_beside_chunks_has_the_dtype_that_it_has():
+    rows = np.zeros((2, 3), np.uint8)
+    report = calipers.compare(rows[:0], iter([rows]))
+    assert (report.actual_dtype, report.expected_dtype) == ("uint8", "uint8")
+    assert [problem[:12] for problem in report.problems] == ["shapes diffe"]
+    assert calipers.compare(rows[:0], iter([rows[:0]]))
+
+
 def test_an_array_of_no_axes_is_a_block(places):
     x = np.array(3.5)
     assert calipers.allclose(places.zarr(x), x)

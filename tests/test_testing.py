@@ -789,6 +789,8 @@ def test_what_differs_from_torch():
         (t, t + 1, {"rtol": 0.0, "atol": INF}, ("ValueError", "passes")),
         # torch rounds 2**24 + 1 to float32
         (*big, {"check_dtype": False, "rtol": 0.0, "atol": 0.5}, ("AssertionError", "passes")),
+        # torch computes in the format itself: 1.0014e-5 is not within 1e-5 + 1e-3*1.0014e-5
+        (torch.zeros(1).half(), torch.tensor([1.0014e-5]).half(), {}, ("AssertionError", "passes")),
         # torch compares float8 by bits alone
         (float8, float8, {"rtol": 0.1, "atol": 0.1}, ("passes", "AssertionError")),
         # torch drops the mask, and has no such dtypes
@@ -849,6 +851,20 @@ def test_what_assert_close_says():
     assert str(error_of(npt.assert_close, x, x + 1, msg="weights")) == "weights"
     said = str(error_of(npt.assert_close, x, x + 1, msg=lambda text: f"In w: {text}"))
     assert said.startswith("In w: Not close")
+
+
+def test_containers_that_differ_may_hold_what_is_not_related():
+    torch = pytest.importorskip("torch")
+    x = torch.ones(2)
+    for a, b, words in (
+        ([x, 1.0], [[x]], "actual has 2 items, expected has 1"),
+        ([x + 1, x, 1.0], [x, "x"], "[0]  2 of 2 elements differ"),
+        ({"a": x, "b": 1}, {"a": 1, "c": 1}, "only in expected"),
+        ({"a": {"b": x}}, {"a": {"b": 1}, "c": 1}, "only in expected"),
+    ):
+        assert differs_from_torch(torch, a, b, {}) is None
+        assert words in str(error_of(npt.assert_close, a, b))
+    assert verdict(npt.assert_close, [x, 1.0], [[x], 1.0]) == "TypeError"
 
 
 @pytest.mark.parametrize(

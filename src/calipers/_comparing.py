@@ -322,6 +322,7 @@ def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
 
 
 def _value(x: NDArray) -> Any:
+    kernels = kernel_dtype(x.dtype)
     if x.dtype.isbuiltin == 2:
-        return float(x[0])
-    return x[0] if kernel_dtype(x.dtype) is None else x[0].item()
+        return int(x[0]) if kernels is not None and kernels.kind in "iu" else float(x[0])
+    return x[0] if kernels is None else x[0].item()

@@ -17,8 +17,11 @@ def kernel_dtype(dtype: DType) -> DType | None:
     if dtype.isbuiltin == 2:  # ml_dtypes: NumPy knows how to widen them
         if dtype.name == "bfloat16":
             return dtype
+        if np.can_cast(dtype, np.int8):  # int4 and the like
+            return np.dtype(np.int8)
         return FLOAT64 if np.can_cast(dtype, FLOAT64) else None
-    if dtype.kind in "biufc" and dtype.char not in "gG":
+    # A number may have names for its parts, too, which Numba takes for a structure.
+    if dtype.kind in "biufc" and dtype.char not in "gG" and dtype.names is None:
         return dtype.newbyteorder("=")
     return None
 

@@ -1,11 +1,13 @@
 """Python's integers beyond 64 bits, which no dtype holds: compared one by one, exactly."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ._arguments import as_float
 from ._protocols import NDArray
 
 _INT64 = np.dtype(np.int64)
@@ -37,7 +39,8 @@ def became_floats(x: Sequence[Any]) -> bool:
 
 def each_close(a: NDArray, b: NDArray, rtol: Any, atol: Any) -> Any:
     """Tell for each pair whether it is close, if one side is such integers and both are real."""
-    return np.asarray(np.frompyfunc(_is_close, 4, 1)(a, b, rtol, atol), bool)[()]
+    with np.errstate(all="ignore"):  # what Python computes raises flags, too
+        return np.asarray(np.frompyfunc(_is_close, 4, 1)(a, b, rtol, atol), bool)[()]
 
 
 def is_comparable(a: NDArray, b: NDArray) -> bool:
@@ -46,7 +49,8 @@ def is_comparable(a: NDArray, b: NDArray) -> bool:
 
 
 def _is_real(x: NDArray) -> bool:
-    return is_integers(x) or x.dtype.kind in "biuf"
+    # Not of what has masks or units: NumPy knows how to heed them.
+    return is_integers(x) or (type(x) is np.ndarray and x.dtype.kind in "biuf")
 
 
 def _is_close(a: Any, b: Any, rtol: Any, atol: Any) -> bool:
@@ -55,7 +59,8 @@ def _is_close(a: Any, b: Any, rtol: Any, atol: Any) -> bool:
     if not (_is_finite(a) and _is_finite(b)):
         return False
     if not (math.isfinite(rtol) and math.isfinite(atol)):
-        return max(rtol, atol) == math.inf and not (math.isnan(rtol) or math.isnan(atol))
+        # As in floats: no multiple of 0 is infinite, and opposite infinities have no sum.
+        return bool(atol + rtol * min(as_float(abs(b)), sys.float_info.max) == math.inf)
     # By ratios of integers, |a - b| <= atol + rtol*|b| times the product of the denominators.
     a, of_a = a.as_integer_ratio()
     b, of_b = b.as_integer_ratio()

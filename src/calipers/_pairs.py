@@ -1,6 +1,7 @@
 """Walking what torch.testing.assert_close compares: each pair has to be of related types."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,12 +41,15 @@ def related_leaves(
             text = f"actual has {len(actual)} items, expected has {len(expected)}"
             yield Leaf(path, actual, expected, text)
         for i, (a, b) in enumerate(zip(actual, expected, strict=False)):
-            yield from related_leaves(a, b, checks, f"{path}[{i}]", depth + 1)
+            part = related_leaves(a, b, checks, f"{path}[{i}]", depth + 1)
+            yield from part if len(actual) == len(expected) else _of_kin(part)
     elif _are(actual, expected, Mapping):
+        same_keys = actual.keys() == expected.keys()
         for key, value in actual.items():
             place = f"{path}[{key!r}]"
             if key in expected:
-                yield from related_leaves(value, expected[key], checks, place, depth + 1)
+                part = related_leaves(value, expected[key], checks, place, depth + 1)
+                yield from part if same_keys else _of_kin(part)
             else:
                 yield Leaf(place, value, None, "only in actual")
         for key, value in expected.items():
@@ -62,6 +66,12 @@ def related_leaves(
     else:
         _require_related(actual, expected, checks)
         yield from _arrays(path, actual, expected, checks)
+
+
+def _of_kin(part: Iterator[Leaf]) -> Iterator[Leaf]:
+    """Yield leaves up to types that are not related: their containers differ, and that is said."""
+    with suppress(TypeError):
+        yield from part
 
 
 def _are(actual: Any, expected: Any, kind: Any) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _LEAVES = 8
 _NAME, _PATH = 36, 66
+_VALUE = 20
 _COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
 _NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
 
@@ -217,18 +218,27 @@ def _cells(x: "Difference") -> list[str]:
 def _values(a: Any, b: Any) -> tuple[str, str]:
     """Write two values with as many digits as tell them apart."""
     if isinstance(a, float | complex) and isinstance(b, float | complex):
-        for digits in range(6, 17):
+        for digits in range(6, 18):
             texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
     if isinstance(a, str) and isinstance(b, str):
-        pairs = enumerate(zip(a, b, strict=False))
-        same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
-        skipped = same - 6 if max(len(a), len(b)) > 18 and same > 9 else 0
-        mark = "..." if skipped else ""
-        return _short(mark + repr(str(a[skipped:]))), _short(mark + repr(str(b[skipped:])))
-    return _short(_text(a)), _short(_text(b))
+        a, b, write, room = str(a), str(b), repr, _VALUE - 2
+    else:
+        a, b, write, room = _text(a), _text(b), str, _VALUE
+        if a.startswith("<"):  # it has no text of its own, but a type
+            return _short(a), _short(b)
+    skipped = _same_beginning(a, b) if max(len(a), len(b)) > room else 0
+    mark = "..." if skipped else ""
+    return _short(mark + write(a[skipped:])), _short(mark + write(b[skipped:]))
+
+
+def _same_beginning(a: str, b: str) -> int:
+    """Return how much of two long texts can be left out so that their difference is seen."""
+    pairs = enumerate(zip(a, b, strict=False))
+    same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
+    return same - 6 if same > 9 else 0
 
 
 def _text(x: Any) -> str:
@@ -241,7 +251,7 @@ def _text(x: Any) -> str:
 def _short(text: str) -> str:
     if not text.isprintable():  # what would move the cursor
         text = repr(text)[1:-1]
-    return text if len(text) <= 20 else f"{text[:17]}..."
+    return text if len(text) <= _VALUE else f"{text[: _VALUE - 3]}..."
 
 
 def _brief(x: float) -> str:
@@ -257,19 +267,29 @@ def _summary(report: "Comparison") -> Iterable[str]:
     if report.finite:
         norms = f"RMS {_brief(report.rms)}, relative norm {_brief(report.relative_norm)}"
         yield from _entry("overall", norms)
+    # Without regard to mismatches that are allowed: what lets all pass may be more than it takes.
+    allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
+    name, at = ("all pass", "at ") if allowed else ("would pass", "")
     if report.mismatches > report.finite_mismatches:
         reason = "NaN or infinities differ" if _counts(report) else "the elements have no distance"
-        yield from _entry("would pass", f"no tolerance: {reason}")
-    elif report.mismatches:
-        worst = report.worst("ulp")
-        passing = {"rtol": report.passing_rtol, "atol": report.passing_atol}
-        if report.rule.max_ulp is not None and worst is not None:
-            passing = {"max_ulp": worst.ulp}
-        text = " or ".join(f"{name}={value!r}" for name, value in passing.items() if value)
-        yield from _entry("would pass", text)
+        yield from _entry(name, f"{at}no tolerance: {reason}")
+    elif report.mismatches and (text := _passing(report)):
+        yield from _entry(name, at + text)
     histogram = report.ulp_histogram
     if histogram and histogram[-1][0]:
         yield from _entry("ULP", _spread(histogram))
+
+
+def _passing(report: "Comparison") -> str:
+    """Write what would let all finite mismatches pass; nothing if that was not looked for."""
+    worst = report.worst("ulp")
+    if report.rule.max_ulp is not None and worst is not None and worst.ulp is not None:
+        # Of 64 bits, a step count may be beyond all that max_ulp takes.
+        return f"max_ulp={worst.ulp}" if worst.ulp < 2**63 else "no max_ulp below 2**63"
+    passing = {"rtol": report.passing_rtol, "atol": report.passing_atol}
+    text = " or ".join(f"{name}={value!r}" for name, value in passing.items() if value)
+    looked_for = report.tally is not None and not math.isnan(report.tally["passing_rtol"])
+    return text or ("no rtol alone, nor an atol alone" if looked_for else "")
 
 
 def _spread(histogram: Sequence[tuple[int, int, int]]) -> str:
@@ -299,9 +319,11 @@ def jsonable(x: Any) -> Any:
         return {str(key): jsonable(value) for key, value in x.items()}
     if isinstance(x, list | tuple):
         return [jsonable(value) for value in x]
-    if x is None or isinstance(x, bool | int | str) or (isinstance(x, float) and math.isfinite(x)):
+    if x is None or isinstance(x, bool | str) or (isinstance(x, float) and math.isfinite(x)):
         return x
-    return str(x)
+    text = _text(x)
+    # An integer that Python does not write, JSON cannot hold.
+    return x if isinstance(x, int) and not text.startswith("<") else text
 
 
 def jsonable_fields(x: Any) -> dict[str, Any]:

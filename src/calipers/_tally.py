@@ -107,7 +107,7 @@ class Tally:
         names = [name for name in TALLY.names or () if not name.endswith("squares")]
         kept = [LENGTH, LOWEST, HIGHEST, STEP]
         return (
-            all(np.array_equal(self[name], other[name]) for name in names)
+            all(np.array_equal(self[name], other[name], equal_nan=True) for name in names)
             and np.array_equal(self.axes[:, kept], other.axes[:, kept])
             and np.array_equal(self.counts, other.counts)
         )
@@ -267,11 +267,12 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     record["passing_rtol"] = record["passing_atol"] = np.nan  # not looked for
     with np.errstate(all="ignore"):
         nan_a, nan_b, infinite = _nan(a), _nan(b), _infinite(a) | _infinite(b)
-        usual = ~(nan_a | nan_b | infinite)
+        masked = _masked(a) | _masked(b)  # of which nothing is known, not even a distance
+        usual = ~(nan_a | nan_b | infinite | masked)
         usual, d, size = _distances(a, b, usual)
         bound = rule.atol + (rule.rtol * size if rule.rtol else 0.0)  # and not 0*inf
         # Of what is beyond all floats, that it is equal is all that can be told.
-        bad = ~_accepted(a, b, rule, usual & (d <= bound) & (d < np.inf))
+        bad = ~(_accepted(a, b, rule, usual & (d <= bound) & (d < np.inf)) | masked)
         measures = {
             "excess": np.where(d > 0, d / bound, 0.0),
             "absolute": d,
@@ -322,7 +323,14 @@ def _equal(a: NDArray, b: NDArray) -> NDArray:
 
 
 def _nan(x: NDArray) -> NDArray:
+    if x.dtype.kind == "T":  # whose missing text is neither equal nor unequal to itself
+        return np.asarray(np.isnan(x))
     return np.asarray(np.ma.filled(x != x, False), dtype=bool)
+
+
+def _masked(x: NDArray) -> NDArray:
+    # Structures have a mask for each field, which NumPy's == heeds.
+    return np.ma.getmaskarray(x) if x.dtype.names is None else np.zeros(x.shape, bool)
 
 
 def _infinite(x: NDArray) -> NDArray:

@@ -1,7 +1,7 @@
 """What a comparison found: of two elements, of two arrays, of two containers; and the error."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ClosenessError", "Comparison", "Difference", "NestedComparison"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Difference:
     """
     One pair of elements, and how far apart they are.
@@ -48,6 +48,20 @@ class Difference:
     relative: float
     ulp: int | None
     excess: float
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all that was found; NaN is the same finding as NaN."""
+        if not isinstance(other, Difference):
+            return NotImplemented
+        return self._found() == other._found()
+
+    def __hash__(self) -> int:
+        """Hash the place: NaN that are the same finding have hashes of their own."""
+        return hash(self.index)
+
+    def _found(self) -> tuple[Any, ...]:
+        found = (getattr(self, f.name) for f in fields(self))
+        return tuple(x if x == x else repr(x) for x in found)
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,12 +221,12 @@ class Comparison(Shown):
 
     @property
     def passing_rtol(self) -> float | None:
-        """The smallest rtol that would pass at this atol; None if none would."""
+        """The smallest rtol at which all would pass at this atol; None if there is none."""
         return self._passing("passing_rtol")
 
     @property
     def passing_atol(self) -> float | None:
-        """The smallest atol that would pass at this rtol; None if none would."""
+        """The smallest atol at which all would pass at this rtol; None if there is none."""
         return self._passing("passing_atol")
 
     def _passing(self, name: str) -> float | None:

@@ -34,7 +34,8 @@ class _SixteenBits(models.PrimitiveModel):  # type: ignore[misc]  # Numba is unt
 
 _LINE = 64  # bytes of a cache line
 
-# bool is stored as a byte of 0 or 1, which loads and compares as one.
+# bool is stored as a byte of 0 or 1, which loads and compares as one; of views of other bytes
+# `_question` makes such.
 _BY_NAME = {"float16": Half(), "bfloat16": BFloat16(), "bool": types.uint8}
 
 

@@ -23,7 +23,8 @@ def block_shape(
     arrays if they line up where they fit, else it is as long as the longest on each axis, and some
     are read twice. It grows along the last axis first, or the last of `order`, as memory does.
     """
-    for parts, common in ((*units, *runs), lcm), ((*units, *runs), max), (units, lcm), (units, max):
+    both = (*units, *runs)
+    for parts, common in (both, lcm), (both, _longest), (units, lcm), (units, _longest):
         lengths = zip(*parts, strict=True)
         block = [max(1, min(n, common(*each))) for n, each in zip(shape, lengths, strict=True)]
         if fits(tuple(block)):
@@ -34,6 +35,10 @@ def block_shape(
         if block[axis] < shape[axis]:
             break
     return tuple(block)
+
+
+def _longest(*lengths: int) -> int:
+    return max(lengths)  # of one, too, which max itself takes for a sequence
 
 
 def touched(block: Shape, chunks: Shape, whole: Shape) -> int:

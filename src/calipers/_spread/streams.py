@@ -184,6 +184,8 @@ class _Chunks:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        if self._source is not None:
+            return self._source.dtype
         return FLOAT64 if self._row is None else self._row[1]
 
     def counted(self) -> str:
