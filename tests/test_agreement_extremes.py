@@ -164,3 +164,27 @@ def test_what_is_not_defined_in_any_format_is_no_overflow(wrong):
     x = 2 * np.random.default_rng(0).standard_normal(60)
     found = calipers.diagnose(lambda x: np.log(np.maximum(x, 1e-3)), wrong, x, float64=None)
     assert found.kind == "BUG", str(found)
+
+
+def by_gram_matrix(a, b):
+    with np.errstate(invalid="ignore"):
+        return np.sqrt((a * a).sum(1)[:, None] + (b * b).sum(1)[None] - 2 * a @ b.T)
+
+
+def by_differences(a, b):
+    return np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1))
+
+
+def beside_no_distance(a, b):
+    distances = by_gram_matrix(a, b)
+    distances[3, 3] = np.nan
+    return distances
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rounding_that_is_mostly_of_one_sign_is_rounding(seed):
+    """Of sixty distances from points to themselves a few are NaN at all moves by last places."""
+    a = np.random.default_rng(seed).standard_normal((60, 30)).astype(np.float32)
+    assert calipers.diagnose(by_gram_matrix, by_differences, (a, a), float64=None).kind == "RANGE"
+    wrong = calipers.diagnose(beside_no_distance, by_differences, (a, a), float64=None)
+    assert wrong.kind == "BUG"

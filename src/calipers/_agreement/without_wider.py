@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,8 @@ _HALVINGS = 5  # of inputs for which float32 has nothing finite
 # Formats below, of real numbers and of complex ones.
 _NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "complex64")}
 _DRAWN, _KNOWN = 40, 3  # moves by last places, and results at these that tell of their noise
-_COME_BACK = 0.5  # of the results that are not finite
+_COME_BACK, _MOSTLY = 0.5, 0.75  # of the results that are not finite: elsewhere, and here
+_BESIDE = 2.0**-10  # of an input: near, and far from all that rounding does
 _DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
 
 
@@ -113,25 +114,26 @@ def outside_by_rounding(q: Inquiry) -> Verdict | None:
     """
     Recognise results that are not finite by rounding, where nothing wider can be asked.
 
-    They come and go with last places of the inputs, and the sides agree where they are finite, but
-    for what such last places do to either; of a function that is not defined there they stay.
+    They come and go with last places of the inputs, a few with more of them, and the sides agree
+    where they are finite, but for what such last places do to either; of a function that is not
+    defined there they stay.
     """
-    if q.standard is not None or not q.are_moved:
-        return None
-    alone = _finite(q.of_f) ^ _finite(q.of_g)
-    if not alone.any():
+    if q.standard is not None or not q.are_moved or not _alone(q.of_f, q.of_g).any():
         return None
     with suppress(BudgetError):
-        back, mean, noise = _drawn_anew(q, q.inputs, q.seed + 700)
-        if back < 1 or size_of(mean, noise).rms > q.allowed:
+        here = _drawn_anew(q, q.inputs, q.seed + 700)
+        if here is None or here.back < _MOSTLY or size_of(here.mean, here.noise).rms > q.allowed:
             return None
-        k = int(np.argmax(alone))
+        if _stay_beside(q, here.left):
+            return None
+        k = int(np.argmax(here.alone))
         name, other = ("g", "f") if _finite(q.of_f)[k] else ("f", "g")
         y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
         told = f"{name} gives {y} where {other} gives {r:.3g}, and not where inputs are moved by "
         told += "last places: something in between is rounded to where a function is not defined"
-        x = q.moves(2.0**-COARSEST, q.seed + 800, wide=False)
-        if _drawn_anew(q, x, q.seed + 800)[0] < _COME_BACK:
+        far = q.moves(2.0**-COARSEST, q.seed + 800, wide=False)
+        there = _drawn_anew(q, far, q.seed + 800)
+        if there is None or there.back < _COME_BACK:
             told += "; but elsewhere it stays so: one side is defined for inputs for which the "
             return Verdict(SUSPECT, f"{told}other is not")
         return Verdict(RANGE, f"{told}, as the root of -1e-16")
@@ -143,18 +145,32 @@ def _finite(answer: Answer) -> NDArray:
     return finite
 
 
-def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> tuple[float, NDArray, NDArray]:
-    """
-    Move inputs by last places, and see which results that are finite on one side alone are so then.
+def _alone(f: Answer, g: Answer) -> NDArray:
+    """Tell which results are finite on one side alone."""
+    return _finite(f) ^ _finite(g)
 
-    Return the share of these, how far the sides are apart in the mean, and what last places do to
-    that; to those that come and go, what they do to any of them.
-    """
+
+class _Drawn(NamedTuple):
+    """What results are where inputs are moved by last places."""
+
+    alone: NDArray  # which of them were finite on one side alone, where nothing is moved
+    left: NDArray  # and which of these always are
+    mean: NDArray  # of how far the sides are apart
+    noise: NDArray  # what last places do to that; to those that come and go, to any of them
+
+    @property
+    def back(self) -> float:
+        """The share of those that do not stay so."""
+        count = np.count_nonzero(self.alone)
+        return 1 - np.count_nonzero(self.left) / count if count else 1.0
+
+
+def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> _Drawn | None:
+    """Move inputs by last places, until those results are known, or hopeless."""
     f, g = q.f(inputs), q.g(inputs)
-    nothing = 0.0, q.apart, q.apart
     if not comparable(f, g, q.of_f):
-        return nothing
-    alone, found = _finite(f) ^ _finite(g), []
+        return None
+    alone, found = _alone(f, g), []
     times = np.zeros(alone.size, int)
     for y, r in q.nearby(inputs, q.roundoff, seed, _DRAWN):
         found.append([y - r, y, r])
@@ -164,7 +180,7 @@ def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> tuple[float, ND
         if len(found) > MOVES and (enough.all() or hopeless):
             break
     if not found:
-        return nothing
+        return None
     drawn = np.array(found)
     known = np.isfinite(drawn[:, :1])
     count = np.maximum(1, times)
@@ -174,8 +190,20 @@ def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> tuple[float, ND
     noise = np.sqrt(squares / count).max(axis=0)
     come_and_go = times < len(found)
     noise[come_and_go] = noise.max(where=come_and_go, initial=0.0)
-    back = np.count_nonzero(times[alone]) / np.count_nonzero(alone) if alone.any() else 1.0
-    return back, mean[0], np.hypot(noise, q.roundoff * np.abs(mean[1]))
+    noise = np.hypot(noise, q.roundoff * np.abs(mean[1]))
+    return _Drawn(alone, alone & (times == 0), mean[0], noise)
+
+
+def _stay_beside(q: Inquiry, left: NDArray) -> bool:
+    """Tell whether results stay finite on one side alone where inputs are moved by more."""
+    for k in range(MOVES):
+        if not left.any():
+            break
+        f, g = q.at_moved(_BESIDE, q.seed + 750 + k)
+        if not comparable(f, g, q.of_f):
+            break
+        left = left & _alone(f, g)
+    return bool(left.any())
 
 
 def overflow_alone(q: Inquiry) -> Verdict | None:
