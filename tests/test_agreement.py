@@ -512,6 +512,14 @@ def test_empty_inputs():
     assert calipers.diagnose(np.sin, lambda x: x[0], X).kind == "BUG"
 
 
+def test_units_stand_below_their_heading_without_a_reference():
+    for float64 in ("auto", None):
+        lines = str(calipers.diagnose(linear, turned, (X, W, B), float64=float64)).splitlines()
+        at = next(k for k, line in enumerate(lines) if line.startswith("  worst"))
+        assert ("reference" in lines[at]) == (float64 == "auto")
+        assert len(lines[at]) == len(lines[at + 1])
+
+
 def test_pictures():
     pytest.importorskip("matplotlib")
     wrong = lambda x, w, b: linear(x, w, b) * np.float32(1.001)  # noqa: E731
