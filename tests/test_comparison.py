@@ -785,6 +785,25 @@ def test_longdouble_objects_strings_and_dates():
         assert "differs" in str(report) or "differ" in str(report)
 
 
+def test_numbers_beside_text_are_counted_and_measured_as_numbers():
+    """As those of a table whose columns are of several kinds."""
+    a = np.array([1.0, 2.0, "a", np.nan, 5], object)
+    text = str(calipers.compare(a, np.array([1.5, 2.0, "a", 3.0, 5], object)))
+    assert "counts     1 finite, 1 NaN only in actual" in text
+    assert "no tolerance: NaN or infinities differ" in text
+    report = calipers.compare(a, np.array([1.5, 2.0, "b", np.nan, 5], object), equal_nan=True)
+    assert (report.mismatches, report.finite_mismatches, report.finite) == (2, 1, 3)
+    assert report.worst("absolute").index == (0,)
+    assert "no tolerance: some elements have no distance" in str(report)
+    numbers = calipers.compare(a[:3], np.array([1.5, 2.0, "a"], object), equal_nan=True)
+    assert numbers.finite_mismatches == numbers.mismatches == 1
+    assert "no tolerance" not in str(numbers)
+    masked = np.ma.array(["a", 1.0], mask=[False, True], dtype=object)
+    assert calipers.compare(masked, np.array(["a", 2.0], object))
+    merged = numbers.merge(report)
+    assert (merged.mismatches, merged.finite_mismatches) == (3, 2)
+
+
 def test_tolerances_hold_for_all_that_has_a_distance():
     for a, b in (
         (np.array([1.0, 2**70], object), np.array([1 + 1e-9, 2**70], object)),
@@ -797,7 +816,9 @@ def test_tolerances_hold_for_all_that_has_a_distance():
         assert calipers.compare(a, b, rtol=0.0, atol=1e-10).mismatches == 1
     mixed = np.array([1.0, "text", None], object)
     assert calipers.compare(mixed, mixed)
-    assert calipers.compare(mixed, np.array([1 + 1e-12, "text", None], object)).mismatches == 1
+    near = np.array([1 + 1e-12, "text", None], object)
+    assert calipers.compare(mixed, near)
+    assert calipers.compare(mixed, near, rtol=0.0, atol=0.0).mismatches == 1
 
 
 def test_time_differences_at_the_ends_of_their_range_are_far_apart():
