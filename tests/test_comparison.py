@@ -1470,6 +1470,28 @@ def test_texts_are_shown_where_they_differ_and_move_no_cursor():
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "shown"),
+    [
+        ([2**70], [2**70 + 1], "...91620717411303424  ...91620717411303425"),
+        (
+            np.array(["2026-01-01"], "M8[ns]"),
+            np.array(["2026-01-01T00:00:00.000000007"], "M8[ns]"),
+            "...0:00:00.000000000  ...0:00:00.000000007",
+        ),
+        (
+            np.array([10**18], "m8[ns]"),
+            np.array([10**18 + 1], "m8[ns]"),
+            "...0000000 nanose...  ...0000001 nanose...",
+        ),
+    ],
+)
+def test_long_values_are_shown_where_they_differ(a, b, shown):
+    lines = str(calipers.compare(a, b, rtol=0, atol=0)).splitlines()
+    assert any(shown in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize("x", [1.0, np.ones(2), [1.0]])
 def test_a_count_that_is_no_integer_is_refused_beside_what_agrees_too(x):
     calipers.assert_close(x, x)  # what is compiled now is asked first

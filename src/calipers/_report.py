@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -222,13 +222,22 @@ def _values(a: Any, b: Any) -> tuple[str, str]:
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
+    texts = _text(a), _text(b)
+    pairs = enumerate(zip(*texts, strict=False))
+    same = next((k for k, (x, y) in pairs if x != y), min(map(len, texts)))
+    longest = max(map(len, texts))
     if isinstance(a, str) and isinstance(b, str):
-        pairs = enumerate(zip(a, b, strict=False))
-        same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
-        skipped = same - 6 if max(len(a), len(b)) > 18 and same > 9 else 0
-        mark = "..." if skipped else ""
-        return _short(mark + repr(str(a[skipped:]))), _short(mark + repr(str(b[skipped:])))
-    return _short(_text(a)), _short(_text(b))
+        skipped = same - 6 if longest > 18 and same > 9 else 0
+        return _from(skipped, repr, texts)
+    # Of objects that have no text of their own only addresses differ.
+    cut_alike = longest > 20 and same >= 17 and not texts[0].startswith("<")
+    return _from(min(same - 6, longest - 17) if cut_alike else 0, str, texts)
+
+
+def _from(start: int, form: Callable[[str], str], texts: tuple[str, str]) -> tuple[str, str]:
+    mark = "..." if start else ""
+    first, second = (_short(mark + form(text[start:])) for text in texts)
+    return first, second
 
 
 def _text(x: Any) -> str:
