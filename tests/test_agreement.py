@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -526,6 +527,22 @@ def test_pictures():
     for g in (linear, turned, wrong):
         assert calipers.diagnose(linear, g, (X, W, B)).plot().axes
     assert calipers.diagnose(linear, lambda *_: 1 / 0, (X, W, B)).plot().axes
+
+
+def test_labels_on_a_picture_do_not_overlap():
+    pytest.importorskip("matplotlib")
+    x = 150 + np.arange(50, dtype=np.float32)
+    figure = calipers.diagnose(np.sqrt, lambda x: x**0.5 * x.dtype.type(1.001), x).plot()
+    figure.savefig(io.BytesIO(), format="png")
+    labels = figure.axes[0].get_xticklabels(which="both")
+    boxes = sorted((b.x0, b.x1) for b in (y.get_window_extent() for y in labels if y.get_text()))
+    assert all(end < start for (_, end), (start, _) in pairwise(boxes))
+
+
+def test_a_picture_without_errors_says_so():
+    pytest.importorskip("matplotlib")
+    (text,) = calipers.diagnose(np.sin, np.sin, X).plot().axes[1].texts
+    assert text.get_text() == "no errors were measured"
 
 
 class TestCompareToReference:

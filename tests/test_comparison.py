@@ -1291,6 +1291,15 @@ def test_what_is_drawn_as_beyond_is_what_the_report_says_mismatches(kinds, rule)
     np.testing.assert_array_equal(np.ravel(levels) > 0, bad)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_indices_on_a_picture_are_integers(n):
+    pytest.importorskip("matplotlib")
+    axes, *_ = calipers.compare(np.zeros(n), np.ones(n)).plot().axes
+    low, high = axes.get_xlim()
+    shown = [x for x in axes.get_xticks() if low <= x <= high]
+    assert shown == [round(x) for x in shown] != []
+
+
 def test_the_width_of_text_is_no_dtype():
     for kind in "U", "S":
         a, b = np.array(["a", "bbb"], kind), np.array(["a"], kind)
