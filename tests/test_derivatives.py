@@ -1,6 +1,8 @@
 """jacobian, differentiate: kinds of x, several inputs, what f returns and raises, a Derivative."""
 
 from fractions import Fraction
+from inspect import signature
+from typing import get_type_hints
 
 import numba
 import numpy as np
@@ -668,6 +670,21 @@ def test_options_that_a_function_does_not_take_are_refused_by_name():
         calipers.jacobian(square, X, args=3)
     with pytest.raises(ValueError, match="above the upper one"):
         calipers.jacobian(square, X, bounds=(9, -9))
+
+
+@pytest.mark.parametrize(
+    "call", [calipers.hessian, calipers.jacobian_blocks, calipers.jvp, calipers.jacobian_function]
+)
+def test_a_refusal_names_all_keywords_that_there_are(call):
+    points = [p for p in signature(call).parameters.values() if p.default is p.empty]
+    positional = [X for p in points if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'metod': it takes ") as caught:
+        list(call(square, *positional, metod="adaptive"))
+    named = {p.name for p in signature(call).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    options = get_type_hints(call, include_extras=True)["options"].__args__[0]
+    told = str(caught.value).partition("it takes ")[2].split(", ")
+    assert set(told) == named | set(options.__annotations__)
+    assert len(told) == len(set(told))
 
 
 def test_reports_are_equal_to_themselves_alone():

@@ -88,15 +88,18 @@ class Found:
 DENSE_ONLY = ("sparsity", "checkpoint", "memory_limit")
 
 
-def options_of(function: str, given: Mapping[str, Any], without: tuple[str, ...] = ()) -> Options:
+def options_of(
+    function: str,
+    given: Mapping[str, Any],
+    without: tuple[str, ...] = (),
+    own: tuple[str, ...] = (),
+) -> Options:
     """Return the options that a public function was given, and refuse what it does not take."""
     names = [field.name for field in fields(Options) if field.name not in without]
     for name in given:
         if name not in names:
-            msg = (
-                f"{function}() got an unexpected keyword argument {name!r}: "
-                f"it takes {', '.join(names)}"
-            )
+            taken = ", ".join(("args", "argnums", *own, *names))
+            msg = f"{function}() got an unexpected keyword argument {name!r}: it takes {taken}"
             raise TypeError(msg)
     return Options(**given)
 
