@@ -1065,6 +1065,21 @@ def test_kinds_that_differ(a, b, problem):
         report.plot()
 
 
+def test_a_function_beside_an_array_is_one_that_was_not_called():
+    x = np.ones(2)
+    found = calipers.compare(x.sum, x)
+    assert found.problems == (
+        "actual is a function (builtin_function_or_method), expected is of type ndarray: "
+        "give what it returns",
+    )
+    found = calipers.compare({"f": np.sin, "x": x}, {"f": np.sin, "x": lambda: x})
+    (leaf,) = found.failing
+    assert leaf.path == "['x']"
+    assert leaf.problems[0].startswith("expected is a function (function), actual is of type")
+    assert calipers.compare(np.array([np.sin]), np.array(np.sin), check_shape=False)
+    assert calipers.compare(np.sin, np.array(np.sin))
+
+
 def test_a_list_of_numbers_is_an_array_and_others_are_walked_into():
     assert calipers.compare([[1, 2], [3, 4]], [[1, 2], [3, 5]]).first_mismatches[0].index == (1, 1)
     assert calipers.compare([[1, 2], [3]], [[1, 2], [3]])
