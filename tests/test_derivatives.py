@@ -114,6 +114,13 @@ def test_numbers_that_are_objects_are_told_to_become_floats():
 def test_f_that_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match="f must be callable, got int"):
         calipers.jacobian(3, np.ones(2))
+    with pytest.raises(TypeError) as caught:  # as where both are swapped
+        calipers.jacobian(np.eye(9), np.sin)
+    text = str(caught.value)
+    assert text.startswith("f must be callable, got ndarray: array([[1., 0., 0.")
+    assert text.endswith("...")
+    assert text.isprintable()
+    assert len(text) < 100
 
 
 def test_bytes_in_another_order_are_understood():

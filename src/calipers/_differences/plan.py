@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arguments import is_integer, require_bytes, require_callable
+from .._arguments import brief, is_integer, require_bytes, require_callable
 from .._arrays import given_array
 from .._kernels.differences import NAMES_OF_STATUS
 from .._libraries import device_module, is_device_function, library_of, on_device
@@ -107,7 +107,7 @@ def options_of(
 def others_of(args: Any) -> tuple[Any, ...]:
     """Return the other arguments of f as a tuple."""
     if not isinstance(args, (tuple, list)):
-        msg = f"args must be a tuple of the other arguments of f, got {args!r:.60}: write (..., )"
+        msg = f"args must be a tuple of the other arguments of f, got {brief(args)}: write (..., )"
         raise TypeError(msg)
     return tuple(args)
 
@@ -117,7 +117,7 @@ def require_named(kwargs: Any) -> None:
     if kwargs is not None and not (
         isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)
     ):
-        msg = f"kwargs must be a dict of f's arguments by name, got {kwargs!r:.60}"
+        msg = f"kwargs must be a dict of f's arguments by name, got {brief(kwargs)}"
         raise TypeError(msg)
 
 

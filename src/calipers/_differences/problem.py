@@ -10,7 +10,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
-from .._arguments import is_integer
+from .._arguments import brief, is_integer
 from .._arity import note_form
 from .._arrays import as_array
 from .._libraries import library_of
@@ -327,7 +327,7 @@ def empty_like(out_like: Any) -> NDArray:
     except ValueError:  # lists of unlike lengths
         like = np.empty(0, object)
     if like.dtype.kind not in "biufc":
-        msg = f"out_like must be a shape, or an array like f's results, got {out_like!r:.60}"
+        msg = f"out_like must be a shape, or an array like f's results, got {brief(out_like)}"
         raise TypeError(msg)
     dtype = like.dtype.newbyteorder("=") if like.dtype.kind in "fc" else float
     return np.empty(like.shape, dtype)
