@@ -1065,6 +1065,11 @@ def test_kinds_that_differ(a, b, problem):
         report.plot()
 
 
+def test_two_containers_that_differ_in_kind_have_no_name():
+    text = str(calipers.compare({"x": 1}, [1, np.ones(1)]))
+    assert text.splitlines()[1:] == ["  actual is a mapping, expected is a sequence"]
+
+
 def test_a_function_beside_an_array_is_one_that_was_not_called():
     x = np.ones(2)
     found = calipers.compare(x.sum, x)

@@ -63,7 +63,7 @@ def nested_text(
         if len(name) > _NAME:
             lines.append(f"  {_ending(name)}")
             name = ""
-        lines += _wrapped(text, f"  {name:{width}}  ", "", 1)
+        lines += _wrapped(text, f"  {name:{width}}  " if leaf.path else "  ", "", 1)
     if len(failing) > _LEAVES:
         lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
     worst = report.worst
