@@ -258,6 +258,12 @@ REFUSED = {
     ),
     "float argnums": ((np.sin, X), {"argnums": 1.0}, ValueError, "argnums names input 1.0"),
     "integers": ((np.sin, [1, 2]), {}, ValueError, "nothing can be differentiated"),
+    "an array of integers": (
+        (np.sin, np.array([1, 2])),
+        {},
+        ValueError,
+        "of dtype int64: nothing can be differentiated: give integers as floats",
+    ),
     "float16": ((np.sin, np.ones(2, "f2")), {}, TypeError, "float32 or 64"),
     "argnums": ((np.sin, X), {"argnums": 3}, ValueError, "argnums names input 3"),
     "no argnums": ((np.sin, X), {"argnums": []}, ValueError, "argnums names no input"),

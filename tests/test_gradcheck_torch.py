@@ -401,6 +401,19 @@ def test_coarse_outputs_that_are_not_differentiated(check, dtype):
         assert report.verdict == "PASS"
 
 
+def test_a_function_of_tensors_beside_an_array_is_told_what_it_was_called_with():
+    x = np.ones(2)
+    for call in (
+        lambda: calipers.jacobian(torch.sin, x),
+        lambda: calipers.hessian(lambda x: torch.sin(x).sum(), x),
+        lambda: calipers.gradcheck(torch.sin, x, vjp=lambda x, w: w * np.cos(x)),
+    ):
+        with pytest.raises(TypeError, match="must be Tensor") as caught:
+            call()
+        (note,) = caught.value.__notes__
+        assert note.endswith("NumPy's: give tensors")
+
+
 @pytest.mark.parametrize(
     "f",
     [

@@ -11,7 +11,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
 from .._arguments import brief, is_integer
-from .._arity import note_form
+from .._arity import note_form, note_tensors
 from .._arrays import as_array
 from .._libraries import library_of
 from .._protocols import NDArray
@@ -262,6 +262,7 @@ class Problem:
                 "f is called as f(x, *args, **kwargs): give its other arguments by args= or "
                 "kwargs=; if f fills its results in, f(x, out), give out_like= their shape",
             )
+            note_tensors(error)
             raise
 
     def call_batch(self, x: NDArray) -> NDArray:

@@ -10,6 +10,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arguments import brief
+from .._arity import note_tensors
 from .._arrays import as_array, is_sparse
 from .._containers import apart, several
 from .._differences.plan import require_named
@@ -259,6 +260,7 @@ class Given:
                     "f and the derivatives that are given are called with NumPy's arrays; give no "
                     "derivatives to check those that the inputs' library has of f"
                 )
+            note_tensors(error)
             raise
 
     def zeros(self, subject: Subject) -> tuple["Given", Subject]:
