@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -512,12 +513,36 @@ def test_empty_inputs():
     assert calipers.diagnose(np.sin, lambda x: x[0], X).kind == "BUG"
 
 
+def test_units_stand_below_their_heading_without_a_reference():
+    for float64 in ("auto", None):
+        lines = str(calipers.diagnose(linear, turned, (X, W, B), float64=float64)).splitlines()
+        at = next(k for k, line in enumerate(lines) if line.startswith("  worst"))
+        assert ("reference" in lines[at]) == (float64 == "auto")
+        assert len(lines[at]) == len(lines[at + 1])
+
+
 def test_pictures():
     pytest.importorskip("matplotlib")
     wrong = lambda x, w, b: linear(x, w, b) * np.float32(1.001)  # noqa: E731
     for g in (linear, turned, wrong):
         assert calipers.diagnose(linear, g, (X, W, B)).plot().axes
     assert calipers.diagnose(linear, lambda *_: 1 / 0, (X, W, B)).plot().axes
+
+
+def test_labels_on_a_picture_do_not_overlap():
+    pytest.importorskip("matplotlib")
+    x = 150 + np.arange(50, dtype=np.float32)
+    figure = calipers.diagnose(np.sqrt, lambda x: x**0.5 * x.dtype.type(1.001), x).plot()
+    figure.savefig(io.BytesIO(), format="png")
+    labels = figure.axes[0].get_xticklabels(which="both")
+    boxes = sorted((b.x0, b.x1) for b in (y.get_window_extent() for y in labels if y.get_text()))
+    assert all(end < start for (_, end), (start, _) in pairwise(boxes))
+
+
+def test_a_picture_without_errors_says_so():
+    pytest.importorskip("matplotlib")
+    (text,) = calipers.diagnose(np.sin, np.sin, X).plot().axes[1].texts
+    assert text.get_text() == "no errors were measured"
 
 
 class TestCompareToReference:

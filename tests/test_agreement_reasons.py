@@ -515,3 +515,16 @@ def test_equal_numbers_of_other_types_are_told_as_such():
     assert "all numbers are equal, of int64 from f, and of int32 from g" in found.reason
     found = calipers.diagnose(lambda x: 0 * x, lambda x: -0.0 * x, np.abs(x))
     assert "all numbers are equal, but for signs of 0" in found.reason
+
+
+def test_equal_results_that_are_all_nan_are_said_to_be():
+    x = -np.arange(1.0, 5.0)
+    with np.errstate(invalid="ignore"):
+        found = calipers.diagnose(np.log, np.log, x)
+        assert found.kind == "EQUAL"
+        assert found.reason.endswith("and so when asked again; all are NaN")
+        total = calipers.diagnose(lambda x: np.log(x).sum(), lambda x: np.log(x).sum(), x)
+        assert total.reason.endswith("; it is NaN")
+        x[0] = 1
+        assert "NaN" not in calipers.diagnose(np.log, np.log, x).reason
+    assert "NaN" not in calipers.diagnose(np.log, np.log, x[:0]).reason

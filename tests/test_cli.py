@@ -441,6 +441,7 @@ print({"numpy", "numba"} & set(sys.modules))
         "_CALIPERS_COMPLETE=bash_source",
     ):
         assert option in done.stdout
+    assert "[default: float64]" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 

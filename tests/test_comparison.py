@@ -844,6 +844,25 @@ def test_masked_elements_are_no_part_of_norms_and_counts(kind):
     assert calipers.compare(a[3:], b[3:]).finite == 0
 
 
+def test_numbers_beside_text_are_counted_and_measured_as_numbers():
+    """As those of a table whose columns are of several kinds."""
+    a = np.array([1.0, 2.0, "a", np.nan, 5], object)
+    text = str(calipers.compare(a, np.array([1.5, 2.0, "a", 3.0, 5], object)))
+    assert "counts     1 finite, 1 NaN only in actual" in text
+    assert "no tolerance: NaN or infinities differ" in text
+    report = calipers.compare(a, np.array([1.5, 2.0, "b", np.nan, 5], object), equal_nan=True)
+    assert (report.mismatches, report.finite_mismatches, report.finite) == (2, 1, 3)
+    assert report.worst("absolute").index == (0,)
+    assert "no tolerance: some elements have no distance" in str(report)
+    numbers = calipers.compare(a[:3], np.array([1.5, 2.0, "a"], object), equal_nan=True)
+    assert numbers.finite_mismatches == numbers.mismatches == 1
+    assert "no tolerance" not in str(numbers)
+    masked = np.ma.array(["a", 1.0], mask=[False, True], dtype=object)
+    assert calipers.compare(masked, np.array(["a", 2.0], object))
+    merged = numbers.merge(report)
+    assert (merged.mismatches, merged.finite_mismatches) == (3, 2)
+
+
 def test_tolerances_hold_for_all_that_has_a_distance():
     for a, b in (
         (np.array([1.0, 2**70], object), np.array([1 + 1e-9, 2**70], object)),
@@ -856,7 +875,9 @@ def test_tolerances_hold_for_all_that_has_a_distance():
         assert calipers.compare(a, b, rtol=0.0, atol=1e-10).mismatches == 1
     mixed = np.array([1.0, "text", None], object)
     assert calipers.compare(mixed, mixed)
-    assert calipers.compare(mixed, np.array([1 + 1e-12, "text", None], object)).mismatches == 1
+    near = np.array([1 + 1e-12, "text", None], object)
+    assert calipers.compare(mixed, near)
+    assert calipers.compare(mixed, near, rtol=0.0, atol=0.0).mismatches == 1
 
 
 def test_time_differences_at_the_ends_of_their_range_are_far_apart():
@@ -1116,6 +1137,26 @@ def test_kinds_that_differ(a, b, problem):
         report.plot()
 
 
+def test_two_containers_that_differ_in_kind_have_no_name():
+    text = str(calipers.compare({"x": 1}, [1, np.ones(1)]))
+    assert text.splitlines()[1:] == ["  actual is a mapping, expected is a sequence"]
+
+
+def test_a_function_beside_an_array_is_one_that_was_not_called():
+    x = np.ones(2)
+    found = calipers.compare(x.sum, x)
+    assert found.problems == (
+        "actual is a function (builtin_function_or_method), expected is of type ndarray: "
+        "give what it returns",
+    )
+    found = calipers.compare({"f": np.sin, "x": x}, {"f": np.sin, "x": lambda: x})
+    (leaf,) = found.failing
+    assert leaf.path == "['x']"
+    assert leaf.problems[0].startswith("expected is a function (function), actual is of type")
+    assert calipers.compare(np.array([np.sin]), np.array(np.sin), check_shape=False)
+    assert calipers.compare(np.sin, np.array(np.sin))
+
+
 def test_a_list_of_numbers_is_an_array_and_others_are_walked_into():
     assert calipers.compare([[1, 2], [3, 4]], [[1, 2], [3, 5]]).first_mismatches[0].index == (1, 1)
     assert calipers.compare([[1, 2], [3]], [[1, 2], [3]])
@@ -1342,6 +1383,15 @@ def test_what_is_drawn_as_beyond_is_what_the_report_says_mismatches(kinds, rule)
     np.testing.assert_array_equal(np.ravel(levels) > 0, bad)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_indices_on_a_picture_are_integers(n):
+    pytest.importorskip("matplotlib")
+    axes, *_ = calipers.compare(np.zeros(n), np.ones(n)).plot().axes
+    low, high = axes.get_xlim()
+    shown = [x for x in axes.get_xticks() if low <= x <= high]
+    assert shown == [round(x) for x in shown] != []
+
+
 def test_the_width_of_text_is_no_dtype():
     for kind in "U", "S":
         a, b = np.array(["a", "bbb"], kind), np.array(["a"], kind)
@@ -1521,6 +1571,28 @@ def test_texts_are_shown_where_they_differ_and_move_no_cursor():
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "shown"),
+    [
+        ([2**70], [2**70 + 1], "...91620717411303424  ...91620717411303425"),
+        (
+            np.array(["2026-01-01"], "M8[ns]"),
+            np.array(["2026-01-01T00:00:00.000000007"], "M8[ns]"),
+            "...0:00:00.000000000  ...0:00:00.000000007",
+        ),
+        (
+            np.array([10**18], "m8[ns]"),
+            np.array([10**18 + 1], "m8[ns]"),
+            "...0000000 nanose...  ...0000001 nanose...",
+        ),
+    ],
+)
+def test_long_values_are_shown_where_they_differ(a, b, shown):
+    lines = str(calipers.compare(a, b, rtol=0, atol=0)).splitlines()
+    assert any(shown in line for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
 @pytest.mark.parametrize("x", [1.0, np.ones(2), [1.0]])
 def test_a_count_that_is_no_integer_is_refused_beside_what_agrees_too(x):
     calipers.assert_close(x, x)  # what is compiled now is asked first
@@ -1600,9 +1672,17 @@ def test_that_one_tolerance_alone_would_not_pass_is_said():
         (1.0 + 2.0**-52, 1.0, "1.0000000000000002         1"),
         (np.float32(1), np.nextafter(np.float32(1), 2), "1  1.0000001"),
         (1.0 + 2.0**-52 + 1j, 1 + 1j, "1.0000000000000002+1j      1+1j"),
-        (10**30, 10**30 + 1, "...0000000  ...0000001"),
-        (Decimal("1." + "0" * 30), Decimal("1." + "0" * 29 + "1"), "...0000000  ...0000001"),
-        (Fraction(10**20 + 1, 7), Fraction(10**20 + 2, 7), "...0000001/7  ...0000002/7"),
+        (10**30, 10**30 + 1, "...00000000000000000  ...00000000000000001"),
+        (
+            Decimal("1." + "0" * 30),
+            Decimal("1." + "0" * 29 + "1"),
+            "...00000000000000000  ...00000000000000001",
+        ),
+        (
+            Fraction(10**20 + 1, 7),
+            Fraction(10**20 + 2, 7),
+            "...000000000000001/7  ...000000000000002/7",
+        ),
         (
             np.datetime64("2026-01-01T00:00:00"),
             np.datetime64("2026-01-01T00:00:01"),

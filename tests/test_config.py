@@ -21,6 +21,17 @@ def test_it_prints_what_it_returns(capsys, monkeypatch, tmp_path):
         assert all(word in text for word in words)
 
 
+def test_many_versions_take_more_than_a_line(capsys, monkeypatch):
+    many = {f"a-package-of-some-{k}": f"{k}.0" for k in range(12)}
+    monkeypatch.setattr("calipers.config._versions", lambda: many)
+    calipers.show_config()
+    lines = capsys.readouterr().out.splitlines()
+    told = lines[: next(k for k, line in enumerate(lines) if line.startswith("cpu"))]
+    assert len(told) > 1
+    assert max(map(len, told)) <= 80
+    assert all(any(f"{name} {version}" in line for line in told) for name, version in many.items())
+
+
 def test_the_number_of_threads_is_the_one_in_force():
     with calipers.num_threads(3):
         assert calipers.show_config(mode="dicts")["threads"].startswith("3,")

@@ -1,6 +1,8 @@
 """jacobian, differentiate: kinds of x, several inputs, what f returns and raises, a Derivative."""
 
 from fractions import Fraction
+from inspect import signature
+from typing import get_type_hints
 
 import numba
 import numpy as np
@@ -112,6 +114,13 @@ def test_numbers_that_are_objects_are_told_to_become_floats():
 def test_f_that_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match="f must be callable, got int"):
         calipers.jacobian(3, np.ones(2))
+    with pytest.raises(TypeError) as caught:  # as where both are swapped
+        calipers.jacobian(np.eye(9), np.sin)
+    text = str(caught.value)
+    assert text.startswith("f must be callable, got ndarray: array([[1., 0., 0.")
+    assert text.endswith("...")
+    assert text.isprintable()
+    assert len(text) < 100
 
 
 def test_bytes_in_another_order_are_understood():
@@ -668,6 +677,21 @@ def test_options_that_a_function_does_not_take_are_refused_by_name():
         calipers.jacobian(square, X, args=3)
     with pytest.raises(ValueError, match="above the upper one"):
         calipers.jacobian(square, X, bounds=(9, -9))
+
+
+@pytest.mark.parametrize(
+    "call", [calipers.hessian, calipers.jacobian_blocks, calipers.jvp, calipers.jacobian_function]
+)
+def test_a_refusal_names_all_keywords_that_there_are(call):
+    points = [p for p in signature(call).parameters.values() if p.default is p.empty]
+    positional = [X for p in points if p.kind is p.POSITIONAL_OR_KEYWORD][1:]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'metod': it takes ") as caught:
+        list(call(square, *positional, metod="adaptive"))
+    named = {p.name for p in signature(call).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    options = get_type_hints(call, include_extras=True)["options"].__args__[0]
+    told = str(caught.value).partition("it takes ")[2].split(", ")
+    assert set(told) == named | set(options.__annotations__)
+    assert len(told) == len(set(told))
 
 
 def test_reports_are_equal_to_themselves_alone():

@@ -95,6 +95,19 @@ def test_a_report_draws(report, tmp_path):
     assert path.stat().st_size > 5000
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_rows_and_columns_on_a_picture_are_integers(n):
+    pytest.importorskip("matplotlib")
+    wrong = lambda x, w: w + 1.5 * (w * (x == x[0]))  # noqa: E731
+    x = np.arange(1.0, n + 1)
+    figure = calipers.gradcheck(np.copy, x, vjp=wrong, raise_exception=False).plot()
+    (axes,) = figure.axes
+    for ticks, ends in ((axes.get_xticks(), axes.get_xlim()), (axes.get_yticks(), axes.get_ylim())):
+        shown = [x for x in ticks if min(ends) <= x <= max(ends)]
+        assert shown == [round(x) for x in shown] != []
+    assert figure.get_suptitle() == f"FAIL: 1 of {n * n} entries is not right"
+
+
 def test_each_verdict_has_its_error():
     def steep(x):
         return np.sin(1e15 * x)
@@ -245,6 +258,12 @@ REFUSED = {
     ),
     "float argnums": ((np.sin, X), {"argnums": 1.0}, ValueError, "argnums names input 1.0"),
     "integers": ((np.sin, [1, 2]), {}, ValueError, "nothing can be differentiated"),
+    "an array of integers": (
+        (np.sin, np.array([1, 2])),
+        {},
+        ValueError,
+        "of dtype int64: nothing can be differentiated: give integers as floats",
+    ),
     "float16": ((np.sin, np.ones(2, "f2")), {}, TypeError, "float32 or 64"),
     "argnums": ((np.sin, X), {"argnums": 3}, ValueError, "argnums names input 3"),
     "no argnums": ((np.sin, X), {"argnums": []}, ValueError, "argnums names no input"),

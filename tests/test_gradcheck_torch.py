@@ -401,6 +401,38 @@ def test_coarse_outputs_that_are_not_differentiated(check, dtype):
         assert report.verdict == "PASS"
 
 
+def test_a_function_of_tensors_beside_an_array_is_told_what_it_was_called_with():
+    x = np.ones(2)
+    for call in (
+        lambda: calipers.jacobian(torch.sin, x),
+        lambda: calipers.hessian(lambda x: torch.sin(x).sum(), x),
+        lambda: calipers.gradcheck(torch.sin, x, vjp=lambda x, w: w * np.cos(x)),
+    ):
+        with pytest.raises(TypeError, match="must be Tensor") as caught:
+            call()
+        (note,) = caught.value.__notes__
+        assert note.endswith("NumPy's: give tensors")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.sin(x.detach()),
+        lambda x: torch.from_numpy(np.sin(x.detach().numpy())),
+        lambda x: x.sum().item(),
+    ],
+)
+def test_results_that_carry_no_graph_are_said_to(f):
+    report = checked(f, leaf(1, 2, 3))
+    assert report.verdict == "FAIL"
+    assert report.reason.endswith(
+        "no result carries a graph: f detaches it, or leaves torch by .numpy() or .item()"
+    )
+    assert "graph" not in checked(lambda x: (f(x), x.detach() + x), leaf(1, 2, 3)).reason
+    noisy = checked(lambda x: torch.dropout(x.detach(), 0.5, True), leaf(*range(1, 30)))
+    assert str(noisy).count("f is not deterministic") == 1
+
+
 def test_no_output_but_a_coarse_one_that_is_not_differentiated():
     pytest.importorskip("ml_dtypes")
     for dtype in COARSE:

@@ -439,6 +439,9 @@ def test_a_report_of_second_order_says_what_it_is_of():
     assert report.order == 2
     assert "those of f, and then the cotangents" in str(report)
     assert "calipers.gradgradcheck(..., seed=0)" in str(report)
+    of_x_alone = checked(lambda x: (x**3).sum(), X, hess=lambda x: np.diag(6 * x))
+    assert (of_x_alone.order, of_x_alone.verdict) == (2, "PASS")
+    assert "cotangents" not in str(of_x_alone)
     assert checked(cubes, X, vjp=lambda x, w: 2 * gradient(x, w), vjp_vjp=pull).order == 1
 
 

@@ -7,11 +7,17 @@ from typing import Any, TypeGuard
 import numpy as np
 
 
+def brief(x: Any) -> str:
+    """Write what was given in place of something else: in one line, and cut if that is long."""
+    text = " ".join(repr(x).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def require_callable(**functions: Any) -> None:
     """Refuse what cannot be called; the names are for the error."""
     for name, f in functions.items():
         if not callable(f):
-            msg = f"{name} must be callable, got {type(f).__name__}: {f!r:.60}"
+            msg = f"{name} must be callable, got {type(f).__name__}: {brief(f)}"
             raise TypeError(msg)
 
 
@@ -33,7 +39,7 @@ def as_integer(x: Any, name: str) -> int:
     try:
         return index(x)
     except TypeError:
-        msg = f"{name} must be an integer, got {type(x).__name__}: {x!r:.60}"
+        msg = f"{name} must be an integer, got {type(x).__name__}: {brief(x)}"
         raise TypeError(msg) from None
 
 

@@ -1,4 +1,4 @@
-"""Notes on a TypeError that says that a function was called with too many arguments or too few."""
+"""Notes on a TypeError of a function that was called with arguments that it does not take."""
 
 import re
 
@@ -9,3 +9,11 @@ def note_form(error: TypeError, form: str) -> None:
     """Add how the function is called where that may be what is wrong; an inner note is kept."""
     if _WORDS.search(str(error)) and not hasattr(error, "__notes__"):
         error.add_note(form)
+
+
+def note_tensors(error: TypeError) -> None:
+    """Add whose arrays a function of tensors was called with, where none were given."""
+    if "must be Tensor" in str(error) and not hasattr(error, "__notes__"):
+        error.add_note(
+            "f is called with arrays of the library that was given, NumPy's: give tensors"
+        )

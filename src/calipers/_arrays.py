@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arguments import as_float, is_integer, is_weak
+from ._arguments import as_float, brief, is_integer, is_weak
 from ._dtypes import FLOAT64, DType, finfo, kernel_dtype, working_dtypes
 from ._integers import became_floats
 from ._libraries import kind_of, library_of, require_host
@@ -233,6 +233,6 @@ def as_tolerance(value: Any, name: str) -> float | NDArray:
         array = np.asarray(array, dtype=FLOAT64)
     except (TypeError, ValueError, OverflowError):
         kind = getattr(value, "dtype", None) or type(value).__name__
-        msg = f"{name} must be a real number or an array of them, got {kind}: {value!r:.60}"
+        msg = f"{name} must be a real number or an array of them, got {kind}: {brief(value)}"
         raise TypeError(msg) from None
     return float(array) if array.ndim == 0 else array

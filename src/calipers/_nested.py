@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from inspect import isroutine
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ def _unwrapped(x: Any) -> Any:
 def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
     actual, expected = _unwrapped(actual), _unwrapped(expected)
     if not (is_container(actual) or is_container(expected)):
-        yield Leaf(path, actual, expected, _nothing(actual, expected))
+        yield Leaf(path, actual, expected, _unlike(actual, expected))
         return
     kinds = _kind(actual), _kind(expected)
     if kinds[0] != kinds[1]:
@@ -90,16 +91,20 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
                 yield Leaf(path + place, None, value, "only in expected")
 
 
-def _nothing(actual: Any, expected: Any) -> str | None:
-    """Tell of the one side that is None, as what a function gives that returns nothing."""
-    if (actual is None) == (expected is None):
+def _unlike(actual: Any, expected: Any) -> str | None:
+    """Tell of the one side that is None or a function, as where a return or a call is left out."""
+    if type(actual) is type(expected):
         return None
-    name, other, x = "actual", "expected", expected
-    if expected is None:
-        name, other, x = other, name, actual
-    if str(getattr(x, "dtype", "")) == "object":  # which may hold None
-        return None
-    return f"{name} is None, {other} is of type {type(x).__name__}"
+    sides = (("actual", actual), ("expected", expected))
+    for (name, x), (other, y) in (sides, sides[::-1]):
+        uncalled = callable(x) and not callable(y) and (isroutine(x) or isinstance(x, np.ufunc))
+        if not (x is None or uncalled) or str(getattr(y, "dtype", "")) == "object":
+            continue  # objects may hold anything
+        kind = f"{other} is of type {type(y).__name__}"
+        if uncalled:
+            return f"{name} is a function ({type(x).__name__}), {kind}: give what it returns"
+        return f"{name} is None, {kind}"
+    return None
 
 
 def _items(x: Any) -> dict[Any, tuple[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._arguments import brief
 from ._dtypes import DType
 from ._spread import MEMORY_LIMIT
 from ._tally import Rule
@@ -69,7 +70,7 @@ def checked_options(
         try:
             rtol, atol = tolerance
         except (TypeError, ValueError):
-            msg = f"tolerance must be a Tolerance or a pair (rtol, atol), got {tolerance!r:.60}"
+            msg = f"tolerance must be a Tolerance or a pair (rtol, atol), got {brief(tolerance)}"
             raise TypeError(msg) from None
     if max_ulp is not None:
         if rtol is not None:
@@ -94,7 +95,7 @@ def _number(value: Any, name: str) -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError):
-        msg = f"{name} must be a number, got {type(value).__name__}: {value!r:.60}"
+        msg = f"{name} must be a number, got {type(value).__name__}: {brief(value)}"
         raise TypeError(msg) from None
     if not 0 <= number < math.inf:
         msg = f"{name} must be finite and not negative, got {value!r}"
@@ -116,7 +117,7 @@ def _count(value: Any, name: str) -> int:
         number = index(value)
     except TypeError:
         advice = "; for a share: max_mismatch_ratio" if name == "max_mismatches" else ""
-        msg = f"{name} must be an integer, got {type(value).__name__}: {value!r:.60}{advice}"
+        msg = f"{name} must be an integer, got {type(value).__name__}: {brief(value)}{advice}"
         raise TypeError(msg) from None
     if not 0 <= number < 2**63:
         msg = f"{name} must not be negative, nor beyond int64, got {value!r}"

@@ -64,6 +64,8 @@ def _draw_elements(axes: Any, report: "Comparison") -> None:
 
 
 def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     beyond, unusual = ~(cells <= 1), np.isnan(cells)
     finite = np.isfinite(cells)
     # Beyond a tolerance of 0 is infinitely far beyond it.
@@ -76,6 +78,7 @@ def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
     axes.set_yscale("symlog", linthresh=1e-3)
     axes.set_ylim(-5e-4, 10 * max(1.0, float(shown.max())))
     axes.set(xlabel="index", ylabel=name)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     axes.legend(loc="best", fontsize="small")
 
 

@@ -64,7 +64,7 @@ def nested_text(
         if len(name) > _NAME:
             lines.append(f"  {_ending(name)}")
             name = ""
-        lines += _wrapped(text, f"  {name:{width}}  ", "", 1)
+        lines += _wrapped(text, f"  {name:{width}}  " if leaf.path else "  ", "", 1)
     if len(failing) > _LEAVES:
         lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
     worst = report.worst
@@ -223,22 +223,22 @@ def _values(a: Any, b: Any) -> tuple[str, str]:
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
-    if isinstance(a, str) and isinstance(b, str):
-        a, b, write, room = str(a), str(b), repr, _VALUE - 2
-    else:
-        a, b, write, room = _text(a), _text(b), str, _VALUE
-        if a.startswith("<"):  # it has no text of its own, but a type
-            return _short(a), _short(b)
-    skipped = _same_beginning(a, b) if max(len(a), len(b)) > room else 0
+    words = isinstance(a, str) and isinstance(b, str)
+    a, b = (str(a), str(b)) if words else (_text(a), _text(b))
+    skipped, write = _left_out(a, b, words), repr if words else str
     mark = "..." if skipped else ""
     return _short(mark + write(a[skipped:])), _short(mark + write(b[skipped:]))
 
 
-def _same_beginning(a: str, b: str) -> int:
-    """Return how much of two long texts can be left out so that their difference is seen."""
+def _left_out(a: str, b: str, words: bool) -> int:
+    """Return how much of the beginning of two texts goes, for their difference to be seen."""
     pairs = enumerate(zip(a, b, strict=False))
     same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
-    return same - 6 if same > 9 else 0
+    beyond = max(len(a), len(b)) - (_VALUE - 2 if words else _VALUE)  # words are quoted
+    has_no_text = a.startswith("<") and not words  # of its own, but a type
+    if beyond <= 0 or same <= 9 or has_no_text:
+        return 0
+    return same - 6 if words else min(same - 6, beyond + 3)  # numbers are read from both ends
 
 
 def _text(x: Any) -> str:
@@ -271,7 +271,9 @@ def _summary(report: "Comparison") -> Iterable[str]:
     allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
     name, at = ("all pass", "at ") if allowed else ("would pass", "")
     if report.mismatches > report.finite_mismatches:
-        reason = "NaN or infinities differ" if _counts(report) else "the elements have no distance"
+        reason = "NaN or infinities differ"
+        if report.tally is not None and report.tally["without_distance"]:
+            reason = f"{'some' if report.finite else 'the'} elements have no distance"
         yield from _entry(name, f"{at}no tolerance: {reason}")
     elif report.mismatches and (text := _passing(report)):
         yield from _entry(name, at + text)

@@ -34,6 +34,7 @@ _SUMMED = (
     "infinite",
     "mismatches",
     "signs",
+    "without_distance",
     "histogram",
 )
 
@@ -291,6 +292,7 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     record["nan_expected"] = np.count_nonzero(nan_b & ~nan_a)
     record["infinite"] = np.count_nonzero(bad & infinite & ~nan_a & ~nan_b)
     record["mismatches"] = np.count_nonzero(bad)
+    record["without_distance"] = np.count_nonzero(bad & ~(usual | nan_a | nan_b | infinite))
     places = np.flatnonzero(bad)
     record["first"][: min(FIRST, places.size)] = places[:FIRST]
     for axis, indices in enumerate(np.nonzero(np.atleast_1d(bad))):
@@ -317,7 +319,7 @@ def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
 
 def _equal(a: NDArray, b: NDArray) -> NDArray:
     try:
-        return np.asarray(a == b, dtype=bool)
+        return np.asarray(np.ma.filled(a == b, True), dtype=bool)
     except TypeError:  # of structures whose fields differ
         return np.zeros(a.shape, dtype=bool)
 
@@ -353,14 +355,26 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
     if a.dtype.kind == b.dtype.kind == "m":
         unit = np.promote_types(a.dtype, b.dtype)
         a, b = a.astype(unit), b.astype(unit)
-    a, b = (_without(x, ~usual) if x.dtype.kind == "O" else x for x in (a, b))
-    try:
-        d, size = (
-            np.where(usual, _as_longdouble(np.ma.filled(x, 0)), 0) for x in (_apart(a, b), abs(b))
-        )
-    except (TypeError, ValueError):  # as of text
-        return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
-    return usual, d, size
+    for known in (usual, usual & _are_numbers(a) & _are_numbers(b)):
+        x, y = (_without(v, ~known) if v.dtype.kind == "O" else v for v in (a, b))
+        try:
+            measured = _apart(x, y), abs(y)
+            d, size = (np.where(known, _as_longdouble(np.ma.filled(v, 0)), 0) for v in measured)
+        except (TypeError, ValueError):  # as of text, and of numbers beside text
+            continue
+        return known, d, size
+    return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
+
+
+def _are_numbers(x: NDArray) -> NDArray:
+    """Tell which elements of objects are numbers; of other arrays all may be."""
+    if x.dtype.kind != "O":
+        return np.ones(x.shape, dtype=bool)
+    return np.asarray(np.frompyfunc(_is_number, 1, 1)(np.ma.filled(x)), dtype=bool)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, Number)
 
 
 def _without(x: NDArray, places: NDArray) -> NDArray:

@@ -3,6 +3,8 @@
 import importlib.metadata
 import os
 import platform
+import textwrap
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -18,6 +20,7 @@ from ._threads import available_cores, get_num_threads
 __all__ = ["show_config"]
 
 _PACKAGES = ("calipers", "numpy", "numba", "numba-cuda", "torch", "jax", "cupy", "scipy")
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _NO_CUDA = 'numba-cuda is not installed: pip install "calipers[cuda]"'
 _NOT_ASKED = "the driver was not asked: show_config(devices=True) asks it"
 
@@ -66,11 +69,18 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
     for name, value in found.items():
         lines = value if isinstance(value, list) else [value]
         if isinstance(value, dict):
-            lines = [", ".join(f"{package} {version}" for package, version in value.items())]
+            lines = _wrapped(f"{package} {version}" for package, version in value.items())
         for line in lines:
             print(f"{name:10}{line}")
             name = ""
     return None
+
+
+def _wrapped(items: Iterable[str]) -> list[str]:
+    """Write items in lines, none of them in two."""
+    kept = ", ".join(item.replace(" ", _NO_BREAK) for item in items)
+    lines = textwrap.wrap(kept, 70, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def basis() -> dict[str, Any]:

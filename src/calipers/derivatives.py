@@ -561,7 +561,7 @@ def hessian(
     array([[6., 2.],
            [2., 0.]])
     """
-    chosen = options_of("hessian", {"method": method, **options})
+    chosen = options_of("hessian", {"method": method, **options}, own=("gradient",))
     function: Any = f if gradient is None else gradient
     if function is None:
         msg = "hessian needs f or gradient=, got neither"

@@ -22,7 +22,7 @@ from ._agreement.ranges import Range, of_range
 from ._agreement.summation import SummationOrder, of_summation
 from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats
-from ._arguments import as_integer, is_integer
+from ._arguments import as_integer, brief, is_integer
 from ._containers import several
 from .tolerances import name_of
 
@@ -95,7 +95,7 @@ def batch(
             msg = f"batch must hold positions of the {len(own)} inputs, got {k!r}"
             raise ValueError(msg)
         if not isinstance(own[k], np.ndarray) or not own[k].ndim:
-            msg = f"inputs[{k}] must be an array of rows, got {own[k]!r:.60}"
+            msg = f"inputs[{k}] must be an array of rows, got {brief(own[k])}"
             raise ValueError(msg)
         rows.add(own[k].shape[0])
     if len(rows) != 1 or min(rows) < 2:
@@ -144,7 +144,7 @@ def layout(f: Callable[..., Any], inputs: Any) -> Trials:
     False
     """
     if not any(isinstance(x, np.ndarray) for x in as_inputs(Nest(several(inputs)).leaves)):
-        msg = f"inputs must hold an array, got {inputs!r:.60}"
+        msg = f"inputs must hold an array, got {brief(inputs)}"
         raise ValueError(msg)
     return of_layout(f, inputs)
 
@@ -275,7 +275,7 @@ def condition(f: Any, inputs: Any = None) -> Condition:
             raise TypeError(msg)
         return of_function(f, inputs)
     if inputs is not None:
-        msg = f"f must be callable where inputs are given, got {type(f).__name__}: {f!r:.60}"
+        msg = f"f must be callable where inputs are given, got {type(f).__name__}: {brief(f)}"
         raise TypeError(msg)
     return of_matrix(f)
 

@@ -277,7 +277,7 @@ def jacobian_blocks(
     2 4 (5, 2)
     4 5 (5, 1)
     """
-    chosen = options_of("jacobian_blocks", options, DENSE_ONLY)
+    chosen = options_of("jacobian_blocks", options, DENSE_ONLY, ("block",))
     problem = pose(f, x, others_of(args), argnums, chosen)
     if problem.mode == WIRTINGER:
         msg = "jacobian_blocks of a complex function needs holomorphic=True"

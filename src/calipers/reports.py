@@ -148,7 +148,7 @@ class Comparison(Shown):
         """The number of finite pairs that are too far apart."""
         nan_both = 0 if self.rule.equal_nan else self.nan_both
         others = self.nan_actual + self.nan_expected + nan_both + self.infinite_mismatches
-        return min(self.mismatches - others, self.finite)
+        return self.mismatches - others - self._count("without_distance")
 
     @property
     def sign_mismatches(self) -> int:

@@ -104,8 +104,10 @@ def same_bits(q: Inquiry) -> Verdict | None:
         return elsewhere
     if same:
         n = sum(x.size for x in q.of_f.arrays)
-        what = "the result is" if n == 1 else f"all {n} results are"
-        return Verdict(EQUAL, f"{what} equal to the last bit, and so when asked again")
+        what, they = ("the result is", "it is") if n == 1 else (f"all {n} results are", "all are")
+        # Of which nothing is learnt.
+        nan = f"; {they} NaN" if n and np.isnan(q.of_f.numbers(np.float64)).all() else ""
+        return Verdict(EQUAL, f"{what} equal to the last bit, and so when asked again{nan}")
     return None
 
 

@@ -38,6 +38,8 @@ def diagnosis_figure(found: "Diagnosis") -> "Figure":
 
 
 def _differences(axes: Any, found: "Diagnosis") -> None:
+    from matplotlib.ticker import LogLocator
+
     f, g = found.answers
     size, apart = np.abs(g.numbers(np.float64)), np.abs(difference(f, g))
     shown = np.flatnonzero(_drawn(apart) & _drawn(size))
@@ -49,6 +51,7 @@ def _differences(axes: Any, found: "Diagnosis") -> None:
     roundoff = ROUNDOFF[found.dtype]
     bound = found.allowed * roundoff * np.hypot(grid, scale)
     axes.loglog(grid, bound, color=_BOUND, label=f"{found.allowed:.3g} roundings")
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # a decade has no room for nine labels
     axes.set_xlabel("|g|")
     axes.legend(fontsize=8)
 
@@ -66,6 +69,10 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
 
 def _sizes(axes: Any, found: "Diagnosis") -> None:
     names = [name for name in ("f", "g", "apart", "wide") if name in found.evidence]
+    if not names:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "no errors were measured", ha="center", va="center")
+        return
     titles = {"f": "error of f", "g": "error of g", "apart": "f - g", "wide": "f - g, wider"}
     values = [float(np.clip(found.evidence[name]["rms"], *_SHOWN)) for name in names]
     colors = {"f": _F, "g": _G, "apart": "0.5", "wide": "0.75"}

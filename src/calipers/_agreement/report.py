@@ -34,8 +34,8 @@ def text_of(found: "Diagnosis") -> str:
             f"  {f} is called with arrays of {given['f']}, and {g} of {given['g']}"[:_WIDTH]
         )
     if found.worst:
-        named = "  reference" if found.worst[0].reference is not None else ""
-        lines.append(f"  {'worst':14} {f:>14} {g:>14}{named:>14} {'units':>9}")
+        named = "" if found.worst[0].reference is None else f" {'reference':>13}"
+        lines.append(f"  {'worst':14} {f:>14} {g:>14}{named} {'units':>9}")
         for worst in found.worst:
             index = f"[{', '.join(map(str, worst.index))}]"
             if len(found.shapes) > 1:

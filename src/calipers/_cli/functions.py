@@ -33,7 +33,7 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             help="Or normal random numbers of a shape, as 3,4; repeat for more inputs.",
         ),
-        click.option("--dtype", show_default="float64", help="dtype of the random inputs."),
+        click.option("--dtype", help="dtype of the random inputs.  [default: float64]"),
         click.option(
             "--seed",
             type=click.IntRange(min=0),

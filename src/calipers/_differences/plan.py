@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arguments import is_integer, require_bytes, require_callable
+from .._arguments import brief, is_integer, require_bytes, require_callable
 from .._arrays import given_array
 from .._kernels.differences import NAMES_OF_STATUS
 from .._libraries import device_module, is_device_function, library_of, on_device
@@ -88,15 +88,18 @@ class Found:
 DENSE_ONLY = ("sparsity", "checkpoint", "memory_limit")
 
 
-def options_of(function: str, given: Mapping[str, Any], without: tuple[str, ...] = ()) -> Options:
+def options_of(
+    function: str,
+    given: Mapping[str, Any],
+    without: tuple[str, ...] = (),
+    own: tuple[str, ...] = (),
+) -> Options:
     """Return the options that a public function was given, and refuse what it does not take."""
     names = [field.name for field in fields(Options) if field.name not in without]
     for name in given:
         if name not in names:
-            msg = (
-                f"{function}() got an unexpected keyword argument {name!r}: "
-                f"it takes {', '.join(names)}"
-            )
+            taken = ", ".join(("args", "argnums", *own, *names))
+            msg = f"{function}() got an unexpected keyword argument {name!r}: it takes {taken}"
             raise TypeError(msg)
     return Options(**given)
 
@@ -104,7 +107,7 @@ def options_of(function: str, given: Mapping[str, Any], without: tuple[str, ...]
 def others_of(args: Any) -> tuple[Any, ...]:
     """Return the other arguments of f as a tuple."""
     if not isinstance(args, (tuple, list)):
-        msg = f"args must be a tuple of the other arguments of f, got {args!r:.60}: write (..., )"
+        msg = f"args must be a tuple of the other arguments of f, got {brief(args)}: write (..., )"
         raise TypeError(msg)
     return tuple(args)
 
@@ -114,7 +117,7 @@ def require_named(kwargs: Any) -> None:
     if kwargs is not None and not (
         isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)
     ):
-        msg = f"kwargs must be a dict of f's arguments by name, got {kwargs!r:.60}"
+        msg = f"kwargs must be a dict of f's arguments by name, got {brief(kwargs)}"
         raise TypeError(msg)
 
 

@@ -68,7 +68,8 @@ class JacobianFunction:
         """Return the derivative at the arguments of f."""
         k = self._position
         if len(args) <= k:
-            msg = f"the derivative is by positional argument {k} of f, and {len(args)} were given"
+            given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
+            msg = f"the derivative is by argument {k} of f, counted from 0, and {given}"
             raise TypeError(msg)
         given = args[k]
         x = given if type(given) is np.ndarray else given_array(given, "x")

@@ -10,8 +10,8 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
-from .._arguments import is_integer
-from .._arity import note_form
+from .._arguments import brief, is_integer
+from .._arity import note_form, note_tensors
 from .._arrays import as_array
 from .._libraries import library_of
 from .._protocols import NDArray
@@ -262,6 +262,7 @@ class Problem:
                 "f is called as f(x, *args, **kwargs): give its other arguments by args= or "
                 "kwargs=; if f fills its results in, f(x, out), give out_like= their shape",
             )
+            note_tensors(error)
             raise
 
     def call_batch(self, x: NDArray) -> NDArray:
@@ -327,7 +328,7 @@ def empty_like(out_like: Any) -> NDArray:
     except ValueError:  # lists of unlike lengths
         like = np.empty(0, object)
     if like.dtype.kind not in "biufc":
-        msg = f"out_like must be a shape, or an array like f's results, got {out_like!r:.60}"
+        msg = f"out_like must be a shape, or an array like f's results, got {brief(out_like)}"
         raise TypeError(msg)
     dtype = like.dtype.newbyteorder("=") if like.dtype.kind in "fc" else float
     return np.empty(like.shape, dtype)

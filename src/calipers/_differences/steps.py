@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .._arguments import brief
 from .._arrays import as_array
 from .._kernels.differences import TABULATE, StepRule, tabulate
 from .._kernels.rungs import COARSE
@@ -193,7 +194,7 @@ def _real_array(given: Any, name: str) -> NDArray:
         values = np.empty(0, object)
     if values.dtype.kind not in "biuf":
         for_none = "; for no bound give numpy.inf or -numpy.inf" if name == "bounds" else ""
-        msg = f"{name} must be a real number or an array of them, got {given!r:.60}{for_none}"
+        msg = f"{name} must be a real number or an array of them, got {brief(given)}{for_none}"
         raise TypeError(msg)
     return values.astype(float)
 
@@ -206,14 +207,14 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         raise ValueError(msg)
     if isinstance(bounds, list) and bounds and all(isinstance(pair, tuple) for pair in bounds):
         msg = (
-            f"bounds is a list of tuples, {bounds!r:.60}, as for scipy.optimize.minimize: give "
+            f"bounds is a list of tuples, {brief(bounds)}, as for scipy.optimize.minimize: give "
             "(lower, upper), which is tuple(zip(*bounds)), or scipy.optimize.Bounds"
         )
         raise ValueError(msg)
     try:
         low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
     except (TypeError, ValueError):
-        msg = f"bounds must be a pair (lower, upper), got {bounds!r:.60}"
+        msg = f"bounds must be a pair (lower, upper), got {brief(bounds)}"
         each = bounds.tolist() if isinstance(bounds, np.ndarray) else bounds
         by_element = isinstance(each, list | tuple) and all(
             isinstance(pair, list | tuple) and len(pair) == 2 for pair in each

@@ -28,7 +28,7 @@ from .options import (
     steps_for,
 )
 from .report import CalipersWarning, GradcheckReport, answer
-from .rule import default_resolution
+from .rule import FAIL, default_resolution
 from .subject import has_differences
 
 
@@ -114,6 +114,9 @@ def check_given(
     if given.of_library and report and not (check.any_slope or given.constant):
         told = "f does not depend on the inputs that it is checked by; does it use other tensors?"
         report = replace(report, vacuous=True, reason=told)
+    if given.constant and report.verdict == FAIL and not report.findings:
+        told = "no result carries a graph: f detaches it, or leaves torch by .numpy() or .item()"
+        report = replace(report, reason=f"{report.reason}; {told}")
     if report.vacuous:
         warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
     return answer(report, raise_exception, check.cause)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
+from .._arguments import brief
+from .._arity import note_tensors
 from .._arrays import as_array, is_sparse
 from .._containers import apart, several
 from .._differences.plan import require_named
@@ -230,7 +232,7 @@ class Given:
         if not likes or of_integers or any(x.dtype.kind not in "biufc" for x in arrays):
             msg = (
                 f"out_like must be an array like f's result, or a tuple of them for several, got "
-                f"{out_like!r:.60}"
+                f"{brief(out_like)}"
             )
             raise TypeError(msg)
         return replace(self, f=InPlace(self.f, arrays))
@@ -258,6 +260,7 @@ class Given:
                     "f and the derivatives that are given are called with NumPy's arrays; give no "
                     "derivatives to check those that the inputs' library has of f"
                 )
+            note_tensors(error)
             raise
 
     def zeros(self, subject: Subject) -> tuple["Given", Subject]:

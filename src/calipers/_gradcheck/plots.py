@@ -17,16 +17,20 @@ _MARKERS = {"FAIL": ("s", "#c1272d"), "NONSMOOTH": ("^", "#b8860b"), "INCONCLUSI
 def report_figure(report: "GradcheckReport") -> "Figure":
     """Draw a point for each entry that is not right; its size tells by how much."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6, 5.5), layout="constrained")
     total = sum(report.counts.values())
-    title = f"{report.verdict}: {total - report.counts['PASS']} of {total} entries are not right"
-    figure.suptitle(title, fontsize=11)
+    wrong = total - report.counts["PASS"]
+    are = "is" if wrong == 1 else "are"
+    figure.suptitle(f"{report.verdict}: {wrong} of {total} entries {are} not right", fontsize=11)
     axes = figure.subplots()
     rows, columns = report.shape
     axes.set(xlim=(-0.5, max(columns, 1) - 0.5), ylim=(max(rows, 1) - 0.5, -0.5))
     axes.set_xlabel("real numbers of the inputs")
     axes.set_ylabel("real numbers of the outputs")
+    for axis in axes.xaxis, axes.yaxis:
+        axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     for verdict in VERDICTS[:-1]:
         chosen = [e for e in report.failures if e.verdict == verdict]
         if not chosen:

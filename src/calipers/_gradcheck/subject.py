@@ -385,10 +385,12 @@ def pose(
         chosen = argnums_of(argnums, len(given))
     if not chosen:
         kinds = ", ".join(dict.fromkeys(map(_kind, given))) or "nothing"
+        integers = any(getattr(getattr(x, "dtype", None), "kind", "b") in "iu" for x in given)
+        advice = ": give integers as floats" if integers else ""
         msg = (
             f"gradcheck needs an input of real or complex floating-point numbers, an array or "
             f"arrays in lists, tuples, dicts and dataclasses, and got {kinds}: nothing can be "
-            f"differentiated"
+            f"differentiated{advice}"
         )
         raise ValueError(msg)
     names = names_of(given, leaves)

@@ -72,7 +72,8 @@ def report_text(report: "GradcheckReport") -> str:
         lines += _places("outputs", report.output_names, {entry.output for entry in worst})
     calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
     lines.append(f"  calls       {calls}")
-    if report.order == 2 and not report.input_names:
+    by_cotangents = report.order == 2 and not {"hess", "hvp"} & set(report.forms)
+    if by_cotangents and not report.input_names:
         lines.append("  inputs      of the gradient: those of f, and then the cotangents")
     name = "gradcheck" if report.order == 1 else "gradgradcheck"
     lines.append(f"  again       calipers.{name}(..., seed={report.seed})")

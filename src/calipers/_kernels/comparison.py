@@ -45,6 +45,7 @@ TALLY = np.dtype(
         ("infinite", _i8),
         ("mismatches", _i8),
         ("signs", _i8),
+        ("without_distance", _i8),  # of text and other objects, which no kernel takes
         ("first", _i8, FIRST),
         # the largest over all finite pairs, and the first place where each stands
         ("excess", _f8),
