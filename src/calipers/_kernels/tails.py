@@ -41,6 +41,10 @@ _SPLIT = 1 + 2.0 ** (53 - _FEW_BITS)
 _ALIKE = 0.125
 # Of four, which noise makes alike once in ten thousand, by more.
 _FOUR_ALIKE = 0.3
+# What a step and the realised one may differ by, as a share.
+_REALISED = 2.0**-8
+# Spacings of x that are steps of a narrower format, and none of f's own.
+_COARSER = 2.0**16
 # What three differences in a row may differ by, to be those of one slope.
 _STEADY = 0.02
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
@@ -99,13 +103,28 @@ def _compare_tails(state: Any, room: Any) -> None:
 
 
 @register_jitable
+def _stands(state: Any, differences: Any, sizes: Any, i: int) -> bool:
+    """
+    Tell whether output i stands still at the far tail, to one side of x at least.
+
+    So does a staircase, such as f that rounds x to a narrower format. The near tail may be longer
+    than one of its steps, and all tails then show next to no slope. f's own format has steps, too,
+    of some spacings of x.
+    """
+    # To the other side it may jump; what the step is after rounding is known to a share.
+    slope, jump = abs(differences[FAR, i]), abs(sizes[FAR + TAILS, i])
+    still = abs(jump - 2 * slope) <= _REALISED * slope
+    return bool(still and state.far >= _COARSER * state.grain)
+
+
+@register_jitable
 def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
     near = differences[NEAR, i]
     apart = abs(near - kept[BEST, i])
     rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
-    # Staircases stand still: f's values do not change between their steps.
-    alike = near != 0 and apart > kept[ERROR, i] + rounding
+    alike = near != 0 and not _stands(state, differences, sizes, i)
+    alike &= apart > kept[ERROR, i] + rounding
     share = _FOUR_ALIKE if state.tail == TAILS else _ALIKE
     for row in range(FAR, NEAR + state.tail):
         alike &= abs(differences[row, i] - near) <= share * apart
@@ -231,6 +250,11 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
             measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
+    elif _stands(state, differences, sizes, i):
+        # What f computes with moves too little in so short steps to be rounded in other ways.
+        last = state.rung
+        off = abs(differences[last, i] - value)
+        measured = max(measured, off * raised(state.top * QUARTERS[last], state.power))
     elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
         near - value
     ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
