@@ -252,9 +252,11 @@ def _judge(state: Any, room: Any, i: int) -> Any:
             measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
     elif _stands(state, differences, sizes, i):
         # What f computes with moves too little in so short steps to be rounded in other ways.
-        last = state.rung
-        off = abs(differences[last, i] - value)
-        measured = max(measured, off * raised(state.top * QUARTERS[last], state.power))
+        for k in range(min(int(kept[RUNG, i]) + 1, state.rung), state.rung + 1):
+            off = abs(differences[k, i] - value)
+            measured = max(measured, off * raised(state.top * QUARTERS[k], state.power))
+        if far == 0 and sizes[FAR + TAILS, i] == 0:  # to both sides, and not to one as at a kink
+            kept[JUMP, i] = max(kept[JUMP, i], measured)  # as other ladders may see less of it
     elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
         near - value
     ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
