@@ -321,3 +321,31 @@ class TestGradcheck:
         report = calipers.gradcheck(single(f), x, jac=lambda x: wrong, raise_exception=False)
         assert report.verdict == "FAIL"
         assert {entry.column for entry in report.failures if entry.verdict == "FAIL"} == {2}
+
+    @pytest.mark.parametrize("fast_mode", [False, True])
+    @pytest.mark.parametrize("kind", [np.float16, np.float32])
+    def test_products_in_a_narrow_format_are_linear(self, kind, fast_mode):
+        """What float16 rounds in them was off by more than rtol of doubles, and accused."""
+        random = np.random.default_rng(0)
+        weights, x = random.normal(size=(20, 20)).astype(kind), random.normal(size=20)
+
+        def f(x):
+            return (x.astype(kind) @ weights).astype(float)
+
+        report = calipers.gradcheck(
+            f,
+            x,
+            vjp=lambda x, w: (weights @ w.astype(kind)).astype(float),
+            fast_mode=fast_mode,
+            raise_exception=False,
+        )
+        assert report.verdict in ("PASS", "INCONCLUSIVE")
+        for wrong in (np.abs, lambda w: np.clip(w, -1, 1), lambda w: w + 0.5):
+            report = calipers.gradcheck(
+                f,
+                x,
+                vjp=lambda x, w, of=wrong: (weights @ of(w).astype(kind)).astype(float),
+                fast_mode=fast_mode,
+                raise_exception=False,
+            )
+            assert report.verdict == "FAIL"

@@ -58,6 +58,7 @@ class Check:
     _whole: Sequence[Looks] = ()  # at all entries by an input
     _undecided: str | None = None
     _narrow: str = ""  # the format that f computes in, if it is not that of its results
+    _eps: float = 0.0  # the spacing of the numbers that f computes with
 
     def run(
         self,
@@ -109,7 +110,8 @@ class Check:
             for d in self.derivatives:  # which is measured by sizes, known by now
                 lines = jacobians[d.name].lines if jacobians else None
                 known = None if sizes is None else sizes.of_results(d.form)
-                own[d.name] += identities.linearity(d, random, nondet_tol, self.rule, known, lines)
+                given = nondet_tol, self.rule, known, lines, self._eps
+                own[d.name] += identities.linearity(d, random, *given)
         except WrongFormError as wrong:
             others.append(str(wrong))
             jacobians, late = {}, []
@@ -155,8 +157,10 @@ class Check:
                 sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
                 self.any_slope = bool(sizes.rows.any())
         finally:
-            subject.calls += sum(look.calls for look in (*probed, *whole))
-            self._narrow = next((k.coarse.narrow for k in (*probed, *whole) if k.coarse.narrow), "")
+            every = *probed, *whole
+            subject.calls += sum(look.calls for look in every)
+            self._narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
+            self._eps = max([subject.eps, *(look.eps for look in every)])
         return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:
