@@ -204,10 +204,11 @@ def _look_again(
             entries = tuple(numbers[wanted] for numbers in which)
             return looks.below_now(columns, states, entries, MANY)
 
-        dispute.where_waves(looks.below(below, states, which), many)
+        short = looks.below(below, states, which)
+        dispute.where_waves(short, many)
         probed = np.flatnonzero(calls[k] == VALUES)
         around, whole = values[k[probed], :, rows[probed]].T, results[rows[probed]]
-        dispute.at_kinks(probed, around, whole, lengths[probed], eps)
+        dispute.at_kinks(probed, around, whole, lengths[probed], eps, short)
         unknown = np.flatnonzero(dispute.verdicts == VERDICTS.index(INCONCLUSIVE))
         sizes.doubt(rows[unknown], numbers[k[unknown]], e[unknown])
         found.count[PASS] += every.size - len(rows)
