@@ -11,6 +11,7 @@ import numpy as np
 from .._kernels.differences import NOISY
 from .._kernels.rungs import COARSE
 from .._protocols import NDArray
+from .._reals import reals
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
@@ -39,6 +40,7 @@ from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
 _SUSPECTS = 8  # columns that a product may lead to
+_FEW = 8.0  # spacings of x, in which a ladder has no two steps
 _MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
 
 
@@ -313,6 +315,16 @@ class Check:
         look = next(k for k in self._whole if k.part.position == entry.input)
         return float(look.steps[entry.column - look.part.start])
 
+    def _is_confined(self, entry: Entry) -> bool:
+        """Tell whether bounds leave a number few others beside it."""
+        for look in self._whole:
+            steps, column = look.coarse, entry.column - look.part.start
+            if look.part.position == entry.input and steps.lows.size:
+                x = reals(look.problem.x)[column]
+                room = max(steps.highs[column] - x, x - steps.lows[column])
+                return bool(room <= _FEW * max(np.spacing(abs(x)), look.eps * abs(x)))
+        return False
+
     def _place(self, entry: Entry, what: str) -> str:
         out, part = self._parts(entry.output, entry.input)
         return place(entry, out.name, part.name, what)
@@ -387,6 +399,8 @@ class Check:
             if finite and self._narrow:
                 resolved = default_resolution(float(np.finfo(np.float32).eps))
                 why = f"f computes in {self._narrow}; rtol={resolved:g} is the default of float32"
+            if finite and np.isnan(worst.numerical) and self._is_confined(worst):
+                why = "bounds= leave no room for a difference there; a step of 0 leaves it out"
             return f"{text}{values(worst)}; {why}"
         if np.isnan(worst.analytic) and np.isnan(worst.numerical):
             text = self._place(worst, "NaN") + values(worst).partition(":")[0]
