@@ -542,6 +542,17 @@ def test_a_mean_over_some_of_several_axes_is_named():
     assert "a mean over an axis of length 5 where a sum belongs" in report.reason
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_mean_over_all_elements_is_named(scale):
+    """As of a loss, whose gradient lacks a division: it was only "12 times what it should be"."""
+    x = scale * np.linspace(0.5, 2, 12).reshape(4, 3)
+    text = "an axis of length 12 where a {} belongs"
+    report = checked(lambda x: np.mean(x**2), x, vjp=lambda x, w: w * 2 * x)
+    assert text.format("mean") in report.reason
+    report = checked(lambda x: np.sum(x**2), x, vjp=lambda x, w: w * 2 * x / 12)
+    assert text.format("sum") in report.reason
+
+
 def test_other_factors_are_no_lengths_of_axes():
     x, b = np.linspace(0, 1, 15).reshape(5, 3), np.array([0.5, 1.0, 2.0])
     for factor in (0.206, 0.97 * 5, 7):

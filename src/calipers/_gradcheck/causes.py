@@ -247,7 +247,8 @@ def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
         return ""
     if not factor or any(abs(factor - named) <= CLOSE for named in _NAMED):
         return ""
-    ratio = out.example.size // part.example.size
+    sizes = out.example.size, part.example.size
+    ratio = max(sizes) // min(sizes)
     lengths = {*out.example.shape, *part.example.shape, ratio}
     for length in sorted(lengths - {0, 1}):
         if abs(factor * length - 1) <= CLOSE:
