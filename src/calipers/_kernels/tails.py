@@ -250,8 +250,9 @@ def _judge(state: Any, room: Any, i: int) -> Any:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
             measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
-    elif _stands(state, differences, sizes, i):
-        # What f computes with moves too little in so short steps to be rounded in other ways.
+    elif _stands(state, differences, sizes, i) and abs(value) * per_far > state.eps * _size(state):
+        # What f computes with moves too little in so short steps to be rounded in other ways; and
+        # numbers of natural size, of which f may be the small difference, would have moved.
         for k in range(min(int(kept[RUNG, i]) + 1, state.rung), state.rung + 1):
             off = abs(differences[k, i] - value)
             measured = max(measured, off * raised(state.top * QUARTERS[k], state.power))
