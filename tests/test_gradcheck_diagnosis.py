@@ -322,6 +322,59 @@ def test_a_transposed_matrix_is_named(text):
     assert [block.partition(": ")[2] for block in report.blocks] == [text]
 
 
+STAY = "as by matrices that stay symmetric: here each element is moved by itself"
+SYMMETRIC = np.array([[3.0, 0.5, -0.3], [0.5, 2.0, 0.7], [-0.3, 0.7, 1.5]])
+
+
+def of_eigenvalues(m, w):
+    vectors = np.linalg.eigh(m)[1]
+    return vectors * w @ vectors.conj().T
+
+
+def lower(g):
+    return np.tril(g) + np.tril(g, -1)
+
+
+FOR_SYMMETRIC = {
+    "LAPACK reads one triangle": (np.linalg.eigvalsh, of_eigenvalues, lower, "the symmetric part"),
+    "pairs counted": (
+        lambda m: np.linalg.slogdet(m)[1],
+        lambda m, w: w * (2 * np.linalg.inv(m) - np.diag(np.diag(np.linalg.inv(m)))),
+        lambda g: (g + np.diag(np.diag(g))) / 2,
+        "both of each two elements off the diagonal",
+    ),
+}
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 1e6])
+@pytest.mark.parametrize("name", FOR_SYMMETRIC)
+def test_a_gradient_by_symmetric_matrices_is_named(name, scale):
+    """Of these nothing was said, or that a column is twice too large."""
+    f, meant, right, text = FOR_SYMMETRIC[name]
+    report = checked(f, scale * SYMMETRIC, vjp=meant)
+    assert report.verdict == "FAIL"
+    assert text in report.reason
+    assert report.reason.endswith(f"the last two axes of input 0, {STAY}")
+    assert checked(f, scale * SYMMETRIC, vjp=lambda m, w: right(meant(m, w)))
+
+
+def test_a_gradient_by_hermitian_matrices_is_named():
+    report = checked(np.linalg.eigvalsh, SYMMETRIC + 0.4j * np.tri(3, 3, -1), vjp=of_eigenvalues)
+    assert report.verdict == "FAIL"
+    assert "it is the Hermitian part by the last two axes of input 0" in report.reason
+
+
+def test_wrong_gradients_by_symmetric_matrices_have_no_such_name():
+    def vjp(m, w):
+        return np.array([[1, 1.1, 1], [1.2, 1, 1], [1, 1, 1]]) * of_eigenvalues(m, w)
+
+    assert STAY not in checked(np.linalg.eigvalsh, SYMMETRIC, vjp=vjp).reason
+    numbers = checked(lambda x: np.sum(x**2), np.arange(1.0, 4), vjp=lambda x, w: w * x**3)
+    assert STAY not in numbers.reason
+    oblong = np.linspace(0.5, 2, 6).reshape(2, 3)
+    assert STAY not in checked(lambda m: np.sum(m**3), oblong, vjp=lambda m, w: w * m).reason
+
+
 def test_an_oblong_matrix_has_no_axes_to_be_swapped():
     oblong = np.linspace(0.5, 2, 6).reshape(2, 3)
     report = checked(
@@ -487,6 +540,17 @@ def test_a_mean_over_some_of_several_axes_is_named():
     x, b = np.linspace(0, 1, 60).reshape(5, 4, 3), np.array([0.5, 1.0, 2.0])
     report = checked(np.add, (x, b), vjp=lambda x, b, w: (w, w.mean(axis=0).sum(axis=0)))
     assert "a mean over an axis of length 5 where a sum belongs" in report.reason
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_mean_over_all_elements_is_named(scale):
+    """As of a loss, whose gradient lacks a division: it was only "12 times what it should be"."""
+    x = scale * np.linspace(0.5, 2, 12).reshape(4, 3)
+    text = "an axis of length 12 where a {} belongs"
+    report = checked(lambda x: np.mean(x**2), x, vjp=lambda x, w: w * 2 * x)
+    assert text.format("mean") in report.reason
+    report = checked(lambda x: np.sum(x**2), x, vjp=lambda x, w: w * 2 * x / 12)
+    assert text.format("sum") in report.reason
 
 
 def test_other_factors_are_no_lengths_of_axes():

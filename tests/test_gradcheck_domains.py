@@ -75,6 +75,21 @@ def test_bounds_are_advised_along_directions_too():
         assert checked(f, u, vjp=vjp, bounds=bounds, fast_mode=fast_mode).verdict == "PASS"
 
 
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize("method", ["adaptive", "3-point"])
+@pytest.mark.parametrize("bounds", [([0, 0], [0, 1]), ([0, 0], [5e-324, 1])])
+def test_bounds_without_room_are_said_to_be_that(bounds, method, fast_mode):
+    """Such an f was "noisy or varies too fast there"."""
+    x = np.array([0.0, 1.0])
+    given = {"bounds": bounds, "method": method, "fast_mode": fast_mode}
+    report = checked(lambda x: x**2, x, vjp=lambda x, w: 2 * x * w, **given)
+    assert report.verdict == "INCONCLUSIVE"
+    assert "noisy" not in report.reason
+    assert "bounds= leave no room for a difference there" in report.reason
+    left_out = checked(lambda x: x**2, x, vjp=lambda x, w: 2 * x * w, **given, step=[0, 1e-3])
+    assert left_out.verdict == "PASS"
+
+
 def test_float64_is_advised_where_float32_does_not_tell():
     """A softmax that is nearly saturated, whose rounding is 5 % of what it moves by."""
 

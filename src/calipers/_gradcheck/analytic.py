@@ -144,7 +144,7 @@ class Sizes:
     """
     The largest magnitudes in the rows and columns of the analytic Jacobian.
 
-    And the largest error of a numerical entry there that is as good as 0.
+    And the largest error of a numerical entry there that is as good as 0, or not resolved.
     """
 
     rows: NDArray
@@ -154,12 +154,19 @@ class Sizes:
 
     def __post_init__(self) -> None:
         self.row_errors, self.column_errors = map(np.zeros_like, (self.rows, self.columns))
+        self._row_doubts, self._column_doubts = map(np.zeros_like, (self.rows, self.columns))
 
     def of_results(self, form: str) -> tuple[NDArray, NDArray]:
         """Return the magnitudes, and the errors, in what each result of vjp or jvp is made of."""
         if form == "vjp":
-            return self.columns, self.column_errors
-        return self.rows, self.row_errors
+            return self.columns, np.fmax(self.column_errors, self._column_doubts)
+        return self.rows, np.fmax(self.row_errors, self._row_doubts)
+
+    def doubt(self, rows: NDArray, columns: NDArray, errors: NDArray) -> None:
+        """Note errors of entries that are not resolved."""
+        errors = np.where(np.isfinite(errors), errors, 0.0)
+        np.maximum.at(self._row_doubts, rows, errors)
+        np.maximum.at(self._column_doubts, columns, errors)
 
     def note(self, columns: NDArray, values: NDArray, errors: NDArray) -> None:
         """Note errors of columns, a row each."""

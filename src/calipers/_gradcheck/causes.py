@@ -163,7 +163,35 @@ def _turned(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
         return f"it is right where the last two axes of input {part.name} are swapped"
     if alike(own, _transposed(right.T, out).T):
         return f"it is right where the last two axes of output {out.name} are swapped"
+    return _symmetric(own, right, part)
+
+
+def _symmetric(own: NDArray, right: NDArray, part: Part) -> str | None:
+    """Say that it is meant for symmetric matrices; differences move one element at a time."""
+    if part.example.ndim < 2 or part.example.shape[-1] != part.example.shape[-2]:
+        return None
+    hermitian = part.example.dtype.kind == "c"
+    swapped = _transposed(_conjugated(right.T).T if hermitian else right, part)
+    kind = "Hermitian" if hermitian else "symmetric"
+    meant = f"as by matrices that stay {kind}: here each element is moved by itself"
+    if alike(own, (right + swapped) / 2):
+        return f"it is the {kind} part by the last two axes of input {part.name}, {meant}"
+    both = right + swapped
+    diagonal = np.flatnonzero(_is_diagonal(part))
+    both[diagonal] = right[diagonal]
+    if alike(own, both):
+        return (
+            f"it counts both of each two elements off the diagonal of the last two axes of input "
+            f"{part.name}, {meant}"
+        )
     return None
+
+
+def _is_diagonal(part: Part) -> NDArray:
+    """Tell which numbers of an input are on the diagonal of its last two axes."""
+    shape = part.example.shape
+    where = np.broadcast_to(np.eye(*shape[-2:]) == 1, shape).ravel()
+    return np.repeat(where, (part.stop - part.start) // max(1, where.size))
 
 
 def _transposed(rows: NDArray, part: Part) -> NDArray:
@@ -219,7 +247,8 @@ def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
         return ""
     if not factor or any(abs(factor - named) <= CLOSE for named in _NAMED):
         return ""
-    ratio = out.example.size // part.example.size
+    sizes = out.example.size, part.example.size
+    ratio = max(sizes) // min(sizes)
     lengths = {*out.example.shape, *part.example.shape, ratio}
     for length in sorted(lengths - {0, 1}):
         if abs(factor * length - 1) <= CLOSE:

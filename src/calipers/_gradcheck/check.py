@@ -11,6 +11,7 @@ import numpy as np
 from .._kernels.differences import NOISY
 from .._kernels.rungs import COARSE
 from .._protocols import NDArray
+from .._reals import reals
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
@@ -39,6 +40,7 @@ from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
 _SUSPECTS = 8  # columns that a product may lead to
+_FEW = 8.0  # spacings of x, in which a ladder has no two steps
 _MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
 
 
@@ -58,6 +60,7 @@ class Check:
     _whole: Sequence[Looks] = ()  # at all entries by an input
     _undecided: str | None = None
     _narrow: str = ""  # the format that f computes in, if it is not that of its results
+    _eps: float = 0.0  # the spacing of the numbers that f computes with
 
     def run(
         self,
@@ -109,7 +112,8 @@ class Check:
             for d in self.derivatives:  # which is measured by sizes, known by now
                 lines = jacobians[d.name].lines if jacobians else None
                 known = None if sizes is None else sizes.of_results(d.form)
-                own[d.name] += identities.linearity(d, random, nondet_tol, self.rule, known, lines)
+                given = nondet_tol, self.rule, known, lines, self._eps
+                own[d.name] += identities.linearity(d, random, *given)
         except WrongFormError as wrong:
             others.append(str(wrong))
             jacobians, late = {}, []
@@ -155,8 +159,10 @@ class Check:
                 sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
                 self.any_slope = bool(sizes.rows.any())
         finally:
-            subject.calls += sum(look.calls for look in (*probed, *whole))
-            self._narrow = next((k.coarse.narrow for k in (*probed, *whole) if k.coarse.narrow), "")
+            every = *probed, *whole
+            subject.calls += sum(look.calls for look in every)
+            self._narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
+            self._eps = max([subject.eps, *(look.eps for look in every)])
         return jacobians, sizes
 
     def _empty(self) -> GradcheckReport:
@@ -309,6 +315,16 @@ class Check:
         look = next(k for k in self._whole if k.part.position == entry.input)
         return float(look.steps[entry.column - look.part.start])
 
+    def _is_confined(self, entry: Entry) -> bool:
+        """Tell whether bounds leave a number few others beside it."""
+        for look in self._whole:
+            steps, column = look.coarse, entry.column - look.part.start
+            if look.part.position == entry.input and steps.lows.size:
+                x = reals(look.problem.x)[column]
+                room = max(steps.highs[column] - x, x - steps.lows[column])
+                return bool(room <= _FEW * max(np.spacing(abs(x)), look.eps * abs(x)))
+        return False
+
     def _place(self, entry: Entry, what: str) -> str:
         out, part = self._parts(entry.output, entry.input)
         return place(entry, out.name, part.name, what)
@@ -383,6 +399,8 @@ class Check:
             if finite and self._narrow:
                 resolved = default_resolution(float(np.finfo(np.float32).eps))
                 why = f"f computes in {self._narrow}; rtol={resolved:g} is the default of float32"
+            if finite and np.isnan(worst.numerical) and self._is_confined(worst):
+                why = "bounds= leave no room for a difference there; a step of 0 leaves it out"
             return f"{text}{values(worst)}; {why}"
         if np.isnan(worst.analytic) and np.isnan(worst.numerical):
             text = self._place(worst, "NaN") + values(worst).partition(":")[0]

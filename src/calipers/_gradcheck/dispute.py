@@ -16,6 +16,7 @@ from .rule import (
     breaks,
     contradicted,
     disputed,
+    is_staircase,
     kinks,
     poles,
     rounded_away,
@@ -174,16 +175,23 @@ class Dispute:
             self._say(PASS, waves[self.rule.confirmed(own, self.floor[waves], *slopes)])
 
     def at_kinks(
-        self, probed: NDArray, values: NDArray, sizes: NDArray, step: NDArray, eps: float
+        self,
+        probed: NDArray,
+        values: NDArray,
+        sizes: NDArray,
+        step: NDArray,
+        eps: float,
+        below: SlopesBelow,
     ) -> None:
         """
         Say NONSMOOTH of entries that no slope across x decides.
 
         `probed` tells entries near which f was asked for `values`, a row per position; what they
-        are parts of is of `sizes` at x.
+        are parts of is of `sizes` at x. `below` is what `where_waves` took.
         """
         noise = rounding_of(np.fmax(np.max(np.abs(values), axis=0), sizes), eps)
         kinked, pole = kinks(values, step, noise), poles(values, noise)
+        kinked &= ~is_staircase(values, *(slopes[:, probed] for slopes in below[:2]))
         # What is right has no kink at x, as far as slopes to both sides show.
         kinked &= ~(self._are(PASS) & (self._bend == 0))[probed]
         right = np.flatnonzero(kinked & self._are(PASS)[probed])

@@ -14,7 +14,7 @@ from .analytic import Jacobian, Sizes, taken
 from .dispute import Dispute, SlopesBelow
 from .numerical import Looks
 from .parts import largest_by_part
-from .rule import PASS, VERDICTS, Rule, rounding_of
+from .rule import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 from .second_look import MANY, VALUES
 from .slopes import SLOPE_CALLS
@@ -204,10 +204,13 @@ def _look_again(
             entries = tuple(numbers[wanted] for numbers in which)
             return looks.below_now(columns, states, entries, MANY)
 
-        dispute.where_waves(looks.below(below, states, which), many)
+        short = looks.below(below, states, which)
+        dispute.where_waves(short, many)
         probed = np.flatnonzero(calls[k] == VALUES)
         around, whole = values[k[probed], :, rows[probed]].T, results[rows[probed]]
-        dispute.at_kinks(probed, around, whole, lengths[probed], eps)
+        dispute.at_kinks(probed, around, whole, lengths[probed], eps, short)
+        unknown = np.flatnonzero(dispute.verdicts == VERDICTS.index(INCONCLUSIVE))
+        sizes.doubt(rows[unknown], numbers[k[unknown]], e[unknown])
         found.count[PASS] += every.size - len(rows)
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
 

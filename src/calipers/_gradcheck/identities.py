@@ -159,13 +159,15 @@ def linearity(
     rule: Rule,
     sizes: tuple[NDArray, NDArray] | None,
     lines: NDArray | None,
+    eps: float,
 ) -> Iterator[str]:
     """
     Test that vjp or jvp gives 0 for 0, and is linear, but for what entries of it may be off by.
 
     `sizes`, if known, are the largest magnitude in the row or column that each result is made of,
-    and what is not known of entries there that are 0;
-    `lines`, if they are at hand, are the results for unit vectors.
+    and what is not known of entries there that are 0, or not resolved;
+    `lines`, if they are at hand, are the results for unit vectors. `eps` is the spacing of the
+    numbers that f computes with, and so may its derivative.
     """
     if d.form == "jac":
         return
@@ -196,9 +198,10 @@ def linearity(
         size, errors = sizes
     own = _natural(d)
     lengths = 16 * np.abs(v) + np.abs(w)
-    allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(
-        d, np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
-    )
+    terms = np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
+    allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(d, terms)
+    if eps > d.subject.eps:
+        allowed = allowed + eps * terms
     allowed = allowed + rule.rtol * size * np.sqrt(np.sum(lengths**2))
     allowed = allowed + (rule.atol + largest_by_part(errors, d.given)) * np.sum(lengths)
     # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.

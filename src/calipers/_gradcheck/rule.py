@@ -197,6 +197,7 @@ def sided(
 POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
 _LINEAR = 0.05  # of a kink, which the slopes on either side may differ among themselves
 _POLE = 64.0
+_STILL = 2  # of short steps, that are within one of a staircase
 _CLEAR = 64.0  # rounding errors of f that a kink has to stand out from
 
 
@@ -227,6 +228,18 @@ def kinks(values: NDArray, step: NDArray, noise: NDArray) -> NDArray:
 def _accumulated(extreme: np.ufunc, slopes: NDArray) -> tuple[NDArray, NDArray]:
     """Return an extreme of all slopes up to each, and of all from each."""
     return extreme.accumulate(slopes), extreme.accumulate(slopes[::-1])[::-1]
+
+
+def is_staircase(values: NDArray, right: NDArray, left: NDArray) -> NDArray:
+    """
+    Tell which outputs stand still near x, by slopes of very short steps, and move all around it.
+
+    f that rounds x to a narrower format does so. Its steps make slopes that differ, at random, and
+    may look like a kink; where one is, f stands still to one side of it if it does at x.
+    """
+    with np.errstate(invalid="ignore"):
+        still = np.all((right[:_STILL] == 0) & (left[:_STILL] == 0), axis=0)
+        return np.asarray(still & np.all(np.diff(values, axis=0) != 0, axis=0))
 
 
 def poles(values: NDArray, noise: NDArray) -> NDArray:

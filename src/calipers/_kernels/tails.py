@@ -11,6 +11,7 @@ from .rungs import (
     BETWEEN,
     ERROR,
     FAR,
+    JUMP,
     NEAR,
     QUARTERS,
     RUNG,
@@ -26,6 +27,10 @@ from .rungs import (
 _ALIKE = 0.125
 # Of four, which noise makes alike once in ten thousand, by more.
 _FOUR_ALIKE = 0.3
+# What a step and the realised one may differ by, as a share.
+_REALISED = 2.0**-8
+# Spacings of x that are steps of a narrower format, and none of f's own.
+_COARSER = 2.0**16
 # What three differences in a row may differ by, to be those of one slope.
 _STEADY = 0.02
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
@@ -61,13 +66,28 @@ def compare_tails(state: Any, room: Any) -> None:
 
 
 @jitable
+def _stands(state: Any, differences: Any, sizes: Any, i: int) -> bool:
+    """
+    Tell whether output i stands still at the far tail, to one side of x at least.
+
+    So does a staircase, such as f that rounds x to a narrower format. The near tail may be longer
+    than one of its steps, and all tails then show next to no slope. f's own format has steps, too,
+    of some spacings of x.
+    """
+    # To the other side it may jump; what the step is after rounding is known to a share.
+    slope, jump = abs(differences[FAR, i]), abs(sizes[FAR + TAILS, i])
+    still = abs(jump - 2 * slope) <= _REALISED * slope
+    return bool(still and state.far >= _COARSER * state.grain)
+
+
+@jitable
 def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
     """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
     near = differences[NEAR, i]
     apart = abs(near - kept[BEST, i])
     rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
-    # Staircases stand still: f's values do not change between their steps.
-    alike = near != 0 and apart > kept[ERROR, i] + rounding
+    alike = near != 0 and not _stands(state, differences, sizes, i)
+    alike &= apart > kept[ERROR, i] + rounding
     share = _FOUR_ALIKE if state.tail == TAILS else _ALIKE
     for row in range(FAR, NEAR + state.tail):
         alike &= abs(differences[row, i] - near) <= share * apart
@@ -142,6 +162,20 @@ def _steady_rung(state: Any, differences: Any, i: int) -> int:
 
 
 @jitable
+def _of_steps(state: Any, differences: Any, kept: Any, i: int) -> Any:
+    """
+    Return the noise of a staircase, by rungs that are shorter than that of the best estimate.
+
+    What f computes with moves too little in the tails' short steps to be rounded in other ways.
+    """
+    noise = 0.0
+    for k in range(min(int(kept[RUNG, i]) + 1, state.rung), state.rung + 1):
+        off = abs(differences[k, i] - kept[BEST, i])
+        noise = max(noise, off * raised(state.top * QUARTERS[k], state.power))
+    return noise
+
+
+@jitable
 def judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
@@ -175,10 +209,16 @@ def judge(state: Any, room: Any, i: int) -> Any:
         return value, math.inf, ALIASED, noise
     per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
+    # Numbers of natural size would, of which f may be the small difference.
+    would_move = abs(value) * per_far > state.eps * natural_size(state)
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
             measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
+    elif would_move and _stands(state, differences, sizes, i):
+        measured = max(measured, _of_steps(state, differences, kept, i))
+        if far == 0 and sizes[FAR + TAILS, i] == 0:  # to both sides, and not to one as at a kink
+            kept[JUMP, i] = max(kept[JUMP, i], measured)  # as other ladders may see less of it
     elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
         near - value
     ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
