@@ -1,11 +1,8 @@
 """PyTorch functions, whose derivatives come from autograd."""
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -15,10 +12,10 @@ from .._protocols import Differentiated, NDArray
 from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch
+from .torch_captured import captured_by, copied, leaf, lent
 from .torch_state import Held
 
 _library = Torch()
-_lending = RLock()  # of parameters, which have the values of one call at a time
 
 
 class TorchFunctions:
@@ -34,7 +31,7 @@ class TorchFunctions:
         return _library.owns(x) and bool(x.requires_grad)
 
     def copied(self, x: Any) -> Any:
-        return _copied(x, x.requires_grad) if _library.owns(x) else x
+        return copied(x, x.requires_grad) if _library.owns(x) else x
 
     def differentiated(
         self,
@@ -82,7 +79,7 @@ class TorchFunctions:
         )
         own = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
         outputs = function.outputs(function.tensors(own))
-        function.captured = _captured(outputs, inputs, argnums)
+        function.captured = captured_by(outputs, inputs, argnums)
         without = {
             k
             for k, y in enumerate(outputs)
@@ -119,11 +116,11 @@ class TorchFunctions:
     ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         torch = sys.modules["torch"]
         copies = [
-            _copied(x, k in argnums) if isinstance(x, torch.Tensor) else x
+            copied(x, k in argnums) if isinstance(x, torch.Tensor) else x
             for k, x in enumerate(inputs)
         ]
         with torch.enable_grad():
-            captured = _captured(several(f(*copies)), inputs, argnums)
+            captured = captured_by(several(f(*copies)), inputs, argnums)
 
         def gradient(*given: Any) -> tuple[Any, ...]:
             point, w = list(given[: len(inputs)]), given[len(inputs) :]
@@ -162,41 +159,6 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         ]
         return gradient, (*fixed, *weights)
-
-
-def _copied(x: Any, active: bool) -> Any:
-    return _leaf(x.detach().clone(), x, active)
-
-
-def _leaf(fresh: Any, like: Any, active: bool) -> Any:
-    """Return a new tensor as a leaf, and as a parameter where it stands for one."""
-    parameter = sys.modules["torch"].nn.Parameter
-    if isinstance(like, parameter):
-        return parameter(fresh, active)
-    return fresh.requires_grad_(active)
-
-
-def _captured(
-    outputs: Iterable[Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Return which inputs f used themselves, as a module its parameters, when given copies."""
-    tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
-    todo = [y.grad_fn for y in tensors]
-    used, seen = set(map(id, tensors)), set()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.name() == "torch::autograd::AccumulateGrad":
-            used.add(id(node.variable))
-        todo += (following for following, _ in node.next_functions)
-    once = Counter(map(id, inputs))
-    return tuple(
-        k
-        for k in argnums
-        if id(inputs[k]) in used and inputs[k].is_leaf and once[id(inputs[k])] == 1
-    )
 
 
 def _has_differences(dtype: Any) -> bool:
@@ -276,31 +238,18 @@ class _Function:
                 continue
             fresh = self._torch.empty_like(like, requires_grad=False)
             fresh.copy_(_library.from_numpy(np.array(array)))
-            result.append(_leaf(fresh, like, k in self._argnums))
+            result.append(leaf(fresh, like, k in self._argnums))
         return result
 
     def outputs(self, tensors: list[Any]) -> tuple[Any, ...]:
-        with self._lent(tensors):
+        """Return what f gives of tensors, with autograd."""
+        with lent(self._inputs, self.captured, tensors):
             return several(self._f(*tensors))
-
-    @contextmanager
-    def _lent(self, tensors: list[Any]) -> Iterator[None]:
-        """Let f be called with autograd, and what it captured have the values it is called with."""
-        with self._torch.enable_grad(), _lending if self.captured else nullcontext():
-            own = {k: self._inputs[k].data for k in self.captured}
-            try:
-                for k in own:
-                    self._inputs[k].data = tensors[k].data
-                    tensors[k] = self._inputs[k]
-                yield
-            finally:
-                for k, data in own.items():
-                    self._inputs[k].data = data
 
     def __call__(self, *arrays: Any) -> Any:
         """Return what f gives, as arrays."""
         tensors = self.tensors(arrays)
-        with self._lent(tensors):
+        with lent(self._inputs, self.captured, tensors):
             y = self._f(*tensors)
             found = self._arrays(y)  # while what was captured, and may be returned, is lent
         if not self._called:

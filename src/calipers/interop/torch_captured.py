@@ -1,0 +1,65 @@
+"""Tensors that a function uses though it is given copies, as a module does its parameters."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from threading import RLock
+from typing import Any
+
+_lending = RLock()  # of tensors, which have the values of one call at a time
+
+
+def copied(x: Any, active: bool) -> Any:
+    """Return a copy of a tensor, by which it may be differentiated."""
+    return leaf(x.detach().clone(), x, active)
+
+
+def leaf(fresh: Any, like: Any, active: bool) -> Any:
+    """Return a new tensor as a leaf, and as a parameter where it stands for one."""
+    parameter = sys.modules["torch"].nn.Parameter
+    if isinstance(like, parameter):
+        return parameter(fresh, active)
+    return fresh.requires_grad_(active)
+
+
+def captured_by(
+    outputs: Iterable[Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return which inputs f used themselves when given copies: those that its results lead to."""
+    tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
+    todo = [y.grad_fn for y in tensors]
+    used, seen = set(map(id, tensors)), set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "torch::autograd::AccumulateGrad":
+            used.add(id(node.variable))
+        todo += (following for following, _ in node.next_functions)
+    once = Counter(map(id, inputs))
+    return tuple(
+        k
+        for k in argnums
+        if id(inputs[k]) in used and inputs[k].is_leaf and once[id(inputs[k])] == 1
+    )
+
+
+@contextmanager
+def lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any]) -> Iterator[None]:
+    """
+    Let a function be called with autograd, and what it captured have the values of `tensors`.
+
+    Captured inputs stand in the place of these, whose numbers they have for as long.
+    """
+    with sys.modules["torch"].enable_grad(), _lending if captured else nullcontext():
+        own = {k: inputs[k].data for k in captured}
+        try:
+            for k in own:
+                inputs[k].data = tensors[k].data
+                tensors[k] = inputs[k]
+            yield
+        finally:
+            for k, data in own.items():
+                inputs[k].data = data
