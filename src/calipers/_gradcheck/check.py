@@ -9,38 +9,31 @@ from typing import Any
 import numpy as np
 
 from .._kernels.differences import NOISY
-from .._kernels.rungs import COARSE
 from .._protocols import NDArray
-from .._reals import reals
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
-from .causes import Causes
 from .derivative import GivenDerivative
 from .exhaustive import Entries, examine
 from .numerical import Looks, Way, looks
-from .parts import Part, part_at
+from .outcome import Outcome
 from .projected import CLEAR, UNKNOWN, Probe, column_of
-from .report import Entry, GradcheckReport
+from .report import GradcheckReport
 from .rule import (
     FAIL,
     INCONCLUSIVE,
-    NONSMOOTH,
     PASS,
     VERDICTS,
     Rule,
-    default_resolution,
     disputed,
     rounding_of,
     sided,
 )
 from .second_look import MANY
 from .subject import Subject
-from .text import place, values
 
 _SHOWN = 2  # wrong columns that products are traced to
 _SUSPECTS = 8  # columns that a product may lead to
-_FEW = 8.0  # spacings of x, in which a ladder has no two steps
 _MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
 
 
@@ -273,149 +266,36 @@ class Check:
         vacuous: bool = False,
         late: Sequence[str] = (),
     ) -> GradcheckReport:
-        subject, found = self.subject, self._entries
-        failures = tuple(sorted(self._failures(), key=lambda e: (-_weight(e), -e.excess)))
-        forms = {d.name: d.form for d in self.derivatives}
-        causes = Causes(subject, jacobians, forms, found.numerical)
-        blocks = causes.blocks(failures)
-        verdict = PASS if self._undecided is None else INCONCLUSIVE
-        if findings or late:
-            verdict = FAIL
-        for name in reversed(VERDICTS[:-1]):
-            if found.count[name] and VERDICTS.index(name) < VERDICTS.index(verdict):
-                verdict = name
-        calls = {"f": subject.calls, **{d.name: d.calls for d in self.derivatives}}
+        subject = self.subject
+        found = Outcome(
+            subject,
+            self.derivatives,
+            self.rule,
+            self.fast_mode,
+            self._entries,
+            jacobians,
+            self._whole,
+            findings,
+            late,
+            self._undecided,
+            self._narrow,
+        )
         return GradcheckReport(
-            verdict,
-            nothing or self._reason(verdict, findings, late, failures, causes, blocks),
+            found.verdict,
+            nothing or found.reason,
             (*findings, *late),
-            failures,
-            dict(found.count),
-            tuple(self._block(key, text) for key, text in blocks.items()),
-            found.largest_error,
+            found.failures,
+            dict(self._entries.count),
+            found.blocks,
+            self._entries.largest_error,
             self.resolution,
             self.rule.atol,
             self.rule.rtol,
             vacuous,
-            calls,
+            {"f": subject.calls, **{d.name: d.calls for d in self.derivatives}},
             self.seed,
-            tuple(forms),
+            tuple(d.name for d in self.derivatives),
             (subject.rows, subject.columns),
             self.fast_mode,
             self.allow,
         )
-
-    def _block(self, key: tuple[str, int, int], text: str) -> str:
-        form, output, position = key
-        out, part = self._parts(output, position)
-        return f"{form}, output {out.name}, input {part.name}: {text}"
-
-    def _step_of(self, entry: Entry) -> float:
-        """Return the length of the steps by which an entry was looked at."""
-        look = next(k for k in self._whole if k.part.position == entry.input)
-        return float(look.steps[entry.column - look.part.start])
-
-    def _is_confined(self, entry: Entry) -> bool:
-        """Tell whether bounds leave a number few others beside it."""
-        for look in self._whole:
-            steps, column = look.coarse, entry.column - look.part.start
-            if look.part.position == entry.input and steps.lows.size:
-                x = reals(look.problem.x)[column]
-                room = max(steps.highs[column] - x, x - steps.lows[column])
-                return bool(room <= _FEW * max(np.spacing(abs(x)), look.eps * abs(x)))
-        return False
-
-    def _place(self, entry: Entry, what: str) -> str:
-        out, part = self._parts(entry.output, entry.input)
-        return place(entry, out.name, part.name, what)
-
-    def _parts(self, output: int, position: int) -> tuple[Part, Part]:
-        return part_at(self.subject.kept, output), part_at(self.subject.active, position)
-
-    def _failures(self) -> list[Entry]:
-        found = self._entries
-        result = []
-        for column, row, form, verdict, (own, right, error) in zip(
-            found.columns, found.rows, found.forms, found.verdicts, found.values, strict=True
-        ):
-            out, part = _part_of(self.subject.kept, row), _part_of(self.subject.active, column)
-            allowed = self.rule.atol + self.rule.rtol * abs(right) + error
-            apart = abs(own - right)
-            excess = apart / allowed if allowed > 0 else np.inf
-            result.append(
-                Entry(
-                    verdict,
-                    form,
-                    out.position,
-                    *out.index(row),
-                    part.position,
-                    *part.index(column),
-                    own,
-                    right,
-                    error,
-                    np.inf if np.isnan(excess) else float(excess),
-                    row,
-                    column,
-                )
-            )
-        return result
-
-    def _reason(
-        self,
-        verdict: str,
-        findings: list[str],
-        late: Sequence[str],
-        failures: tuple[Entry, ...],
-        causes: Causes,
-        blocks: dict[tuple[str, int, int], str],
-    ) -> str:
-        found = self._entries
-        if findings:
-            return findings[0]
-        if late and not (failures and failures[0].verdict == FAIL):
-            return late[0]
-        if verdict == PASS:
-            forms = " and ".join(d.name for d in self.derivatives)
-            left = ""
-            if found.left_out:
-                what = "columns that have" if found.left_out > 1 else "column that has"
-                left = f", but for {found.left_out} {what} no step: it is 0, or x is not finite"
-            if self.fast_mode:
-                return f"products of {forms} with random directions are those of differences{left}"
-            verb = f"agree{'s' * (' and ' not in forms)}"
-            return f"{forms} {verb} with differences in every entry{left}"
-        if verdict == INCONCLUSIVE and self._undecided is not None:
-            return self._undecided
-        worst = failures[0]
-        if verdict == NONSMOOTH:
-            text = self._place(worst, "not to be had: f has a kink or a jump within a step of x")
-            return f"{text}; the step is {self._step_of(worst):.2g}: a shorter step= may end before"
-        if verdict == INCONCLUSIVE:
-            text = self._place(worst, "not to be confirmed")
-            finite = np.isfinite(self.subject.base[worst.row])
-            why = "f is noisy or varies too fast there" if finite else "f is not finite at x"
-            if finite and self.subject.eps > COARSE:
-                why += " for float32: try float64"
-            if finite and self._narrow:
-                resolved = default_resolution(float(np.finfo(np.float32).eps))
-                why = f"f computes in {self._narrow}; rtol={resolved:g} is the default of float32"
-            if finite and np.isnan(worst.numerical) and self._is_confined(worst):
-                why = "bounds= leave no room for a difference there; a step of 0 leaves it out"
-            return f"{text}{values(worst)}; {why}"
-        if np.isnan(worst.analytic) and np.isnan(worst.numerical):
-            text = self._place(worst, "NaN") + values(worst).partition(":")[0]
-            return f"{text}, claimed and found alike: equal_nan=True lets that pass"
-        text = self._place(worst, "wrong") + values(worst)
-        if worst.analytic == 0:
-            silent = any(d.silent for d in self.derivatives if d.name == worst.form)
-            text += f"; {worst.form} returned None" if silent else "; it is claimed to be zero"
-        told = blocks.get((worst.form, worst.output, worst.input)) or causes.line(worst)
-        return text if told is None else f"{text}; {told}"
-
-
-def _weight(entry: Entry) -> int:
-    return len(VERDICTS) - VERDICTS.index(entry.verdict)
-
-
-def _part_of(parts: tuple[Part, ...], number: int) -> Part:
-    return next(p for p in parts if p.start <= number < p.stop)

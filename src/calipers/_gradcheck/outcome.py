@@ -1,0 +1,193 @@
+"""What a check found, and what it says of that: the verdict, a sentence, the worst entries."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .._kernels.rungs import COARSE
+from .._reals import reals
+from .analytic import Jacobian
+from .causes import Causes
+from .derivative import GivenDerivative
+from .exhaustive import Entries
+from .numerical import Looks
+from .parts import Part, part_at
+from .report import Entry
+from .rule import (
+    FAIL,
+    INCONCLUSIVE,
+    NONSMOOTH,
+    PASS,
+    VERDICTS,
+    Rule,
+    default_resolution,
+)
+from .subject import Subject
+from .text import place, values
+
+_FEW = 8.0  # spacings of x, in which a ladder has no two steps
+
+
+@dataclass
+class Outcome:
+    """What a check found: beside the entries, of them, and what it could not decide."""
+
+    subject: Subject
+    derivatives: list[GivenDerivative]
+    rule: Rule
+    fast_mode: bool
+    entries: Entries
+    jacobians: dict[str, Jacobian]
+    whole: Sequence[Looks]  # at all entries by an input
+    findings: list[str]
+    late: Sequence[str]  # findings that matter less than a wrong entry
+    undecided: str | None
+    narrow: str  # the format that f computes in, if it is not that of its results
+
+    @cached_property
+    def verdict(self) -> str:
+        """The one of most weight."""
+        verdict = PASS if self.undecided is None else INCONCLUSIVE
+        if self.findings or self.late:
+            verdict = FAIL
+        for name in reversed(VERDICTS[:-1]):
+            if self.entries.count[name] and VERDICTS.index(name) < VERDICTS.index(verdict):
+                verdict = name
+        return verdict
+
+    @cached_property
+    def failures(self) -> tuple[Entry, ...]:
+        """Entries that are not right, the worst first."""
+        found = self.entries
+        result = []
+        for column, row, form, verdict, (own, right, error) in zip(
+            found.columns, found.rows, found.forms, found.verdicts, found.values, strict=True
+        ):
+            out, part = _part_of(self.subject.kept, row), _part_of(self.subject.active, column)
+            allowed = self.rule.atol + self.rule.rtol * abs(right) + error
+            apart = abs(own - right)
+            excess = apart / allowed if allowed > 0 else np.inf
+            result.append(
+                Entry(
+                    verdict,
+                    form,
+                    out.position,
+                    *out.index(row),
+                    part.position,
+                    *part.index(column),
+                    own,
+                    right,
+                    error,
+                    np.inf if np.isnan(excess) else float(excess),
+                    row,
+                    column,
+                )
+            )
+        return tuple(sorted(result, key=lambda e: (-_weight(e), -e.excess)))
+
+    @cached_property
+    def _causes(self) -> Causes:
+        forms = {d.name: d.form for d in self.derivatives}
+        return Causes(self.subject, self.jacobians, forms, self.entries.numerical)
+
+    @cached_property
+    def _causes_of_blocks(self) -> dict[tuple[str, int, int], str]:
+        return self._causes.blocks(self.failures)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """What wrong blocks look like as a whole."""
+        return tuple(self._of_block(key, text) for key, text in self._causes_of_blocks.items())
+
+    @property
+    def reason(self) -> str:
+        """All of it in one sentence."""
+        failures, verdict = self.failures, self.verdict
+        if self.findings:
+            return self.findings[0]
+        if self.late and not (failures and failures[0].verdict == FAIL):
+            return self.late[0]
+        if verdict == PASS:
+            return self._agreement()
+        if verdict == INCONCLUSIVE and self.undecided is not None:
+            return self.undecided
+        worst = failures[0]
+        if verdict == NONSMOOTH:
+            text = self._place(worst, "not to be had: f has a kink or a jump within a step of x")
+            return f"{text}; the step is {self._step_of(worst):.2g}: a shorter step= may end before"
+        if verdict == INCONCLUSIVE:
+            text = self._place(worst, "not to be confirmed")
+            return f"{text}{values(worst)}; {self._obstacle(worst)}"
+        if np.isnan(worst.analytic) and np.isnan(worst.numerical):
+            text = self._place(worst, "NaN") + values(worst).partition(":")[0]
+            return f"{text}, claimed and found alike: equal_nan=True lets that pass"
+        return self._mistake(worst)
+
+    def _agreement(self) -> str:
+        names, count, left = [d.name for d in self.derivatives], self.entries.left_out, ""
+        if count:
+            what = "columns that have" if count > 1 else "column that has"
+            left = f", but for {count} {what} no step: it is 0, or x is not finite"
+        forms = " and ".join(names)
+        if self.fast_mode:
+            return f"products of {forms} with random directions are those of differences{left}"
+        return f"{forms} agree{'s' * (len(names) == 1)} with differences in every entry{left}"
+
+    def _obstacle(self, entry: Entry) -> str:
+        """Say why an entry is not confirmed."""
+        if not np.isfinite(self.subject.base[entry.row]):
+            return "f is not finite at x"
+        if np.isnan(entry.numerical) and self._is_confined(entry):
+            return "bounds= leave no room for a difference there; a step of 0 leaves it out"
+        if self.narrow:
+            resolved = default_resolution(float(np.finfo(np.float32).eps))
+            return f"f computes in {self.narrow}; rtol={resolved:g} is the default of float32"
+        advice = " for float32: try float64" if self.subject.eps > COARSE else ""
+        return f"f is noisy or varies too fast there{advice}"
+
+    def _mistake(self, entry: Entry) -> str:
+        """Say what is wrong with an entry, and with what is about it."""
+        text = self._place(entry, "wrong") + values(entry)
+        if entry.analytic == 0:
+            silent = any(d.silent for d in self.derivatives if d.name == entry.form)
+            text += f"; {entry.form} returned None" if silent else "; it is claimed to be zero"
+        block = entry.form, entry.output, entry.input
+        told = self._causes_of_blocks.get(block) or self._causes.line(entry)
+        return text if told is None else f"{text}; {told}"
+
+    def _of_block(self, key: tuple[str, int, int], text: str) -> str:
+        form, output, position = key
+        out, part = self._parts(output, position)
+        return f"{form}, output {out.name}, input {part.name}: {text}"
+
+    def _step_of(self, entry: Entry) -> float:
+        """Return the length of the steps by which an entry was looked at."""
+        look = next(k for k in self.whole if k.part.position == entry.input)
+        return float(look.steps[entry.column - look.part.start])
+
+    def _is_confined(self, entry: Entry) -> bool:
+        """Tell whether bounds leave a number few others beside it."""
+        for look in self.whole:
+            steps, column = look.coarse, entry.column - look.part.start
+            if look.part.position == entry.input and steps.lows.size:
+                x = reals(look.problem.x)[column]
+                room = max(steps.highs[column] - x, x - steps.lows[column])
+                return bool(room <= _FEW * max(np.spacing(abs(x)), look.eps * abs(x)))
+        return False
+
+    def _place(self, entry: Entry, what: str) -> str:
+        out, part = self._parts(entry.output, entry.input)
+        return place(entry, out.name, part.name, what)
+
+    def _parts(self, output: int, position: int) -> tuple[Part, Part]:
+        return part_at(self.subject.kept, output), part_at(self.subject.active, position)
+
+
+def _weight(entry: Entry) -> int:
+    return len(VERDICTS) - VERDICTS.index(entry.verdict)
+
+
+def _part_of(parts: tuple[Part, ...], number: int) -> Part:
+    return next(p for p in parts if p.start <= number < p.stop)
