@@ -585,6 +585,15 @@ def test_what_no_order_explains(wrong):
     assert "not equal" in str(found)
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_a_conjugate_that_is_missing_is_seen_at_exact_sums(dtype):
+    shapes = [(5, 99), (99, 4)]
+    assert probes.exact(np.matmul, lambda a, b: (b.T @ a.T).T, shapes, dtype=dtype)
+    assert not probes.exact(np.matmul, lambda a, b: a @ b.conj(), shapes, dtype=dtype)
+    given = [np.zeros(shape, dtype) for shape in shapes]
+    assert not probes.exact(np.matmul, lambda a, b: a @ b.conj(), tuple(given))
+
+
 def test_how_exact_sums_differ():
     def wrong(x):
         y = x.copy()
