@@ -35,6 +35,17 @@ def test_arrays_alone_name_the_side_whose_results_are_not_finite():
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_arrays_alone_of_subnormal_numbers_are_within_rounding_of_their_steps(dtype):
+    smallest = np.finfo(dtype).smallest_subnormal.astype(float)
+    exact = smallest * np.linspace(1, 40, 100)
+    right = exact.astype(dtype)
+    found = calipers.compare_to_reference(right, np.nextafter(right, dtype(1)), exact)
+    assert found.kind == "ROUNDING", found.reason
+    found = calipers.compare_to_reference(right, right + dtype(20 * smallest), exact)
+    assert found.kind == "SUSPECT", found.reason
+
+
 def test_infinity_is_right_for_a_reference_beyond_the_format():
     exact = np.array([1e39, 1.0])
     right, wrong = np.array([np.inf, 1], np.float32), np.array([1e38, 1], np.float32)
