@@ -9,6 +9,7 @@ from .._report import differing
 from .._rounding import FORMATS, bit_rule, round_array
 from .answers import Answer
 from .bias import falls_behind, too_large
+from .inputs import movable
 from .inquiry import Inquiry
 from .units import ROUNDOFF
 from .verdicts import COARSEST, RANGE, REDUCED, UNSTABLE, Verdict
@@ -39,10 +40,16 @@ def on_a_grid(q: Inquiry) -> Verdict | None:
 
 
 def _grid_elsewhere(q: Inquiry, name: str, answer: Answer) -> str | None:
-    """Return the format of results; of few, and of those at moved inputs: few may be plain."""
+    """
+    Return the format of results; of few, and of those at moved inputs: few may be plain.
+
+    Where no input can be moved, integers say, the few are no accident of float32 alone.
+    """
     numbers = _nonzero(answer)
     if not numbers.size or numbers.size >= _MANY:
         return grid_of(q, answer)
+    if not movable(q.inputs):
+        return "float32" if grid_of(q, answer) == "float32" else None
     if not (q.are_moved and any(_holds(form, numbers) for form in _narrower(q, numbers))):
         return None
     answers = [answer]
