@@ -273,3 +273,24 @@ def test_an_order_of_summation_that_is_the_same_now_and_then_is_no_dropout(seed)
     assert found.kind in GOOD | {"NONDETERMINISTIC"}, str(found)
     wrong = calipers.diagnose(in_any_order, lambda x: x.sum(axis=1) * (1 + 1e-9), x, float64=None)
     assert wrong.kind in WRONG, str(wrong)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_digits_lost_in_float32_alone_are_told_beside_results_that_keep_theirs(seed):
+    """The tail of a difference, in a side that takes no float64."""
+
+    def tail(x):
+        return 2 / (1 + np.exp(2 * x))
+
+    def difference(x):
+        return np.float32(1) - np.tanh(x.astype(np.float32))
+
+    x = np.random.default_rng(seed).uniform(-1, 9, 50).astype(np.float32)
+    found = calipers.diagnose(tail, difference, x)
+    assert found.kind == "UNSTABLE", str(found)
+    assert "that are beyond rounding" in found.reason
+    other = calipers.diagnose(tail, lambda x: difference(x - 1e-3), x)
+    assert other.kind == "BUG", str(other)
+    constant = np.float32(3e-7)
+    other = calipers.diagnose(tail, lambda x: np.where(x > 5, constant, difference(x)), x)
+    assert other.kind == "BUG", str(other)

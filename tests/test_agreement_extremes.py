@@ -35,6 +35,17 @@ def test_arrays_alone_name_the_side_whose_results_are_not_finite():
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_arrays_alone_of_subnormal_numbers_are_within_rounding_of_their_steps(dtype):
+    smallest = np.finfo(dtype).smallest_subnormal.astype(float)
+    exact = smallest * np.linspace(1, 40, 100)
+    right = exact.astype(dtype)
+    found = calipers.compare_to_reference(right, np.nextafter(right, dtype(1)), exact)
+    assert found.kind == "ROUNDING", found.reason
+    found = calipers.compare_to_reference(right, right + dtype(20 * smallest), exact)
+    assert found.kind == "SUSPECT", found.reason
+
+
 def test_infinity_is_right_for_a_reference_beyond_the_format():
     exact = np.array([1e39, 1.0])
     right, wrong = np.array([np.inf, 1], np.float32), np.array([1e38, 1], np.float32)
@@ -188,3 +199,56 @@ def test_a_rounding_that_is_mostly_of_one_sign_is_rounding(seed):
     assert calipers.diagnose(by_gram_matrix, by_differences, (a, a), float64=None).kind == "RANGE"
     wrong = calipers.diagnose(beside_no_distance, by_differences, (a, a), float64=None)
     assert wrong.kind == "BUG"
+
+
+def in_single(f):
+    """Return a function that computes in float32, and gives that, whatever it is given."""
+    return lambda x: f(x.astype(np.float32))
+
+
+NORMAL = np.random.default_rng(0).standard_normal((20, 50)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("f", "g", "x"),
+    [
+        (np.cbrt, lambda x: x ** np.float32(1 / 3), NORMAL),
+        (lambda x: np.nanmean(x, 1), lambda x: x.mean(1), np.where(NORMAL > 2, np.nan, NORMAL)),
+        (np.sinc, lambda x: np.sin(np.pi * x) / (np.pi * x), np.arange(-3, 4).astype(np.float32)),
+        (np.cumsum, lambda x: np.append(np.cumsum(x)[:-1], np.nan).astype(x.dtype), NORMAL),
+        (lambda x: 1 / (x + 1e-8), lambda x: 1 / x, NORMAL * (NORMAL > -2)),
+        (lambda x: 0 * x, lambda x: (x - x) / (x.shape[1] - 1), NORMAL[:, :1]),
+    ],
+)
+def test_what_is_never_finite_in_a_side_without_float64_is_no_loss_of_range(f, g, x):
+    found = calipers.diagnose(f, in_single(g), x)
+    assert found.kind == "BUG", str(found)
+    assert calipers.diagnose(in_single(g), f, x).kind == "BUG"
+
+
+def unit_vectors(x):
+    return x / np.sqrt((x * x).sum(1, keepdims=True))
+
+
+@pytest.mark.parametrize("budget", ["quick", "full"])
+@pytest.mark.parametrize(
+    ("f", "g", "x"),
+    [
+        (lambda x: np.logaddexp(0, x), lambda x: np.log(1 + np.exp(x)), 60 * NORMAL),
+        (np.tanh, lambda x: np.sinh(x) / np.cosh(x), 60 * NORMAL),
+        (lambda x: unit_vectors(1e30 * x), unit_vectors, np.float32(1e-30) * NORMAL),
+        (lambda x: unit_vectors(1e-30 * x), unit_vectors, np.float32(1e30) * NORMAL),
+    ],
+)
+def test_what_leaves_the_range_of_a_side_without_float64_is_range(f, g, x, budget):
+    found = calipers.diagnose(f, in_single(g), x, budget=budget)
+    assert found.kind == "RANGE", str(found)
+
+
+def test_what_is_rounded_out_of_a_domain_in_a_side_without_float64_is_range():
+    def deviation(x):
+        return np.sqrt((x * x).mean(1) - x.mean(1) ** 2)
+
+    x = 1000 + NORMAL / 100
+    found = calipers.diagnose(lambda x: x.std(1), in_single(deviation), x)
+    assert found.kind == "RANGE", str(found)

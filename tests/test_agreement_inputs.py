@@ -537,3 +537,17 @@ class TestTheLineThatAsksAgain:
     def test_has_letters_where_it_cannot(self, f, g):
         own = "total" if g is total and f is not total else "g"
         assert self.line(f, g) == f"calipers.diagnose(f, {own}, inputs, seed=0)"
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_results_of_integers_are_told_to_be_float32(rows, seed):
+    n = np.random.default_rng(seed).integers(0, 100, (rows, 50))
+    f, bessel = (lambda n: n.std(1)), (lambda n: n.std(1, ddof=1))
+    for port in (lambda n: n.std(1).astype(np.float32), lambda n: n.astype(np.float32).std(1)):
+        found = calipers.diagnose(f, port, n)
+        assert (found.kind, found.format) == ("REDUCED", "float32"), str(found)
+    assert calipers.diagnose(f, lambda n: bessel(n).astype(np.float32), n).kind == "BUG"
+    # Numbers of a few bits are of any format, and no excuse.
+    assert calipers.diagnose(f, lambda n: np.floor(f(n)) + 0.5, n).kind in ("BUG", "SUSPECT")
+    assert calipers.diagnose(f, lambda n: (f(n) * 1.00001).astype(np.float32), n).kind == "BUG"

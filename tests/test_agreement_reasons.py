@@ -528,3 +528,20 @@ def test_equal_results_that_are_all_nan_are_said_to_be():
         x[0] = 1
         assert "NaN" not in calipers.diagnose(np.log, np.log, x).reason
     assert "NaN" not in calipers.diagnose(np.log, np.log, x[:0]).reason
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_constants_of_float64_add_up_where_nothing_is_left_beside_larger_results(seed):
+    """Imaginary parts are 0 at two frequencies, and what a chirp's last places make of that."""
+    signal = pytest.importorskip("scipy.signal")
+    x = np.random.default_rng(seed).standard_normal(64)
+    found = calipers.diagnose(lambda x: signal.czt(x), lambda x: np.fft.fft(x), x)
+    assert found.kind != "BUG", str(found)
+    assert found or "constants of float64" in found.reason
+
+    def wrong(x):
+        y = np.fft.fft(x)
+        y[0] += 1e-12j
+        return y
+
+    assert calipers.diagnose(np.fft.fft, wrong, x).kind == "BUG"

@@ -238,9 +238,8 @@ def test_special_numbers(fmt, dtype, way):
 @given(x=st.floats(), y=st.floats(width=32))
 def test_any_number(fmt, way, x, y):
     assert same(rounded(np.array(x), fmt, **way), expected(np.array(x), fmt, **way))
-    if fmt != "float64" or "flush" not in way:
-        y = np.array(y, np.float32)
-        assert same(rounded(y, fmt, **way), expected(y, fmt, **way))
+    y = np.array(y, np.float32)
+    assert same(rounded(y, fmt, **way), expected(y, fmt, **way))
 
 
 @narrow_formats
@@ -280,6 +279,15 @@ def test_subnormal_numbers_are_flushed_after_rounding():
     x = 2.0**-14 * np.array([1 - 2.0**-12, 1 - 2.0**-10, -0.5])
     assert same(rounded(x, "float16", flush=True), np.array([2.0**-14, 0.0, -0.0]))
     assert same(rounded(x, "float16", flush=True, rounding="truncate"), np.array([0.0, 0.0, -0.0]))
+
+
+def test_numbers_that_are_subnormal_where_they_are_held_are_normal_in_a_wider_range():
+    x = np.array([1e-45, -1e-40, 2.0**-126, 0.0, -0.0, np.inf], np.float32)
+    for way in WAYS:
+        assert same(rounded(x, "float64", **way), x)
+    counts = calipers.denormals(x, "float64")
+    assert (counts.subnormals, counts.zeros) == (0, 2)
+    assert calipers.denormals(x).subnormals == 2
 
 
 def test_a_processor_that_flushes_is_not_asked():

@@ -96,6 +96,13 @@ def test_another_function_is_different(path, other):
     assert str(found).startswith("DIFFERENT: ")
 
 
+def test_errors_of_one_result_are_not_hidden_by_larger_results(path):
+    x = np.random.default_rng(0).standard_normal(50).astype(np.float32)
+    golden.record(path, lambda x: (x * 1e6, x * 1e-6), x)
+    assert golden.check(path, lambda x: (x * 1e6, x / 1e6))
+    assert golden.check(path, lambda x: (x * 1e6, x * 1.001e-6)).kind == "DIFFERENT"
+
+
 def test_ill_conditioned_results_may_differ_by_more(path):
     x = np.array([[1.0, 1.0 + 2.0**-30]])
     golden.record(path, lambda x: x[:, 1] - x[:, 0], x)

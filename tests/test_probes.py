@@ -135,6 +135,32 @@ def test_complex_rows_have_units_of_their_own():
     assert not probes.batch(lambda z: (np.float32(1), z * z.sum(0)), z)
 
 
+def test_errors_of_one_result_are_not_hidden_by_larger_results():
+    """Rows that mix, a layout that is read wrong, noise: each beside what is right and large."""
+    noise = np.random.default_rng(0)
+    asked = {
+        "batch": (probes.batch, lambda x: x - x.mean()),
+        "layout": (probes.layout, lambda x: x.ravel("K")),
+        "repeat": (probes.repeat, lambda x: x * noise.random(x.shape)),
+    }
+    for name, (probe, wrong) in asked.items():
+        assert not probe(lambda x, wrong=wrong: (x * 1e9, wrong(x)), X), name
+        assert not probe(lambda x, wrong=wrong: {"a": wrong(x), "b": 1e9 + 1e9j * x}, X), name
+    # What the moves of the inputs do to one of them is its unit, whatever another one does.
+    order = np.random.default_rng(0)
+    found = probes.repeat(lambda x: (order.permutation(x).sum(), np.sin(1e5 * x)), X[0])
+    assert found
+    assert not found.equal
+
+
+def test_an_underflow_is_not_hidden_by_larger_results():
+    def of(x):
+        return x * x.dtype.type(1e38), np.sqrt((x * x).sum())
+
+    found = probes.range(of, np.full(3, 1e-30, np.float32))
+    assert found.kind == "UNDERFLOW"
+
+
 def test_a_trial_is_true_if_rounding_may_do_it():
     assert probes.Trial("", 9, 9, units=10.0, largest=80.0, allowed=10.0)
     assert not probes.Trial("", 9, 9, units=10.1, largest=20.0, allowed=10.0)
@@ -557,6 +583,15 @@ def test_what_no_order_explains(wrong):
     assert not found
     assert found.size == 20
     assert "not equal" in str(found)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_a_conjugate_that_is_missing_is_seen_at_exact_sums(dtype):
+    shapes = [(5, 99), (99, 4)]
+    assert probes.exact(np.matmul, lambda a, b: (b.T @ a.T).T, shapes, dtype=dtype)
+    assert not probes.exact(np.matmul, lambda a, b: a @ b.conj(), shapes, dtype=dtype)
+    given = [np.zeros(shape, dtype) for shape in shapes]
+    assert not probes.exact(np.matmul, lambda a, b: a @ b.conj(), tuple(given))
 
 
 def test_how_exact_sums_differ():

@@ -70,8 +70,11 @@ def bit_rule(fmt: str, held: DType, truncate: bool = False, flush: bool = False)
     largest = bits(min(own.largest, widest.largest))
     special = 0 if own.infinity else bits(np.nan)
     beyond = largest if truncate else bits(np.inf) | special
-    # What is less than a number that is subnormal when held becomes 0 by itself.
-    least = max(lowest if flush else lowest - fraction, 0) << widest.fraction
+    # What is less than a number that is subnormal when held becomes 0 by itself. And what is
+    # subnormal when held is normal in a format of a wider range: all are, from the first on.
+    normal = own.lowest - widest.lowest + 1
+    exponent = normal if flush else lowest - fraction
+    least = exponent << widest.fraction if exponent > 0 else 1
     nearest = 0 if truncate else -1
     return widest.fraction - fraction, lowest, nearest, least, largest, beyond, special
 

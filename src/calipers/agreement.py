@@ -16,7 +16,7 @@ from ._agreement.isolation import in_a_process
 from ._agreement.nest import Nest
 from ._agreement.rules import decide
 from ._agreement.sides import Budget, BudgetError, Side
-from ._agreement.units import ROUNDOFF, Size, rms_of, size_of
+from ._agreement.units import ROUNDOFF, SMALLEST, Size, rms_of, size_of
 from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdict
 from ._agreement.working_format import format_of, format_of_results
 from ._arguments import as_integer, require_callable
@@ -286,6 +286,7 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     r = Answer((reference,))
     numbers = r.numbers(np.float64)
     unit = ROUNDOFF[form] * np.hypot(numbers, rms_of(numbers))
+    unit = np.maximum(unit, SMALLEST.get(form, 0.0) / 2)  # of subnormal numbers
     unit[~np.isfinite(unit)] = np.inf
     q = Inquiry(first, second, (actual, expected, reference), form)
     q.given(answers[0], answers[1], r, unit)

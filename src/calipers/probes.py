@@ -291,8 +291,9 @@ def exact(
     """
     Tell whether two ways to sum products agree at inputs from -1, 0 and 1.
 
-    Every sum on the way is an integer then, and exact in any order, as long as it is below
-    ``1/u``: 2**24 in float32, 256 in bfloat16. What differs is no rounding.
+    Of complex inputs both parts are such. Every sum on the way is of integers then, and exact in
+    any order, as long as it is below ``1/u``: 2**24 in float32, 256 in bfloat16. What differs is no
+    rounding.
 
     Parameters
     ----------

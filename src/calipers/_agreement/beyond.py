@@ -57,7 +57,10 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     if n in (0, apart.size) or (constants and n < _FEW * apart.size):
         return None
     far = float(np.max(apart[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
-    kind = BUG if np.median(apart[beyond] - GROSS * sizes[beyond]) > 0 else SUSPECT
+    # And their last places add up to those of larger results, beside which nothing may be left.
+    added = np.all(apart[beyond] <= q.allowed * q.roundoff * rms_of(sizes))
+    gross = np.median(apart[beyond] - GROSS * sizes[beyond]) > 0
+    kind = SUSPECT if not gross or (q.form == "float64" and added) else BUG
     told = f"{differing(n, apart.size, 'result')} by up to {far:.3g} units of their own rounding, "
     told += "and in the wider format, too: another function, "
     if q.form == "float64" and kind == SUSPECT:

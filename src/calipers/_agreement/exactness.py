@@ -11,6 +11,7 @@ import numpy as np
 from .._arguments import require_callable
 from .._containers import several
 from .._notebook import Shown
+from .._protocols import NDArray
 from .._report import jsonable_fields
 from ..tolerances import name_of
 from .answers import Answer, in_a_line
@@ -80,16 +81,23 @@ def of_exact(
     require_callable(f=f, g=g)
     kind = _floating(dtype)
     random = np.random.default_rng(seed % 2**64)
+
+    def numbers(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray:
+        own: NDArray = random.integers(-1, 2, shape).astype(kind)
+        if kind.kind == "c":  # without imaginary parts nobody would miss a conjugate
+            own.imag = random.integers(-1, 2, shape)
+        return own
+
     # A tuple of numbers is one shape, and not numbers to hand on.
     likes = (inputs,) if _is_shape(inputs) else several(inputs)
     given, arrays = [], []
     for own, x in zip(likes, as_inputs(likes), strict=True):
         if _is_shape(own):
             given.append(np.empty(own, kind))
-            arrays.append(random.integers(-1, 2, own).astype(kind))
+            arrays.append(numbers(own, kind))
         else:
             given.append(own)
-            arrays.append(random.integers(-1, 2, x.shape).astype(x.dtype) if is_movable(x) else x)
+            arrays.append(numbers(x.shape, x.dtype) if is_movable(x) else x)
     if not any(is_movable(x) for x in arrays):
         msg = "inputs must hold shapes, or arrays of floating-point numbers to take the shapes of"
         raise ValueError(msg)

@@ -1,17 +1,20 @@
 """Results that are lost because something in between overflows or underflows."""
 
 import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
 from .inputs import movable
 from .inquiry import Inquiry
-from .powers import STEP, degrees_of, scaled, unscaled
+from .powers import DOUBLINGS, STEP, degrees_of, scaled, unscaled
 from .sides import Side
-from .units import difference, size_of
-from .verdicts import GROSS, RANGE, Verdict
+from .units import MOVES, difference, size_of
+from .verdicts import COARSEST, GROSS, RANGE, Verdict
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -26,7 +29,8 @@ def overflow(q: Inquiry) -> Verdict | None:
         wide = q.wide_answers.get(name)
         if wide is not None:
             lost &= np.isfinite(wide.numbers(np.float64))
-        if lost.any() and not _wrong_beside(q, answer, wide):
+        wrong = lost.any() and (_wrong_beside(q, answer, wide) or _stays(q, name, lost))
+        if lost.any() and not wrong:
             k = int(np.argmax(lost))
             return Verdict(
                 RANGE,
@@ -37,6 +41,8 @@ def overflow(q: Inquiry) -> Verdict | None:
 
 
 _AS_WRONG = 0.5
+_MOSTLY = 0.5  # of the results that are not finite
+_FAR_MOVES = 4
 _OUTSIDE = ", or is rounded to where a function is not defined, as the root of -1e-8"
 
 
@@ -55,6 +61,40 @@ def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
         return False
     known = kept & np.isfinite(there)
     return bool(np.linalg.norm(there[known]) > _AS_WRONG * np.linalg.norm(off[kept]))
+
+
+def _stays(q: Inquiry, name: str, lost: NDArray) -> bool:
+    """
+    Tell whether results of a side that takes nothing wider are not finite elsewhere, either.
+
+    What overflows is finite for smaller inputs, and what underflows for larger ones; what is
+    rounded out of a domain comes and goes. What is not defined is so there, too.
+    """
+    if q.wide_answers.get(name) is not None or not movable(q.inputs):
+        return False
+    left = lost.copy()
+    for x in _elsewhere(q):
+        answer = q.sides[name](x)
+        if comparable(answer, q.answers[name]):
+            left &= ~np.isfinite(answer.numbers(np.float64))
+        if np.count_nonzero(left) <= _MOSTLY * np.count_nonzero(lost):
+            return False
+    return True
+
+
+def _elsewhere(q: Inquiry) -> Iterator[Sequence[Any]]:
+    """Give inputs of size 1, inputs moved by last places and by more, and those of other sizes."""
+    chosen = tuple(movable(q.inputs))
+    sizes = (np.abs(q.inputs[k]) for k in chosen)
+    top = max(float(x.max(where=np.isfinite(x), initial=0.0)) for x in sizes)
+    to_one, far = -math.frexp(top)[1], -FORMATS[q.form].lowest // 4
+    yield scaled(q.inputs, chosen, to_one)
+    for delta, count in ((q.roundoff, MOVES), (2.0**-COARSEST, _FAR_MOVES)):
+        for k in range(count):
+            yield q.moves(delta, q.seed + 600 + k, wide=False)
+    halvings = (-power for power in DOUBLINGS)
+    for power in (to_one - far, to_one + far, *halvings, *DOUBLINGS):
+        yield scaled(q.inputs, chosen, power)
 
 
 def nothing_left(q: Inquiry) -> Verdict | None:

@@ -9,9 +9,10 @@ from .._report import differing
 from .._rounding import FORMATS, bit_rule, round_array
 from .answers import Answer
 from .bias import falls_behind, too_large
+from .inputs import movable
 from .inquiry import Inquiry
-from .units import ROUNDOFF
-from .verdicts import COARSEST, RANGE, REDUCED, UNSTABLE, Verdict
+from .units import ROUNDOFF, rms_of
+from .verdicts import ALONE, COARSEST, RANGE, REDUCED, UNSTABLE, Verdict
 
 _MANY = 16  # different numbers that are no accident on a grid
 _MORE = 3  # moves to see more results, where there are few
@@ -39,10 +40,16 @@ def on_a_grid(q: Inquiry) -> Verdict | None:
 
 
 def _grid_elsewhere(q: Inquiry, name: str, answer: Answer) -> str | None:
-    """Return the format of results; of few, and of those at moved inputs: few may be plain."""
+    """
+    Return the format of results; of few, and of those at moved inputs: few may be plain.
+
+    Where no input can be moved, integers say, the few are no accident of float32 alone.
+    """
     numbers = _nonzero(answer)
     if not numbers.size or numbers.size >= _MANY:
         return grid_of(q, answer)
+    if not movable(q.inputs):
+        return "float32" if grid_of(q, answer) == "float32" else None
     if not (q.are_moved and any(_holds(form, numbers) for form in _narrower(q, numbers))):
         return None
     answers = [answer]
@@ -92,7 +99,10 @@ def grid_of(q: Inquiry, *answers: Answer) -> str | None:
 
 def _nonzero(answer: Answer) -> NDArray:
     """Return the sizes of results that are no 0, each once."""
-    numbers = answer.numbers(np.float64)
+    return _sizes(answer.numbers(np.float64))
+
+
+def _sizes(numbers: NDArray) -> NDArray:
     sizes: NDArray = np.unique(np.abs(numbers[np.isfinite(numbers) & (numbers != 0)]))
     return sizes
 
@@ -126,25 +136,35 @@ def _are_plain(q: Inquiry, numbers: NDArray, form: str) -> bool:
 
 
 def few_digits_left(q: Inquiry) -> Verdict | None:
-    """Recognise what a subtraction leaves: multiples of a last place of what was subtracted."""
+    """
+    Recognise what a subtraction leaves: multiples of a last place of what was subtracted.
+
+    Beside results that are within rounding only those are looked at that are far beyond.
+    """
     if q.eta_apart.broken or q.differ_wide:
         return None
-    for name, answer in (("g", q.of_g), ("f", q.of_f)):
-        numbers = _nonzero(answer)
-        if not numbers.size:
-            continue
-        step, top = _last_place(numbers), float(numbers.max())
-        subtracted = step / (2 * q.roundoff)
-        largest = max(q.natural_size, top)
-        spare = math.log2(step / (top * q.roundoff))
-        few = spare > _SPARE and spare * numbers.size >= _SURE
-        if few and subtracted <= _BESIDE * largest and q.eta_apart.absolute <= 2 * step:
-            return Verdict(
-                UNSTABLE,
-                f"the sides are {q.eta_apart.rms:.2g} units apart, and all results of {name} are "
-                f"multiples of {step:.2g}, a last place of {subtracted:.2g}: a subtraction leaves "
-                f"few of their digits",
-            )
+    lost = np.abs(q.apart) > ALONE * q.allowed * q.scale
+    chosen = {"all results of {}": np.ones(q.apart.size, bool)}
+    if lost.any() and q.size(np.where(lost, 0.0, q.apart), q.scale).least <= q.allowed:
+        chosen["all results of {} that are beyond rounding"] = lost
+    for what, some in chosen.items():
+        absolute = rms_of(q.apart[some])
+        for name, answer in (("g", q.of_g), ("f", q.of_f)):
+            numbers = _sizes(answer.numbers(np.float64)[some])
+            if not numbers.size:
+                continue
+            step, top = _last_place(numbers), float(numbers.max())
+            subtracted = step / (2 * q.roundoff)
+            largest = max(q.natural_size, top)
+            spare = math.log2(step / top) - math.log2(q.roundoff)
+            few = spare > _SPARE and spare * numbers.size >= _SURE
+            if few and subtracted <= _BESIDE * largest and absolute <= 2 * step:
+                return Verdict(
+                    UNSTABLE,
+                    f"the sides are {q.eta_apart.rms:.2g} units apart, and {what.format(name)} are "
+                    f"multiples of {step:.2g}, a last place of {subtracted:.2g}: a subtraction "
+                    f"leaves few of their digits",
+                )
     return None
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from .answers import Answer, comparable
 
 STEP = 2  # of exponents, to see what the power is
+DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
 _HOMOGENEOUS = 2.0**-40  # relative error of the power law
 
 

@@ -94,7 +94,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
     first = _index(int(np.argmax(lost)), plain) if nonfinite else None
 
     def error_of(answer: Answer) -> float:
-        return in_units(np.where(fits, difference(answer, exact), 0.0), unit)[0]
+        return in_units(plain, np.where(fits, difference(answer, exact), 0.0), unit)[0]
 
     error = error_of(plain)
     best: tuple[float, int, int] | None = None

@@ -43,6 +43,7 @@ class Trial(Shown):
     units : float
         The root mean square of the differences, each in units of what one rounding of the inputs
         and of the result does to it; or their norm divided by that of the units, if that is less.
+        Of several results it is that of the worst.
     largest : float
         The largest difference, in units.
     allowed : float
@@ -174,12 +175,13 @@ class Subject:
             again, before, share = self.side(self.inputs), self.ask.of_f, 1 / FAR
         else:
             again, before, share = self.side(widened(self.inputs)), standard[1], 1.0
-        if comparable(again, before):
-            noise = size_of(share * difference(again, before), unit)
-            if not noise.broken and noise.normwise <= 0.5:
-                return unit
-        # It was not the inputs' moves that moved the results.
-        return own_roundings(self.plain, self.ask.roundoff)
+        own = own_roundings(self.plain, self.ask.roundoff)
+        if not comparable(again, before):
+            return own
+        changes = share * difference(again, before)
+        # Else it was not the inputs' moves that moved a result.
+        parts = zip(*map(self.plain.split, (changes, unit, own)), strict=True)
+        return np.concatenate([moved if _is_steady(d, moved) else o for d, moved, o in parts])
 
     def trial(self, name: str, answer: Answer) -> Trial:
         """Compare an answer with that at the inputs themselves."""
@@ -202,6 +204,12 @@ class Subject:
         return trial(name, answer, expected, unit, self.ask.allowed)
 
 
+def _is_steady(changes: NDArray, unit: NDArray) -> bool:
+    """Tell whether a result that was asked for again has changed by less than its unit."""
+    noise = size_of(changes, unit)
+    return not noise.broken and noise.normwise <= 0.5
+
+
 def trial(
     name: str, answer: Answer, expected: Answer, unit: Callable[[], NDArray], allowed: float
 ) -> Trial:
@@ -215,14 +223,24 @@ def trial(
     if not differing:
         return Trial(name, size, 0, 0.0, 0.0, allowed)
     apart, unit_of = difference(answer, expected), unit()
-    units, largest = in_units(apart, unit_of)
+    units, largest = in_units(expected, apart, unit_of)
     if (expected.integers & (unit_of < 0.5) & (apart != 0)).any():
         largest = math.inf  # rounding moves none of them to the next one
     return Trial(name, size, differing, units, largest, allowed)
 
 
-def in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
-    """Return the size of errors on average, and that of the largest; infinite if one is."""
+def in_units(like: Answer, d: NDArray, unit: NDArray) -> tuple[float, float]:
+    """
+    Return the size of errors on average, and that of the largest; infinite if one is.
+
+    Of several results those of the worst: beside large numbers errors of small ones are nothing.
+    """
+    pairs = zip(like.split(d), like.split(unit), strict=True)
+    sizes = [_in_units(errors, units) for errors, units in pairs]
+    return max(size for size, _ in sizes), max(largest for _, largest in sizes)
+
+
+def _in_units(d: NDArray, unit: NDArray) -> tuple[float, float]:
     known = np.isfinite(unit)
     if not np.isfinite(d).all():
         return math.inf, math.inf

@@ -20,7 +20,7 @@ ROUNDOFF = {
     name: 2.0 ** -(form.fraction + 1)
     for name, form in sorted(FORMATS.items(), key=lambda item: -item[1].fraction)
 }
-_SMALLEST = {
+SMALLEST = {
     name: 2.0 ** (FORMATS[name].lowest - FORMATS[name].fraction)
     for name in ("float16", "bfloat16", "float32")
 }
@@ -198,7 +198,7 @@ def unit_of(
     seeds = [seed + k for k in range(MOVES)]
     spread = spread_of(side, reference, moves, roundoff, seeds, wide=True)
     rounded = own_roundings(reference, roundoff)
-    values = np.hypot(np.hypot(spread, rounded), _SMALLEST.get(form, 0.0))
+    values = np.hypot(np.hypot(spread, rounded), SMALLEST.get(form, 0.0))
     # What is magnified is measured by the size of all results, of integers, too.
     own = roundoff * np.abs(reference.numbers(np.float64))
     known = np.isfinite(own)

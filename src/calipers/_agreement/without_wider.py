@@ -12,7 +12,7 @@ from .._rounding import FORMATS
 from .answers import Answer, comparable
 from .inputs import is_movable, movable
 from .inquiry import Inquiry
-from .powers import scaled
+from .powers import DOUBLINGS, scaled
 from .sides import BudgetError
 from .steps import MOST_STILL, is_constant, share_standing_still
 from .units import MOVES, ROUNDOFF, difference, size_of
@@ -31,7 +31,6 @@ _NARROWER = {"float64": ("float32", "complex64"), "float32": ("float16", "comple
 _DRAWN, _KNOWN = 40, 3  # moves by last places, and results at these that tell of their noise
 _COME_BACK, _MOSTLY = 0.5, 0.75  # of the results that are not finite: elsewhere, and here
 _BESIDE = 2.0**-10  # of an input: near, and far from all that rounding does
-_DOUBLINGS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of inputs, or halvings
 
 
 def grows_in_float32(q: Inquiry) -> Verdict | None:
@@ -246,8 +245,8 @@ def _other_sizes(q: Inquiry, most: int) -> dict[str, list[int]]:
     # Powers of the largest numbers that fit leave the range; exponentials do so of lesser ones.
     near, own = 3 * most // 4, math.frexp(top)[1]
     return {
-        "smaller": [min(-1, near - own), *(-k for k in _DOUBLINGS)],
-        "larger": [max(1, -near - own), *_DOUBLINGS],
+        "smaller": [min(-1, near - own), *(-k for k in DOUBLINGS)],
+        "larger": [max(1, -near - own), *DOUBLINGS],
     }
 
 
