@@ -242,6 +242,29 @@ def test_errors_on_one_side_cover_the_error(frequency, room):
     assert np.mean(covered) >= 0.92
 
 
+@pytest.mark.parametrize("side", [(0, np.inf), (-np.inf, 0)], ids=["above", "below"])
+@pytest.mark.parametrize("formats", ["df", "fd", "ff"])
+def test_long_differences_to_one_side_that_are_alike_by_chance_are_not_believed(formats, side):
+    random = np.random.default_rng(1)
+    ratios = []
+    for _ in range(200):
+        a, c, b = random.normal(size=(3, 64)) * 2
+        x = np.array([random.normal()], formats[0])
+
+        def f(x, a=a, b=b, c=c):
+            at = float(x[0])
+            smooth = np.exp(a * at / 2) * np.cos(c + b * at), 1 / (2 + np.sin(a * at + c))
+            return np.concatenate(smooth).astype(formats[1])
+
+        at = float(x[0])
+        growth, phase, sine = np.exp(a * at / 2), c + b * at, a * at + c
+        waves = growth * (a / 2 * np.cos(phase) - b * np.sin(phase))
+        exact = np.concatenate((waves, -a * np.cos(sine) / (2 + np.sin(sine)) ** 2))
+        d = calipers.differentiate(f, x, bounds=[x + end for end in side])
+        ratios.append(np.abs(d.value[:, 0] - exact) / d.error[:, 0])
+    assert np.mean(np.array(ratios) <= 3) >= 0.9985
+
+
 @pytest.mark.parametrize("frequency", [10, 100, 1000])
 @pytest.mark.parametrize("given", ["step", "one side", "both sides"])
 def test_errors_of_short_steps_cover_the_error(frequency, given):

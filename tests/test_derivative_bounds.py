@@ -196,6 +196,27 @@ def test_no_rounding_leads_outside_bounds(method, dtype):
     assert np.all(called <= high)
 
 
+@pytest.mark.parametrize("method", FIXED)
+@pytest.mark.parametrize("sparsity", [None, np.ones((3, 3))], ids=["dense", "sparse"])
+def test_bounds_of_longdouble_are_not_rounded_to_doubles(method, sparsity):
+    random = np.random.default_rng(0)
+    outside = []
+    for _ in range(20):
+        x = random.standard_normal(3).astype(np.longdouble) / 3
+        low, high = x - np.longdouble(1e-7) * np.array([1, 0, 1]), x + np.longdouble(1e-6) / 3
+
+        def f(x, low=low, high=high):
+            outside.append(bool(np.any((x < low) | (x > high))))
+            return np.sin(x)
+
+        options = {"method": method, "bounds": (low, high)}
+        found = calipers.jacobian(f, x, sparsity=sparsity, **options)
+        assert np.isfinite(found if sparsity is None else found.data).all()
+        calipers.jvp(f, x, np.ones(3), **options)
+        calipers.jacobian_function(f, x, sparsity=sparsity, **options)(x)
+    assert not any(outside)
+
+
 def test_bounds_are_not_exceeded_by_rounding():
     random = np.random.default_rng(0)
     outside = []

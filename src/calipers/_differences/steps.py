@@ -166,7 +166,7 @@ def _spread(problem: Problem, values: NDArray) -> NDArray:
 
 
 def _lengths(problem: Problem, given: Any, name: str) -> NDArray:
-    values = _real_array(given, name)
+    values = _real_array(given, name).astype(float)
     zero_allowed = name == "step" and values.ndim > 0
     good = np.isfinite(values) & ((values >= 0) if zero_allowed else (values > 0))
     if not good.all():
@@ -196,7 +196,7 @@ def _real_array(given: Any, name: str) -> NDArray:
         for_none = "; for no bound give numpy.inf or -numpy.inf" if name == "bounds" else ""
         msg = f"{name} must be a real number or an array of them, got {brief(given)}{for_none}"
         raise TypeError(msg)
-    return values.astype(float)
+    return values.astype(np.promote_types(values.dtype, float))
 
 
 def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
@@ -240,12 +240,12 @@ def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
     rounded = bound.astype(kind)
     outside = rounded < bound if inward > 0 else rounded > bound
     inner = np.where(outside, np.nextafter(rounded, kind(inward)), rounded)
-    return np.ascontiguousarray(inner, dtype=float)
+    return np.ascontiguousarray(inner, dtype=np.promote_types(kind, float))
 
 
 def require_inside(problem: Problem, lows: NDArray, highs: NDArray) -> None:
     """Refuse a point outside the bounds."""
-    x = problem.x.real.reshape(-1).astype(float)
+    x = problem.x.real.reshape(-1)
     outside = ~((lows <= x) & (x <= highs))
     if outside.any():
         j = int(np.argmax(outside))

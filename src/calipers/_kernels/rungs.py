@@ -31,6 +31,12 @@ COARSE = 2.0**-40
 _POWERS = np.arange(ORDERS)
 _ELIMINATE = np.array([[0.0, *(1 / (r ** _POWERS[1:] - 1.0))] for r in (4.0, 16.0)])
 
+# One-sided differences at long steps may be alike by chance: errors in powers of 4 cancel more
+# easily than those of 16. On a ladder that begins at this step or a longer one, an estimate that a
+# later one contradicts is given up, and that one is off by as much. On a shorter ladder, what
+# differs may be noise, which rounding of x leaves.
+_LONG = 2.0**-8
+
 # Values from which on derivatives along lengths, or sums, might overflow, and what is a remedy.
 _HUGE, _SMALLER = 2.0**900, 2.0**-120
 
@@ -180,8 +186,9 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     Improve the estimates of some outputs by the difference of rung k, the next one.
 
     The error is the distance to the two estimates that one was made from, and what is left of
-    rounding. What comes before a difference that is not finite is not used: it makes no estimate
-    finite. Each loop writes few arrays, as compilers vectorize no other.
+    rounding. To one side, what a later estimate contradicts is given up. What comes before a
+    difference that is not finite is not used: it makes no estimate finite. Each loop writes few
+    arrays, as compilers vectorize no other.
     """
     kept = room.kept
     order = int(state.order)
@@ -203,6 +210,13 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
         for i in range(apart.size):
             left = state.eps * size[i]
             apart[i] += per_noise * (left if left > noise else noise)
+        if order == 1 and state.top >= _LONG:
+            for i in range(apart.size):
+                known = apart[i] + error[i]
+                error[i] = math.inf if abs(current[i] - best[i]) > known else error[i]
+            for i in range(apart.size):
+                off = abs(current[i] - best[i])
+                apart[i] = off if (error[i] == math.inf) & (off > apart[i]) else apart[i]
         for i in range(apart.size):
             closer = apart[i] < error[i]
             best[i] = current[i] if closer else best[i]
