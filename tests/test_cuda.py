@@ -19,11 +19,14 @@ import pytest
 import calipers
 
 HERE = Path(__file__).parent
-KINDS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int8"]
+KINDS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool", "int8"]
 KINDS += ["int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+# How elements are found does not depend on their kind: of arrays with gaps, one of each size.
+FOUND = [(kind, True) for kind in KINDS]
+FOUND += [(kind, False) for kind in ("int8", "float16", "float32", "float64", "complex128")]
 SIMULATED = sorted({path.name for path in HERE.glob("cuda/test_*.py")} - {"test_real_device.py"})
 CAPABILITIES = (7, 5), (8, 0), (9, 0)
-CARRIERS = {"float16": "uint16", "bfloat16": "uint16"}
+CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 
 needs_target = pytest.mark.skipif(
@@ -123,8 +126,7 @@ def kernel_of(name, kind, flat):
 
 
 @needs_target
-@pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "flat"), FOUND)
 def test_every_kernel_compiles_for_a_device(ptx, kind, flat):
     names = ["apart", "mask"]
     if kind not in CARRIERS and np.dtype(kind).kind in "fc":
@@ -277,8 +279,7 @@ def comparison_kernels(kind, flat):
 
 
 @needs_target
-@pytest.mark.parametrize("flat", [True, False], ids=["flat", "strided"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "flat"), FOUND)
 def test_the_kernels_of_a_report_compile_for_a_device(ptx, kind, flat):
     from calipers._kernels.cuda.policy import policy_of
 

@@ -13,8 +13,8 @@ from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.derivative import GivenDerivative
 from calipers._gradcheck.exhaustive import Entries, examine
 from calipers._gradcheck.numerical import Way, looks
+from calipers._gradcheck.posing import pose
 from calipers._gradcheck.rule import Rule
-from calipers._gradcheck.subject import pose
 from calipers._gradcheck.unit_vectors import UnitVectors
 
 from .gradcheck_functions import THREE, checked

@@ -30,9 +30,6 @@ from ._warnings import warn
 _LONG_ROW = 1 << 14
 # An array that is not in C order is copied up to here: about as much as buffers take.
 _GATHERED_BYTES = 1 << 17
-# So many booleans are looked at as Python's bytes, in a tenth of the time that NumPy takes.
-_FEW_BYTES = 1 << 10
-_BOOL = np.dtype(bool)
 
 
 def _plainly(
@@ -68,38 +65,6 @@ def _plainly(
     return kernel, a.ravel(order), b.ravel(order)
 
 
-def _of_odd_bytes(*arrays: NDArray) -> bool:
-    """
-    Tell whether booleans have bytes beside 0 and 1, as those may that view other memory.
-
-    All of these are true. Kernels compare bytes, and so see such arrays differ where they do not,
-    but not the other way round: this is asked where two arrays seem to differ.
-    """
-    return any(x.dtype == _BOOL and _is_odd(x) for x in arrays)
-
-
-def _is_odd(x: NDArray) -> bool:
-    if x.size <= _FEW_BYTES:
-        return x.tobytes().strip(b"\0\1") != b""
-    return bool(_once(x).view(np.uint8).max() > 1)
-
-
-def _has_false(verdicts: NDArray) -> bool:
-    return b"\0" in verdicts.tobytes() if verdicts.size <= _FEW_BYTES else not verdicts.all()
-
-
-def _even(x: NDArray) -> NDArray:
-    """Return booleans whose bytes are 0 and 1, and any other array as it is."""
-    if x.dtype != _BOOL:
-        return x
-    return np.broadcast_to(_once(x).view(np.uint8) != 0, x.shape)
-
-
-def _once(x: NDArray) -> NDArray:
-    """View each element once, those that are repeated by strides of 0, too."""
-    return x[tuple(slice(None) if step else slice(1) for step in x.strides)]
-
-
 def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
     """Answer for all elements in the common case, in which little has to be asked; else None."""
     if type(a) is not np.ndarray:
@@ -115,8 +80,6 @@ def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool
         at: int = kernel(x, y, rtol, atol, equal_nan)
     else:
         at = scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (x, y))
-    if at >= 0 and x.dtype is _BOOL and _of_odd_bytes(x[at : at + 1], y[at : at + 1]):
-        return plainly_close(_even(x), _even(y), rtol, atol, equal_nan)
     return at < 0
 
 
@@ -131,8 +94,6 @@ def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArr
         kernel(x, y, rtol, atol, equal_nan, out.ravel())
     else:
         scan_views(lambda _, x, y, z: kernel(x, y, rtol, atol, equal_nan, z), (x, y, out.ravel()))
-    if x.dtype is _BOOL and _has_false(out) and _of_odd_bytes(x, y):
-        return plainly_each(_even(a), _even(b), rtol, atol, equal_nan)
     return out
 
 
@@ -162,29 +123,14 @@ class Question:
 
     def all_close(self) -> bool:
         """Answer for all elements, stopping at the first that is not close."""
-        close = scan(self._first_apart(), self._arrays, self._dtypes) < 0
-        return close or (self._made_even() and self.all_close())
+        return scan(self._first_apart(), self._arrays, self._dtypes) < 0
 
     def each_close(self) -> NDArray:
         """Answer for each element."""
-        verdicts = fill(self._mask(), self._arrays, self._dtypes)
-        again = _BOOL in self._dtypes and not verdicts.all() and self._made_even()
-        return self.each_close() if again else verdicts
+        return fill(self._mask(), self._arrays, self._dtypes)
 
     def rows_close(self, axis: int | tuple[int, ...]) -> NDArray:
         """Answer for each row: the elements along `axis`."""
-        verdicts = self._rows_close(axis)
-        again = _BOOL in self._dtypes and not verdicts.all() and self._made_even()
-        return self.rows_close(axis) if again else verdicts
-
-    def _made_even(self) -> bool:
-        """Give booleans bytes of 0 and 1; tell whether some had others."""
-        odd = _BOOL in self._dtypes and _of_odd_bytes(*self._arrays)
-        if odd:
-            self._arrays = [_even(x) for x in self._arrays]
-        return odd
-
-    def _rows_close(self, axis: int | tuple[int, ...]) -> NDArray:
         try:
             axes = normalize_axis_tuple(axis, len(self._shape), "axis")
         except TypeError:
@@ -277,8 +223,6 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
             at: int = kernel(x, y, equal_nan)
         else:
             at = scan_views(lambda _, x, y: kernel(x, y, equal_nan), (x, y))
-        if at >= 0 and x.dtype is _BOOL and _of_odd_bytes(x[at : at + 1], y[at : at + 1]):
-            return equal_arrays(_even(x), _even(y), equal_nan)
         return at < 0
     if a.shape != b.shape:
         return False
@@ -288,13 +232,9 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     native = (a.dtype, b.dtype) == tuple(dtypes)
     if native and a.ndim == 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
         kernel = FIRST_UNEQUAL_STRIDED[kernel_key(dtypes)]
-        equal = scan_views(lambda _, x, y: kernel(x, y, equal_nan), (a, b)) < 0
-    else:
-        kernel = FIRST_UNEQUAL[kernel_key(dtypes)]
-        equal = scan(lambda _, x, y: kernel(x, y, equal_nan), [a, b], dtypes) < 0
-    if not equal and _BOOL in dtypes and _of_odd_bytes(a, b):
-        return equal_arrays(_even(a), _even(b), equal_nan)
-    return equal
+        return scan_views(lambda _, x, y: kernel(x, y, equal_nan), (a, b)) < 0
+    kernel = FIRST_UNEQUAL[kernel_key(dtypes)]
+    return scan(lambda _, x, y: kernel(x, y, equal_nan), [a, b], dtypes) < 0
 
 
 def position_of_nonfinite(x: NDArray, dtype: DType) -> int:

@@ -174,6 +174,5 @@ class SecondOptions(TypedDict, total=False):
     bounds: Any
     workers: Any
     progress: ProgressLike
-    convention: Convention
     equal_nan: bool
     allow: Collection[Excuse]

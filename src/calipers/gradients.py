@@ -16,6 +16,7 @@ from ._gradcheck.report import (
     NonsmoothError,
     WrongDerivativeError,
 )
+from ._gradcheck.settings import Settings
 from ._types import Convention, Excuse, Inplace, Method, ProgressLike
 
 __all__ = [
@@ -201,8 +202,7 @@ def gradcheck(
         kwargs,
         with_value=value_and_jac is not None,
     )
-    return check_given(
-        given,
+    settings = Settings(
         eps=eps,
         atol=atol,
         rtol=rtol,
@@ -230,3 +230,4 @@ def gradcheck(
         allow=allow,
         seed=seed,
     )
+    return check_given(given, settings)

@@ -6,11 +6,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ._containers import several
 from ._differences.plan import Options, others_of
 from ._differences.stencils import ADAPTIVE
 from ._gradcheck.checking import check_given
-from ._gradcheck.derivative import CONVENTIONS, GivenDerivative
+from ._gradcheck.derivative import CONVENTIONS
 from ._gradcheck.given import FORMS, Given
 from ._gradcheck.nested import holds_arrays
 from ._gradcheck.numerical_gradient import NumericalGradient
@@ -18,25 +17,20 @@ from ._gradcheck.options import (
     for_each,
     positions_of,
     require_functions,
-    require_seed,
     steps_for,
 )
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
 from ._gradcheck.second import Gradient, cotangents, layout, skewness, terms_of
 from ._gradcheck.second_forms import SecondForms, require_handed_on
-from ._gradcheck.subject import Subject
+from ._gradcheck.settings import Settings
 from ._protocols import FunctionLibrary
-from ._types import SecondOptions
-from .gradients import gradcheck
+from ._types import Convention, SecondOptions
 from .interop.functions import function_library
 
 __all__ = ["gradgradcheck"]
 
 _SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
-# What the derivatives of the gradient are called: of any f, and of one that gives a number.
-_NAMES = {"vjp": "vjp_vjp", "jvp": "vjp_jvp"}
-_OF_NUMBER = {"jac": "hess", "jvp": "hvp"}
 
 
 def gradgradcheck(
@@ -57,6 +51,7 @@ def gradgradcheck(
     kwargs: dict[str, Any] | None = None,
     argnums: int | Sequence[int] | None = None,
     nondifferentiable_outputs: Sequence[int] = (),
+    convention: Convention = "torch",
     raise_exception: bool = True,
     seed: int = 0,
     **options: Unpack[SecondOptions],
@@ -93,7 +88,7 @@ def gradgradcheck(
     check_fwd_over_rev, check_rev_over_rev : bool, optional
         Whether `vjp_jvp`, and whether `vjp_vjp`, are checked: all that are given, by default; of
         torch and jax functions only the latter.
-    args, kwargs, argnums, nondifferentiable_outputs, raise_exception, seed, **options
+    args, kwargs, argnums, nondifferentiable_outputs, convention, raise_exception, seed, **options
         See `gradcheck`.
 
     Returns
@@ -121,52 +116,44 @@ def gradgradcheck(
     """
     require_functions(f, vjp=vjp, vjp_vjp=vjp_vjp, vjp_jvp=vjp_jvp, hess=hess, hvp=hvp)
     require_handed_on(options)
-    require_seed(seed)
-    args = others_of(args)
-    points = several(inputs)
-    library = function_library(points) if vjp is None else None
+    settings = Settings(**options, raise_exception=raise_exception, seed=seed)
+    given = Given(
+        f,
+        inputs,
+        {**dict.fromkeys(FORMS), "vjp": vjp},
+        argnums,
+        positions_of(nondifferentiable_outputs),
+        convention,
+        others_of(args),
+        kwargs,
+    )
+    library = function_library(given.several) if vjp is None else None
     wanted = check_fwd_over_rev, check_rev_over_rev
     forms = SecondForms(vjp, vjp_vjp, vjp_jvp, hess, hvp, *wanted, library is not None)
     spread = gen_non_contig_grad_outputs
     forms.require(options, grad_outputs=grad_outputs, gen_non_contig_grad_outputs=spread)
-    if library is None and any(map(holds_arrays, points)):
+    if library is None and any(map(holds_arrays, given.several)):
         msg = (
             "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
             "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
         )
         raise TypeError(msg)
-    common: dict[str, Any] = {**options, "raise_exception": raise_exception, "seed": seed}
-    here: dict[str, Any] = {
-        "args": args,
-        "kwargs": kwargs,
-        "argnums": argnums,
-        "nondifferentiable_outputs": nondifferentiable_outputs,
-    }
-    first = {**common, "check_batched_forward_grad": False}  # of which there is no forward mode
-    if first_order and not forms.of_number:
-        report = gradcheck(f, inputs, vjp=vjp, **first, **here)
+    if forms.of_number:
+        return _of_number(given, forms, first_order, settings)
+    if first_order:
+        report = _of_first(given, settings)
         if not report:
             return report
-    plain: dict[str, Any] = {**common, "raise_exception": False}
-    given = Given(
-        f,
-        points,
-        dict.fromkeys(FORMS),
-        argnums,
-        positions_of(nondifferentiable_outputs),
-        "torch",
-        args,
-        kwargs,
-    )
-    whole = (*points, *args)
-    if forms.of_number:
-        return _of_number(given.subject(), f, whole, forms, first_order, common, here)
-    how = grad_outputs, spread, seed, forms, plain
     if library is not None:
-        report = _of_library(library, given.of_leaves(), *how)
+        report = _of_library(library, given.of_leaves(), grad_outputs, spread, forms, settings)
     else:
-        report = _of_own(given, *how)
+        report = _of_own(given, grad_outputs, spread, forms, settings)
     return answer(report, raise_exception)
+
+
+def _of_first(given: Given, settings: Settings) -> GradcheckReport:
+    """Check the first derivative, of which there is no forward mode."""
+    return check_given(given, replace(settings, check_batched_forward_grad=False))
 
 
 def _of_library(
@@ -174,24 +161,23 @@ def _of_library(
     given: Given,
     grad_outputs: Any,
     spread: bool,
-    seed: int,
     forms: SecondForms,
-    options: dict[str, Any],
+    settings: Settings,
 ) -> GradcheckReport:
     """Check what a library has for the gradient of a function of its arrays."""
     f, inputs = given.f, given.several
     first = given.translated(False).subject()
-    w = cotangents(first, grad_outputs, seed)
+    w = cotangents(first, grad_outputs, settings.seed)
     active, kept = (tuple(p.position for p in parts) for parts in (first.active, first.kept))
     gradient, point = library.gradient(f, inputs, active, kept, w, spread)
     contiguous = library.gradient(f, inputs, active, kept, w, False)[0] if spread else None
     by = *active, *range(len(inputs), len(inputs) + len(w))
-    second = replace(_second(gradient, point, by, options), terms=terms_of(first, w))
-    own = {
-        **_with_cotangents(options, len(active), len(w)),
-        "check_forward_ad": forms.pushes,
-        "check_backward_ad": forms.pulls,
-    }
+    second = replace(_second(gradient, point, by, given.convention), terms=terms_of(first, w))
+    own = replace(
+        _with_cotangents(settings, len(active), len(w)),
+        check_forward_ad=forms.pushes,
+        check_backward_ad=forms.pulls,
+    )
     report = _of_gradient(second, first.columns, contiguous, own)
     if given.leaves is not None and given.leaves.names:
         held = given.leaves.names
@@ -204,30 +190,25 @@ def _of_library(
 
 
 def _of_own(
-    given: Given,
-    grad_outputs: Any,
-    spread: bool,
-    seed: int,
-    forms: SecondForms,
-    options: dict[str, Any],
+    given: Given, grad_outputs: Any, spread: bool, forms: SecondForms, settings: Settings
 ) -> GradcheckReport:
     """Check the caller's derivatives of the caller's gradient."""
     assert forms.vjp is not None
     subject = given.subject()
     inputs = (*given.several, *given.args)
-    w = cotangents(subject, grad_outputs, seed)
+    w = cotangents(subject, grad_outputs, settings.seed)
     gradient = Gradient(subject, forms.vjp, forms.vjp_vjp, forms.vjp_jvp, spread)
     contiguous = replace(gradient, spread=False) if spread else None
     by = *(p.position for p in subject.active), *range(len(inputs), len(inputs) + len(w))
     pull = gradient.pull if forms.pulls else None
     push = gradient.push if forms.pushes else None
     second = replace(
-        _second(gradient, (*inputs, *w), by, options, vjp=pull, jvp=push),
+        _second(gradient, (*inputs, *w), by, given.convention, vjp=pull, jvp=push),
         kwargs=given.kwargs,
-        names=_NAMES,
+        names=forms.names,
         terms=terms_of(subject, w),
     )
-    own = _with_cotangents(options, len(subject.active), len(w))
+    own = _with_cotangents(settings, len(subject.active), len(w))
     return _of_gradient(second, subject.columns, contiguous, own)
 
 
@@ -235,31 +216,32 @@ def _second(
     gradient: Callable[..., Any],
     point: tuple[Any, ...],
     by: Sequence[int],
-    options: dict[str, Any],
+    convention: str,
     **derivatives: Callable[..., Any] | None,
 ) -> Given:
     """Return a gradient at a point, and derivatives of it by some of what it takes."""
-    derivatives = {name: derivatives.get(name) for name in FORMS}
-    return Given(gradient, point, derivatives, by, (), options.get("convention", CONVENTIONS[0]))
+    every: dict[str, Any] = {**dict.fromkeys(FORMS), **derivatives}
+    return Given(gradient, point, every, by, (), convention)
 
 
-def _with_cotangents(options: dict[str, Any], inputs: int, cotangents: int) -> dict[str, Any]:
-    """Return options whose steps and bounds are for the inputs, and none of them for w."""
-    given = {name: options[name] for name in ("step", "scale", "bounds") if name in options}
-    each = {name: for_each(name, value, inputs) for name, value in given.items()}
-    return {**options, **{name: (*own, *[None] * cotangents) for name, own in each.items()}}
+def _with_cotangents(settings: Settings, inputs: int, cotangents: int) -> Settings:
+    """Return settings whose steps and bounds are for the inputs, and none of them for w."""
+    names = [n for n in ("step", "scale", "bounds") if getattr(settings, n) is not None]
+    each = {name: for_each(name, getattr(settings, name), inputs) for name in names}
+    with_none: dict[str, Any] = {name: (*own, *[None] * cotangents) for name, own in each.items()}
+    return replace(settings, **with_none)
 
 
 def _of_gradient(
-    given: Given, size: int, contiguous: Callable[..., Any] | None, options: dict[str, Any]
+    given: Given, size: int, contiguous: Callable[..., Any] | None, settings: Settings
 ) -> GradcheckReport:
     """
     Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
 
-    If its cotangents are not contiguous, `contiguous` is the same with those that are.
+    If its cotangents are not contiguous, `contiguous` is the same with those that are. The report
+    is returned, whatever the verdict.
     """
-    options = {name: value for name, value in options.items() if name != "convention"}
-    report = check_given(given, **options)
+    report = check_given(given, replace(settings, raise_exception=False))
     if report.shape[0] and not report.findings:
         spread, given = given, given.translated(False)
         subject = given.subject()
@@ -271,19 +253,9 @@ def _of_gradient(
         of_reals = all(p.example.dtype.kind == "f" for p in subject.active)
         if given.convention == CONVENTIONS[0] or of_reals:
             derivatives = given.checked(subject, known, None, False)
-            report = _symmetric(report, derivatives, size, options)
+            share, noise = report.resolution * _SKEW, float(settings.nondet_tol)
+            report = _found(report, skewness(derivatives, size, share, noise, report.seed))
     return replace(report, reason=f"second order: {report.reason}", order=2)
-
-
-def _symmetric(
-    report: GradcheckReport,
-    derivatives: Sequence[GivenDerivative],
-    size: int,
-    options: dict[str, Any],
-) -> GradcheckReport:
-    share = report.resolution * _SKEW
-    noise = float(options.get("nondet_tol", 0.0))
-    return _found(report, skewness(derivatives, size, share, noise, report.seed))
 
 
 def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
@@ -294,15 +266,10 @@ def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
 
 
 def _of_number(
-    subject: Subject,
-    f: Callable[..., Any],
-    inputs: tuple[Any, ...],
-    forms: SecondForms,
-    first_order: bool,
-    common: dict[str, Any],
-    here: dict[str, Any],
+    given: Given, forms: SecondForms, first_order: bool, settings: Settings
 ) -> GradcheckReport:
     """Check the Hessian of a real number, or products with it, by one input."""
+    subject, inputs = given.subject(), (*given.several, *given.args)
     if subject.rows != 1 or len(subject.active) != 1:
         numbers, count = subject.rows, len(subject.active)
         msg = (
@@ -320,9 +287,8 @@ def _of_number(
         raise ValueError(msg)
     vjp = forms.vjp
     if vjp is not None and first_order:
-        chosen = {"args": (), "argnums": part.position}
-        first = {**common, "check_batched_forward_grad": False}
-        report = gradcheck(f, inputs, vjp=vjp, **first, **{**here, **chosen})
+        first = replace(given, inputs=inputs, args=(), argnums=part.position)
+        report = _of_first(first, settings)
         if not report:
             return report
 
@@ -336,12 +302,13 @@ def _of_number(
 
     gradient: Callable[..., Any] = slope
     if vjp is None:  # of f alone: a wrong first derivative cannot hide in it
-        where = steps_for(1, scale=common.get("scale"), bounds=common.get("bounds"))[0]
-        gradient = NumericalGradient(f, part.position, Options(ADAPTIVE, **where))
+        where = steps_for(1, scale=settings.scale, bounds=settings.bounds)[0]
+        gradient = NumericalGradient(given.f, part.position, Options(ADAPTIVE, **where))
+    by, convention = (part.position,), given.convention
     second = replace(
-        _second(gradient, inputs, (part.position,), common, jac=forms.hess, jvp=forms.hvp),
-        kwargs=here["kwargs"],
-        names=_OF_NUMBER,
+        _second(gradient, inputs, by, convention, jac=forms.hess, jvp=forms.hvp),
+        kwargs=given.kwargs,
+        names=forms.names,
     )
-    report = _of_gradient(second, part.stop, None, {**common, "raise_exception": False})
-    return answer(report, common["raise_exception"])
+    report = _of_gradient(second, part.stop, None, settings)
+    return answer(report, settings.raise_exception)

@@ -73,6 +73,14 @@ def test_pairs_of_dtypes(kinds):
     assert not both(a, b).all()
 
 
+def test_booleans_that_view_other_bytes_are_true_or_false():
+    values = np.array([0, 1, 2, 255], np.uint8)
+    odd, even = values.view(bool), values != 0
+    for other in (even, even.astype("int64"), even.astype("float32")):
+        assert both(odd, other, rtol=0, atol=0).all()
+        assert calipers.compare(cuda.to_device(odd), cuda.to_device(other), check_dtype=False)
+
+
 KINDS = ["bfloat16", *DTYPES[:-1]]
 
 

@@ -66,7 +66,7 @@ def ask(x: Operand, y: Operand, rtol: float, atol: float, equal_nan: bool) -> Pe
         return Pending(x, y, None)
     with target.on(x.memory.ordinal):
         places = places_of([o.broadcast(shape) for o in (x, y)], any_order=True)
-        kinds, itemsize = (x.element, y.element), max(x.itemsize, y.itemsize)
+        kinds, itemsize = (x.kind, y.kind), max(x.itemsize, y.itemsize)
         kernel, blocks = _search(kinds, itemsize, places.flat, size, x.memory.ordinal)
         flag = target.borrow(target.Flag, x.memory.ordinal)
         arrays = *places.vectors((x, y)), places.layout, size
@@ -99,7 +99,7 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
         out = target.empty(shape, np.bool_)
         if size:
             places = places_of([o.broadcast(shape) for o in (x, y)])
-            kinds = x.element, y.element
+            kinds = x.kind, y.kind
             itemsize = max(kernels.LEAST_BYTES, x.itemsize, y.itemsize)
             layout = target.policy(itemsize, places.flat, kernels.masks(set(kinds), places.flat))
             kernel = kernels.mask(kinds, places.flat, layout)
@@ -130,7 +130,7 @@ def first_nonfinite(a: Any) -> int:
         room = kernels.searches(set(), places.flat)  # one array takes less than two of any kind
         # Of one array twice as many elements are on their way in as many bytes.
         layout = target.policy(max(kernels.LEAST_BYTES, x.itemsize // 2), places.flat, room)
-        kernel = kernels.first_nonfinite(x.element, places.flat, layout)
+        kernel = kernels.first_nonfinite(x.kind, places.flat, layout)
         desk = target.borrow(target.Desk, x.memory.ordinal)
         (found,) = desk.put([np.array([x.size], np.int64)], x.stream)
         arrays = *places.vectors([x]), places.layout, x.size

@@ -48,7 +48,7 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
         return tally
     assert pair.dtypes is not None
     held = tuple(numba.from_dtype(widened(dtype)) for dtype in pair.dtypes)
-    kinds = a.element, b.element
+    kinds = a.kind, b.kind
     ndim = len(tally.axes)
     with target.on(a.memory.ordinal):
         places = places_of([a, b])
@@ -137,6 +137,6 @@ def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:
 def _gathered(x: Operand, positions: Any) -> NDArray:
     places = places_of([x])
     out = target.empty(positions.shape, x.memory.dtype)
-    kernel = kernels.gather(x.element, places.flat)
+    kernel = kernels.gather(x.kind, places.flat)
     target.launch(kernel, 1, x.stream, *places.vectors([x]), places.layout, positions, out)
     return target.fetch(out, x.stream).view(x.dtype)

@@ -23,11 +23,6 @@ class Operand(NamedTuple):
     kind: str  # the name of the dtype
 
     @property
-    def element(self) -> str:
-        """The name of the dtype as kernels read it."""
-        return "uint8" if self.kind == "bool" else self.kind
-
-    @property
     def dtype(self) -> DType:
         if self.kind != "bfloat16":
             return np.dtype(self.kind)

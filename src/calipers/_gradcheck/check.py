@@ -1,6 +1,6 @@
 """One check, from the tests without differences to the verdict."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import combinations
@@ -14,7 +14,7 @@ from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
 from .derivative import GivenDerivative
-from .exhaustive import Entries, examine
+from .exhaustive import examine
 from .numerical import Looks, Way, looks
 from .outcome import Outcome
 from .projected import CLEAR, UNKNOWN, Probe, column_of
@@ -50,16 +50,14 @@ class Check:
     allow: tuple[str, ...]
     cause: BaseException | None = None  # of what a derivative could not be asked
     any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
-    _whole: Sequence[Looks] = ()  # at all entries by an input
-    _undecided: str | None = None
-    _narrow: str = ""  # the format that f computes in, if it is not that of its results
-    _eps: float = 0.0  # the spacing of the numbers that f computes with
+
+    def __post_init__(self) -> None:
+        self._found = Outcome(self.subject, self.derivatives, self.rule, self.fast_mode)
 
     def run(
         self,
         steps: list[dict[str, Any]],
         way: Way,
-        nondet_tol: float,
         undefined: set[str],
         batched: dict[str, bool],
         primals: dict[str, Any],
@@ -69,23 +67,20 @@ class Check:
 
         Derivatives that are asked note in `primals` what they take for f's value.
         """
-        subject = self.subject
+        subject, found, nondet_tol = self.subject, self._found, self.rule.noise
         random = np.random.default_rng(self.seed)
-        self._entries = Entries()
-        findings = list(identities.mutation("f", subject.touched))
-        findings += identities.determinism(subject, nondet_tol)
-        if findings:  # nothing else can be trusted
-            return self._reported(findings, "", {})
+        found.findings += identities.mutation("f", subject.touched)
+        found.findings += identities.determinism(subject, nondet_tol)
+        if found.findings:  # nothing else can be trusted
+            return self._reported()
         if not subject.rows or not subject.columns:
             return self._empty()
-        jacobians: dict[str, Jacobian] = {}
-        late: list[str] = []  # what matters less than a wrong entry
         own: dict[str, list[str]] = {}  # what is found of one derivative
         steady: dict[str, bool] = {}  # whether it gives the same twice
         others: list[str] = []  # and of it beside another one
         try:
             if not self.fast_mode:
-                jacobians = self._jacobians()
+                found.jacobians = self._jacobians()
             for d in self.derivatives:
                 own[d.name] = [
                     *identities.storing(d, random, nondet_tol),
@@ -93,47 +88,46 @@ class Check:
                 ]
                 steady[d.name] = not own[d.name]
                 if d.form in undefined:
-                    late += self._told(identities.none_directions(d, self.rule.rtol))
+                    found.late += self._told(identities.none_directions(d, self.rule.rtol))
                 if batched.get(d.form):
-                    late += self._told(identities.batches(d, random))
+                    found.late += self._told(identities.batches(d, random))
             for source, value in primals.items():
                 others += identities.primal(source, value, subject, self._near)
             vouched, adjoint = self._adjoint(random)
             others += adjoint
             with np.errstate(all="ignore"):
-                jacobians, sizes = self._differences(jacobians, steps, way, random, vouched)
+                sizes, eps = self._differences(steps, way, random, vouched)
             for d in self.derivatives:  # which is measured by sizes, known by now
-                lines = jacobians[d.name].lines if jacobians else None
+                lines = found.jacobians[d.name].lines if found.jacobians else None
                 known = None if sizes is None else sizes.of_results(d.form)
-                given = nondet_tol, self.rule, known, lines, self._eps
+                given = nondet_tol, self.rule, known, lines, eps
                 own[d.name] += identities.linearity(d, random, *given)
         except WrongFormError as wrong:
             others.append(str(wrong))
-            jacobians, late = {}, []
+            found.jacobians, found.late = {}, []
         for d in self.derivatives:  # what is changed, by any call, explains what else is found
-            findings += identities.mutation(d.name, d.touched)
-            failed = others or own.get(d.name) or self._entries.count[FAIL]
+            found.findings += identities.mutation(d.name, d.touched)
+            failed = others or own.get(d.name) or found.entries.count[FAIL]
             if (failed or d.strays) and steady.get(d.name) and not d.touched:
-                findings += self._told(identities.memory(d, random, nondet_tol))
-            findings += own.get(d.name, ())
-        nothing = ""
-        if self._entries.left_out == subject.columns and not (findings or others or late):
-            nothing = "no element of the inputs is finite and has a step"
-        return self._reported(findings + others, nothing, jacobians, bool(nothing), late)
+                found.findings += self._told(identities.memory(d, random, nondet_tol))
+            found.findings += own.get(d.name, ())
+        found.findings += others
+        if found.entries.left_out == subject.columns and not (found.findings or found.late):
+            return self._reported("no element of the inputs is finite and has a step")
+        return self._reported()
 
     def _jacobians(self) -> dict[str, Jacobian]:
         return {d.name: jacobian_of(d) for d in self.derivatives}
 
     def _differences(
         self,
-        jacobians: dict[str, Jacobian],
         steps: list[dict[str, Any]],
         way: Way,
         random: np.random.Generator,
         vouched: bool,
-    ) -> tuple[dict[str, Jacobian], Sizes | None]:
-        """Judge what differences tell; return the Jacobians that were seen, and their sizes."""
-        subject, sizes = self.subject, None
+    ) -> tuple[Sizes | None, float]:
+        """Judge what differences tell; return the Jacobians' sizes, and the spacing in f."""
+        subject, found, sizes = self.subject, self._found, None
         probed: list[Looks] = []
         whole: list[Looks] = []
         try:
@@ -141,26 +135,24 @@ class Check:
                 if self.fast_mode:
                     # A product takes one point after the other, and none in batches.
                     probed.append(looks(subject, part, way=way, batches=False, **given))
-                    before = deepcopy(self._entries)
+                    before = deepcopy(found.entries)
                     if not self._project(probed[-1], random):
                         continue
-                    self._entries = before  # a look at all entries finds these again
+                    found.entries = before  # a look at all entries finds these again
                 whole.append(looks(subject, part, way=way, **given))
-            self._whole = whole
+            found.whole = whole
             if whole:
-                jacobians = jacobians or self._jacobians()
-                sizes = examine(whole, jacobians, self.rule, self._entries, vouched)
+                found.jacobians = found.jacobians or self._jacobians()
+                sizes = examine(whole, found.jacobians, self.rule, found.entries, vouched)
                 self.any_slope = bool(sizes.rows.any())
         finally:
             every = *probed, *whole
             subject.calls += sum(look.calls for look in every)
-            self._narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
-            self._eps = max([subject.eps, *(look.eps for look in every)])
-        return jacobians, sizes
+            found.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
+        return sizes, max([subject.eps, *(look.eps for look in every)])
 
     def _empty(self) -> GradcheckReport:
         """Look at the form of derivatives that have no entries."""
-        findings = []
         for d in self.derivatives if self.subject.kept else ():
             try:
                 if d.form == "jac":
@@ -168,9 +160,8 @@ class Check:
                 else:
                     d.product(np.zeros(d.taken[-1].stop if d.taken else 0))
             except WrongFormError as wrong:
-                findings.append(str(wrong))
-        nothing = "" if findings else "there is no number to differentiate"
-        return self._reported(findings, nothing, {}, vacuous=not findings)
+                self._found.findings.append(str(wrong))
+        return self._reported("" if self._found.findings else "there is no number to differentiate")
 
     def _near(self, value: NDArray) -> NDArray:
         """Return what the value that comes with a Jacobian may be off by."""
@@ -201,7 +192,7 @@ class Check:
         or products do not tell, all columns are looked at if calls of f for them are moderate work;
         else the next suspects are, and what differences do not resolve is INCONCLUSIVE.
         """
-        self._entries.left_out += int(np.count_nonzero(look.steps == 0))
+        self._found.entries.left_out += int(np.count_nonzero(look.steps == 0))
         columns = look.problem.coordinates
         moderate = columns * (columns + self.subject.rows) <= _MODERATE
         for d in self.derivatives:
@@ -214,7 +205,7 @@ class Check:
                 if told == UNKNOWN:
                     if moderate and not wrong:
                         return True
-                    self._undecided = (
+                    self._found.undecided = (
                         f"differences do not resolve products of {d.name} by input "
                         f"{look.part.name}: f is noisy, or not smooth, somewhere; check without "
                         f"fast_mode"
@@ -226,7 +217,7 @@ class Check:
                     return True
                 probe.settle(column)
             else:
-                self._undecided = (
+                self._found.undecided = (
                     f"products of {d.name} by input {look.part.name} are off by more than "
                     f"rounding, and the {_SUSPECTS} columns that were looked at are within the "
                     f"tolerance: check without fast_mode"
@@ -236,7 +227,9 @@ class Check:
     def _judged_column(self, look: Looks, d: GivenDerivative, column: int) -> str:
         """Judge what a derivative gives in a column, and note it if it is wrong."""
         number = look.part.start + column
-        if (number, d.name) in zip(self._entries.columns, self._entries.forms, strict=True):
+        if (number, d.name) in zip(
+            self._found.entries.columns, self._found.entries.forms, strict=True
+        ):
             return FAIL
         value, error, state = look.derivative(column)
         rows, own = column_of(d, number, value)
@@ -255,43 +248,24 @@ class Check:
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS
         numbers = np.full(len(rows), number)
-        self._entries.add(numbers, rows, d.name, verdict, own, value[rows], error[rows])
+        self._found.entries.add(numbers, rows, d.name, verdict, own, value[rows], error[rows])
         return FAIL
 
-    def _reported(
-        self,
-        findings: list[str],
-        nothing: str,
-        jacobians: dict[str, Jacobian],
-        vacuous: bool = False,
-        late: Sequence[str] = (),
-    ) -> GradcheckReport:
-        subject = self.subject
-        found = Outcome(
-            subject,
-            self.derivatives,
-            self.rule,
-            self.fast_mode,
-            self._entries,
-            jacobians,
-            self._whole,
-            findings,
-            late,
-            self._undecided,
-            self._narrow,
-        )
+    def _reported(self, vacuous: str = "") -> GradcheckReport:
+        """Return what was found; `vacuous` says why there was nothing to find."""
+        subject, found = self.subject, self._found
         return GradcheckReport(
             found.verdict,
-            nothing or found.reason,
-            (*findings, *late),
+            vacuous or found.reason,
+            (*found.findings, *found.late),
             found.failures,
-            dict(self._entries.count),
+            dict(found.entries.count),
             found.blocks,
-            self._entries.largest_error,
+            found.entries.largest_error,
             self.resolution,
             self.rule.atol,
             self.rule.rtol,
-            vacuous,
+            bool(vacuous),
             {"f": subject.calls, **{d.name: d.calls for d in self.derivatives}},
             self.seed,
             tuple(d.name for d in self.derivatives),

@@ -16,9 +16,10 @@ from .._arrays import given_array, is_sparse
 from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix, require_nothing
+from .copies import private
 from .inplace import InPlace
 from .parts import Part, picked, real_rows, real_vector
-from .subject import Subject, private
+from .subject import Subject
 
 CONVENTIONS = ("torch", "jax")
 _LAST = {"vjp": ("w",), "jvp": ("v",)}

@@ -23,16 +23,9 @@ from .derivative import CONVENTIONS, GivenDerivative
 from .inplace import ADD, WAYS, InPlace
 from .nested import Nested, NumpyContainers, holds_arrays, is_array
 from .numerical_gradient import NumericalGradient
+from .posing import argnums_of, is_differentiable, no_batches, pose
 from .sparse import DenseView
-from .subject import (
-    Subject,
-    argnums_of,
-    has_differences,
-    is_differentiable,
-    names_of,
-    no_batches,
-    pose,
-)
+from .subject import Subject, has_differences, names_of
 
 FORMS = ("jac", "vjp", "jvp")
 
@@ -60,7 +53,16 @@ class Given:
     names: Mapping[str, str] = field(default_factory=dict)  # of forms that have others
 
     def __post_init__(self) -> None:
+        """Refuse what does not say how f and the derivatives are called."""
         require_named(self.kwargs)
+        if self.convention not in CONVENTIONS:
+            msg = f"convention must be one of {CONVENTIONS}, got {self.convention!r}"
+            raise ValueError(msg)
+
+    @property
+    def forms(self) -> list[str]:
+        """The forms in which the derivative is given."""
+        return [form for form in FORMS if self.derivatives[form] is not None]
 
     @property
     def several(self) -> tuple[Any, ...]:
@@ -68,9 +70,9 @@ class Given:
 
     def on_device(self) -> bool:
         """Tell whether arrays or functions are a device's, and no library differentiates them."""
-        calls = [call for call in self.derivatives.values() if call is not None]
-        if not calls:
+        if not self.forms:
             return False
+        calls = [self.derivatives[form] for form in self.forms]
         whole = (*self.several, *self.args)
         return any(map(is_device_function, (self.f, *calls))) or any(on_device(x=x) for x in whole)
 
@@ -96,7 +98,7 @@ class Given:
 
     def of_leaves(self) -> "Given":
         """Return the same for arrays alone, where the function is of containers of them."""
-        if any(call is not None for call in self.derivatives.values()):
+        if self.forms:
             return self._of_containers()
         library = function_library(self.several)
         if library is None:
@@ -167,7 +169,7 @@ class Given:
 
         A library's is one of arrays alone; see `of_leaves`.
         """
-        if any(call is not None for call in self.derivatives.values()):
+        if self.forms:
             return self._of_dense(masked)
         library = function_library(self.several)
         if library is None:
@@ -218,7 +220,7 @@ class Given:
 
     def filling(self, out_like: Any) -> "Given":
         """Return the same, with f one that stores its results in arrays like some."""
-        if all(call is None for call in self.derivatives.values()):
+        if not self.forms:
             library = function_library(self.several)
             if library is not None:
                 msg = (
@@ -322,7 +324,7 @@ def require_way(inplace: Any, given: Given) -> None:
     if inplace not in WAYS:
         msg = f"inplace must be None, {' or '.join(map(repr, WAYS))}, got {inplace!r}"
         raise ValueError(msg)
-    if given.with_value or all(call is None for call in given.derivatives.values()):
+    if given.with_value or not given.forms:
         msg = "inplace= is about jac=, vjp= and jvp=: give one of them, or leave it out"
         raise ValueError(msg)
     if any(is_sparse(x) for x in given.several):

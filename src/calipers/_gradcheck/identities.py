@@ -9,12 +9,13 @@ import numpy as np
 from .._protocols import NDArray
 from .._question import equal_arrays
 from .blocks import WrongFormError
+from .copies import private
 from .derivative import GivenDerivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
 from .rule import Rule, alike, least_normal
-from .subject import Subject, private
+from .subject import Subject
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
 ROUNDING = 256.0

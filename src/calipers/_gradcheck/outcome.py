@@ -1,7 +1,7 @@
 """What a check found, and what it says of that: the verdict, a sentence, the worst entries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -32,19 +32,19 @@ _FEW = 8.0  # spacings of x, in which a ladder has no two steps
 
 @dataclass
 class Outcome:
-    """What a check found: beside the entries, of them, and what it could not decide."""
+    """What a check of something finds, which it notes here; what it says of that, in the end."""
 
     subject: Subject
     derivatives: list[GivenDerivative]
     rule: Rule
     fast_mode: bool
-    entries: Entries
-    jacobians: dict[str, Jacobian]
-    whole: Sequence[Looks]  # at all entries by an input
-    findings: list[str]
-    late: Sequence[str]  # findings that matter less than a wrong entry
-    undecided: str | None
-    narrow: str  # the format that f computes in, if it is not that of its results
+    entries: Entries = field(default_factory=Entries)
+    jacobians: dict[str, Jacobian] = field(default_factory=dict)
+    whole: Sequence[Looks] = ()  # at all entries by an input
+    findings: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)  # what matters less than a wrong entry
+    undecided: str | None = None  # why there is no verdict, beside the entries
+    narrow: str = ""  # the format that f computes in, if it is not that of its results
 
     @cached_property
     def verdict(self) -> str:

@@ -15,9 +15,9 @@ _OF_FIRST = {
     "check_backward_ad": "check_rev_over_rev= is that of second derivatives",
 }
 
-# What is called vjp and jvp in a check of the gradient, and the options that switch it.
+# What derivatives of the gradient are called, by form: of any f, and of one that gives a number.
 _NAMES = {"vjp": "vjp_vjp", "jvp": "vjp_jvp"}
-_OF_NUMBER = {"vjp": "vjp_vjp", "jvp": "hvp"}
+_OF_NUMBER = {"jac": "hess", "jvp": "hvp"}
 _TESTS_OF_PULL = ("check_undefined_grad", "check_batched_grad")
 _SWITCHES = {"vjp": "check_rev_over_rev", "jvp": "check_fwd_over_rev"}
 
@@ -39,6 +39,11 @@ class SecondForms:
     def of_number(self) -> bool:
         """Whether the second derivatives are those of one number."""
         return self.hess is not None or self.hvp is not None
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What the caller calls the forms of a derivative of the gradient."""
+        return _OF_NUMBER if self.of_number else _NAMES
 
     @property
     def pulls(self) -> bool:
@@ -76,10 +81,9 @@ class SecondForms:
             )
             raise ValueError(msg)
         self._require_chosen(given)
-        names = _OF_NUMBER if self.of_number else _NAMES
         checked = {"vjp": self.pulls, "jvp": self.pushes or self.hvp is not None}
         there = {k: v for k, v in _SWITCHES.items() if self.of_library or _NAMES[k] in given}
-        require_tested(tests, [k for k, v in checked.items() if v], there, names)
+        require_tested(tests, [k for k, v in checked.items() if v], there, self.names)
 
     def _require_chosen(self, given: list[str]) -> None:
         """Refuse to check what is not given, and to check nothing."""

@@ -12,15 +12,13 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arity import note_form
-from .._arrays import as_array, given_array
-from .._containers import several
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import modes_of
-from .._libraries import library_of
 from .._protocols import NDArray
 from ..interop.containers import Leaves
 from .batches import base_in_batches
+from .copies import private, same
 from .inplace import InPlace
 from .numerical_gradient import NumericalGradient
 from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
@@ -31,16 +29,6 @@ _ROUNDINGS = 64.0  # of terms, in what is left where they cancel
 _FEW = 6  # numbers, by which f is asked sooner than in batches
 
 
-def is_differentiable(value: Any) -> bool:
-    """Tell whether an input is of floating-point numbers."""
-    if isinstance(value, (bool, int, str, bytes)) or value is None or callable(value):
-        return False
-    try:
-        return as_array(value).dtype.kind in "fc"
-    except (TypeError, ValueError, RuntimeError):
-        return False
-
-
 def has_differences(dtype: np.dtype[Any]) -> bool:
     """Tell whether differences are taken of numbers of a dtype."""
     return dtype.char in "fdFD"
@@ -49,41 +37,6 @@ def has_differences(dtype: np.dtype[Any]) -> bool:
 def has_fractions(dtype: np.dtype[Any]) -> bool:
     """Tell whether numbers of a dtype are no integers, be differences taken of them or not."""
     return dtype.kind in "fc" or (dtype.isbuiltin == 2 and "int" not in dtype.name)  # bfloat16
-
-
-def _each(of: Callable[[Any], Any], value: Any) -> Any:
-    """Return what a function makes of a value, or of all that lists, tuples and dicts hold."""
-    if type(value) in (list, tuple):
-        return type(value)(_each(of, item) for item in value)
-    if type(value) is dict:
-        return {key: _each(of, item) for key, item in value.items()}
-    return of(value)
-
-
-def private(value: Any) -> Any:
-    """Copy arrays, in lists, tuples and dicts too; all else is handed on."""
-    return _each(lambda x: x.copy(order="K") if isinstance(x, np.ndarray) else x, value)
-
-
-def _of_numpy(value: Any) -> Any:
-    """Copy a library's array to one of NumPy's, if that has one like it."""
-    if library_of(value) is None:
-        return value
-    try:
-        return np.array(as_array(value))
-    except TypeError:
-        return value
-
-
-def _same(new: Any, old: Any) -> bool:
-    """Whether arrays that were copied are bitwise the same."""
-    if isinstance(old, np.ndarray):
-        return np.asarray(new).tobytes() == old.tobytes()
-    if type(old) in (list, tuple):
-        return len(new) == len(old) and all(map(_same, new, old))
-    if type(old) is dict:
-        return new.keys() == old.keys() and all(_same(new[key], old[key]) for key in old)
-    return True
 
 
 @dataclass
@@ -227,11 +180,11 @@ class Subject:
         places = [f"input {name}" for name in self.names]
         pairs = zip(places, given, self.values, strict=True)
         return [
-            *(name for name, new, old in pairs if not _same(new, old)),
+            *(name for name, new, old in pairs if not same(new, old)),
             *(
                 f"argument {name}"
                 for name, old in self.kwargs.items()
-                if not _same(named[name], old)
+                if not same(named[name], old)
             ),
         ]
 
@@ -330,102 +283,6 @@ class Subject:
         return self.f.inner if isinstance(self.f, InPlace) else self.f
 
 
-def argnums_of(argnums: Any, count: int) -> list[int]:
-    """Return the inputs that the caller named, one or several, of so many."""
-    chosen: list[Any] = list(argnums) if np.iterable(argnums) else [argnums]
-    for k in chosen:
-        if chosen.count(k) > 1:
-            msg = f"argnums names input {k} more than once"
-            raise ValueError(msg)
-        if not isinstance(k, (int, np.integer)) or not 0 <= k < count:
-            msg = f"argnums names input {k!r}: there are {count}, from 0"
-            raise ValueError(msg)
-    return chosen
-
-
 def names_of(inputs: Sequence[Any], leaves: Leaves | None) -> tuple[str, ...]:
     """Return how the caller reaches inputs: by position, or where they are in containers."""
     return (leaves and leaves.names) or tuple(map(str, range(len(inputs))))
-
-
-def _kind(x: Any) -> str:
-    name = type(x).__name__
-    return f"{name} of dtype {x.dtype}" if hasattr(x, "dtype") else name
-
-
-def no_batches(position: int) -> None:
-    """Return no function of a batch: what is not known to be one is called point by point."""
-
-
-def pose(
-    f: Any,
-    inputs: Any,
-    args: Any,
-    kwargs: Any,
-    argnums: Any,
-    nondifferentiable_outputs: Any,
-    batched: Callable[[int], Callable[..., Any] | None] = no_batches,
-    leaves: Leaves | None = None,
-    held: tuple[int, ...] = (),
-    of_library: bool = False,
-    terms: float = 0.0,
-) -> Subject:
-    """
-    Check what the caller gave, and copy it.
-
-    `batched` may give f of a batch of an input. Unless f is of a library's own arrays, it gets
-    NumPy's in their place.
-    """
-    given = [*several(inputs), *args]
-    if argnums is None:
-        count = len(given) - len(args)
-        chosen = [k for k in range(count) if is_differentiable(given[k])]
-        held = tuple(k for k in range(count) if k not in chosen)
-    else:
-        chosen = argnums_of(argnums, len(given))
-    if not chosen:
-        kinds = ", ".join(dict.fromkeys(map(_kind, given))) or "nothing"
-        integers = any(getattr(getattr(x, "dtype", None), "kind", "b") in "iu" for x in given)
-        advice = ": give integers as floats" if integers else ""
-        msg = (
-            f"gradcheck needs an input of real or complex floating-point numbers, an array or "
-            f"arrays in lists, tuples, dicts and dataclasses, and got {kinds}: nothing can be "
-            f"differentiated{advice}"
-        )
-        raise ValueError(msg)
-    names = names_of(given, leaves)
-    values: list[Any] = []
-    scalars = set()
-    for k, value in enumerate(given):
-        copied: Any = value
-        if k in chosen or isinstance(value, np.ndarray):
-            array = np.asarray(given_array(value, f"input {names[k]}"))
-            if array.ndim == 0 and not isinstance(value, np.ndarray):
-                scalars.add(k)
-            # As differences will hand it over, so that f sees one layout.
-            native = array.dtype.newbyteorder("=") if k in chosen else array.dtype
-            copied = array.astype(native, order="C" if k in chosen else "K", copy=True)
-        if k in chosen and not has_differences(copied.dtype):
-            kind = copied.dtype
-            able = has_fractions(kind)
-            advice = "pass it in float32 or 64" if able else "leave it out of argnums"
-            told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
-            msg = f"{told}: {advice}"
-            raise TypeError(msg)
-        values.append(copied)
-    active = parts_of([values[k] for k in chosen], chosen, names)
-    named = dict(kwargs or {})
-    if not of_library:
-        values, named = _each(_of_numpy, values), _each(_of_numpy, named)
-    return Subject(
-        f,
-        values,
-        named,
-        frozenset(scalars),
-        active,
-        frozenset(nondifferentiable_outputs),
-        batched,
-        leaves,
-        held,
-        terms,
-    )

@@ -14,10 +14,10 @@ from .._differences.run import run
 from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
 from .._reals import reals
+from .copies import private
 from .derivative import GivenDerivative
 from .inplace import InPlace
 from .rule import alike
-from .subject import private
 
 _MANY = 64  # unit vectors that are worth a compiled loop
 _FEW = 4  # that are sooner asked for one by one than in a batch

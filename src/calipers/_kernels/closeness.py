@@ -13,7 +13,17 @@ from numba.core import types
 from numba.extending import overload
 
 from .._jit import Kernels
-from .formats import double, pair_of_vectors, prefetch, product, single, vector
+from .formats import (
+    Truth,
+    double,
+    number,
+    pair_of_vectors,
+    prefetch,
+    product,
+    single,
+    stored,
+    vector,
+)
 from .jitable import jitable
 from .views import borrowed
 
@@ -164,10 +174,10 @@ def close(a, b, rtol, atol, equal_nan):
 
 @overload(close)
 def _(a, b, rtol, atol, equal_nan):
-    if isinstance(a, types.Boolean):
-        return lambda a, b, rtol, atol, equal_nan: close(np.uint8(a), b, rtol, atol, equal_nan)
-    if isinstance(b, types.Boolean):
-        return lambda a, b, rtol, atol, equal_nan: close(a, np.uint8(b), rtol, atol, equal_nan)
+    if any(isinstance(x, (Truth, types.Boolean)) for x in (a, b)):
+        return lambda a, b, rtol, atol, equal_nan: close(
+            number(a), number(b), rtol, atol, equal_nan
+        )
     if isinstance(a, types.Integer) and isinstance(b, types.Integer):
 
         def integers(a, b, rtol, atol, equal_nan):
@@ -201,7 +211,9 @@ def _(x, y, rtol, atol):
         return _surely_close_long
     if x.dtype in (types.float64, types.int32, types.uint32):
         return _surely_close_wide
-    return _surely_close_small if isinstance(x.dtype, types.Integer) else _surely_close_narrow
+    if isinstance(x.dtype, (types.Integer, Truth)):
+        return _surely_close_small
+    return _surely_close_narrow
 
 
 @jitable
@@ -257,9 +269,9 @@ def _surely_close_narrow(x, y, rtol, atol):
 
 def _surely_close_small(x, y, rtol, atol):
     """Bytes and 16-bit integers: equality costs a tenth of arithmetic, binary64 is exact."""
-    differing = x[0] ^ y[0]
+    differing = stored(x[0]) ^ stored(y[0])
     for i in range(x.size):
-        differing |= x[i] ^ y[i]
+        differing |= stored(x[i]) ^ stored(y[i])
     if differing == 0 or _surely_close_narrow(x, y, rtol, atol):
         return True
     return _surely_close_wide(x, y, rtol, atol)

@@ -6,7 +6,8 @@ from numba.extending import overload
 
 from .._jit import Kernels
 from .closeness import distance
-from .formats import pair_of_vectors, single
+from .formats import Truth, number, pair_of_vectors, single, stored
+from .jitable import jitable
 from .views import borrowed
 
 # Two of them fit the nearest cache; shorter ones take longer to set up than to read.
@@ -19,6 +20,8 @@ def unequal(a, b, equal_nan):
 
 @overload(unequal)
 def _(a, b, equal_nan):
+    if isinstance(a, Truth) or isinstance(b, Truth):
+        return lambda a, b, equal_nan: unequal(number(a), number(b), equal_nan)
     if isinstance(a, types.Complex):
         return _unequal_complex
     if isinstance(a, types.Integer) and a != b:
@@ -43,7 +46,11 @@ def _unequal_complex(a, b, equal_nan):
 
 
 def same(x, y):
-    """Return True only if every pair of two short arrays is equal, and none is a pair of NaN."""
+    """
+    Return True only if every pair of two short arrays is equal, and none is a pair of NaN.
+
+    It errs only towards doubt, as where two truths are other bytes.
+    """
 
 
 @overload(same)
@@ -54,11 +61,16 @@ def _(x, y):
     return _same
 
 
+@jitable
+def _apart(x, y, i):
+    return unequal(stored(x[i]), stored(y[i]), False)
+
+
 def _same(x, y):
     # Without a way out, so that it is vectorised.
     differ = False
     for i in range(x.size):
-        differ |= unequal(x[i], y[i], False)
+        differ |= _apart(x, y, i)
     return not differ
 
 
@@ -85,8 +97,8 @@ def first_unequal_strided(a, b, equal_nan):
     a, b = borrowed((a, b))
     whole = a.size - a.size % 4
     for i in range(0, whole, 4):
-        one = unequal(a[i], b[i], False) | unequal(a[i + 1], b[i + 1], False)
-        other = unequal(a[i + 2], b[i + 2], False) | unequal(a[i + 3], b[i + 3], False)
+        one = _apart(a, b, i) | _apart(a, b, i + 1)
+        other = _apart(a, b, i + 2) | _apart(a, b, i + 3)
         if one | other:
             for k in range(i, i + 4):
                 if unequal(a[k], b[k], equal_nan):

@@ -6,7 +6,7 @@ from numba.extending import overload
 
 from .._jit import Kernels
 from .equality import BLOCK_BYTES
-from .formats import element_type, single, vector
+from .formats import Truth, element_type, single, vector
 from .views import borrowed
 
 
@@ -18,7 +18,7 @@ def finite(x):
 def _(x):
     if isinstance(x, types.Complex):
         return lambda x: finite(x.real) & finite(x.imag)
-    if isinstance(x, (types.Integer, types.Boolean)):
+    if isinstance(x, (types.Integer, types.Boolean, Truth)):
         return lambda x: True
     if isinstance(x, types.Float):
         infinity = np.float32(np.inf) if x == types.float32 else np.inf  # of x's own width

@@ -25,6 +25,13 @@ class BFloat16(types.Type):
         super().__init__(name="calipers.BFloat16")
 
 
+class Truth(types.Type):
+    """A byte that is false if it is 0, as booleans are that view memory of any bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(name="calipers.Truth")
+
+
 @register_model(Half)
 @register_model(BFloat16)
 class _SixteenBits(models.PrimitiveModel):  # type: ignore[misc]  # Numba is untyped
@@ -32,11 +39,15 @@ class _SixteenBits(models.PrimitiveModel):  # type: ignore[misc]  # Numba is unt
         super().__init__(dmm, fe_type, ir.IntType(16))
 
 
+@register_model(Truth)
+class _EightBits(models.PrimitiveModel):  # type: ignore[misc]  # Numba is untyped
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, ir.IntType(8))
+
+
 _LINE = 64  # bytes of a cache line
 
-# bool is stored as a byte of 0 or 1, which loads and compares as one; of views of other bytes
-# `_question` makes such.
-_BY_NAME = {"float16": Half(), "bfloat16": BFloat16(), "bool": types.uint8}
+_BY_NAME = {"float16": Half(), "bfloat16": BFloat16(), "bool": Truth()}
 
 
 def element_type(dtype: np.dtype[Any]) -> Any:
@@ -77,6 +88,8 @@ def _cast(context: Any, builder: Any, value: Any, source: Any, target: Any) -> A
     elif isinstance(source, BFloat16):
         bits = builder.shl(builder.zext(value, ir.IntType(32)), ir.IntType(32)(16))
         value, source = builder.bitcast(bits, ir.FloatType()), types.float32
+    elif isinstance(source, Truth):
+        value, source = builder.icmp_unsigned("!=", value, ir.IntType(8)(0)), types.boolean
     return context.cast(builder, value, source, target)
 
 
@@ -98,6 +111,23 @@ def double(typingctx: Any, x: Any) -> Any:
         return _cast(context, builder, args[0], x, types.float64)
 
     return types.float64(x), codegen
+
+
+@intrinsic
+def number(typingctx: Any, x: Any) -> Any:
+    """Return a truth as 0 or 1, and what else there is as it is."""
+    kind = types.uint8 if isinstance(x, (Truth, types.Boolean)) else x
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0] if kind == x else _cast(context, builder, args[0], x, kind)
+
+    return kind(x), codegen
+
+
+@intrinsic
+def stored(typingctx: Any, x: Any) -> Any:
+    """Return the byte of a truth, and what else there is as it is."""
+    return (types.uint8 if isinstance(x, Truth) else x)(x), lambda *given: given[-1][0]
 
 
 @intrinsic

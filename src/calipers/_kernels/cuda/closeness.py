@@ -61,7 +61,7 @@ def _as_narrow(x):
     return single(x)
 
 
-_NARROW = {"float16", "bfloat16", "float32", "int8", "int16", "uint8", "uint16"}
+_NARROW = {"float16", "bfloat16", "float32", "bool", "int8", "int16", "uint8", "uint16"}
 _EXACT_IN_BINARY64 = {*_NARROW, "float64", "int32", "uint32"}
 
 

@@ -68,18 +68,30 @@ def _bfloat16(x):
     return from_bfloat16(x)
 
 
-# What kernels read an element as, where Numba's own type has no arithmetic; bool is a byte.
+@rule
+def _truth(x):
+    return np.uint8(x != 0)
+
+
+# What kernels read an element as, where Numba has no arithmetic of it, or takes a byte for 0 or 1.
+# What makes a number of it, and the type of that.
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+_LOADED = {
+    "float16": (_half, types.float32),
+    "bfloat16": (_bfloat16, types.float32),
+    "bool": (_truth, types.uint8),
+}
 
 
 def loader(kind: str) -> Any:
-    """Return what turns an element of memory into a number: bits, where Numba has no type."""
-    return {"float16": _half, "bfloat16": _bfloat16}.get(kind, as_is)
+    """Return what turns an element of memory into a number."""
+    return _LOADED[kind][0] if kind in _LOADED else as_is
 
 
 def loaded(kind: str) -> Any:
     """Return the type of what `loader` gives."""
-    return types.float32 if loader(kind) is not as_is else numba.from_dtype(np.dtype(kind))
+    return _LOADED[kind][1] if kind in _LOADED else numba.from_dtype(np.dtype(kind))
 
 
 def viewer(kind: str) -> Any:

@@ -1,0 +1,119 @@
+"""What the caller gave for a check, looked at and copied."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._arrays import as_array, given_array
+from .._containers import several
+from ..interop.containers import Leaves
+from .copies import of_numpy
+from .parts import parts_of
+from .subject import Subject, has_differences, has_fractions, names_of
+
+
+def is_differentiable(value: Any) -> bool:
+    """Tell whether an input is of floating-point numbers."""
+    if isinstance(value, (bool, int, str, bytes)) or value is None or callable(value):
+        return False
+    try:
+        return as_array(value).dtype.kind in "fc"
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
+def argnums_of(argnums: Any, count: int) -> list[int]:
+    """Return the inputs that the caller named, one or several, of so many."""
+    chosen: list[Any] = list(argnums) if np.iterable(argnums) else [argnums]
+    for k in chosen:
+        if chosen.count(k) > 1:
+            msg = f"argnums names input {k} more than once"
+            raise ValueError(msg)
+        if not isinstance(k, (int, np.integer)) or not 0 <= k < count:
+            msg = f"argnums names input {k!r}: there are {count}, from 0"
+            raise ValueError(msg)
+    return chosen
+
+
+def _kind(x: Any) -> str:
+    name = type(x).__name__
+    return f"{name} of dtype {x.dtype}" if hasattr(x, "dtype") else name
+
+
+def no_batches(position: int) -> None:
+    """Return no function of a batch: what is not known to be one is called point by point."""
+
+
+def pose(
+    f: Any,
+    inputs: Any,
+    args: Any,
+    kwargs: Any,
+    argnums: Any,
+    nondifferentiable_outputs: Any,
+    batched: Callable[[int], Callable[..., Any] | None] = no_batches,
+    leaves: Leaves | None = None,
+    held: tuple[int, ...] = (),
+    of_library: bool = False,
+    terms: float = 0.0,
+) -> Subject:
+    """
+    Check what the caller gave, and copy it.
+
+    `batched` may give f of a batch of an input. Unless f is of a library's own arrays, it gets
+    NumPy's in their place.
+    """
+    given = [*several(inputs), *args]
+    if argnums is None:
+        count = len(given) - len(args)
+        chosen = [k for k in range(count) if is_differentiable(given[k])]
+        held = tuple(k for k in range(count) if k not in chosen)
+    else:
+        chosen = argnums_of(argnums, len(given))
+    if not chosen:
+        kinds = ", ".join(dict.fromkeys(map(_kind, given))) or "nothing"
+        integers = any(getattr(getattr(x, "dtype", None), "kind", "b") in "iu" for x in given)
+        advice = ": give integers as floats" if integers else ""
+        msg = (
+            f"gradcheck needs an input of real or complex floating-point numbers, an array or "
+            f"arrays in lists, tuples, dicts and dataclasses, and got {kinds}: nothing can be "
+            f"differentiated{advice}"
+        )
+        raise ValueError(msg)
+    names = names_of(given, leaves)
+    values: list[Any] = []
+    scalars = set()
+    for k, value in enumerate(given):
+        copied: Any = value
+        if k in chosen or isinstance(value, np.ndarray):
+            array = np.asarray(given_array(value, f"input {names[k]}"))
+            if array.ndim == 0 and not isinstance(value, np.ndarray):
+                scalars.add(k)
+            # As differences will hand it over, so that f sees one layout.
+            native = array.dtype.newbyteorder("=") if k in chosen else array.dtype
+            copied = array.astype(native, order="C" if k in chosen else "K", copy=True)
+        if k in chosen and not has_differences(copied.dtype):
+            kind = copied.dtype
+            able = has_fractions(kind)
+            advice = "pass it in float32 or 64" if able else "leave it out of argnums"
+            told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
+            msg = f"{told}: {advice}"
+            raise TypeError(msg)
+        values.append(copied)
+    active = parts_of([values[k] for k in chosen], chosen, names)
+    named = dict(kwargs or {})
+    if not of_library:
+        values, named = of_numpy(values), of_numpy(named)
+    return Subject(
+        f,
+        values,
+        named,
+        frozenset(scalars),
+        active,
+        frozenset(nondifferentiable_outputs),
+        batched,
+        leaves,
+        held,
+        terms,
+    )
