@@ -3,10 +3,10 @@
 import numpy as np
 from numba.core import types
 from numba.core.errors import TypingError
-from numba.extending import overload, register_jitable
 
 from . import closeness
 from ._kernels.closeness import close, first_apart
+from ._kernels.jitable import jitable, jitable_as
 
 
 def register() -> None:
@@ -31,7 +31,7 @@ def _check(rtol, atol, axis):
         raise TypingError(msg)
 
 
-@overload(closeness.allclose)
+@jitable_as(closeness.allclose)
 def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
     if not (_supported(a) and _supported(b)):
         return None
@@ -53,7 +53,7 @@ def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
     )
 
 
-@register_jitable
+@jitable
 def _all_close(a, b, rtol, atol, equal_nan):
     shape = np.broadcast_shapes(np.shape(a), np.shape(b))
     pairs = zip(np.broadcast_to(a, shape).flat, np.broadcast_to(b, shape).flat)
@@ -63,7 +63,7 @@ def _all_close(a, b, rtol, atol, equal_nan):
     return True
 
 
-@overload(closeness.isclose)
+@jitable_as(closeness.isclose)
 def _isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     if not (_supported(a) and _supported(b)):
         return None
@@ -77,7 +77,7 @@ def _isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
     )
 
 
-@register_jitable
+@jitable
 def _each_close(a, b, rtol, atol, equal_nan):
     shape = np.broadcast_shapes(np.shape(a), np.shape(b))
     out = np.empty(shape, dtype=np.bool_)
@@ -96,7 +96,7 @@ def weak(x, other):
     """
 
 
-@overload(weak)
+@jitable_as(weak)
 def _weak(x, other):
     if isinstance(x, types.Array):
         return lambda x, other: x
@@ -107,7 +107,7 @@ def _weak(x, other):
     return lambda x, other: np.asarray(_rounded(np.float64(x)))
 
 
-@register_jitable
+@jitable
 def _rounded(x):
     rounded = np.float64(np.float32(x))
     return rounded if np.isfinite(rounded) else np.float64(x)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba.core import cgutils, imputils, types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from .jitable import jitable
+from .jitable import jitable, jitable_as
 from .views import assign, flat
 
 
@@ -108,7 +108,7 @@ def evaluate(f: Form, x: Any, out: Any) -> None:
     raise NotImplementedError
 
 
-@overload(evaluate)
+@jitable_as(evaluate)
 def _evaluate(f, x, out):
     if f.instance_class is Fills:
         return lambda f, x, out: _call_filling(f, x, out)

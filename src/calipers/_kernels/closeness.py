@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload
 
 from .._jit import Kernels
 from .formats import (
@@ -24,7 +23,7 @@ from .formats import (
     stored,
     vector,
 )
-from .jitable import jitable
+from .jitable import jitable, jitable_as
 from .views import borrowed
 
 # Where atol + rtol*|b| exceeds this, neither its product nor its sum can have lost bits to
@@ -152,7 +151,7 @@ def distance(a, b):
     """Return |a - b| of two integers modulo 2**64, and whether it is 2**64 or more."""
 
 
-@overload(distance)
+@jitable_as(distance)
 def _(a, b):
     if a.signed == b.signed:
         return lambda a, b: (np.uint64(max(a, b)) - np.uint64(min(a, b)), False)
@@ -172,7 +171,7 @@ def close(a, b, rtol, atol, equal_nan):
     """Decide a pair of numbers of any types."""
 
 
-@overload(close)
+@jitable_as(close)
 def _(a, b, rtol, atol, equal_nan):
     if any(isinstance(x, (Truth, types.Boolean)) for x in (a, b)):
         return lambda a, b, rtol, atol, equal_nan: close(
@@ -201,7 +200,7 @@ def surely_close(x, y, rtol, atol):
     """Return True only if every pair of two short arrays is close and none is a pair of NaN."""
 
 
-@overload(surely_close)
+@jitable_as(surely_close)
 def _(x, y, rtol, atol):
     if x.dtype != y.dtype:
         return lambda x, y, rtol, atol: False
@@ -319,7 +318,7 @@ def surely_decided(x, y, rtol, atol, equal_nan, out):
     """Write the verdicts of two short arrays and return True if none is in doubt."""
 
 
-@overload(surely_decided)
+@jitable_as(surely_decided)
 def _(x, y, rtol, atol, equal_nan, out):
     if x.dtype in (types.int64, types.uint64):
         return lambda x, y, rtol, atol, equal_nan, out: False

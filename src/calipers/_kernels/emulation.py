@@ -18,11 +18,11 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 from .._jit import Kernels
 from .formats import bits, prefetch, vector
-from .jitable import jitable
+from .jitable import jitable, jitable_as
 from .views import borrowed
 
 RULE_LENGTH = 7
@@ -69,7 +69,7 @@ def layout(number):
     """Return the width of the fraction in a number's bits, and the bits of infinity."""
 
 
-@overload(layout)
+@jitable_as(layout)
 def _(number):
     if number == types.int32:
         return lambda number: (np.int32(23), np.int32(0x7F800000))

@@ -2,12 +2,11 @@
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload
 
 from .._jit import Kernels
 from .closeness import distance
 from .formats import Truth, number, pair_of_vectors, single, stored
-from .jitable import jitable
+from .jitable import jitable, jitable_as
 from .views import borrowed
 
 # Two of them fit the nearest cache; shorter ones take longer to set up than to read.
@@ -18,7 +17,7 @@ def unequal(a, b, equal_nan):
     """Decide a pair of numbers; two NaN are equal if `equal_nan`."""
 
 
-@overload(unequal)
+@jitable_as(unequal)
 def _(a, b, equal_nan):
     if isinstance(a, Truth) or isinstance(b, Truth):
         return lambda a, b, equal_nan: unequal(number(a), number(b), equal_nan)
@@ -53,7 +52,7 @@ def same(x, y):
     """
 
 
-@overload(same)
+@jitable_as(same)
 def _(x, y):
     if isinstance(x.dtype, types.Complex):
         part = np.float32 if x.dtype is types.complex64 else np.float64

@@ -2,11 +2,11 @@
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload
 
 from .._jit import Kernels
 from .equality import BLOCK_BYTES
 from .formats import Truth, element_type, single, vector
+from .jitable import jitable_as
 from .views import borrowed
 
 
@@ -14,7 +14,7 @@ def finite(x):
     """Tell whether a number, or each part of a complex one, is neither infinite nor NaN."""
 
 
-@overload(finite)
+@jitable_as(finite)
 def _(x):
     if isinstance(x, types.Complex):
         return lambda x: finite(x.real) & finite(x.imag)
@@ -30,7 +30,7 @@ def all_finite(x):
     """Tell whether all numbers of a short array are finite."""
 
 
-@overload(all_finite)
+@jitable_as(all_finite)
 def _(x):
     if isinstance(x.dtype, types.Complex):
         part = np.float32 if x.dtype == types.complex64 else np.float64

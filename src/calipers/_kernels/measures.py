@@ -8,12 +8,11 @@ import math
 
 import numpy as np
 from numba.core import types
-from numba.extending import overload
 
 from .closeness import HUGE, LOW, TINY, close, distance, modulus
 from .finiteness import finite
 from .formats import bits, double, from_bits, product
-from .jitable import jitable
+from .jitable import jitable, jitable_as
 
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)
 _INF_BITS = 0x7FF0000000000000
@@ -26,7 +25,7 @@ def measure(a, b, rtol, atol, shift, unit):
     """
 
 
-@overload(measure)
+@jitable_as(measure)
 def _(a, b, rtol, atol, shift, unit):
     if isinstance(a, types.Integer):
 
@@ -56,7 +55,7 @@ def ulps(a, b, shift, unit):
     """
 
 
-@overload(ulps)
+@jitable_as(ulps)
 def _(a, b, shift, unit):
     if a == types.float32:
         return lambda a, b, shift, unit: steps(
@@ -118,7 +117,7 @@ def polar(a, b):
     """Return |a - b| and |b| of a finite pair, each with an exponent of two."""
 
 
-@overload(polar)
+@jitable_as(polar)
 def _(a, b):
     if isinstance(a, types.Integer):
 
@@ -208,7 +207,7 @@ def is_nan(x):
     """Tell whether a number, or a part of a complex one, is NaN."""
 
 
-@overload(is_nan)
+@jitable_as(is_nan)
 def _(x):
     if isinstance(x, types.Complex):
         return lambda x: (x.real != x.real) | (x.imag != x.imag)
@@ -219,7 +218,7 @@ def opposite(a, b):
     """Tell whether two real numbers lie on the two sides of 0."""
 
 
-@overload(opposite)
+@jitable_as(opposite)
 def _(a, b):
     if isinstance(a, types.Complex):
         return lambda a, b: False

@@ -3,9 +3,9 @@
 from typing import Any
 
 from numba.core import cgutils, types
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
-from .jitable import jitable
+from .jitable import jitable, jitable_as
 
 
 @intrinsic
@@ -46,7 +46,7 @@ def flat(out: Any) -> Any:
     raise NotImplementedError
 
 
-@overload(flat)
+@jitable_as(flat)
 def _flat(out):
     return (lambda out: out) if out.ndim == 1 else (lambda out: out.reshape(-1))
 
@@ -56,7 +56,7 @@ def reals(out: Any) -> Any:
     raise NotImplementedError
 
 
-@overload(reals)
+@jitable_as(reals)
 def _reals(out):
     if isinstance(out.dtype, types.Complex):
         real = out.dtype.underlying_float
@@ -69,7 +69,7 @@ def shaped(row: Any, like: Any) -> Any:
     raise NotImplementedError
 
 
-@overload(shaped)
+@jitable_as(shaped)
 def _shaped(row, like):
     if isinstance(like.dtype, types.Complex):
         kind = like.dtype
