@@ -37,7 +37,6 @@ class _LoweringOfAPart(NativeLowering):  # type: ignore[misc]
         # Numba finds a function by its entry point, a builtin. This one, of its own, nobody calls.
         entry = lowered.fndesc.__sizeof__
         state.targetctx.insert_user_function(entry, lowered.fndesc, [state.library])
-        state.reload_init.extend(state.library._reload_init)
         state["cr"] = lowered._replace(cfunc=entry)
         return True
 
