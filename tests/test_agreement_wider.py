@@ -1,0 +1,45 @@
+"""What the wider format tells of differences that the working one's rounding covers."""
+
+import numpy as np
+import pytest
+
+import calipers
+
+
+def runge_kutta(steps, *, last=1.0, together=False):
+    """Return a pendulum's way in steps of 1e-3, of which the last stage may be taken too early."""
+
+    def solve(y):
+        number = y.dtype.type
+        h, half, two, six = map(number, (1e-3, 0.5, 2, 6))
+
+        def slope(y):
+            return np.stack([y[1], -np.sin(y[0]) - number(0.1) * y[1]])
+
+        for _ in range(steps):
+            a = slope(y)
+            b = slope(y + half * h * a)
+            c = slope(y + half * h * b)
+            d = slope(y + h * (c if last == 1 else b))
+            if together:
+                y = y + h * (a + two * (b + c) + d) / six
+            else:
+                y = y + h / six * (a + two * b + two * c + d)
+        return y
+
+    return solve
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("steps", [30, 100])
+def test_a_wrong_stage_is_seen_in_the_wider_format_though_it_is_small_there_too(steps, seed):
+    """The sides are 1e-12 apart: some thousand units of float64, of which float32 has less than 1.
+
+    Algorithms that lose no digits of float32 lose none of float64.
+    """
+    y = np.random.default_rng(seed).normal(size=(2, 50)).astype(np.float32)
+    f, g = runge_kutta(steps), runge_kutta(steps, last=0.5, together=True)
+    assert np.abs(f(y.astype(float)) - g(y.astype(float))).max() < 2e-11
+    assert calipers.diagnose(f, g, y).kind == "SUSPECT"
+    same = calipers.diagnose(f, runge_kutta(steps, together=True), y)
+    assert same.kind in ("ROUNDING", "LAYOUT"), str(same)
