@@ -97,6 +97,32 @@ def _elsewhere(q: Inquiry) -> Iterator[Sequence[Any]]:
         yield scaled(q.inputs, chosen, power)
 
 
+def flushed(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are subnormal on one side, and 0 on the other; all else is rounding.
+
+    Beside larger ones they are nothing in norms. What a subtraction leaves may well be 0: but its
+    units are those of what is subtracted.
+    """
+    fraction, lowest = FORMATS[q.form][:2]
+    numbers = {name: y.numbers(np.float64) for name, y in q.answers.items()}
+    for name, y in numbers.items():
+        other = np.abs(numbers["f" if name == "g" else "g"])
+        lost = (y == 0) & (other > q.allowed * np.maximum(2.0 ** (lowest - fraction), q.scale))
+        # What is 0 where others are normal, too, was cut off.
+        if not lost.any() or (other[lost] >= 2.0**lowest).any() or q.differ_wide:
+            continue
+        off = [q.apart] if q.standard is None else [q.off(q.of_f), q.off(q.of_g)]
+        if all(q.is_rounding(q.size(np.where(lost, 0.0, d), q.scale)) for d in off):
+            return Verdict(
+                RANGE,
+                f"{name} gives 0 for {np.count_nonzero(lost)} of {lost.size} results that are not, "
+                f"but below {2.0**lowest:.2g}, the smallest normal number of {q.form}: it flushes "
+                f"such to 0, as some compilers and devices do, or something in between underflows",
+            )
+    return None
+
+
 def nothing_left(q: Inquiry) -> Verdict | None:
     """
     Recognise results that are 0 where they should not be, and not finite for larger inputs.
