@@ -43,3 +43,33 @@ def test_a_wrong_stage_is_seen_in_the_wider_format_though_it_is_small_there_too(
     assert calipers.diagnose(f, g, y).kind == "SUSPECT"
     same = calipers.diagnose(f, runge_kutta(steps, together=True), y)
     assert same.kind in ("ROUNDING", "LAYOUT"), str(same)
+
+
+def lorenz(steps, *, factored=True, rate=28.0):
+    def solve(y):
+        number = y.dtype.type
+        s, r, b, h = map(number, (10, rate, 8 / 3, 0.01))
+        for _ in range(steps):
+            u, v, w = y
+            if factored:
+                slope = np.stack([s * (v - u), u * (r - w) - v, u * v - b * w])
+            else:
+                slope = np.stack([s * v - s * u, r * u - u * w - v, u * v - b * w])
+            y = y + h * slope
+        return y
+
+    return solve
+
+
+@pytest.mark.parametrize(("steps", "dtype"), [(500, np.float32), (2000, np.float64)])
+def test_chaos_is_no_fault_of_one_side_though_its_steps_are_not_told(steps, dtype):
+    random = np.random.default_rng(0)
+    y = (random.normal(size=(3, 20)) + [[0], [0], [25]]).astype(dtype)
+    f, g = lorenz(steps), lorenz(steps, factored=False)
+    found = calipers.diagnose(f, g, y)
+    assert found.kind == "AMPLIFIED", str(found)
+    if steps == 500:  # elsewhere no error may be beyond what is allowed
+        assert "see reduction=" in found.reason
+    assert calipers.diagnose(f, g, y, reduction=steps).kind == "AMPLIFIED"
+    other = calipers.diagnose(f, lorenz(steps, factored=False, rate=28.001), y)
+    assert other.kind == "BUG", str(other)

@@ -221,13 +221,17 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     ties = at_ties(q)
     if ties is not None:
         return ties
-    name, error = max(q.errors.items(), key=lambda item: item[1].least)
-    least = error.least
+    (other, less), (name, error) = sorted(q.errors.items(), key=lambda item: item[1].least)
+    least, loop = error.least, ""
+    if least <= ALONE * q.allowed:
+        loop = f"a loop of {math.ceil((least - 4) ** 2)} steps adds up, see reduction="
+    if loop and q.unit.kappa > ILL and least <= _ALIKE * less.least:
+        told = f"the function magnifies a change of the inputs' last places {q.unit.kappa:.3g} "
+        told += f"times; in units of that {name} is {least:.2g} off, and {other} {less.least:.2g}, "
+        return Verdict(AMPLIFIED, f"{told}of {q.allowed:.3g} that rounding may take; {loop}")
     told = f"in the wider format both sides agree, and here {name} is {least:.2g} units off, of "
     told += f"{q.allowed:.3g} that rounding may take: its algorithm loses digits"
-    if least <= ALONE * q.allowed:
-        told += f", or a loop of {math.ceil((least - 4) ** 2)} steps adds up: see reduction="
-    return Verdict(UNSTABLE, told)
+    return Verdict(UNSTABLE, f"{told}, or {loop}" if loop else told)
 
 
 def _in_steps(q: Inquiry) -> str | None:
