@@ -1,5 +1,7 @@
 """What the wider format tells of differences that the working one's rounding covers."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,32 @@ def test_chaos_is_no_fault_of_one_side_though_its_steps_are_not_told(steps, dtyp
     assert calipers.diagnose(f, g, y, reduction=steps).kind == "AMPLIFIED"
     other = calipers.diagnose(f, lorenz(steps, factored=False, rate=28.001), y)
     assert other.kind == "BUG", str(other)
+
+
+def gelu(x):
+    """Return x by the chance of less than it: below -3, 1 + erf has few digits left."""
+    number = x.dtype.type
+    erf = np.vectorize(math.erf, otypes=[np.float64])(np.float64(x / number(2**0.5)))
+    return number(0.5) * x * (number(1) + erf.astype(x.dtype))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_digits_of_small_results_that_one_side_loses_are_no_bug_of_the_other(seed):
+    """The one without a float64 path is right here, and the one that has it is not, in float32."""
+    x = 2 * np.random.default_rng(seed).normal(size=(16, 64)).astype(np.float32)
+
+    def right(x):
+        return gelu(x.astype(np.float64)).astype(np.float32)
+
+    found = calipers.diagnose(gelu, right, x)
+    assert found.kind == "ROUNDING", str(found)
+    assert calipers.diagnose(right, gelu, x).kind == "ROUNDING"
+
+    def cut(x):
+        return np.where(x < -4, 0, right(x)).astype(np.float32)
+
+    def off(x):
+        return (right(x) * np.float32(1 + 1e-6)).astype(np.float32)
+
+    for wrong in (cut, off):
+        assert calipers.diagnose(gelu, wrong, x).kind in ("SUSPECT", "BUG"), wrong
