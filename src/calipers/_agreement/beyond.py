@@ -255,7 +255,7 @@ def another_function(q: Inquiry) -> Verdict:
         # Constants of a source, pi say, are of float64 whatever the inputs are.
         why = "constants of float64, whose last places add up" if q.differ_wide else ""
         return Verdict(SUSPECT, f"{told}, or {why or 'one that loses digits: nothing wider tells'}")
-    if q.form == "float64" and q.differ_wide and not size.broken:
+    if q.form == "float64" and (q.differ_wide or q.wide is None) and not size.broken:
         told += _of_constants(q)
     return Verdict(BUG, told)
 
@@ -265,10 +265,12 @@ def _of_constants(q: Inquiry) -> str:
     sizes = rms_of(q.of_f.numbers(np.float64))
     times = q.eta_apart.absolute / sizes / q.roundoff if sizes else math.inf
     # What magnifies those of inputs may do so of a filter's coefficients.
-    most = GROSS / q.roundoff if q.unit.kappa > ILL else _MAGNIFIED
+    ill = q.standard is not None and q.unit.kappa > ILL
+    most = GROSS / q.roundoff if ill else _MAGNIFIED
     if times > most:
         return ""
-    return f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
+    told = f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
+    return f"{told}, and fits of high degree"
 
 
 def _how_far(q: Inquiry) -> str:
