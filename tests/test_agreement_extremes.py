@@ -291,5 +291,6 @@ def test_what_is_cut_off_is_not_called_flushed():
     x = np.random.default_rng(0).uniform(-100, 0, (20, 30)).astype(np.float32)
     cut = in_float32(lambda x: np.where(x < -80, 0, np.exp(x)).astype(x.dtype))
     assert "flushes" not in calipers.diagnose(np.exp, cut, x).reason
-    off = in_float32(lambda x: np.exp(x) * x.dtype.type(1.001), flushes=True)
-    assert calipers.diagnose(np.exp, off, x).kind == "BUG"
+    for factor in (1.001, 1 + 3e-6):
+        off = in_float32(lambda x, k=factor: np.exp(x) * x.dtype.type(k), flushes=True)
+        assert calipers.diagnose(np.exp, off, x).kind in ("BUG", "SUSPECT")

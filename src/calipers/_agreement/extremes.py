@@ -14,7 +14,8 @@ from .inquiry import Inquiry
 from .powers import DOUBLINGS, STEP, degrees_of, scaled, unscaled
 from .sides import Side
 from .units import MOVES, difference, size_of
-from .verdicts import COARSEST, GROSS, RANGE, Verdict
+from .verdicts import COARSEST, GROSS, RANGE, SYSTEMATIC, Verdict
+from .within import kept_alike
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -113,7 +114,8 @@ def flushed(q: Inquiry) -> Verdict | None:
         if not lost.any() or (other[lost] >= 2.0**lowest).any() or q.differ_wide:
             continue
         off = [q.apart] if q.standard is None else [q.off(q.of_f), q.off(q.of_g)]
-        if all(q.is_rounding(q.size(np.where(lost, 0.0, d), q.scale)) for d in off):
+        rounding = all(q.is_rounding(q.size(np.where(lost, 0.0, d), q.scale)) for d in off)
+        if rounding and not (q.wide is None and _stays_beside(q)):
             return Verdict(
                 RANGE,
                 f"{name} gives 0 for {np.count_nonzero(lost)} of {lost.size} results that are not, "
@@ -121,6 +123,22 @@ def flushed(q: Inquiry) -> Verdict | None:
                 f"such to 0, as some compilers and devices do, or something in between underflows",
             )
     return None
+
+
+def _stays_beside(q: Inquiry) -> bool:
+    """Tell whether differences of normal numbers stay alike where inputs are moved."""
+    tiny = 2.0 ** FORMATS[q.form].lowest
+
+    def normal(d: NDArray) -> NDArray:
+        return np.where(np.abs(d) < tiny, 0.0, d)
+
+    def at(delta: float, seed: int) -> NDArray | None:
+        there = q.apart_at(delta, seed)
+        return None if there is None else normal(there)
+
+    kept = kept_alike(q, normal(q.apart), at) if q.are_moved else None
+    size = q.size(normal(q.apart), q.scale).rms
+    return kept is not None and size * math.sqrt(kept) > SYSTEMATIC
 
 
 def nothing_left(q: Inquiry) -> Verdict | None:

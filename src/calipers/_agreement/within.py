@@ -115,7 +115,7 @@ def _hidden(q: Inquiry) -> Verdict | None:
         held = off <= _CONSTANTS * q.roundoff
         constants = f", or one whose constants are of {form}" if held else ""
         return Verdict(SUSPECT, f"{told}: another function{constants}")
-    kept = _kept(q, q.apart, q.apart_at) if q.are_moved else None
+    kept = kept_alike(q, q.apart, q.apart_at) if q.are_moved else None
     size = q.eta_apart.rms
     if kept is not None and size * math.sqrt(kept) > SYSTEMATIC:
         if _lost_of_small_ones(q, kept) or _lost_by_the_reference(q):
@@ -166,14 +166,14 @@ def _lost_by_the_reference(q: Inquiry) -> bool:
     size = q.errors[name].rms
     if size <= SYSTEMATIC:
         return True
-    kept = _kept(q, q.off(q.answers[name]), off_at)
+    kept = kept_alike(q, q.off(q.answers[name]), off_at)
     return kept is None or size * math.sqrt(kept) <= SYSTEMATIC
 
 
-_Differ = Callable[[float, int], NDArray | None]  # what differences are at moved inputs
+Differ = Callable[[float, int], NDArray | None]  # what differences are at moved inputs
 
 
-def _kept(q: Inquiry, here: NDArray, at: _Differ) -> float | None:
+def kept_alike(q: Inquiry, here: NDArray, at: Differ) -> float | None:
     """Return how alike differences at moved inputs are; None if they are so by chance at most."""
     differences = [here]
     kept = _alike(q, differences, at, REDRAWN - 1)
@@ -183,7 +183,7 @@ def _kept(q: Inquiry, here: NDArray, at: _Differ) -> float | None:
     return kept
 
 
-def _alike(q: Inquiry, differences: list[NDArray], at: _Differ, more: int) -> float | None:
+def _alike(q: Inquiry, differences: list[NDArray], at: Differ, more: int) -> float | None:
     """Compare differences, and those of more moves, if there are enough."""
     # What a term loses to a sum of n is drawn anew by moves of last places of that.
     delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * q.length) * q.roundoff)
