@@ -85,8 +85,9 @@ def diagnose(
         - AMPLIFIED: as ROUNDING, but the function magnifies last places a hundred times or more, or
           jumps;
         - RANGE: something in between overflows or underflows, or is rounded out of a function's
-          domain, although the result fits;
-        - NONDETERMINISTIC: a side does not repeat itself, within rounding;
+          domain, although the result fits; or subnormal results are flushed to 0;
+        - NONDETERMINISTIC: a side does not repeat itself, within rounding, or rounds its inputs or
+          results at random;
         - REDUCED: a side computes in a narrower format, ``.format``;
         - UNSTABLE: one function, but an algorithm that loses digits;
         - SUSPECT: another function, but within rounding here, at ties alone, or by too little to
