@@ -294,3 +294,20 @@ def test_digits_lost_in_float32_alone_are_told_beside_results_that_keep_theirs(s
     constant = np.float32(3e-7)
     other = calipers.diagnose(tail, lambda x: np.where(x > 5, constant, difference(x)), x)
     assert other.kind == "BUG", str(other)
+
+
+def test_constants_that_a_fit_magnifies_are_thought_of_where_nothing_wider_is_asked():
+    """The matrix of powers is no input: its roundings come 400 times as large."""
+    x, y = np.linspace(0, 1, 40), np.random.default_rng(42).normal(size=40)
+
+    def by_rotations(y):
+        q, r = np.linalg.qr(np.vander(x, 6, increasing=True))
+        return np.linalg.solve(r, q.T @ y)
+
+    by_values = lambda y: np.polynomial.polynomial.polyfit(x, y, 5)  # noqa: E731
+    found = calipers.diagnose(by_values, by_rotations, y)
+    assert found.kind in ("BUG", "SUSPECT")
+    assert "magnifies last places of constants" in found.reason
+    assert (
+        "constants" not in calipers.diagnose(by_values, lambda y: 1.001 * by_rotations(y), y).reason
+    )

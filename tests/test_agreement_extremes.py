@@ -252,3 +252,45 @@ def test_what_is_rounded_out_of_a_domain_in_a_side_without_float64_is_range():
     x = 1000 + NORMAL / 100
     found = calipers.diagnose(lambda x: x.std(1), in_single(deviation), x)
     assert found.kind == "RANGE", str(found)
+
+
+def in_float32(f, flushes=False):
+    """Return f in float32 whatever it is given, with subnormal results or without."""
+
+    def narrow(x):
+        y = f(x.astype(np.float32))
+        return (
+            np.where(np.abs(y) < np.finfo(np.float32).tiny, y * np.float32(0), y) if flushes else y
+        )
+
+    return narrow
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("float64", ["auto", None])
+@pytest.mark.parametrize(
+    ("f", "low", "high"), [(np.exp, -100, 0), (softmax, -100, 0), (np.square, 1e-22, 1e-18)]
+)
+def test_what_is_flushed_to_zero_is_told_beside_larger_results(f, low, high, float64):
+    x = np.random.default_rng(0).uniform(low, high, (20, 30)).astype(np.float32)
+    flat, gradual = in_float32(f, flushes=True), in_float32(f)
+    assert np.count_nonzero(flat(x)) < np.count_nonzero(gradual(x))
+    found = calipers.diagnose(f, flat, x, float64=float64)
+    assert found.kind == "RANGE"
+    assert "g gives 0 for" in found.reason
+    assert "flushes" in found.reason
+    assert "f gives 0 for" in calipers.diagnose(flat, f, x, float64=float64).reason
+    assert calipers.diagnose(f, gradual, x, float64=float64)
+
+
+def test_what_is_cut_off_is_not_called_flushed():
+    x = np.random.default_rng(0).uniform(-100, 0, (20, 30)).astype(np.float32)
+    cut = in_float32(lambda x: np.where(x < -80, 0, np.exp(x)).astype(x.dtype))
+    assert "flushes" not in calipers.diagnose(np.exp, cut, x).reason
+    for factor in (1.001, 1 + 3e-6):
+        off = in_float32(lambda x, k=factor: np.exp(x) * x.dtype.type(k), flushes=True)
+        assert calipers.diagnose(np.exp, off, x).kind in ("BUG", "SUSPECT")

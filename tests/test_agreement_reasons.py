@@ -545,3 +545,58 @@ def test_constants_of_float64_add_up_where_nothing_is_left_beside_larger_results
         return y
 
     assert calipers.diagnose(np.fft.fft, wrong, x).kind == "BUG"
+
+
+def test_the_reproducer_asks_as_it_was_asked():
+    x = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
+    back = lambda x: x[:, ::-1].sum(axis=1)  # noqa: E731
+    first = calipers.diagnose(sums, back, x, reduction=75, batch=(), budget="quick", seed=3)
+    code = first.reproducer
+    assert code.startswith(
+        "calipers.diagnose(sums, g, inputs, reduction=75, batch=(), budget='quick', seed=3)\n"
+    )
+    again = eval(code, {"calipers": calipers, "sums": sums, "g": back, "inputs": x})
+    assert (again.kind, again.reason, again.calls) == (first.kind, first.reason, first.calls)
+    plain = calipers.diagnose(sums, back, x, batch=[0])
+    assert "inputs, seed=0)" in plain.reproducer
+    wider = calipers.diagnose(sums, back, x, dtype=np.float32, float64=sums)
+    assert "inputs, dtype='float32', float64=sums, seed=0)" in wider.reproducer
+    unnamed = calipers.diagnose(sums, back, x, float64=lambda x: x.sum(axis=1), isolate=False)
+    assert "inputs, float64=reference, seed=0)" in unnamed.reproducer
+    assert unnamed.to_dict()["options"] == {"float64": "reference"}
+
+
+def sums(x):
+    return x.sum(axis=1)
+
+
+def test_the_report_shows_all_of_the_reproducer():
+    x = [np.ones(3, np.float32)] * 12
+    report = str(calipers.diagnose(lambda *x: x[0], lambda *x: x[1], x, reduction=5, float64=None))
+    assert max(map(len, report.splitlines())) <= 80
+    shown = report[report.index("calipers.diagnose") :]
+    assert shown.count("float32 (3,)") + shown.count("float32\n  # (3,)") == 12
+    assert "sha256" in shown
+    compile(shown, "report", "exec")
+
+
+@pytest.mark.parametrize("kind", [bool, int])
+def test_no_rounding_is_spoken_of_where_arrays_alone_are_of_integers(kind):
+    y = np.arange(6) % 2
+    found = calipers.compare_to_reference(y.astype(kind), 1 - y.astype(kind), y.astype(kind))
+    assert found.kind == "SUSPECT"
+    assert "6 of 6 integers differ, which nothing rounds; actual equals" in found.reason
+    assert "roundings" not in found.reason
+
+
+def test_equal_arrays_that_are_not_the_reference_are_said_to_be():
+    exact = np.linspace(1, 2, 5) / 3
+    y = exact.astype(np.float32)
+    off = y * np.float32(1.001)
+    assert calipers.compare_to_reference(y, y.copy(), exact).reason.endswith("to the last bit")
+    told = calipers.compare_to_reference(off, off.copy(), exact).reason
+    assert "but" in told
+    assert "roundings off the reference" in told
+    off[2] = np.nan
+    told = calipers.compare_to_reference(off, off.copy(), exact).reason
+    assert "but 1 of 5 not finite, unlike the reference" in told

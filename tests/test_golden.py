@@ -466,3 +466,13 @@ def test_a_folder_that_is_not_there_is_told_before_anything_is_called(tmp_path):
 
     with pytest.raises(FileNotFoundError, match="its folder is not there: make it first"):
         golden.record(tmp_path / "no" / "x.npz", f, np.ones(3))
+
+
+@pytest.mark.parametrize("other", [np.argmin, lambda x: np.full_like(X, np.nan)])
+def test_units_are_not_told_of_what_nothing_rounds(tmp_path, other):
+    """Integers would be 1e46 units apart, and NaN is no number of them."""
+    f = (lambda x: np.argmax(x)) if other is np.argmin else (lambda x: np.exp(X))
+    golden.record(tmp_path / "x", f, X)
+    found = golden.check(tmp_path / "x", other, X)
+    assert found.kind == "DIFFERENT"
+    assert found.reason.endswith(", by more than any rounding")

@@ -21,6 +21,7 @@ from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdic
 from ._agreement.working_format import format_of, format_of_results
 from ._arguments import as_integer, require_callable
 from ._containers import several
+from ._report import differing
 from ._types import Effort, Widens
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
@@ -84,8 +85,9 @@ def diagnose(
         - AMPLIFIED: as ROUNDING, but the function magnifies last places a hundred times or more, or
           jumps;
         - RANGE: something in between overflows or underflows, or is rounded out of a function's
-          domain, although the result fits;
-        - NONDETERMINISTIC: a side does not repeat itself, within rounding;
+          domain, although the result fits; or subnormal results are flushed to 0;
+        - NONDETERMINISTIC: a side does not repeat itself, within rounding, or rounds its inputs or
+          results at random;
         - REDUCED: a side computes in a narrower format, ``.format``;
         - UNSTABLE: one function, but an algorithm that loses digits;
         - SUSPECT: another function, but within rounding here, at ties alone, or by too little to
@@ -141,6 +143,14 @@ def diagnose(
     reference = reference and nest.called(reference)
     inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, as_integer(seed, "seed"))
     inquiry.titles, inquiry.owners = nest.titles, nest.owners
+    inquiry.options = _given(
+        dtype=dtype if dtype is None else form,
+        float64=float64,
+        reduction=reduction,
+        batch=tuple(batch) if np.iterable(batch) else (batch,),
+        budget=budget,
+        isolate=isolate,
+    )
     by_results = dtype is None and not any(map(is_movable, arrays))
     try:
         if not isolate:
@@ -172,6 +182,18 @@ def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
 def _sent(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
     """Judge for another process, which has the inputs: not all of them may be sent back to it."""
     return replace(_judged(inquiry, started, by_results), inputs=())
+
+
+def _given(**options: Any) -> dict[str, str]:
+    """Return, as code, what of diagnose's options is not its default."""
+    defaults = diagnose.__kwdefaults__ or {}
+    named = {name: x for name, x in options.items() if x != defaults[name]}
+    return {name: _code(x) for name, x in named.items()}
+
+
+def _code(x: Any) -> str:
+    name: str = getattr(x, "__name__", "")
+    return repr(x) if not callable(x) else name if name.isidentifier() else "reference"
 
 
 def _widening(float64: Any) -> tuple[str | None, Callable[..., Any] | None]:
@@ -305,7 +327,13 @@ def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
             times = f"{max(far) / min(far):.3g} times"
             nearer = f"{names[0]} is {times} nearer to the reference than {names[1]}"
     if answers[0].bits() == answers[1].bits():
-        return Verdict(EQUAL, "all results are equal to the last bit")
+        off = "" if max(far) <= q.allowed else f", but {far[0]:.3g} roundings off the reference"
+        if sizes[0].broken:
+            off = f", but {sizes[0].broken} of {q.apart.size} not finite, unlike the reference"
+        return Verdict(EQUAL, f"all results are equal to the last bit{off}")
+    if all(answer.integers.all() for answer in answers):
+        told = differing(int(np.count_nonzero(q.apart)), q.apart.size, "integer")
+        return Verdict(SUSPECT, f"{told}, which nothing rounds; {nearer}")
     if sizes[0].broken or sizes[1].broken:
         counts = {"actual": sizes[0].broken, "expected": sizes[1].broken}
         name = max(counts, key=counts.__getitem__)

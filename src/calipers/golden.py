@@ -19,12 +19,12 @@ import numpy as np
 from ._agreement.answers import Answer
 from ._agreement.environment import changes, fingerprint
 from ._agreement.inputs import as_inputs
-from ._agreement.trials import Subject, Trial, side_of, trial
+from ._agreement.trials import Subject, Trial, how_far, side_of, trial
 from ._containers import several
 from ._libraries import library_of
 from ._notebook import Shown
 from ._protocols import NDArray
-from ._report import differing, jsonable_fields
+from ._report import jsonable_fields
 
 __all__ = ["GoldenCheck", "check", "record"]
 
@@ -220,10 +220,7 @@ def _reason(apart: Trial) -> str:
         return apart.problem
     if apart.equal:
         return f"all {apart.size} elements are equal to the last bit"
-    return (
-        f"{differing(apart.differing, apart.size)}, {apart.units:.3g} units rms "
-        f"(allowed: {apart.allowed:.3g}), {apart.largest:.3g} at most"
-    )
+    return how_far(apart, f" (allowed: {apart.allowed:.3g})")
 
 
 # Inputs

@@ -221,13 +221,17 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     ties = at_ties(q)
     if ties is not None:
         return ties
-    name, error = max(q.errors.items(), key=lambda item: item[1].least)
-    least = error.least
+    (other, less), (name, error) = sorted(q.errors.items(), key=lambda item: item[1].least)
+    least, loop = error.least, ""
+    if least <= ALONE * q.allowed:
+        loop = f"a loop of {math.ceil((least - 4) ** 2)} steps adds up, see reduction="
+    if loop and q.unit.kappa > ILL and least <= _ALIKE * less.least:
+        told = f"the function magnifies a change of the inputs' last places {q.unit.kappa:.3g} "
+        told += f"times; in units of that {name} is {least:.2g} off, and {other} {less.least:.2g}, "
+        return Verdict(AMPLIFIED, f"{told}of {q.allowed:.3g} that rounding may take; {loop}")
     told = f"in the wider format both sides agree, and here {name} is {least:.2g} units off, of "
     told += f"{q.allowed:.3g} that rounding may take: its algorithm loses digits"
-    if least <= ALONE * q.allowed:
-        told += f", or a loop of {math.ceil((least - 4) ** 2)} steps adds up: see reduction="
-    return Verdict(UNSTABLE, told)
+    return Verdict(UNSTABLE, f"{told}, or {loop}" if loop else told)
 
 
 def _in_steps(q: Inquiry) -> str | None:
@@ -251,7 +255,7 @@ def another_function(q: Inquiry) -> Verdict:
         # Constants of a source, pi say, are of float64 whatever the inputs are.
         why = "constants of float64, whose last places add up" if q.differ_wide else ""
         return Verdict(SUSPECT, f"{told}, or {why or 'one that loses digits: nothing wider tells'}")
-    if q.form == "float64" and q.differ_wide and not size.broken:
+    if q.form == "float64" and (q.differ_wide or q.wide is None) and not size.broken:
         told += _of_constants(q)
     return Verdict(BUG, told)
 
@@ -261,10 +265,12 @@ def _of_constants(q: Inquiry) -> str:
     sizes = rms_of(q.of_f.numbers(np.float64))
     times = q.eta_apart.absolute / sizes / q.roundoff if sizes else math.inf
     # What magnifies those of inputs may do so of a filter's coefficients.
-    most = GROSS / q.roundoff if q.unit.kappa > ILL else _MAGNIFIED
+    ill = q.standard is not None and q.unit.kappa > ILL
+    most = GROSS / q.roundoff if ill else _MAGNIFIED
     if times > most:
         return ""
-    return f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
+    told = f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
+    return f"{told}, and fits of high degree"
 
 
 def _how_far(q: Inquiry) -> str:

@@ -100,6 +100,8 @@ class Diagnosis(Shown):
         Of all random moves.
     names : tuple of str
         Of f and g, as code would call them, or of the arrays.
+    options : dict of str
+        The arguments of `diagnose` that were not its defaults, as code.
     inputs : tuple
         The arrays, and what else, that both sides were called with; containers are taken apart.
     answers : tuple
@@ -123,6 +125,7 @@ class Diagnosis(Shown):
     environment: dict[str, Any]
     seed: int
     names: tuple[str, str]
+    options: dict[str, str] = field(default_factory=dict)
     inputs: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
@@ -147,7 +150,8 @@ class Diagnosis(Shown):
             else:
                 kinds.append(type(x).__name__)
         f, g = self.names
-        call = f"diagnose({f}, {g}, inputs, seed={self.seed})"
+        options = [f"{name}={code}" for name, code in self.options.items()]
+        call = f"diagnose({', '.join([f, g, 'inputs', *options, f'seed={self.seed}'])})"
         if not self.calls:
             call = f"compare_to_reference({f}, {g}, reference)"
         return f"calipers.{call}\n# inputs: {', '.join(kinds)}; sha256 {digest.hexdigest()[:16]}"
@@ -261,6 +265,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         fingerprint(),
         q.seed,
         _names(q.f.call, q.g.call),
+        q.options,
         q.inputs,
         (q.of_f, q.of_g) if known else (),
     )

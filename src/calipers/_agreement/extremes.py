@@ -14,7 +14,8 @@ from .inquiry import Inquiry
 from .powers import DOUBLINGS, STEP, degrees_of, scaled, unscaled
 from .sides import Side
 from .units import MOVES, difference, size_of
-from .verdicts import COARSEST, GROSS, RANGE, Verdict
+from .verdicts import COARSEST, GROSS, RANGE, SYSTEMATIC, Verdict
+from .within import kept_alike
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -95,6 +96,49 @@ def _elsewhere(q: Inquiry) -> Iterator[Sequence[Any]]:
     halvings = (-power for power in DOUBLINGS)
     for power in (to_one - far, to_one + far, *halvings, *DOUBLINGS):
         yield scaled(q.inputs, chosen, power)
+
+
+def flushed(q: Inquiry) -> Verdict | None:
+    """
+    Recognise results that are subnormal on one side, and 0 on the other; all else is rounding.
+
+    Beside larger ones they are nothing in norms. What a subtraction leaves may well be 0: but its
+    units are those of what is subtracted.
+    """
+    fraction, lowest = FORMATS[q.form][:2]
+    numbers = {name: y.numbers(np.float64) for name, y in q.answers.items()}
+    for name, y in numbers.items():
+        other = np.abs(numbers["f" if name == "g" else "g"])
+        lost = (y == 0) & (other > q.allowed * np.maximum(2.0 ** (lowest - fraction), q.scale))
+        # What is 0 where others are normal, too, was cut off.
+        if not lost.any() or (other[lost] >= 2.0**lowest).any() or q.differ_wide:
+            continue
+        off = [q.apart] if q.standard is None else [q.off(q.of_f), q.off(q.of_g)]
+        rounding = all(q.is_rounding(q.size(np.where(lost, 0.0, d), q.scale)) for d in off)
+        if rounding and not (q.wide is None and _stays_beside(q)):
+            return Verdict(
+                RANGE,
+                f"{name} gives 0 for {np.count_nonzero(lost)} of {lost.size} results that are not, "
+                f"but below {2.0**lowest:.2g}, the smallest normal number of {q.form}: it flushes "
+                f"such to 0, as some compilers and devices do, or something in between underflows",
+            )
+    return None
+
+
+def _stays_beside(q: Inquiry) -> bool:
+    """Tell whether differences of normal numbers stay alike where inputs are moved."""
+    tiny = 2.0 ** FORMATS[q.form].lowest
+
+    def normal(d: NDArray) -> NDArray:
+        return np.where(np.abs(d) < tiny, 0.0, d)
+
+    def at(delta: float, seed: int) -> NDArray | None:
+        there = q.apart_at(delta, seed)
+        return None if there is None else normal(there)
+
+    kept = kept_alike(q, normal(q.apart), at) if q.are_moved else None
+    size = q.size(normal(q.apart), q.scale).rms
+    return kept is not None and size * math.sqrt(kept) > SYSTEMATIC
 
 
 def nothing_left(q: Inquiry) -> Verdict | None:

@@ -52,6 +52,7 @@ class Inquiry:
     unsteady: str = ""  # what is said of sides that do not repeat themselves, within rounding
     titles: tuple[str, ...] = ()  # how the inputs are reached among the caller's, if not by place
     owners: tuple[int, ...] = ()  # and which of those they are part of
+    options: dict[str, str] = field(default_factory=dict)  # the caller's, as code
 
     def title(self, k: int) -> str:
         """Return how the caller reaches an input."""

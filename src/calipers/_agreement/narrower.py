@@ -56,7 +56,7 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
         if size.least <= q.allowed or size.broken:
             continue
         for form, truncate, places in _candidates(q):
-            change = partial(_narrowed, form=form, truncate=truncate, arguments=places)
+            change = partial(narrowed, form=form, truncate=truncate, arguments=places)
             share = explained(q, name, change)
             if share > EXPLAINED:
                 which = argument_names(places, q)
@@ -255,10 +255,10 @@ def _turns(q: Inquiry) -> bool:
     return likeness < _ANOTHER
 
 
-def _narrowed(
-    wider: list[Any], form: str, truncate: bool, arguments: Sequence[int]
+def narrowed(
+    wider: Sequence[Any], form: str, truncate: bool, arguments: Sequence[int]
 ) -> list[Any] | None:
-    """Return wide inputs of which some are rounded to a format, if the format holds them."""
+    """Return inputs of which some are rounded to a format, if the format holds them."""
     result = list(wider)
     limit = (2 if truncate else 1) * 2 * ROUNDOFF[form]
     for k in arguments:

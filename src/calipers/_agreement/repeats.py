@@ -8,6 +8,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .answers import Answer, comparable, raw
+from .at_random import rounded_at_random
 from .grids import grid_of
 from .inquiry import Inquiry
 from .sides import SOIL, BudgetError
@@ -54,6 +55,9 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
     if spread <= 2 * q.allowed:
         q.unsteady = f"{told}, as another order of summation explains"
         return None
+    at_random = rounded_at_random(q, names, spread, unit)
+    if at_random is not None:
+        return at_random
     return Verdict(BUG, f"{told}, which no order of summation explains (dropout, a race, memory)")
 
 

@@ -56,7 +56,9 @@ def text_of(found: "Diagnosis") -> str:
         max_lines=2,
         placeholder=" ...",
     )
-    lines += [f"  {line}"[:_WIDTH] for line in found.reproducer.splitlines()]
+    for line in found.reproducer.splitlines():
+        more = "  # " if line.startswith("#") else "      "  # it can be run as it stands
+        lines += textwrap.wrap(f"  {line}", _WIDTH, subsequent_indent=more, break_long_words=False)
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ from .beyond import (
     steady_difference,
     unstable,
 )
-from .extremes import better_when_rescaled, nothing_left, overflow
+from .extremes import better_when_rescaled, flushed, nothing_left, overflow
 from .grids import few_digits_left, on_a_grid
 from .identical import (
     exact_integers,
@@ -54,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     restless_when_moved,
     hidden_by_larger_results,
     overflow,
+    flushed,
     within_rounding,
     integers_at_ties,
     nothing_left,

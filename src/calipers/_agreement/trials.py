@@ -79,11 +79,7 @@ class Trial(Shown):
             return f"{self.name}: {self.problem}"
         if self.equal:
             return f"{self.name}: equal"
-        return (
-            f"{self.name}: {differing(self.differing, self.size)}, "
-            f"{self.units:.3g} units rms, {self.largest:.3g} at most"
-            + ("" if self else ": beyond rounding")
-        )
+        return f"{self.name}: {how_far(self)}" + ("" if self else ": beyond rounding")
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
@@ -137,6 +133,14 @@ class Trials(Shown):
             "equal": self.equal,
             "trials": [trial.to_dict() for trial in self.trials],
         }
+
+
+def how_far(found: Trial, allowed: str = "") -> str:
+    """Write how far results are apart; of what is infinite, as between integers, no unit tells."""
+    told = differing(found.differing, found.size)
+    if math.isinf(found.largest):
+        return f"{told}, by more than any rounding"
+    return f"{told}, {found.units:.3g} units rms{allowed}, {found.largest:.3g} at most"
 
 
 def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:

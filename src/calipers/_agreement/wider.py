@@ -91,8 +91,9 @@ class Wide:
         Whether the sides are two functions: their difference stays in the wider format.
 
         One of rounding falls as the format's does, even where an algorithm magnifies it; at a root,
-        by the square root of that. What falls less is none. But functions of a format narrower than
-        float32 compute in float32, whatever they are given: to its rounding theirs may fall.
+        by the square root of that. What falls less is none; nor is, between algorithms that lose no
+        digits here, what is far more units there. But functions of a format narrower than float32
+        compute in float32, whatever they are given: to its rounding theirs may fall.
         """
         q, d, unit, far = self.q, self.apart, self.unit, self.size
         none = self.lost & self.are_none(d)
@@ -101,8 +102,10 @@ class Wide:
             d = np.where(none, 0.0, d)
             far = size_of_results(q.of_f, d, unit)
         gained = self._gained
-        kept = gained**KEPT
-        expected = kept * max(q.eta_apart.rms, 1e-3)
+        kept, least = gained**KEPT, 1e-3
+        if kept > _LUCKY and q.is_rounding(q.eta_f) and q.is_rounding(q.eta_g):
+            kept, least = _LUCKY, 1.0
+        expected = kept * max(q.eta_apart.rms, least)
         more = far.rms > expected
         if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
             more = far.absolute > kept / gained * q.eta_apart.absolute

@@ -1,6 +1,7 @@
 """Differences that rounding explains, and what may hide in them."""
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import combinations
 
@@ -9,6 +10,7 @@ import numpy as np
 from .._protocols import NDArray
 from .answers import Answer, comparable
 from .grids import few_digits_left
+from .inputs import widened
 from .inquiry import Inquiry
 from .layouts import layouts, slices
 from .repeats import does_not_repeat
@@ -113,10 +115,10 @@ def _hidden(q: Inquiry) -> Verdict | None:
         held = off <= _CONSTANTS * q.roundoff
         constants = f", or one whose constants are of {form}" if held else ""
         return Verdict(SUSPECT, f"{told}: another function{constants}")
-    kept = _kept(q) if q.are_moved else None
+    kept = kept_alike(q, q.apart, q.apart_at) if q.are_moved else None
     size = q.eta_apart.rms
     if kept is not None and size * math.sqrt(kept) > SYSTEMATIC:
-        if _lost_of_small_ones(q, kept):
+        if _lost_of_small_ones(q, kept) or _lost_by_the_reference(q):
             return None
         lost = few_digits_left(q) or grows_in_float32(q) or stays_in_steps(q)
         if lost is not None:
@@ -145,23 +147,49 @@ def _lost_of_small_ones(q: Inquiry, alike: float) -> bool:
     return alike_far < _DRAWN_ANEW
 
 
-def _kept(q: Inquiry) -> float | None:
+def _lost_by_the_reference(q: Inquiry) -> bool:
+    """
+    Tell whether the side that alone answers in the wider format is what is off, in this one.
+
+    From its answers there the other one is off by rounding, which moves draw anew.
+    """
+    if q.standard is None or q.standard[0].name not in q.sides:
+        return False
+    side = q.standard[0]
+    name = "g" if side is q.f else "f"
+
+    def off_at(delta: float, seed: int) -> NDArray | None:
+        x = q.moves(delta, seed, wide=False)
+        y, r = q.sides[name](x), side(widened(x))
+        return difference(y, r) if comparable(y, r, q.of_f) else None
+
+    size = q.errors[name].rms
+    if size <= SYSTEMATIC:
+        return True
+    kept = kept_alike(q, q.off(q.answers[name]), off_at)
+    return kept is None or size * math.sqrt(kept) <= SYSTEMATIC
+
+
+Differ = Callable[[float, int], NDArray | None]  # what differences are at moved inputs
+
+
+def kept_alike(q: Inquiry, here: NDArray, at: Differ) -> float | None:
     """Return how alike differences at moved inputs are; None if they are so by chance at most."""
-    differences = [q.apart]
-    kept = _alike(q, differences, REDRAWN - 1)
+    differences = [here]
+    kept = _alike(q, differences, at, REDRAWN - 1)
     if kept is not None and q.weighty < MANY:  # of few the signs are the same by chance
         with suppress(BudgetError):
-            kept = _alike(q, differences, FEW_REDRAWN)
+            kept = _alike(q, differences, at, FEW_REDRAWN)
     return kept
 
 
-def _alike(q: Inquiry, differences: list[NDArray], more: int) -> float | None:
+def _alike(q: Inquiry, differences: list[NDArray], at: Differ, more: int) -> float | None:
     """Compare differences, and those of more moves, if there are enough."""
     # What a term loses to a sum of n is drawn anew by moves of last places of that.
     delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * q.length) * q.roundoff)
     first = len(differences)
     for k in range(first, first + more):
-        there = q.apart_at(delta, q.seed + 31 * k)
+        there = at(delta, q.seed + 31 * k)
         if there is not None:
             differences.append(there)
     if len(differences) < 3:
