@@ -88,8 +88,12 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("special", [False, True], ids=["finite", "special"])
+# Of nothing but finite numbers, which are most of the special ones too: one rule of either kind.
+@pytest.mark.parametrize(
+    ("special", "rule"),
+    [(False, RULES[0]), (False, RULES[3]), *((True, rule) for rule in RULES)],
+    ids=str,
+)
 @pytest.mark.parametrize("name", FLOAT + OTHER)
 def test_every_finding_is_the_oracles(name, special, rule):
     a, b = pairs(name, 700, seed=len(name), special=special)

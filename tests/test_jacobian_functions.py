@@ -97,12 +97,23 @@ def test_other_arguments_take_effect(f, method):
     assert_near(jac(3.0, X, -k), -3 * K * slope, bar)
     k[:] = 1
     assert_near(jac(3.0, X, k), 3 * slope, bar)
-    assert_near(jac(3.0, X, np.repeat(K, 2)[::2]), 3 * K * slope, bar)
-    assert_near(jac(3.0, X, np.array([1, 2, 3, 4])), 3 * K * slope, bar)
-    assert_near(jac(2, X, k), 2 * slope, bar)
     assert_near(jac(1.0, X, K, 2.0), 2 * K * slope, bar)
     assert_near(jac(1.0, X, K, 3.0), 3 * K * slope, bar)
     assert_near(jac(1.0, X, K), K * slope, bar)
+
+
+@pytest.mark.parametrize(
+    "f", [compiled_scaled, compiled_scaled.py_func], ids=["compiled", "python"]
+)
+def test_arguments_of_another_type_take_effect(f):
+    """By one method: each compiles all of its steps for every type."""
+    jac = calipers.jacobian_function(f, argnums=1, method="2-point")
+    bar, slope = 100 * BARS["2-point"], np.diag(2 * X)
+    k = np.ones(4)
+    assert_near(jac(3.0, X, k), 3 * slope, bar)
+    assert_near(jac(3.0, X, np.repeat(K, 2)[::2]), 3 * K * slope, bar)
+    assert_near(jac(3.0, X, np.array([1, 2, 3, 4])), 3 * K * slope, bar)
+    assert_near(jac(2, X, k), 2 * slope, bar)
     assert_near(jac(np.float32(1.0), X, K), K * slope, bar)
 
 

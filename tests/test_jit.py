@@ -39,14 +39,25 @@ def cached(folder):
     return {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in folder.rglob("*.nb?")}
 
 
-def test_a_second_process_reads_what_the_first_compiled(tmp_path):
-    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
-    before = cached(tmp_path)
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Fill a cache, of which tests take copies."""
+    folder = tmp_path_factory.mktemp("filled")
+    assert run_python(ASK, NUMBA_CACHE_DIR=folder) == RIGHT
+    return folder
+
+
+@pytest.fixture
+def cache(filled, tmp_path):
+    return Path(shutil.copytree(filled, tmp_path / "cache"))
+
+
+def test_a_second_process_reads_what_the_first_compiled(cache):
+    before = cached(cache)
     assert len(before) == 4  # an index and the code of two kernels
-    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
-    assert cached(tmp_path) == before
     loaded = "import sys; " + ASK + "print('numba.np.arraymath' in sys.modules)"
-    assert run_python(loaded, NUMBA_CACHE_DIR=tmp_path) == RIGHT + "False\n"
+    assert run_python(loaded, NUMBA_CACHE_DIR=cache) == RIGHT + "False\n"
+    assert cached(cache) == before
 
 
 def test_the_cache_can_be_turned_off(tmp_path):
@@ -80,18 +91,17 @@ IndexDataCacheFile.save = save
     assert run_python(code + ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
 
 
-def test_a_folder_gone_read_only_is_not_trusted(tmp_path):
+def test_a_folder_gone_read_only_is_not_trusted(cache):
     # Root may write anywhere: what Numba asks a folder with is made to fail instead.
-    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
-    before = cached(tmp_path)
+    before = cached(cache)
     code = """
 import os, tempfile
 def refuse(*args, **kwargs):
     raise PermissionError("read-only")
 tempfile.TemporaryFile = os.replace = os.makedirs = refuse
 """
-    assert run_python(code + ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
-    assert cached(tmp_path) == before
+    assert run_python(code + ASK, NUMBA_CACHE_DIR=cache) == RIGHT
+    assert cached(cache) == before
 
 
 def test_processes_fill_an_empty_cache_at_once(tmp_path):
@@ -123,12 +133,11 @@ def test_without_assertions_and_docstrings(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", [b"", b"garbage", None])
-def test_a_damaged_cache_is_compiled_again(tmp_path, suffix, damage):
-    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
-    for path in tmp_path.rglob(f"*.{suffix}"):
+def test_a_damaged_cache_is_compiled_again(cache, suffix, damage):
+    for path in cache.rglob(f"*.{suffix}"):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2] if damage is None else damage)
-    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    assert run_python(ASK, NUMBA_CACHE_DIR=cache) == RIGHT
 
 
 @pytest.mark.parametrize(
@@ -197,21 +206,32 @@ print(all(callable(globals()[name]) != (name in modules) for name in calipers.__
         _ = calipers.nothing
 
 
-def test_warmup_builds_the_common_kernels(tmp_path):
-    run_python("import calipers; calipers.warmup()", NUMBA_CACHE_DIR=tmp_path)
-    before = cached(tmp_path)
-    assert before
-    assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path) == RIGHT
-    assert cached(tmp_path) == before
+def test_warmup_builds_the_common_kernels():
+    """In the cache that all tests share, so that nothing of it is compiled for this test alone."""
+    code = """
+import numpy as np, calipers
+calipers.warmup()
+def compiled(function, arguments):
+    raise AssertionError(f"{function.__qualname__} is compiled for {arguments}")
+calipers._jit._entry_point = compiled
+for dtype in ("f4", "f8", "i8"):
+    a = np.arange(10).astype(dtype)
+    assert calipers.allclose(a, a.copy()) and calipers.array_equal(a, a.copy())
+    assert not calipers.compare(a, a + 1)
+    assert dtype == "i8" or (calipers.isclose(a, a.copy()).all() and calipers.allfinite(a))
+"""
+    run_python(code + ASK)
 
 
 def test_a_plain_processor_is_enough(tmp_path):
     """LLVM aborts the process where a conversion needs an instruction that a target lacks."""
     code = """
 import ml_dtypes, numpy as np, calipers
-for name in ("f2", "f4", "f8", "c8", "i8", "u2", "?", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
+for name in ("f2", "u2", "c8", ml_dtypes.bfloat16, ml_dtypes.float8_e5m2):
     x = np.arange(100).astype(name)
-    assert calipers.allclose(x, x) and calipers.isclose(x, x).all() and calipers.allfinite(x)
+    assert calipers.allclose(x, x)
+    if name in ("f2", "u2"):  # whose conversions are of 16 bits, and of what is no float
+        assert calipers.isclose(x, x).all() and calipers.allfinite(x)
 assert calipers.compare(np.ones(3, "f4"), np.ones(3, "f4"))
 """
     pytest.importorskip("ml_dtypes")

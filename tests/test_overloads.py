@@ -9,14 +9,24 @@ import calipers
 from tests.closeness_cases import EDGE
 
 
+# One function for all that is asked of a pair, and always with all options: what is left out has a
+# type of its own, and everything would be compiled for that too.
 @numba.njit
-def compiled_allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    return calipers.allclose(a, b, rtol, atol, equal_nan)
+def compiled(a, b, rtol, atol, equal_nan):
+    together = calipers.allclose(a, b, rtol, atol, equal_nan)
+    return together, calipers.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 @numba.njit
-def compiled_isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    return calipers.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
+def compiled_elements(a, b, rtol, atol, equal_nan):
+    together, each = compiled(a, b, rtol, atol, equal_nan)
+    x, y = a[0], b[0]
+    single = calipers.isclose(x, y, rtol, atol, equal_nan)
+    return together, each, single, calipers.allclose(x, y, rtol, atol, equal_nan)
+
+
+def ask(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, of=compiled):
+    return of(a, b, float(rtol), float(atol), equal_nan)
 
 
 edge_cases = pytest.mark.parametrize(
@@ -29,10 +39,33 @@ edge_cases = pytest.mark.parametrize(
 @edge_cases
 def test_known_verdicts(pair, kwargs, expected):
     a, b = pair
-    assert compiled_allclose(a, b, **kwargs) is expected
-    assert compiled_isclose(a, b, **kwargs).tolist() == [expected]
-    assert compiled_allclose(a[0], b[0], **kwargs) is expected
-    assert compiled_allclose(a[::-1], b[::-1], **kwargs) is expected
+    together, each, *single = ask(a, b, **kwargs, of=compiled_elements)
+    assert together is expected
+    assert each.tolist() == [expected]
+    assert single == [expected, expected]
+
+
+@numba.njit
+def compiled_defaults(a, b):
+    return calipers.allclose(a, b), calipers.isclose(a, b)
+
+
+@numba.njit
+def compiled_integers(a, b):
+    return calipers.allclose(a, b, 1, atol=0), calipers.isclose(a, b, 1, atol=0)
+
+
+def test_options_that_are_left_out_or_integers():
+    a = np.array([1.0, 1.0, 1.0, np.nan])
+    b = a + [1e-9, 1e-4, 2.0, 0.0]
+    for found, options in (
+        (compiled_defaults, {}),
+        (compiled_integers, {"rtol": 1, "atol": 0}),
+    ):
+        for n in (1, 2, 3, 4):
+            together, each = found(a[:n], b[:n])
+            assert together is calipers.allclose(a[:n], b[:n], **options)
+            assert each.tolist() == calipers.isclose(a[:n], b[:n], **options).tolist()
 
 
 SHAPES = [
@@ -50,39 +83,59 @@ def test_shapes_broadcast_where_numba_isclose_fails(shape_a, shape_b):
     a = np.arange(np.prod(shape_a, dtype=int), dtype=float).reshape(shape_a)
     b = np.arange(np.prod(shape_b, dtype=int), dtype=float).reshape(shape_b) % 3
     expected = np.isclose(a, b)
-    result = compiled_isclose(a, b)
+    together, result = ask(a, b)
     assert result.shape == expected.shape
     assert (result == expected).all()
-    assert compiled_allclose(a, b) is bool(expected.all())
-    assert compiled_allclose(np.asfortranarray(a), b) is bool(expected.all())
+    assert together is bool(expected.all())
+
+
+def test_arrays_in_another_order():
+    a = np.arange(12.0).reshape(3, 4)
+    b = a.copy("F")
+    b[2, 1] += 1
+    for x, y in ((a.T, b.T), (a[::-1, ::2], b[::-1, ::2]), (b, a[0]), (b.T, b.T)):
+        expected = calipers.isclose(x, y)
+        together, each = ask(x, y)
+        assert (each == expected).all()
+        assert together is bool(expected.all())
 
 
 def test_large_arrays_take_the_blocked_loop():
     a = np.random.default_rng(0).random((40, 50))
     b = a.copy()
-    assert compiled_allclose(a, b)
+    assert ask(a, b)[0]
     b[-1, -1] += 1
-    assert not compiled_allclose(a, b)
-    assert compiled_isclose(np.eye(3), np.zeros((3, 3))).tolist() == (np.eye(3) == 0).tolist()
+    assert not ask(a, b)[0]
+    assert ask(np.eye(3), np.zeros((3, 3)))[1].tolist() == (np.eye(3) == 0).tolist()
 
 
 def test_scalars_are_weak_beside_binary32():
     x = np.full(3, 0.1, dtype=np.float32)
     for y in (0.1, 1e300, float("inf")):
         expected = calipers.allclose(x, y, rtol=0.0, atol=0.0)
-        assert compiled_allclose(x, y, rtol=0.0, atol=0.0) is expected
-        assert compiled_allclose(y, x, rtol=0.0, atol=0.0) is expected
-    assert compiled_allclose(x.astype(np.complex64), 0.1 + 0j, rtol=0.0, atol=0.0)
-    assert not compiled_allclose(x, np.array([0.1]), rtol=0.0, atol=0.0)
+        assert ask(x, y, rtol=0.0, atol=0.0)[0] is expected
+        assert ask(y, x, rtol=0.0, atol=0.0)[0] is expected
+    assert ask(x.astype(np.complex64), 0.1 + 0j, rtol=0.0, atol=0.0)[0]
+    assert not ask(x, np.array([0.1]), rtol=0.0, atol=0.0)[0]
 
 
-@pytest.mark.parametrize("other", [np.int32(3), True, 3.0, 3 + 0j, np.arange(4)])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16", "i1", "i8", "u8", "?"])
+INTEGER, LONG = np.int32(3), np.arange(4)
+
+
+# All beside those of binary32, where numbers are weak; of the others, each rule that there is.
+@pytest.mark.parametrize(
+    ("dtype", "other"),
+    [(dtype, other) for dtype in ("f4", "c8") for other in (INTEGER, True, 3.0, 3 + 0j, LONG)]
+    + [("f8", True), ("f8", 3.0), ("f8", LONG), ("c16", INTEGER), ("c16", 3 + 0j), ("c16", LONG)]
+    + [("i1", INTEGER), ("i1", 3 + 0j), ("i1", LONG), ("i8", True), ("u8", INTEGER), ("u8", 3.0)]
+    + [("?", INTEGER), ("?", True), ("?", LONG), ("?", 3.0)],
+)
 def test_mixed_kinds(dtype, other):
     x = np.array([0, 1, 3, 2]).astype(dtype)
     expected = calipers.isclose(x, other)
-    assert (compiled_isclose(x, other) == expected).all()
-    assert compiled_allclose(x, other) is bool(expected.all())
+    together, each = ask(x, other)
+    assert (each == expected).all()
+    assert together is bool(expected.all())
 
 
 def test_what_compiled_code_cannot_do_is_said():
@@ -90,6 +143,6 @@ def test_what_compiled_code_cannot_do_is_said():
     with pytest.raises(TypingError, match="axis is not supported in compiled code"):
         rows(np.eye(2), np.eye(2))
     with pytest.raises(TypingError, match="rtol must be a number in compiled code"):
-        compiled_allclose(np.eye(2), np.eye(2), rtol=np.eye(2))
+        compiled(np.eye(2), np.eye(2), np.eye(2), 0.0, False)
     with pytest.raises(ValueError, match="broadcast"):
-        compiled_allclose(np.zeros(2), np.zeros(3))
+        ask(np.zeros(2), np.zeros(3))

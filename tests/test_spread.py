@@ -134,7 +134,8 @@ def pair(shape, dtype, seed=0):
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_reports_are_those_of_arrays_in_memory(places, shape, kinds, threads):
-    for dtype in ("f8", "f4", "c16", "i4", ">f8"):
+    # How threads share out the blocks does not depend on the dtype.
+    for dtype in ("f8", "f4", "c16", "i4", ">f8") if threads == 2 else ("f8", "c16"):
         x, y = pair(shape, dtype)
         for other in (x, y):
             in_memory = calipers.compare(x, other, check_dtype=False)
