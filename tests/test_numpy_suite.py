@@ -20,8 +20,7 @@ SUITES = [
     "numpy.lib.tests.test_function_base",
     "numpy.linalg.tests.test_linalg",
 ]
-# These run for long and ask little of us, and the last ones the same of more shapes.
-SLOW = "gh_29003_Fraction or TestLeaks or AssertNoGcCycles or clip_property or generalized"
+SLOW = "gh_29003_Fraction or TestLeaks or AssertNoGcCycles or clip_property"  # ask little of us
 # Its tolerances are Python floats that NumPy rounds to binary32; see test_tolerances_stay_binary64.
 KNOWN = "test_numeric.py::TestIsclose::test_nep50_isclose"
 
@@ -97,7 +96,7 @@ def test_numpy_suite(tmp_path):
     assert [d["function"] for d in disagreements] == ["isclose"]
 
     # A patch that nobody called through would prove nothing.
-    for name, least in {"isclose": 1500, "allclose": 30, "array_equal": 40}.items():
+    for name, least in {"isclose": 5000, "allclose": 30, "array_equal": 40}.items():
         assert report["calls"][name] > least
         assert report["answered_by_kernels"][name] > 0.8 * report["calls"][name]
 
@@ -105,7 +104,8 @@ def test_numpy_suite(tmp_path):
 def test_numpy_suite_by_our_assertions(tmp_path):
     """NumPy's tests with the assertions of calipers.testing: none accepts or refuses another."""
     require_numpy_tests(ASSERTION_SUITES)
-    quick = "-k", f"not ({SLOW} or openblas_threading)"
+    # What is left out here runs for long, too, and asks the same of more shapes.
+    quick = "-k", f"not ({SLOW} or generalized or openblas_threading)"
     report, output = run_numpy_tests(tmp_path, ASSERTION_SUITES, "--patch=testing", *quick)
     assert report["collected"] > 3000, output
     assert not report["disagreements"]
