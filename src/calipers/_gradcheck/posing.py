@@ -1,15 +1,16 @@
 """What the caller gave for a check, looked at and copied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .._arrays import as_array, given_array
 from .._containers import several
+from .._protocols import NDArray
 from ..interop.containers import Leaves
 from .copies import of_numpy
-from .parts import parts_of
+from .parts import NOWHERE, parts_of
 from .subject import Subject, has_differences, has_fractions, names_of
 
 
@@ -57,12 +58,13 @@ def pose(
     held: tuple[int, ...] = (),
     of_library: bool = False,
     terms: float = 0.0,
+    places: Mapping[int, tuple[NDArray, ...]] = NOWHERE,
 ) -> Subject:
     """
     Check what the caller gave, and copy it.
 
     `batched` may give f of a batch of an input. Unless f is of a library's own arrays, it gets
-    NumPy's in their place.
+    NumPy's in their place. `places` are those of the values that stand for sparse inputs.
     """
     given = [*several(inputs), *args]
     if argnums is None:
@@ -101,7 +103,7 @@ def pose(
             msg = f"{told}: {advice}"
             raise TypeError(msg)
         values.append(copied)
-    active = parts_of([values[k] for k in chosen], chosen, names)
+    active = parts_of([values[k] for k in chosen], chosen, names, places)
     named = dict(kwargs or {})
     if not of_library:
         values, named = of_numpy(values), of_numpy(named)

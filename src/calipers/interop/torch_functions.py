@@ -103,6 +103,7 @@ class TorchFunctions:
             "torch",
             partial(function.batched, arrays),
             constant,
+            places={k: own.places for k, own in sparse.items()},
         )
 
     def gradient(
