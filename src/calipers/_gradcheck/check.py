@@ -15,7 +15,7 @@ from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
 from .derivative import GivenDerivative
-from .exhaustive import examine
+from .exhaustive import Entries, examine
 from .numerical import Looks, Way, looks
 from .outcome import Outcome
 from .projected import CLEAR, UNKNOWN, Probe, column_of
@@ -113,12 +113,19 @@ class Check:
                 found.findings += self._told(identities.memory(d, random, nondet_tol))
             found.findings += own.get(d.name, ())
         found.findings += others
+        if found.entries.count[FAIL] and not found.findings:
+            self._acquit(identities.memory_order(subject))
         if found.entries.left_out == subject.columns and not (found.findings or found.late):
             return self._reported("no element of the inputs is finite and has a step")
         return self._reported()
 
     def _jacobians(self) -> dict[str, Jacobian]:
         return {d.name: jacobian_of(d) for d in self.derivatives}
+
+    def _acquit(self, why: str | None) -> None:
+        """Blame no entry, if there is a reason."""
+        if why is not None:
+            self._found.undecided, self._found.entries = why, Entries()
 
     def _differences(
         self,

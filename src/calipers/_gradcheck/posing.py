@@ -85,6 +85,7 @@ def pose(
         raise ValueError(msg)
     names = names_of(given, leaves)
     values: list[Any] = []
+    laid_out: dict[int, NDArray] = {}
     scalars = set()
     for k, value in enumerate(given):
         copied: Any = value
@@ -95,6 +96,8 @@ def pose(
             # As differences will hand it over, so that f sees one layout.
             native = array.dtype.newbyteorder("=") if k in chosen else array.dtype
             copied = array.astype(native, order="C" if k in chosen else "K", copy=True)
+            if k in chosen and array.ndim > 1 and not array.flags.c_contiguous and not of_library:
+                laid_out[k] = array.astype(native, order="K", copy=True)
         if k in chosen and not has_differences(copied.dtype):
             kind = copied.dtype
             able = has_fractions(kind)
@@ -118,4 +121,5 @@ def pose(
         leaves,
         held,
         terms,
+        laid_out,
     )
