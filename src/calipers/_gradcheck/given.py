@@ -49,6 +49,7 @@ class Given:
     leaves: Leaves | None = None  # what was taken out of containers
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
     terms: float = 0.0  # that f's results may be sums of, should they cancel
+    used: tuple[int, ...] = ()  # inputs that f uses themselves, and not what it is given
     places: Mapping[int, tuple[NDArray, ...]] = field(default_factory=dict)  # by sparse input
     with_value: bool = False  # whether jac gives f's value before the Jacobian
     names: Mapping[str, str] = field(default_factory=dict)  # of forms that have others
@@ -206,6 +207,7 @@ class Given:
             primals=found.primals,
             leaves=self.leaves,
             terms=self.terms,
+            used=found.used,
             places=found.places,
             names=self.names,
         )
