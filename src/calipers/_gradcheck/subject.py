@@ -164,11 +164,13 @@ class Subject:
             y = self.f(*given, **named)
         except TypeError as error:
             if self.calls == 1:
+                count = f"{len(given)} argument{'s' * (len(given) != 1)}"
+                by_name = f" and {', '.join(named)} by name" if named else ""
                 note_form(
                     error,
-                    f"f is called with {len(given)} argument{'s' * (len(given) != 1)}: each item "
-                    f"of inputs and of args is one, so pass the numbers of one array as an array; "
-                    f"if f stores its results in arrays that it takes last, give out_like=",
+                    f"f is called with {count}{by_name}: each item of inputs and of args is one, "
+                    f"so pass the numbers of one array as an array; if f stores its results in "
+                    f"arrays that it takes last, give out_like=",
                 )
             raise
         self.seconds = min(self.seconds, time.perf_counter() - started)
