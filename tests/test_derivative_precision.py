@@ -1,5 +1,7 @@
 """Functions of doubles that compute in float32, and those that are lost beside larger numbers."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -296,6 +298,141 @@ def test_float16_inside(x):
         half, np.array(x), jac=lambda x: np.diag(np.cos(x)), raise_exception=False
     )
     assert right.verdict in ("PASS", "INCONCLUSIVE")
+
+
+FEW = {"float16": 11, "bfloat16": 8, "float8_e4m3": 4, "float8_e5m2": 3}  # bits
+
+
+def in_bits(x, fmt):
+    """Round as a format does that holds numbers of any size."""
+    fractions, exponents = np.frexp(x)
+    return np.ldexp(np.round(np.ldexp(fractions, FEW[fmt])), exponents - FEW[fmt])
+
+
+def of_few_bits(fmt, seed):
+    """Return functions that compute partly in a format, and their slopes at some x."""
+    random = np.random.default_rng(seed)
+    weights, x = random.normal(size=(5, 5)), random.normal(size=5)
+    low = in_bits(weights, fmt)
+    return x, {
+        "inputs": (lambda x: in_bits(x, fmt) @ weights, weights.T),
+        "a loss": (
+            lambda x: np.array([np.sum(np.tanh(in_bits(in_bits(x, fmt) @ low, fmt)))]),
+            (low @ (1 / np.cosh(x @ low) ** 2))[None],
+        ),
+        "results": (lambda x: in_bits(np.sin(x), fmt), np.diag(np.cos(x))),
+        "both": (lambda x: in_bits(np.exp(in_bits(x, fmt)), fmt), np.diag(np.exp(x))),
+    }
+
+
+# Results in three or four bits may as well be exact.
+BY_RESULTS = [("float16", "results"), ("bfloat16", "results")]
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize(
+    ("fmt", "name"), [*product(FEW, ["inputs", "a loss", "both"]), *BY_RESULTS]
+)
+def test_of_few_bits_right_derivatives_are_not_accused(fmt, name, fast_mode):
+    """They failed: numerical 0 ± 2e-14, where f had many a step farther off."""
+    for seed in range(4):
+        x, every = of_few_bits(fmt, seed)
+        f, slopes = every[name]
+        report = calipers.gradcheck(
+            f, x, jac=lambda x, a=slopes: a, fast_mode=fast_mode, raise_exception=False
+        )
+        assert report.verdict in ("PASS", "INCONCLUSIVE"), report
+        if report.verdict == "INCONCLUSIVE" and not fast_mode:
+            assert f"f computes in {fmt}" in report.reason
+        found = calipers.differentiate(f, x)
+        off = np.abs(found.value - slopes)
+        assert np.all(off <= 2 * found.error)
+        assert set(found.status.tolist()) == {"NOISY"}
+
+
+@pytest.mark.parametrize("name", ["inputs", "results", "both"])
+@pytest.mark.parametrize("fmt", ["float16", "bfloat16"])
+def test_of_few_bits_wrong_derivatives_do_not_pass(fmt, name):
+    """That of zero did."""
+    for seed in range(4):
+        x, every = of_few_bits(fmt, seed)
+        f, slopes = every[name]
+        for factor in (0, 2, -1):
+            report = calipers.gradcheck(
+                f, x, jac=lambda x, a=factor * slopes: a, raise_exception=False
+            )
+            assert report.verdict != "PASS"
+
+
+def test_of_few_bits_nobody_is_accused_by_the_steps_of_the_caller():
+    """These are far within a step of f: numerical 0 ± 5e-10."""
+    x, every = of_few_bits("bfloat16", 0)
+    f, slopes = every["inputs"]
+    options = {"eps": 1e-6, "atol": 1e-5, "rtol": 1e-3, "raise_exception": False}
+    report = calipers.gradcheck(f, x, jac=lambda x: slopes, **options)
+    assert report.verdict == "INCONCLUSIVE"
+    assert "f computes in bfloat16" in report.reason
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_left_where_all_cancels_is_in_no_format(seed):
+    """Few roundings of 1 have few bits, of several sizes, and are alike at two points by chance."""
+    x = np.random.default_rng(seed).normal(size=(3, 5))
+    f = lambda x: np.sum(x - x.mean(axis=1, keepdims=True))  # noqa: E731
+    assert not calipers.gradcheck(f, x, jac=np.ones_like, raise_exception=False)
+    right = calipers.gradcheck(f, x, jac=np.zeros_like, raise_exception=False)
+    assert right.verdict != "FAIL"
+    assert "computes in" not in right.reason
+
+
+def test_few_bits_inside_float32():
+    x, every = of_few_bits("bfloat16", 0)
+    f, slopes = every["inputs"]
+    single = lambda x: f(x.astype(float)).astype(np.float32)  # noqa: E731
+    found = calipers.differentiate(single, x.astype(np.float32))
+    assert np.all(np.abs(found.value - slopes) <= found.error)
+    assert not calipers.gradcheck(
+        single, x.astype(np.float32), jac=lambda x: 0 * slopes, raise_exception=False
+    )
+
+
+STILL = {
+    "floor": np.floor,
+    "sign": np.sign,
+    "a fixed spacing": lambda x: np.round(64 * x) / 64,
+    "quantised": lambda x: np.clip(np.round(x / 0.05), -128, 127) * 0.05,
+    "a count": lambda x: np.array([np.sum(x > 0) + 0.0]),
+    "the largest": lambda x: (x == x.max()) + 0.0,
+    "a table": lambda x: in_bits(np.sin(np.arange(16)), "bfloat16")[(x + 8).astype(int)],
+    "ranks": lambda x: np.argsort(np.argsort(x)) + 0.0,
+    "a constant": lambda x: np.full(3, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", STILL)
+def test_what_is_made_of_steps_computes_in_no_format(name):
+    x, f = 3 * np.random.default_rng(1).normal(size=5), STILL[name]
+    zeros = np.zeros((f(x).size, 5))
+    assert calipers.gradcheck(f, x, jac=lambda x: zeros)
+    assert not calipers.gradcheck(f, x, jac=lambda x: zeros + 1, raise_exception=False)
+
+
+@pytest.mark.parametrize("f", [lambda x: x**2, lambda x: 3 * x, np.abs])
+def test_numbers_in_few_bits_are_no_format(f):
+    x = np.array([1.0, -2.0, 0.5, 256.0])
+    slopes = np.diag((f(x + 2**-9) - f(x - 2**-9)) * 2**8)
+    report = calipers.gradcheck(f, x, jac=lambda x: slopes)
+    assert report.calls["f"] == 11
+
+
+def test_the_format_is_asked_for_only_where_something_is_wrong():
+    x = np.array([0.3, 1.1, -2.0])
+    right = calipers.gradcheck(np.sin, x, jac=lambda x: np.diag(np.cos(x)))
+    wrong = calipers.gradcheck(
+        np.sin, x, jac=lambda x: 2 * np.diag(np.cos(x)), raise_exception=False
+    )
+    assert right.calls["f"] == 8
+    assert wrong.verdict == "FAIL"
 
 
 class TestGradcheck:

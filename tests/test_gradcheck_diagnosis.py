@@ -322,7 +322,10 @@ def test_a_transposed_matrix_is_named(text):
     assert [block.partition(": ")[2] for block in report.blocks] == [text]
 
 
-STAY = "as by matrices that stay symmetric: here each element is moved by itself"
+STAY = (
+    "as by matrices that stay symmetric: here each element is moved by itself, so let f take the "
+    "symmetric part first"
+)
 SYMMETRIC = np.array([[3.0, 0.5, -0.3], [0.5, 2.0, 0.7], [-0.3, 0.7, 1.5]])
 
 
@@ -362,6 +365,33 @@ def test_a_gradient_by_hermitian_matrices_is_named():
     report = checked(np.linalg.eigvalsh, SYMMETRIC + 0.4j * np.tri(3, 3, -1), vjp=of_eigenvalues)
     assert report.verdict == "FAIL"
     assert "it is the Hermitian part by the last two axes of input 0" in report.reason
+
+
+@pytest.mark.parametrize("triangle", ["upper", "lower"])
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_a_gradient_of_both_triangles_where_f_reads_one_is_named(triangle, dtype):
+    """Of this nothing was said: analytic -0.031, numerical 0."""
+    fold = {"upper": np.triu, "lower": np.tril}[triangle]
+    m = SYMMETRIC.astype(dtype)
+
+    def solved(m, w):
+        whole = fold(m) + fold(m, 1 if triangle == "upper" else -1).T
+        return np.linalg.solve(whole, w)
+
+    def vjp(m, w):
+        return -np.outer(solved(m, w), solved(m, THREE.astype(dtype)))
+
+    report = checked(lambda m: solved(m, THREE.astype(dtype)), m, vjp=vjp)
+    assert f"f reads the {triangle} triangle of the last two axes of input 0 alone" in report.reason
+    half = checked(lambda m: solved(m, THREE.astype(dtype)), m, vjp=lambda m, w: 2 * vjp(m, w))
+    assert "triangle" not in half.reason
+
+
+def test_a_triangle_that_is_wrong_elsewhere_has_no_such_name():
+    def vjp(m, w):
+        return 1.5 * np.tri(3) * w + np.eye(3)
+
+    assert "triangle" not in checked(lambda m: np.triu(m).sum(), SYMMETRIC, vjp=vjp).reason
 
 
 def test_wrong_gradients_by_symmetric_matrices_have_no_such_name():

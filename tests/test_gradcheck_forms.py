@@ -551,3 +551,31 @@ def test_slopes_to_the_right_and_to_the_left(batches):
     look.slopes(0, (right, left, status))
     assert np.allclose(right, 2 * np.eye(20))
     assert np.allclose(left, 3 * np.eye(20))
+
+
+@pytest.mark.parametrize("form", ["jac", "vjp"])
+def test_f_that_reads_memory_is_told_of_copies_in_another_order(form):
+    """A right derivative failed: "the right columns in another order"."""
+    x = np.arange(6.0).reshape(3, 2).T + 0.5
+    weights = np.arange(1.0, 7.0)
+    right = np.diag(weights).reshape(6, 3, 2).transpose(0, 2, 1)
+    given = {
+        "jac": lambda x: right,
+        "vjp": lambda x, w: (w * weights).reshape(3, 2).T,
+    }
+    report = calipers.gradcheck(
+        lambda x: x.ravel("K") * weights, x, **{form: given[form]}, raise_exception=False
+    )
+    assert report.verdict == "INCONCLUSIVE"
+    assert "of input 0 as given; pass numpy.ascontiguousarray" in report.reason
+    assert not report.failures
+
+
+def test_f_that_reads_values_is_checked_in_any_memory_order():
+    """Products of matrices are rounded in other ways."""
+    random = np.random.default_rng(0)
+    x, weights = random.normal(size=(40, 30)).T, random.normal(size=(40, 3))
+    f = lambda x: np.tanh(x @ weights / 10)  # noqa: E731
+    vjp = lambda x, w: (w * (1 - f(x) ** 2) / 10) @ weights.T  # noqa: E731
+    assert calipers.gradcheck(f, x, vjp=vjp)
+    assert checked(f, x, vjp=lambda x, w: 2 * vjp(x, w)).verdict == "FAIL"

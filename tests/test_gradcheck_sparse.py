@@ -217,3 +217,44 @@ def test_jvp_by_chosen_inputs_beside_a_sparse_one(argnums):
         return found + (s @ directions[1] if 1 in directions else 0)
 
     assert calipers.gradcheck(lambda s, b: s @ b, (s, b), jvp=jvp, argnums=argnums)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_places_are_those_in_the_matrix(form):
+    """They were numbers of the stored values."""
+
+    def vjp(s, b, w):
+        gradient = np.outer(w, b)
+        gradient[2, 1] += 1
+        return gradient, s.T @ w
+
+    for masked in (True, False):
+        report = checked(product, (matrix(form), B), vjp=vjp, masked=masked)
+        assert {(e.input, e.input_index) for e in report.failures} == {(0, (2, 1))}
+        assert "0[2, 1]" in str(report)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr"])
+def test_places_are_those_in_the_tensor(layout):
+    torch = pytest.importorskip("torch")
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, s):
+            ctx.layout = s.layout
+            return s.to_dense().sum(1)
+
+        @staticmethod
+        def backward(ctx, w):
+            gradient = w[:, None].expand(4, 4).clone()
+            gradient[2, 3] *= 3
+            return gradient
+
+    dense = torch.eye(4, dtype=torch.double)
+    dense[2, 3] = 0.5
+    options = {"blocksize": (1, 1)} if layout == "bsr" else {}
+    given = dense.to_sparse(layout=getattr(torch, f"sparse_{layout}"), **options)
+    report = calipers.gradcheck(
+        Wrong.apply, given.requires_grad_(), masked=True, raise_exception=False
+    )
+    assert {e.input_index for e in report.failures} == {(2, 3)}

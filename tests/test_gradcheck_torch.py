@@ -551,7 +551,26 @@ def test_an_input_that_f_returns_without_asking_for_it():
 
 def test_what_is_captured_and_given_twice_is_told_of():
     x = random(3).requires_grad_()
-    assert checked(lambda *given: x.sin(), x, x).vacuous
+    with pytest.warns(calipers.CalipersWarning) as caught:
+        assert checked(lambda *given: x.sin(), x, x).vacuous
+    assert "f uses input 0 and 1 itself" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("check", [checked, twice])
+def test_what_is_captured_and_no_leaf_is_told_of(check):
+    """It was held constant without a word."""
+    x, w = random(3).requires_grad_(), 2 * random(3).requires_grad_()
+    with pytest.warns(calipers.CalipersWarning, match="uses input 1 itself") as caught:
+        assert check(lambda x, _: (w * x).sin(), x, w).verdict == "PASS"
+    assert "held constant, and not checked" in str(caught[0].message)
+
+
+def test_of_tensors_that_are_no_leaves_only_the_captured_ones_are_told_of():
+    first, second = (3 * random(2, 3).requires_grad_()).unbind()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checked(lambda x, y: x * y, first, second).verdict == "PASS"
+        assert checked(lambda x: x * second, first).verdict == "PASS"
 
 
 def test_parameters_stay_parameters():

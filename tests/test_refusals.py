@@ -22,6 +22,10 @@ def cosine(x, w):
     return w * np.cos(x)
 
 
+def scaled_sine(x, scale):
+    return scale * np.sin(x)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -153,6 +157,14 @@ def test_objects_that_numpy_compares_are_named():
         ),
         (lambda: check(vjp=lambda x: x), r"vjp is called as vjp\(\*inputs, \*args, w\)"),
         (lambda: check(jvp=lambda x: x), r"jvp is called as jvp\(\*inputs, \*args, v\)"),
+        (
+            lambda: calipers.gradcheck(np.sin, X, vjp=cosine, kwargs={"scale": 2.0}),
+            "f is called with 1 argument and scale by name: ",
+        ),
+        (
+            lambda: calipers.gradcheck(scaled_sine, X, vjp=cosine, kwargs={"scale": 2.0}),
+            r"vjp is called as vjp\(\*inputs, \*args, w, \*\*kwargs\)",
+        ),
         (lambda: check(jac=lambda x, w: x), r"jac is called as jac\(\*inputs, \*args\)"),
         (
             lambda: check(vjp=cosine, inplace="add"),

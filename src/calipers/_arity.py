@@ -2,7 +2,9 @@
 
 import re
 
-_WORDS = re.compile(r"positional argument|(?:not enough|too many) arguments|must be of ArrayType")
+_WORDS = re.compile(
+    r"positional argument|keyword argument|(?:not enough|too many) arguments|must be of ArrayType"
+)
 
 
 def note_form(error: TypeError, form: str) -> None:

@@ -137,6 +137,10 @@ class Differentiated:
     """Whether the library says of no output that it depends on anything."""
     primals: dict[str, Any] = field(default_factory=dict)
     """What the derivatives, once asked, took for the values of the differentiable outputs."""
+    used: tuple[int, ...] = ()
+    """Inputs that f uses themselves, of which it is given copies: these cannot be moved."""
+    places: dict[int, tuple[NDArray, ...]] = field(default_factory=dict)
+    """By sparse input, the indices of the values that its array is of; none if it is of all."""
 
 
 class ContainerLibrary(Protocol):

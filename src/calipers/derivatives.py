@@ -127,7 +127,8 @@ def jacobian(
     x : array_like
         Where; of any shape, real or complex. Integers become float64; float32 stays float32 and
         has the steps of float32. A tuple of arrays if `argnums` is a tuple. If it is a tensor of
-        torch or an array of jax, f is called with such, and a dense result is one, too.
+        torch or an array of jax, f is called with such, and a dense result is one, too. In whatever
+        memory order it is, f gets copies in C order.
     method : {"2-point", "3-point", "5-point", "cs", "adaptive"}
         Forward differences; central differences of second or fourth order; the complex step, for a
         real f that takes complex arguments and is analytic; or what `differentiate` does.

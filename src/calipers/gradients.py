@@ -82,11 +82,11 @@ def gradcheck(
     f : callable
         ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of them.
     inputs : array or number, or a tuple or list of them
-        Where to check. Real and complex floating-point inputs are differentiated, all others are
-        handed on as they are. Arrays in lists, tuples, dicts and dataclasses (and in what else jax
-        knows) are differentiated, too, and f may return such containers: `input_names` and
-        `output_names` of the report tell the places in them. Numbers beside arrays in a container
-        are settings, and held constant.
+        Where to check; f and the derivatives get copies in C order. Real and complex floating-point
+        inputs are differentiated, all others are handed on as they are. Arrays in lists, tuples,
+        dicts and dataclasses (and in what else jax knows) are differentiated, too, and f may return
+        such containers: `input_names` and `output_names` of the report tell the places in them.
+        Numbers beside arrays in a container are settings, and held constant.
         Where `jac`, `vjp` or `jvp` is given, f and it get NumPy's arrays in the place of tensors.
     jac : callable, optional
         ``jac(*inputs)`` returns ``jac[output][input]``, unnested where there is one output or one

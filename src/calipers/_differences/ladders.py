@@ -109,15 +109,21 @@ class Ladders:
             self._python(np.arange(start, start + len(outs[-1])), outs)
         else:
             self._compiled(native, start, outs)
+        self._doubt(outs)
 
     def at(self, columns: NDArray, outs: Outs) -> None:
         """Fill `outs` with what belongs to some coordinates."""
         native = self.problem.native
         if native is None:
             self._python(columns, outs)
-            return
-        for part in runs(columns):
-            self._compiled(native, int(columns[part.start]), tuple(out[part] for out in outs))
+        else:
+            for part in runs(columns):
+                self._compiled(native, int(columns[part.start]), tuple(out[part] for out in outs))
+        self._doubt(outs)
+
+    def _doubt(self, outs: Outs) -> None:
+        if self.steps.vague:
+            outs[1][:] = np.inf
 
     def _compiled(self, native: Native, start: int, outs: Outs) -> None:
         problem, steps = self.problem, self.steps

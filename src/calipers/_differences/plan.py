@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 
 from .._arguments import brief, is_integer, require_bytes, require_callable
 from .._arrays import given_array
-from .._kernels.differences import NAMES_OF_STATUS
+from .._kernels.differences import NAMES_OF_STATUS, NOISY
 from .._libraries import device_module, is_device_function, library_of, on_device
 from .._protocols import NDArray
 from .._reals import reals
@@ -21,7 +21,7 @@ from .checkpoint import Checkpoint, require_folder
 from .columns import Columns, lost_step
 from .foreign import Foreign
 from .ladders import Ladders, Values
-from .precision import in_its_format
+from .precision import in_its_format, in_the_format_of_x
 from .problem import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
 from .run import run
 from .stencils import ADAPTIVE, require_method
@@ -289,6 +289,14 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
     if options.adaptive:
         values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
         nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
+        # A staircase of rounded numbers is one or the other.
+        unsure = not values.any() or np.any(states["status"] == NOISY)
+        if values.size and unsure and not steps.narrow:
+            planned = in_the_format_of_x(problem, replace(steps, calls=0))
+            nfev += planned.calls
+            if planned.narrow:
+                values, errors, states = run(Ladders(problem, planned), count, **way)
+                nfev += int(states["calls"].sum())
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
         return Found(rows, errors, status, step, nfev, time.perf_counter() - started)

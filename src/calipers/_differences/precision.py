@@ -1,5 +1,10 @@
-"""The format that f computes in, where its values tell: float32 inside a function of doubles."""
+"""The format that f computes in, where its values tell: float32 inside a function of doubles.
 
+Formats of fewer bits tell themselves by what f does not tell apart: all the numbers that are
+rounded to one of theirs. Results in few bits may as well be exact, as steps and counts are.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,43 +13,144 @@ import numpy as np
 from .._kernels.pieces import in_few_bits
 from .._protocols import NDArray
 from .._reals import reals
+from .._rounding import FORMATS
 from .problem import Problem
-from .steps import Steps
+from .steps import FEWEST_BITS, Steps
 
 _MOVED = 2.0**-6  # of a number of x, or of the caller's length: well within a ladder's steps
 _LEFT = 2.0**-20  # of x, or 1: what is less may be left of such numbers, in few bits
 _NARROW = np.float16, np.float32
+# The numbers of each are among those of the one before it, but for how far they reach.
+_FEWER = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
+_LEAST = max(2.0 ** FORMATS[name].lowest for name in _FEWER)
+_ASIDE = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
+_OTHERS = 2.0**-3, 2.0**3  # times as large, where quantised inputs have the spacing that they had
+_SHRUNK = 0.75 ** np.arange(1, 7)  # of x, where few results are asked for more
 
 
 def in_its_format(problem: Problem, steps: Steps) -> Steps:
+    """Return steps that know which format f computes in, as far as its results look like one."""
+    steps, values = _by_results(problem, steps)
+    if not values.size:
+        return steps
+    found = in_the_format_of_x(problem, steps)
+    return found if found.narrow else _by_last_bits(problem, found, values)
+
+
+def in_the_format_of_x(problem: Problem, steps: Steps) -> Steps:
     """
-    Return steps that know which format f computes in.
+    Return steps that know which format of few bits f rounds x to, if it does.
+
+    Whatever comes after that, f is the same up to the middle of two such numbers, and another one
+    beyond it; and so it is where x is smaller.
+    """
+    calls = 0
+
+    def at(numbers: NDArray) -> NDArray | None:
+        nonlocal calls
+        calls += 1
+        return _values_at(problem, steps, numbers)
+
+    left = np.abs(problem.base).max(initial=0.0) < _least(problem)  # which is alike by chance
+    if left or steps.given:  # and how far to go
+        return steps
+    x = reals(problem.x).astype(float)
+    sizes = np.where(x == 0, 1.0, np.abs(x))
+    raised = np.maximum(1.0, sizes)  # beside which a small number may be lost
+    for size in (sizes, raised) if np.any(raised > sizes) else (sizes,):
+        name = _rounds_to(at, x, size, _FEWER)
+        if name and any(_rounds_to(at, x, other * size, (name,)) for other in _OTHERS):
+            steps = _knowing(steps, name)
+            break
+    return replace(steps, calls=steps.calls + calls)
+
+
+def _rounds_to(
+    at: Callable[[NDArray], NDArray | None], x: NDArray, sizes: NDArray, names: Sequence[str]
+) -> str:
+    """Return the first of some formats that f rounds numbers of some sizes to."""
+    finite = np.isfinite(x)
+    units = np.exp2(np.frexp(np.where(finite, np.maximum(sizes, _LEAST), 1.0))[1] - 1.0)
+    signs, random = np.where(x < 0, -1.0, 1.0), np.random.default_rng(0)
+    for name in names:
+        count = 1 << FORMATS[name].fraction
+        # Not the same one for all, whose changes may cancel.
+        numbers = units + units / count * random.integers(0, count - 1, x.size)
+
+        def asked(shares: float, numbers: NDArray = numbers, count: int = count) -> NDArray | None:
+            return at(np.where(finite, signs * (numbers + shares * units / count), x))
+
+        there, inside = asked(0.0), asked(0.5 - _ASIDE)
+        if there is None or inside is None or not np.array_equal(there, inside):
+            return ""
+        beyond = asked(0.5 + _ASIDE)
+        if beyond is not None and not np.array_equal(there, beyond):
+            return name
+    return ""
+
+
+def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
+    """
+    Return steps that know which format f's results are of, and these if they may be of one.
 
     Of doubles one in 2**29 is a number of float32, so that even one result is no chance. But what f
     only copies are numbers of x, and those in few bits may be exact, or what is left of others:
     where all are such, f is asked once more, at numbers that float32 does not hold; and farther
-    away if that tells nothing. A narrower format than float16 is not told from such.
+    away if that tells nothing.
     """
-    base = problem.base
+    base, nothing = problem.base, np.empty(0)
     if problem.x.real.dtype.char + base.dtype.char != "dd":
-        return steps
+        return steps, nothing
     if not (base.size and problem.x.size and _are_numbers_of(np.float32, base)):
-        return steps
+        return steps, nothing
+    every = base
     # What is left of natural numbers is a multiple of their spacing, and small where few bits are.
     least = 0.0
     for far in _moves(problem, steps):
         steps = replace(steps, calls=steps.calls + 1)
         values = _values_beside(problem, steps, far)
         if values is None:
-            return steps
-        both = np.concatenate([base, values])
-        kind = next((kind for kind in _NARROW if _are_numbers_of(kind, both)), None)
+            return steps, nothing
+        every = np.concatenate([every, values])
+        kind = next((kind for kind in _NARROW if _are_numbers_of(kind, every)), None)
         if kind is None:
-            return steps
-        if _are_evident(both[np.abs(both) >= least]):
-            return replace(steps, eps=float(np.finfo(kind).eps), narrow=np.dtype(kind).name)
-        least = _LEFT * max(1.0, float(np.abs(reals(problem.x)).max()))
+            return steps, nothing
+        if _are_evident(every[np.abs(every) >= least]):
+            return _knowing(steps, np.dtype(kind).name), every
+        least = _least(problem)
+    return steps, every
+
+
+def _least(problem: Problem) -> float:
+    return _LEFT * max(1.0, float(np.abs(reals(problem.x)).max(initial=0.0)))
+
+
+def _by_last_bits(problem: Problem, steps: Steps, values: NDArray) -> Steps:
+    """
+    Return steps that know which format of few bits all results are of, if that shows.
+
+    Of numbers with a fixed spacing, such as integers, only the largest have as many bits. Those of
+    a table are mostly the same beside x.
+    """
+    base = problem.base
+    if steps.given or 2 * np.count_nonzero(values[base.size :][: base.size] != base) < base.size:
+        return steps
+    for shrunk in _SHRUNK:
+        name = next((name for name in reversed(_FEWER) if _are_in_bits_of(name, values)), None)
+        if name is None or np.ptp(values) == 0:
+            break
+        if _end_in_two_places(name, values[np.abs(values) >= _least(problem)]):
+            return _knowing(steps, name)
+        steps = replace(steps, calls=steps.calls + 1)
+        more = _values_at(problem, steps, shrunk * reals(problem.x))
+        if more is None:
+            break
+        values = np.concatenate([values, more])
     return steps
+
+
+def _knowing(steps: Steps, name: str) -> Steps:
+    return replace(steps, eps=2.0 ** -max(FORMATS[name].fraction, FEWEST_BITS), narrow=name)
 
 
 def _moves(problem: Problem, steps: Steps) -> list[NDArray]:
@@ -63,10 +169,16 @@ def _values_beside(problem: Problem, steps: Steps, far: NDArray) -> NDArray | No
     shares = np.random.default_rng(0).uniform(0.5, 1.0, far.size)
     with np.errstate(all="ignore"):
         moved = reals(problem.x) + shares * far
-        if steps.lows.size:
-            moved = np.clip(moved, steps.lows, steps.highs)
+    return _values_at(problem, steps, moved)
+
+
+def _values_at(problem: Problem, steps: Steps, numbers: NDArray) -> NDArray | None:
+    """Return what f gives for other real numbers than those of x, if it takes them."""
+    if steps.lows.size:
+        numbers = np.clip(numbers, steps.lows, steps.highs)
+    with np.errstate(all="ignore"):
         try:
-            return problem.at(moved)
+            return problem.at(numbers)
         except Exception:  # the differences will tell what f refuses
             return None
 
@@ -82,3 +194,21 @@ def _are_evident(values: NDArray) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):  # where a split is too large
         few = in_few_bits(values[np.isfinite(values)].astype(float))
     return not few.all()
+
+
+def _are_in_bits_of(name: str, values: NDArray) -> bool:
+    """Tell whether no value has more bits than numbers of a format."""
+    whole, _ = _as_integers(name, values)
+    return bool(np.all(whole == np.floor(whole)))
+
+
+def _end_in_two_places(name: str, values: NDArray) -> bool:
+    """Tell whether values that differ in size use the last bit of numbers of a format."""
+    whole, exponents = _as_integers(name, values)
+    return len(set(exponents[whole % 2 == 1].tolist())) > 1
+
+
+def _as_integers(name: str, values: NDArray) -> tuple[NDArray, NDArray]:
+    """Return finite values as multiples of the spacing of a format, and their exponents."""
+    fractions, exponents = np.frexp(np.abs(values[np.isfinite(values)].astype(float)))
+    return fractions * 2.0 ** (1 + FORMATS[name].fraction), exponents

@@ -11,6 +11,7 @@ from .._kernels.differences import TABULATE, StepRule, tabulate
 from .._kernels.rungs import COARSE
 from .._protocols import NDArray
 from .._reals import reals
+from .._rounding import FORMATS
 from .._threads import in_parts
 from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER, Problem
 from .stencils import ADAPTIVE, METHODS
@@ -18,6 +19,7 @@ from .stencils import ADAPTIVE, METHODS
 _NONE = np.empty(0)
 _TASK = 1 << 17  # coordinates that take longer to tabulate than a thread to wake
 _SMALL = {4: 1e-3, 8: 2.5e-7}  # by the bytes of a number; a kink at 5e-7 is near 0 still
+FEWEST_BITS = 7  # of fractions, beside whose spacing a ladder has three rungs
 _TINY = 1e-20  # far below any length scale, far above the smallest number
 
 
@@ -38,6 +40,12 @@ class Steps:
     eps: float  # of the numbers that f computes with
     narrow: str  # the format of those, if it is narrower than that of f's results, or ""
     calls: int  # of f that they took
+    given: bool  # whether the caller gave the lengths
+
+    @property
+    def vague(self) -> bool:
+        """Whether that format is too narrow for a ladder to know its errors."""
+        return self.narrow != "" and FORMATS[self.narrow].fraction < FEWEST_BITS
 
     @property
     def central(self) -> NDArray:
@@ -124,7 +132,8 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
         if not lengths.size:
             lengths = np.maximum(1.0, np.abs(reals(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
-    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0)
+    given = step is not None or scale is not None
+    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0, given)
 
 
 def small_of(eps: float) -> float:

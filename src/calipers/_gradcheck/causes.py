@@ -173,7 +173,10 @@ def _symmetric(own: NDArray, right: NDArray, part: Part) -> str | None:
     hermitian = part.example.dtype.kind == "c"
     swapped = _transposed(_conjugated(right.T).T if hermitian else right, part)
     kind = "Hermitian" if hermitian else "symmetric"
-    meant = f"as by matrices that stay {kind}: here each element is moved by itself"
+    meant = (
+        f"as by matrices that stay {kind}: here each element is moved by itself, so let f take the "
+        f"{kind} part first"
+    )
     if alike(own, (right + swapped) / 2):
         return f"it is the {kind} part by the last two axes of input {part.name}, {meant}"
     both = right + swapped
@@ -184,13 +187,37 @@ def _symmetric(own: NDArray, right: NDArray, part: Part) -> str | None:
             f"it counts both of each two elements off the diagonal of the last two axes of input "
             f"{part.name}, {meant}"
         )
+    return _one_sided(own, right, part)
+
+
+def _one_sided(own: NDArray, right: NDArray, part: Part) -> str | None:
+    """Say that f reads one triangle of a symmetric matrix, as factorisations do, and not both."""
+    rows, columns = np.indices(part.example.shape[-2:])
+    folded = own + _transposed(own, part)
+    diagonal = np.flatnonzero(_is_diagonal(part))
+    folded[diagonal] = own[diagonal]
+    for name, read in (("upper", rows <= columns), ("lower", rows >= columns)):
+        unread = np.flatnonzero(_is_among(~read, part))
+        if not len(unread) or right[unread].any():
+            continue
+        claim = folded.copy()
+        claim[unread] = 0
+        if alike(claim, right):
+            return (
+                f"f reads the {name} triangle of the last two axes of input {part.name} alone, and "
+                f"what is claimed is of both: add that of the other one to it, or let f read both"
+            )
     return None
 
 
 def _is_diagonal(part: Part) -> NDArray:
     """Tell which numbers of an input are on the diagonal of its last two axes."""
-    shape = part.example.shape
-    where = np.broadcast_to(np.eye(*shape[-2:]) == 1, shape).ravel()
+    return _is_among(np.eye(*part.example.shape[-2:]) == 1, part)
+
+
+def _is_among(places: NDArray, part: Part) -> NDArray:
+    """Tell which numbers of an input are at some places of its last two axes."""
+    where = np.broadcast_to(places, part.example.shape).ravel()
     return np.repeat(where, (part.stop - part.start) // max(1, where.size))
 
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from .._differences.steps import Steps
 from .._kernels.differences import NOISY
 from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
 from .derivative import GivenDerivative
-from .exhaustive import examine
+from .exhaustive import Entries, examine
 from .numerical import Looks, Way, looks
 from .outcome import Outcome
 from .projected import CLEAR, UNKNOWN, Probe, column_of
@@ -112,12 +113,19 @@ class Check:
                 found.findings += self._told(identities.memory(d, random, nondet_tol))
             found.findings += own.get(d.name, ())
         found.findings += others
+        if found.entries.count[FAIL] and not found.findings:
+            self._acquit(identities.memory_order(subject))
         if found.entries.left_out == subject.columns and not (found.findings or found.late):
             return self._reported("no element of the inputs is finite and has a step")
         return self._reported()
 
     def _jacobians(self) -> dict[str, Jacobian]:
         return {d.name: jacobian_of(d) for d in self.derivatives}
+
+    def _acquit(self, why: str | None) -> None:
+        """Blame no entry, if there is a reason."""
+        if why is not None:
+            self._found.undecided, self._found.entries = why, Entries()
 
     def _differences(
         self,
@@ -126,30 +134,62 @@ class Check:
         random: np.random.Generator,
         vouched: bool,
     ) -> tuple[Sizes | None, float]:
-        """Judge what differences tell; return the Jacobians' sizes, and the spacing in f."""
+        """
+        Judge what differences tell; return the Jacobians' sizes, and the spacing in f.
+
+        Where some entry is not right, or all are 0, f may be a staircase of inputs that are rounded
+        to a format of few bits. If it is, all are judged again by steps for that.
+        """
+        subject, found = self.subject, self._found
+        before = deepcopy(found.entries)
+        sizes, every = self._compared(steps, way, random, vouched)
+        count = found.entries.count
+        clear = found.undecided is None and not any(count[name] for name in VERDICTS[:-1])
+        if not (clear and self.any_slope):
+            # One that is probed is looked at as a whole for a second time, and asked about once.
+            asked = {k.part.position: k for k in reversed(every)}
+            told = {position: k.in_the_format_of_x() for position, k in asked.items()}
+            rounded = {k: known for k, known in told.items() if known is not None}
+            if rounded:
+                found.entries, found.undecided = before, None
+                again = replace(way, checkpoint=None)  # which keeps the first look
+                sizes, every = self._compared(steps, again, random, vouched, rounded)
+        found.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
+        return sizes, max([subject.eps, *(look.eps for look in every)])
+
+    def _compared(
+        self,
+        steps: list[dict[str, Any]],
+        way: Way,
+        random: np.random.Generator,
+        vouched: bool,
+        rounded: dict[int, Steps] | None = None,
+    ) -> tuple[Sizes | None, list[Looks]]:
+        """Judge by one look or two; `rounded` are steps for inputs that f is known to round."""
         subject, found, sizes = self.subject, self._found, None
+        known = rounded or {}
         probed: list[Looks] = []
         whole: list[Looks] = []
         try:
             for part, given in zip(subject.active, steps, strict=True):
+                own = {**given, "way": way, "known": known.get(part.position)}
                 if self.fast_mode:
                     # A product takes one point after the other, and none in batches.
-                    probed.append(looks(subject, part, way=way, batches=False, **given))
+                    probed.append(looks(subject, part, batches=False, **own))
                     before = deepcopy(found.entries)
                     if not self._project(probed[-1], random):
                         continue
                     found.entries = before  # a look at all entries finds these again
-                whole.append(looks(subject, part, way=way, **given))
+                whole.append(looks(subject, part, **own))
             found.whole = whole
             if whole:
                 found.jacobians = found.jacobians or self._jacobians()
                 sizes = examine(whole, found.jacobians, self.rule, found.entries, vouched)
                 self.any_slope = bool(sizes.rows.any())
         finally:
-            every = *probed, *whole
+            every = [*probed, *whole]
             subject.calls += sum(look.calls for look in every)
-            found.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
-        return sizes, max([subject.eps, *(look.eps for look in every)])
+        return sizes, every
 
     def _empty(self) -> GradcheckReport:
         """Look at the form of derivatives that have no entries."""

@@ -62,7 +62,8 @@ class GivenDerivative:
             result = self.call(*given, *last, **named)
         except TypeError as error:
             fills = ("*outs",) if isinstance(self.call, InPlace) else ()
-            takes = ", ".join(("*inputs", "*args", *_LAST.get(self.form, ()), *fills))
+            named_too = ("**kwargs",) if named else ()
+            takes = ", ".join(("*inputs", "*args", *_LAST.get(self.form, ()), *fills, *named_too))
             note_form(error, f"{self.name} is called as {self.name}({takes})")
             raise
         self.silent = result is None

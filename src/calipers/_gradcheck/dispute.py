@@ -32,6 +32,7 @@ _STEEPER = 2.0**-10  # of the steepest slope near x, by which that at x is beyon
 _SURE = 8  # errors
 _ALL_OF_F = 0.125
 _INSIDE = 1024.0  # roundings
+_LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Dispute:
         What is not known of their derivatives is no less than the natural size of these.
         """
         with np.errstate(invalid="ignore"):
-            rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= _INSIDE * eps)
+            rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= _few_roundings(eps))
             self._say(PASS, self._are(INCONCLUSIVE) & rounding)
 
     def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
@@ -151,7 +152,7 @@ class Dispute:
         known of others that are 0, by rounding.
         """
         stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
-        unsure = np.abs(self.own) <= np.minimum(unsure, _INSIDE * eps)
+        unsure = np.abs(self.own) <= np.minimum(unsure, _few_roundings(eps))
         most = np.minimum(self.largest, self.beside)
         self._say(PASS, stays & (unsure | rounded_away(self.own, most, eps)))
         still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
@@ -222,3 +223,7 @@ class Dispute:
         self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
         known = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
         self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~known[probed]])
+
+
+def _few_roundings(eps: float) -> float:
+    return min(_INSIDE * eps, _LITTLE)

@@ -15,7 +15,7 @@ from .._arrays import as_array, is_sparse
 from .._containers import apart, several
 from .._differences.plan import require_named
 from .._libraries import device_module, is_device_function, library_of, on_device
-from .._protocols import ContainerLibrary, Differentiated
+from .._protocols import ContainerLibrary, Differentiated, NDArray
 from ..interop.containers import Leaves, copied, leaves_of
 from ..interop.functions import function_library
 from .blocks import WrongFormError
@@ -49,6 +49,8 @@ class Given:
     leaves: Leaves | None = None  # what was taken out of containers
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
     terms: float = 0.0  # that f's results may be sums of, should they cancel
+    used: tuple[int, ...] = ()  # inputs that f uses themselves, and not what it is given
+    places: Mapping[int, tuple[NDArray, ...]] = field(default_factory=dict)  # by sparse input
     with_value: bool = False  # whether jac gives f's value before the Jacobian
     names: Mapping[str, str] = field(default_factory=dict)  # of forms that have others
 
@@ -205,6 +207,8 @@ class Given:
             primals=found.primals,
             leaves=self.leaves,
             terms=self.terms,
+            used=found.used,
+            places=found.places,
             names=self.names,
         )
 
@@ -216,7 +220,8 @@ class Given:
             name: None if call is None else getattr(dense, name)(call)
             for name, call in self.derivatives.items()
         }
-        return replace(self, f=dense.function(self.f), inputs=dense.inputs, derivatives=own)
+        f, inputs = dense.function(self.f), dense.inputs
+        return replace(self, f=f, inputs=inputs, derivatives=own, places=dense.places)
 
     def filling(self, out_like: Any) -> "Given":
         """Return the same, with f one that stores its results in arrays like some."""
@@ -254,6 +259,7 @@ class Given:
                 self.held,
                 self.of_library,
                 self.terms,
+                self.places,
             )
         except TypeError as error:
             owners = {library_of(x) for x in (*self.several, *self.args)} - {None}

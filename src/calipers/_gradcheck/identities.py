@@ -49,6 +49,22 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
         )
 
 
+def memory_order(subject: Subject) -> str | None:
+    """Tell which inputs f reads in the order of memory, which is not the one of their copies."""
+    if not subject.laid_out:
+        return None
+    found = subject.reals_of(subject.call_as_laid_out())
+    # Products of matrices are rounded in other ways.
+    allowed = subject.eps**0.5 * np.abs(subject.base[np.isfinite(subject.base)]).max(initial=0.0)
+    if alike(found, subject.base, allowed):
+        return None
+    named = ", ".join(subject.names[k] for k in subject.laid_out)
+    return (
+        f"f reads the memory of its inputs: it is checked by copies in C order, of which it gives "
+        f"something else than of input {named} as given; pass numpy.ascontiguousarray of that"
+    )
+
+
 def mutation(name: str, touched: list[str]) -> Iterator[str]:
     """Say what a function has written into."""
     if touched:

@@ -10,7 +10,7 @@ from .._differences.checkpoint import Checkpoint
 from .._differences.directions import along
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
-from .._differences.precision import in_its_format
+from .._differences.precision import in_its_format, in_the_format_of_x
 from .._differences.problem import Problem
 from .._differences.progress import Progress
 from .._differences.repeated import Repeated
@@ -66,6 +66,16 @@ class Looks:
     def eps(self) -> float:
         """The spacing of the numbers that f computes with, of the input and of all else."""
         return self.coarse.eps
+
+    def in_the_format_of_x(self) -> Steps | None:
+        """Return steps that know which format f rounds the input to, if it does; it is asked."""
+        if not isinstance(self.exact, Ladders) or self.coarse.narrow:
+            return None
+        # Also beyond the caller's steps: what f refuses there tells nothing.
+        own = replace(self.exact.steps, calls=0, given=False)
+        steps = in_the_format_of_x(self.exact.problem, own)
+        self.subject.calls += steps.calls
+        return steps if steps.narrow else None
 
     @cached_property
     def slopes(self) -> Slopes:
@@ -196,15 +206,22 @@ def looks(
     bounds: Any,
     way: Way,
     batches: bool = True,
+    known: Steps | None = None,
 ) -> Looks:
-    """Plan the steps for one input; f is asked in `batches` where it can be."""
+    """
+    Plan the steps for one input; f is asked in `batches` where it can be.
+
+    `known` are steps that know which format f computes in.
+    """
     # That it can be is tried beside x, which bounds may not allow.
     problem = subject.problem(part, batches and bounds is None)
     own, given = problem, step
     if method == COMPLEX_STEP:
         own, given = subject.complex_problem(part), None
     steps = _planned(subject, own, method, given, scale, bounds, subject.eps)
-    if method == ADAPTIVE:
+    if known is not None:
+        steps = replace(steps, eps=known.eps, narrow=known.narrow)
+    elif method == ADAPTIVE:
         steps = in_its_format(own, steps)
         subject.calls += steps.calls
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)

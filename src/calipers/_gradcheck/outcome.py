@@ -141,6 +141,8 @@ class Outcome:
             return "f is not finite at x"
         if np.isnan(entry.numerical) and self._is_confined(entry):
             return "bounds= leave no room for a difference there; a step of 0 leaves it out"
+        if self.narrow and self.narrow != np.dtype(np.float32).name:
+            return f"f computes in {self.narrow}, which tells little: check it in float64"
         if self.narrow:
             resolved = default_resolution(float(np.finfo(np.float32).eps))
             return f"f computes in {self.narrow}; rtol={resolved:g} is the default of float32"

@@ -1,14 +1,17 @@
 """Arrays as parts of one vector of real numbers; a complex element is two of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from .._protocols import NDArray
 from .._reals import real_parts, reals
+
+NOWHERE: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})
 
 
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
@@ -51,6 +54,7 @@ class Part:
     start: int
     stop: int
     name: str  # its position, or where it is in the caller's containers
+    places: tuple[NDArray, ...] = ()  # in a sparse matrix, of the values that are its numbers
 
     @cached_property
     def wide(self) -> type[Any]:
@@ -68,7 +72,8 @@ class Part:
         if self.example.dtype.kind == "c":
             k, imaginary = divmod(k, 2)
             part = "imaginary" if imaginary else "real"
-        return tuple(int(i) for i in np.unravel_index(k, self.example.shape)), part
+        index = tuple(i[k] for i in self.places) or np.unravel_index(k, self.example.shape)
+        return tuple(map(int, index)), part
 
     def shaped(self, numbers: NDArray) -> NDArray:
         """Return real numbers of this part, or rows of them, as arrays of its shape and dtype."""
@@ -101,13 +106,20 @@ def largest_by_part(sizes: NDArray, parts: Sequence[Part]) -> NDArray:
 
 
 def parts_of(
-    arrays: Sequence[NDArray], positions: Sequence[int], names: Sequence[str]
+    arrays: Sequence[NDArray],
+    positions: Sequence[int],
+    names: Sequence[str],
+    places: Mapping[int, tuple[NDArray, ...]] = NOWHERE,
 ) -> tuple[Part, ...]:
-    """Lay arrays out one after the other; names are those of all positions, if they have some."""
+    """
+    Lay arrays out one after the other; names are those of all positions, if they have some.
+
+    `places` are those of the values of sparse inputs, by position.
+    """
     parts, start = [], 0
     for position, array in zip(positions, arrays, strict=True):
         stop = start + array.size * real_parts(array.dtype)
         name = names[position] if names else str(position)
-        parts.append(Part(position, array, start, stop, name))
+        parts.append(Part(position, array, start, stop, name, places.get(position, ())))
         start = stop
     return tuple(parts)

@@ -1,15 +1,16 @@
 """What the caller gave for a check, looked at and copied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from .._arrays import as_array, given_array
 from .._containers import several
+from .._protocols import NDArray
 from ..interop.containers import Leaves
 from .copies import of_numpy
-from .parts import parts_of
+from .parts import NOWHERE, parts_of
 from .subject import Subject, has_differences, has_fractions, names_of
 
 
@@ -57,12 +58,13 @@ def pose(
     held: tuple[int, ...] = (),
     of_library: bool = False,
     terms: float = 0.0,
+    places: Mapping[int, tuple[NDArray, ...]] = NOWHERE,
 ) -> Subject:
     """
     Check what the caller gave, and copy it.
 
     `batched` may give f of a batch of an input. Unless f is of a library's own arrays, it gets
-    NumPy's in their place.
+    NumPy's in their place. `places` are those of the values that stand for sparse inputs.
     """
     given = [*several(inputs), *args]
     if argnums is None:
@@ -83,6 +85,7 @@ def pose(
         raise ValueError(msg)
     names = names_of(given, leaves)
     values: list[Any] = []
+    laid_out: dict[int, NDArray] = {}
     scalars = set()
     for k, value in enumerate(given):
         copied: Any = value
@@ -93,6 +96,8 @@ def pose(
             # As differences will hand it over, so that f sees one layout.
             native = array.dtype.newbyteorder("=") if k in chosen else array.dtype
             copied = array.astype(native, order="C" if k in chosen else "K", copy=True)
+            if k in chosen and array.ndim > 1 and not array.flags.c_contiguous and not of_library:
+                laid_out[k] = array.astype(native, order="K", copy=True)
         if k in chosen and not has_differences(copied.dtype):
             kind = copied.dtype
             able = has_fractions(kind)
@@ -101,7 +106,7 @@ def pose(
             msg = f"{told}: {advice}"
             raise TypeError(msg)
         values.append(copied)
-    active = parts_of([values[k] for k in chosen], chosen, names)
+    active = parts_of([values[k] for k in chosen], chosen, names, places)
     named = dict(kwargs or {})
     if not of_library:
         values, named = of_numpy(values), of_numpy(named)
@@ -116,4 +121,5 @@ def pose(
         leaves,
         held,
         terms,
+        laid_out,
     )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._containers import several
+from .._protocols import NDArray
 from ..interop.sparse_inputs import SparseInput, scipy_input
 
 
@@ -33,6 +34,11 @@ class DenseView:
     def __bool__(self) -> bool:
         """Whether any input is sparse."""
         return bool(self._sparse)
+
+    @property
+    def places(self) -> dict[int, tuple[NDArray, ...]]:
+        """Where in each matrix the values are that its array is of."""
+        return {k: own.places for k, own in self._sparse.items()}
 
     def function(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Return f of arrays."""

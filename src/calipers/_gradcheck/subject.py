@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,6 +57,7 @@ class Subject:
     leaves: Leaves | None = None  # what f's arguments were taken out of
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
     terms: float = 0.0  # that results may be sums of, should they cancel
+    laid_out: Mapping[int, NDArray] = field(default_factory=dict)  # inputs as the caller has them
     kept: tuple[Part, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
@@ -163,17 +164,27 @@ class Subject:
             y = self.f(*given, **named)
         except TypeError as error:
             if self.calls == 1:
+                count = f"{len(given)} argument{'s' * (len(given) != 1)}"
+                by_name = f" and {', '.join(named)} by name" if named else ""
                 note_form(
                     error,
-                    f"f is called with {len(given)} argument{'s' * (len(given) != 1)}: each item "
-                    f"of inputs and of args is one, so pass the numbers of one array as an array; "
-                    f"if f stores its results in arrays that it takes last, give out_like=",
+                    f"f is called with {count}{by_name}: each item of inputs and of args is one, "
+                    f"so pass the numbers of one array as an array; if f stores its results in "
+                    f"arrays that it takes last, give out_like=",
                 )
             raise
         self.seconds = min(self.seconds, time.perf_counter() - started)
         if self.calls == 1:
             self.touched = self.changed(given, named)
         return y
+
+    def call_as_laid_out(self) -> Any:
+        """Call f at the point, with the inputs in the caller's memory order, which is another."""
+        self.calls += 1
+        given = self.arguments()
+        for k, x in self.laid_out.items():
+            given[k] = private(x)
+        return self.f(*given, **private(self.kwargs))
 
     def changed(self, given: list[Any], named: dict[str, Any]) -> list[str]:
         """Name the arguments that are not bitwise what they were."""

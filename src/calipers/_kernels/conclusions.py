@@ -40,6 +40,8 @@ _DOWN = 2.0**-10
 # And how far above the far tail where all tails were alike: some times the length over which f is
 # known to be straight.
 _ABOVE_FAR = 2.0**8
+# Spacings that leave a ladder no rungs without noise.
+_FEWEST = 2.0**-8
 
 
 @jitable
@@ -153,6 +155,7 @@ def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: 
         return _ABOVE_FAR * state.far
     if buried and 4 * state.top < min(state.unit, state.limit):
         return min(state.unit / 4, state.limit)
-    if straight and 256 * state.top <= state.limit:
+    # In fewer bits than float16's noise limits all ladders, and that f is straight is a guess.
+    if straight and state.eps < _FEWEST and 256 * state.top <= state.limit:
         return 256 * state.top
     return 0.0

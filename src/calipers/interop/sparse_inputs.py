@@ -27,6 +27,7 @@ class SparseInput:
     build: Callable[[NDArray], Any]
     read: Callable[[Any], NDArray]
     original: Callable[[], Any]
+    places: tuple[NDArray, ...] = ()  # of the values in the matrix, if these are no array like it
 
 
 def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
@@ -55,7 +56,7 @@ def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
         return np.asarray(dense[rows, columns].reshape(values.shape))
 
     values = entries.data.copy() if masked else matrix.toarray()
-    return SparseInput(values, build, read, matrix.copy)
+    return SparseInput(values, build, read, matrix.copy, (rows, columns) if masked else ())
 
 
 def torch_input(tensor: Any, masked: bool) -> SparseInput:
@@ -106,4 +107,5 @@ def torch_input(tensor: Any, masked: bool) -> SparseInput:
     values = _tensors.as_numpy(dense.cpu()[chosen]).copy()
     if not masked:
         values = values.reshape(dense.shape)
-    return SparseInput(values, build, read, plain.clone)
+    indices = tuple(i.numpy() for i in chosen.nonzero(as_tuple=True)) if masked else ()
+    return SparseInput(values, build, read, plain.clone, indices)

@@ -25,25 +25,29 @@ def leaf(fresh: Any, like: Any, active: bool) -> Any:
 
 def captured_by(
     outputs: Iterable[Any], inputs: tuple[Any, ...], argnums: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Return which inputs f used themselves when given copies: those that its results lead to."""
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """
+    Return which inputs f used themselves when given copies: those that its results lead to.
+
+    First those that can be lent other values, and then those that cannot: one that is given twice
+    has no one copy, and results that were computed do not follow their tensors' data.
+    """
     tensors = [y for y in outputs if isinstance(y, sys.modules["torch"].Tensor)]
-    todo = [y.grad_fn for y in tensors]
+    todo = [(y.grad_fn, y.output_nr) for y in tensors]
     used, seen = set(map(id, tensors)), set()
     while todo:
-        node = todo.pop()
-        if node is None or node in seen:
+        node, number = todo.pop()
+        if node is None or (node, number) in seen:
             continue
-        seen.add(node)
+        seen.add((node, number))
         if node.name() == "torch::autograd::AccumulateGrad":
             used.add(id(node.variable))
-        todo += (following for following, _ in node.next_functions)
+        todo += node.next_functions
     once = Counter(map(id, inputs))
-    return tuple(
-        k
-        for k in argnums
-        if id(inputs[k]) in used and inputs[k].is_leaf and once[id(inputs[k])] == 1
-    )
+    found = [k for k in argnums if id(inputs[k]) in used]
+    able = tuple(k for k in found if inputs[k].is_leaf and once[id(inputs[k])] == 1)
+    computed = [k for k in argnums if (inputs[k].grad_fn, inputs[k].output_nr) in seen]
+    return able, tuple(sorted({*found, *computed}.difference(able)))
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class TorchFunctions:
         )
         own = tuple(x.copy() if isinstance(x, np.ndarray) else x for x in arrays)
         outputs = function.outputs(function.tensors(own))
-        function.captured = captured_by(outputs, inputs, argnums)
+        function.captured, held = captured_by(outputs, inputs, argnums)
         without = {
             k
             for k, y in enumerate(outputs)
@@ -103,6 +103,8 @@ class TorchFunctions:
             "torch",
             partial(function.batched, arrays),
             constant,
+            used=held,
+            places={k: own.places for k, own in sparse.items()},
         )
 
     def gradient(
@@ -120,7 +122,7 @@ class TorchFunctions:
             for k, x in enumerate(inputs)
         ]
         with torch.enable_grad():
-            captured = captured_by(several(f(*copies)), inputs, argnums)
+            captured, _ = captured_by(several(f(*copies)), inputs, argnums)
 
         def gradient(*given: Any) -> tuple[Any, ...]:
             point, w = list(given[: len(inputs)]), given[len(inputs) :]
