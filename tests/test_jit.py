@@ -248,3 +248,21 @@ calipers.isclose(np.ones(3), np.ones(3))
 print(gc.isenabled())
 """
     assert run_python(code, CALIPERS_CACHE="0") == "True\nFalse\n"
+
+
+def test_functions_that_a_kernel_calls_are_made_machine_code_of_in_it_alone():
+    code = """
+from numba.core.codegen import JITCodeLibrary
+import numpy as np
+import calipers
+made, finish = [], JITCodeLibrary._finalize_specific
+def noted(self):
+    made.append(self.name)
+    finish(self)
+JITCodeLibrary._finalize_specific = noted
+calipers.compare(np.ones(3), np.zeros(3))
+print(*made)
+"""
+    made = run_python(code, CALIPERS_CACHE="0").split()
+    assert {"tally", "first_apart"} <= set(made)
+    assert not {"survey", "measure", "within", "note_mismatches"} & set(made)
