@@ -71,8 +71,8 @@ class Looks:
         """Return steps that know which format f rounds the input to, if it does; it is asked."""
         if not isinstance(self.exact, Ladders) or self.coarse.narrow:
             return None
-        # Also beyond the caller's steps: what f refuses there tells nothing.
-        own = replace(self.exact.steps, calls=0, given=False)
+        # Not beyond the steps that the caller gave, if so.
+        own = replace(self.exact.steps, calls=0)
         steps = in_the_format_of_x(self.exact.problem, own)
         self.subject.calls += steps.calls
         return steps if steps.narrow else None
