@@ -364,6 +364,27 @@ def test_of_few_bits_wrong_derivatives_do_not_pass(fmt, name):
             assert report.verdict != "PASS"
 
 
+@pytest.mark.parametrize("size", [2e-2, 5e-3])
+@pytest.mark.parametrize("fmt", ["float16", "bfloat16"])
+def test_small_numbers_that_few_bits_lose_beside_one(fmt, size):
+    """All steps from x are less than a spacing at 1, and each slope was 0 ± 1e-12."""
+    f = lambda x: np.array([np.sum(in_bits(np.exp(in_bits(x, fmt)), fmt))])  # noqa: E731
+    for seed in range(4):
+        x = size * np.random.default_rng(seed).normal(size=6)
+        found = calipers.differentiate(f, x)
+        assert np.all(np.abs(found.value - np.exp(x)) <= 2 * found.error)
+        report = calipers.gradcheck(f, x, jac=lambda x: np.exp(x)[None], raise_exception=False)
+        assert report.verdict != "FAIL"
+
+
+def test_a_spacing_that_is_that_of_a_format_at_one_size_is_none():
+    random = np.random.default_rng(0)
+    x, weights = random.uniform(0.5, 1, 6), random.normal(size=(6, 2))
+    f = lambda x: np.round(256 * x) / 256 @ weights  # noqa: E731
+    report = calipers.gradcheck(f, x, jac=lambda x: np.zeros((2, 6)), raise_exception=False)
+    assert report.verdict == "PASS"
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_left_where_all_cancels_is_in_no_format(seed):
     """Few roundings of 1 have few bits, of several sizes, and are alike at two points by chance."""

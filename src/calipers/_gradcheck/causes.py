@@ -198,11 +198,9 @@ def _one_sided(own: NDArray, right: NDArray, part: Part) -> str | None:
     folded[diagonal] = own[diagonal]
     for name, read in (("upper", rows <= columns), ("lower", rows >= columns)):
         unread = np.flatnonzero(_is_among(~read, part))
-        if not len(unread) or right[unread].any():
-            continue
         claim = folded.copy()
         claim[unread] = 0
-        if alike(claim, right):
+        if len(unread) and alike(claim, right):
             return (
                 f"f reads the {name} triangle of the last two axes of input {part.name} alone, and "
                 f"what is claimed is of both: add that of the other one to it, or let f read both"
