@@ -1,0 +1,106 @@
+"""Kinks beside x, beyond which f is flat: what long steps see of them is a slope that x has not."""
+
+import numba
+import numpy as np
+import pytest
+
+import calipers
+
+pytestmark = pytest.mark.xfail(reason="kinks beside x are taken for stairs", strict=False)
+
+BESIDE = 10.0 ** -np.arange(0.5, 9.5, 0.25)  # how far from x the kink is
+FLAT = {
+    "hinge": (lambda x: np.maximum(0.0, 1 - x), lambda x: -1.0 * (x < 1), 1.0),
+    "clip": (lambda x: np.clip(x, -1, 1), lambda x: 1.0 * (np.abs(x) < 1), 1.0),
+    "soft threshold": (
+        lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.5, 0),
+        lambda x: 1.0 * (np.abs(x) > 0.5),
+        0.5,
+    ),
+    "relu of an affine map": (
+        lambda x: np.maximum(0.0, 3 * x - 2),
+        lambda x: 3.0 * (x > 2 / 3),
+        2 / 3,
+    ),
+    "squares beyond a threshold": (
+        lambda x: np.where(x > 1, x * x - 1, 0.0),
+        lambda x: 2 * x * (x > 1),
+        1.0,
+    ),
+}
+
+
+@numba.njit
+def hinge(x):
+    return np.maximum(0.0, 1 - x)
+
+
+def points(name, beside):
+    at = FLAT[name][2]
+    return np.concatenate([at - beside, at + beside])
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_the_slope_is_that_of_the_side_of_x(name):
+    f, slope, _ = FLAT[name]
+    x = points(name, BESIDE)
+    found = calipers.differentiate(f, x)
+    off = np.abs(found.value - np.diag(slope(x)))
+    assert np.all(off <= 3 * found.error)
+    # Nearer than this, steps on one side of the kink leave few digits, or none.
+    far = np.tile(BESIDE, 2) > 1e-6
+    assert np.all(found.error[:, far] <= 1e-7)
+
+
+def test_so_it_is_for_a_compiled_function():
+    x = points("hinge", BESIDE)
+    found, plain = calipers.differentiate(hinge, x), calipers.differentiate(hinge.py_func, x)
+    assert np.array_equal(found.value, plain.value)
+    assert np.array_equal(found.error, plain.error)
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_many_outputs_at_different_distances(name):
+    """Each output has a kink of its own along the one input, as units of a layer have."""
+    f, slope, at = FLAT[name]
+    shifts = np.concatenate([-BESIDE, BESIDE])
+    found = calipers.differentiate(lambda x: f(x + shifts), np.array([at]))
+    off = np.abs(found.value[:, 0] - slope(at + shifts))
+    assert np.all(off <= 3 * found.error[:, 0])
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_in_float32_errors_cover_the_slope(name):
+    f, slope, _ = FLAT[name]
+    single = lambda x: f(x.astype(np.float32)).astype(float)  # noqa: E731
+    x = points(name, BESIDE[BESIDE > 1e-5])
+    found = calipers.differentiate(single, x)
+    assert np.all(np.abs(found.value - np.diag(slope(x))) <= 3 * found.error)
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("name", FLAT)
+def test_no_right_derivative_is_accused_and_no_mean_slope_confirmed(name, single):
+    f, slope, _ = FLAT[name]
+    rounded = (lambda x: f(x.astype(np.float32)).astype(float)) if single else f
+    for x in points(name, BESIDE[BESIDE > 1e-5])[:, None]:
+        right = calipers.gradcheck(rounded, x, jac=lambda x: slope(x)[None], raise_exception=False)
+        assert right.verdict != "FAIL"
+        mean = 0.5 * (slope(x - 1e-3 * x) + slope(x + 1e-3 * x))
+        if mean != slope(x):
+            wrong = calipers.gradcheck(
+                rounded, x, jac=lambda x, mean=mean: mean[None], raise_exception=False
+            )
+            assert wrong.verdict != "PASS"
+
+
+@pytest.mark.parametrize(
+    ("step", "share"), [(1e-6, 0.99), (1e-5, 0.99), (1e-4, 0.99), (1e-3, 0.94)]
+)
+def test_a_staircase_has_the_slope_of_what_it_rounds(step, share):
+    random = np.random.default_rng(0)
+    x, weights = random.uniform(0.5, 2, 200), random.normal(size=200)
+    found = calipers.differentiate(lambda x: step * np.round(weights * np.sin(x) / step), x)
+    value, error = (np.diagonal(a) for a in (found.value, found.error))
+    off = np.abs(value - weights * np.cos(x))
+    assert np.mean(off <= 3 * error) >= share
