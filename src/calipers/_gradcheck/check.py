@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from .._differences.steps import Steps
 from .._kernels.differences import NOISY
 from .._protocols import NDArray
 from . import identities
@@ -152,8 +151,10 @@ class Check:
             rounded = {k: known for k, known in told.items() if known is not None}
             if rounded:
                 found.entries, found.undecided = before, None
+                pairs = zip(subject.active, steps, strict=True)
+                steps = [{**own, "known": rounded.get(part.position)} for part, own in pairs]
                 again = replace(way, checkpoint=None)  # which keeps the first look
-                sizes, every = self._compared(steps, again, random, vouched, rounded)
+                sizes, every = self._compared(steps, again, random, vouched)
         found.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
         return sizes, max([subject.eps, *(look.eps for look in every)])
 
@@ -163,16 +164,14 @@ class Check:
         way: Way,
         random: np.random.Generator,
         vouched: bool,
-        rounded: dict[int, Steps] | None = None,
     ) -> tuple[Sizes | None, list[Looks]]:
-        """Judge by one look or two; `rounded` are steps for inputs that f is known to round."""
+        """Judge by one look or two."""
         subject, found, sizes = self.subject, self._found, None
-        known = rounded or {}
         probed: list[Looks] = []
         whole: list[Looks] = []
         try:
             for part, given in zip(subject.active, steps, strict=True):
-                own = {**given, "way": way, "known": known.get(part.position)}
+                own = {**given, "way": way}
                 if self.fast_mode:
                     # A product takes one point after the other, and none in batches.
                     probed.append(looks(subject, part, batches=False, **own))

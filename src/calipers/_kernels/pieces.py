@@ -9,7 +9,6 @@ from .rungs import BEST, ERROR, FAR, NEAR, QUARTERS, TAILS, natural_size, raised
 # Bits of numbers that are exact, mostly; those of float16 have one more.
 _FEW_BITS = 10
 _SPLIT = 1 + 2.0 ** (53 - _FEW_BITS)
-_NARROWEST = 2.0**-11  # spacings of formats of few bits are above this
 # Roundings of f by which short steps may differ, and times that what leaves a slope grows from
 # one rung to the next at a jump. What bends leaves it by 64 times as much.
 _STRAIGHT = 8.0
@@ -75,16 +74,13 @@ def hidden_by_rounding(state: Any, differences: Any, y: float, i: int) -> Any:
     Return what derivative of output i, y, rounding may hide where short steps leave it as it is.
 
     A number of natural size, which f may have computed with, keeps less of x than that. What is
-    left of such is 0, or has few bits; and where f computes in few, so is all.
+    left of such is 0, or has few bits.
     """
-    few = state.eps > _NARROWEST
-    if differences[NEAR, i] != 0 or differences[FAR, i] != 0 or not (few or in_few_bits(y)):
+    if differences[NEAR, i] != 0 or differences[FAR, i] != 0 or not in_few_bits(y):
         return 0.0
     first = state.rung + 1
     while first > 0 and differences[first - 1, i] == 0:
         first -= 1
     if first > state.rung:
-        if not few:
-            return 0.0
-        first = 0
+        return 0.0
     return state.eps * natural_size(state) / raised(state.top * QUARTERS[first], state.power)
