@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 
 from .._arguments import brief, is_integer, require_bytes, require_callable
 from .._arrays import given_array
-from .._kernels.differences import NAMES_OF_STATUS, NOISY
+from .._kernels.differences import NAMES_OF_STATUS, NOISY, NONSMOOTH
 from .._libraries import device_module, is_device_function, library_of, on_device
 from .._protocols import NDArray
 from .._reals import reals
@@ -290,7 +290,7 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
         values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
         nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
         # A staircase of rounded numbers is one or the other.
-        unsure = not values.any() or np.any(states["status"] == NOISY)
+        unsure = not values.any() or np.isin(states["status"], (NOISY, NONSMOOTH)).any()
         if values.size and unsure and not steps.narrow:
             planned = in_the_format_of_x(problem, replace(steps, calls=0))
             nfev += planned.calls

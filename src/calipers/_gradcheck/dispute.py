@@ -61,8 +61,8 @@ class Dispute:
         That of these slopes.
     shorter : ndarray of bool
         Where the numerical derivative is by shorter steps than these, and knows noise.
-    noisy : ndarray of bool
-        Where f turned out to have noise beyond rounding.
+    noisy, kinked : ndarray of bool
+        Where f turned out to have noise beyond rounding, or kinks within the ladder's steps.
     rows : ndarray of int
         The results of f that entries belong to.
     rounding : callable
@@ -81,6 +81,7 @@ class Dispute:
     noise: NDArray
     shorter: NDArray
     noisy: NDArray
+    kinked: NDArray
     rows: NDArray
     rounding: Callable[[NDArray], NDArray]
 
@@ -132,7 +133,8 @@ class Dispute:
         for slope in np.abs(self.right), np.abs(self.left):  # where f and its derivative are 0
             natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
         slight = self.rule.is_slight(self.own, self.value, self.error, natural)
-        self._say(PASS, self._are(INCONCLUSIVE) & slight)
+        # What a kink leaves open is not rounding.
+        self._say(PASS, self._are(INCONCLUSIVE) & slight & ~self.kinked)
 
     def where_cancelled(self, natural: NDArray, eps: float) -> None:
         """

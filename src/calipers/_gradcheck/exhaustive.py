@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._differences.run import WORTH_SHARING
-from .._kernels.differences import NOISY
+from .._kernels.differences import NOISY, NONSMOOTH
 from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
@@ -187,9 +187,9 @@ def _look_again(
         lengths = looks.steps[columns[k]]
         slopes = right[which], left[which], screening.noise[rows] / lengths
         shorter = looks.shorter(states[k], lengths)
-        noisy = states["status"][k] == NOISY
+        noisy, kinked = (states["status"][k] == status for status in (NOISY, NONSMOOTH))
         beside = np.fmax(sizes.rows[rows], sizes.columns[numbers[k]])
-        given = rule, own, d, e, size, most, beside, *slopes, shorter, noisy
+        given = rule, own, d, e, size, most, beside, *slopes, shorter, noisy, kinked
         dispute = Dispute(*given, rows, screening.rounding)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])

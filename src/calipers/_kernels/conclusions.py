@@ -18,7 +18,7 @@ from .rungs import (
     noise_left,
     raised,
 )
-from .tails import compare_tails, judge
+from .tails import compare_tails, judge, jump_within
 
 _ATTEMPTS = 8
 
@@ -61,7 +61,7 @@ def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: fl
     last = state.rung
     if last == 0:
         return False
-    differences, sizes, _ = room
+    differences, sizes, _, _ = room
     now, before = abs(differences[last, i] - value), abs(differences[last - 1, i] - value)
     known = error + noise_left(state, last, noise, sizes[last, i])
     return bool(now > _FARTHER * before and now > _SURELY * known)
@@ -77,7 +77,7 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 @jitable
 def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
-    differences, sizes, kept = room
+    differences, sizes, _, kept = room
     first = state.attempt == 0
     aliased = rippled = buried = straight = False
     worst = CONVERGED
@@ -107,9 +107,15 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             noise = 3 * kept[JUMP, i]
             extrapolate_again(state, room, 0, noise, i)
             value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
+        unknown = first or errors[i] == math.inf
+        if kept[APART, i] != 0 and status in (CONVERGED, NOISY):
+            jump = jump_within(state, room, i, value, noise)
+            if jump > error:
+                if not unknown:
+                    continue
+                error, status = error + jump / 2, NONSMOOTH
         # A ladder with longer steps than the one before may improve on that, not contradict it. One
         # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
-        unknown = first or errors[i] == math.inf
         apart, together = abs(value - values[i]), error + errors[i]
         # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
         lost = not first and not shorter and values[i] == 0 and kept[APART, i] == 0

@@ -218,7 +218,7 @@ _MATRIX = types.Array(types.float64, 2, "C")
 _VECTOR = vector(types.float64, readonly=False)
 _STATES = types.Array(numba.from_dtype(STATE), 1, "C")
 _REACH = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, types.int64, types.int64), Reach)
-_ROOM = containers.NamedTuple((_MATRIX, _MATRIX, _MATRIX), Room)
+_ROOM = containers.NamedTuple((_MATRIX,) * 4, Room)
 
 
 def _climb_columns_signature(key: Any) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from .jitable import jitable
-from .rungs import BEST, ERROR, FAR, NEAR, QUARTERS, TAILS, natural_size, raised
+from .rungs import BEST, ERROR, FAR, FAR_BEND, NEAR, QUARTERS, natural_size, raised
 
 # Bits of numbers that are exact, mostly; those of float16 have one more.
 _FEW_BITS = 10
@@ -37,7 +37,7 @@ def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
     x * (1 + tanh(x)) is straight between them, and its slope there is not its derivative. Pieces of
     exp(x) * (1 + tanh(x)) bend, though by much less than a wave with that slope.
     """
-    differences, sizes, kept = room
+    differences, sizes, bends, kept = room
     value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
     near, far = differences[NEAR, i], differences[FAR, i]
     if not (error < math.inf and abs(near - far) < math.inf):
@@ -47,7 +47,7 @@ def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
     if apart > error + straight / state.far:  # all steps of the ladder are longer than a piece
         t = state.top * QUARTERS[last]
         off = max(error, abs(differences[last, i] - value)) * t
-        bend = max(abs(near - far), abs(sizes[FAR + TAILS, i])) * state.far
+        bend = max(abs(near - far), abs(bends[FAR_BEND, i])) * state.far
         bends = 2 * straight + _ABRUPT * max(0.0, bend - straight)
         told = (apart * state.far) ** 2 > bends * off  # the left over off is a wave's own bend
         return max(off, apart * t) if told and off <= largest else 0.0

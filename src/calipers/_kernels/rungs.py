@@ -15,6 +15,9 @@ RUNGS = 28
 TAILS = 4
 ROWS = RUNGS + TAILS  # the tails' come last
 NEAR, FAR, BETWEEN = range(RUNGS, RUNGS + 3)
+RECENT = 4  # rungs whose bends are known: how many there are after a best one, mostly
+BENDS = RECENT + TAILS
+NEAR_BEND, FAR_BEND = range(RECENT, RECENT + 2)
 ORDERS = 6  # of extrapolation, at most
 
 # What is kept of the estimates that were made so far: those of the last rung, one for each order;
@@ -74,12 +77,13 @@ class Room(NamedTuple):
     """
     Scratch of a ladder: what it found, for each output, in units of the scale.
 
-    `differences` and `sizes` of values have a row for each rung and tail, `sizes` also one for the
-    jump at each tail; `kept` is what the estimates were, see above.
+    `differences` and `sizes` of values have a row for each rung and tail, `bends` one for each of
+    the last rungs and each tail; `kept` is what the estimates were, see above.
     """
 
     differences: Any
     sizes: Any
+    bends: Any
     kept: Any
 
 
@@ -114,12 +118,18 @@ def row_of(state: Any) -> Any:
 
 
 @jitable
+def bend_row(row: int) -> int:
+    """Return the row of bends that belongs to a row of differences."""
+    return row % RECENT if row < RUNGS else row - RUNGS + RECENT
+
+
+@jitable
 def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any) -> None:
     """
     Note the difference quotients of one pair of evaluations, and how large the values are.
 
-    `width` is the realised distance in units of t. The last rows of sizes are, for each tail,
-    (f(t) - 2*f(0) + f(-t)) / t: the jump from one one-sided derivative to the other.
+    `width` is the realised distance in units of t. Bends are (f(t) - 2*f(0) + f(-t)) / t: the jump
+    from one one-sided derivative to the other.
     """
     row, t = row_of(state), state.t
     state.calls += 2 if state.order == 2 else 1
@@ -129,8 +139,11 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
         width = math.nan
     normal = 2.0**-126 if state.eps > COARSE else 2.0**-1022
     slopes, sizes, scale = room.differences[row], room.sizes[row], state.scale
+    bends, per_t = room.bends[bend_row(row)], 1 / t
     for i in range(base.size):
-        slopes[i] = (float(above[i]) * scale - float(below[i]) * scale) / width
+        one, here, other = float(above[i]), float(base[i]), float(below[i])
+        slopes[i] = (one * scale - other * scale) / width
+        bends[i] = (one * scale - 2 * scale * here + other * scale) * per_t
     for i in range(base.size):
         one, other = abs(float(above[i])), abs(float(below[i]))
         size = other if other > one else one
@@ -140,11 +153,6 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
     if state.parts == 2:
         for i in range(0, base.size, 2):
             sizes[i] = sizes[i + 1] = max(sizes[i], sizes[i + 1])
-    if state.tail > 0:
-        jumps = room.sizes[row + TAILS]
-        for i in range(base.size):
-            bend = float(above[i]) * scale - 2 * scale * float(base[i]) + float(below[i]) * scale
-            jumps[i] = bend / t
 
 
 @jitable

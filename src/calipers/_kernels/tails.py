@@ -11,11 +11,15 @@ from .rungs import (
     BETWEEN,
     ERROR,
     FAR,
+    FAR_BEND,
     JUMP,
     NEAR,
+    NEAR_BEND,
     QUARTERS,
+    RECENT,
     RUNG,
     TAILS,
+    bend_row,
     extrapolate_again,
     natural_size,
     noise_left,
@@ -47,26 +51,51 @@ _TOLD = 8.0
 # That is noise up to some roundings, as of derivatives that are numerical themselves.
 _BY_ITSELF, _OFF = 8.0, 65536.0
 
+# Times the noise, which is some times what was measured, that a bend is more than.
+_BEYOND_NOISE = 8.0
+
+# Times a bend, up to which another one is as large.
+_GROWS = 1.25
+
+
+@jitable
+def _stays(longer: float, shorter: float) -> bool:
+    """
+    Tell whether a bend is as at a kink, by a step and by a quarter of it.
+
+    It is as large, or less as far as the kink is away. That of what is smooth falls by 4, and that
+    of what is bounded, a wave or noise at x, grows.
+    """
+    return longer * shorter > 0 and 0.5 * abs(longer) < abs(shorter) <= _GROWS * abs(longer)
+
 
 @jitable
 def compare_tails(state: Any, room: Any) -> None:
-    """Store in APART where the tails differ from the estimates by more than f's rounding."""
-    differences, sizes, kept = room
+    """
+    Store in APART where the tails differ from the estimates by more than f's rounding.
+
+    Or where bends at the last steps do.
+    """
+    differences, sizes, bends, kept = room
     per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
     value, differs = kept[BEST], kept[APART]
     near, far = differences[NEAR], differences[FAR]
     for i in range(value.size):
         one, other = abs(near[i] - value[i]) * per_near, abs(far[i] - value[i]) * per_far
         differs[i] = one if one > other else other
-    noise, jump = sizes[FAR], sizes[NEAR + TAILS]
+    noise, jump = sizes[FAR], bends[NEAR_BEND]
+    longer, shorter = bends[bend_row(max(0, state.rung - 1))], bends[bend_row(state.rung)]
+    last = state.top * QUARTERS[state.rung] if state.rung > 0 else 0.0
     for i in range(value.size):
         allowed = state.eps * noise[i]
         same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
+        stays = _stays(longer[i], shorter[i])
+        same &= not (stays and abs(shorter[i]) * last > _BEYOND_NOISE * allowed)
         differs[i] = 0.0 if same else 1.0
 
 
 @jitable
-def _stands(state: Any, differences: Any, sizes: Any, i: int) -> bool:
+def _stands(state: Any, differences: Any, bends: Any, i: int) -> bool:
     """
     Tell whether output i stands still at the far tail, to one side of x at least.
 
@@ -75,18 +104,19 @@ def _stands(state: Any, differences: Any, sizes: Any, i: int) -> bool:
     of some spacings of x.
     """
     # To the other side it may jump; what the step is after rounding is known to a share.
-    slope, jump = abs(differences[FAR, i]), abs(sizes[FAR + TAILS, i])
+    slope, jump = abs(differences[FAR, i]), abs(bends[FAR_BEND, i])
     still = abs(jump - 2 * slope) <= _REALISED * slope
     return bool(still and state.far >= _COARSER * state.grain)
 
 
 @jitable
-def _alike(state: Any, differences: Any, sizes: Any, kept: Any, i: int) -> bool:
+def _alike(state: Any, room: Any, i: int) -> bool:
     """Tell whether all tails differ from the estimate of output i alike, by more than rounding."""
+    differences, sizes, bends, kept = room
     near = differences[NEAR, i]
     apart = abs(near - kept[BEST, i])
     rounding = state.eps * sizes[FAR, i] / raised(state.far, state.power)
-    alike = near != 0 and not _stands(state, differences, sizes, i)
+    alike = near != 0 and not _stands(state, differences, bends, i)
     alike &= apart > kept[ERROR, i] + rounding
     share = _FOUR_ALIKE if state.tail == TAILS else _ALIKE
     for row in range(FAR, NEAR + state.tail):
@@ -99,7 +129,7 @@ def doubtful(state: Any, room: Any) -> bool:
     """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
     if state.tail == TAILS:
         return False
-    differences, sizes, kept = room
+    differences, sizes, _, kept = room
     near, far, size = differences[NEAR], differences[FAR], sizes[FAR]
     value, error = kept[BEST], kept[ERROR]
     per_size = state.eps / raised(state.far, state.power)
@@ -115,7 +145,7 @@ def doubtful(state: Any, room: Any) -> bool:
         return True
     if count > 0:
         for i in range(value.size):
-            if _alike(state, differences, sizes, kept, i):
+            if _alike(state, room, i):
                 return True
     return False
 
@@ -176,6 +206,56 @@ def _of_steps(state: Any, differences: Any, kept: Any, i: int) -> Any:
 
 
 @jitable
+def _flat_before_a_kink(state: Any, differences: Any, bends: Any, i: int) -> bool:
+    """
+    Tell whether output i is flat about x, and long steps reach a kink.
+
+    By central differences alone a kink at a distance of d, where the slope jumps by J, is the same
+    as stairs: it leaves J*d/2/t in them, as noise does. But all of it comes from one side of x.
+    To both sides there are stairs, unless they are less than one.
+    """
+    found = False
+    if state.side != 0 or state.power != 1:
+        return found
+    before = 0.0
+    for k in range(max(0, state.rung + 1 - RECENT), state.rung + 1):
+        slope, bend = 2 * differences[k, i], bends[bend_row(k), i]
+        if not abs(abs(bend) - abs(slope)) <= _REALISED * abs(slope):
+            return False
+        side = bend if slope > 0 else -bend
+        # One step is the same change of f, whatever t.
+        found |= before * side > 0 and abs(before) > 0.5 * abs(side)
+        before = side
+    return found
+
+
+@jitable
+def jump_within(state: Any, room: Any, i: int, value: float, noise: float) -> Any:
+    """
+    Return what the slope of output i jumps by, beyond noise, within the steps of its value, or 0.
+
+    Noise is no less than what differences show of it.
+    """
+    jump = 0.0
+    if state.side != 0 or state.power != 1:
+        return jump
+    differences, _, bends, kept = room
+    recent = max(0, state.rung + 1 - RECENT)
+    first = max(recent, int(kept[RUNG, i]) - 1)
+    for k in range(first, state.rung + 1):
+        noise = max(noise, abs(differences[k, i] - value) * state.top * QUARTERS[k])
+    for k in range(recent, state.rung):
+        longer, shorter = bends[bend_row(k), i], bends[bend_row(k + 1), i]
+        if abs(shorter) * state.top * QUARTERS[k + 1] <= _BEYOND_NOISE * noise:
+            continue
+        if longer * shorter <= 0 or abs(shorter) > _GROWS * abs(longer):
+            return 0.0
+        if k >= first and _stays(longer, shorter):
+            jump = max(jump, abs(longer), abs(shorter))
+    return jump
+
+
+@jitable
 def judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
@@ -186,7 +266,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
     ladder's: two of them say so where it differs much, and all of them where little. Otherwise
     their distance from the estimate is noise of f.
     """
-    differences, sizes, kept = room
+    differences, sizes, bends, kept = room
     value, error = kept[BEST, i], kept[ERROR, i]
     noise = state.eps * sizes[FAR, i]
     if not error < math.inf:
@@ -211,13 +291,19 @@ def judge(state: Any, room: Any, i: int) -> Any:
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
     # Numbers of natural size would, of which f may be the small difference.
     would_move = abs(value) * per_far > state.eps * natural_size(state)
+    flat = far == 0 and bends[FAR_BEND, i] == 0
+    if flat and abs(value) > error and _flat_before_a_kink(state, differences, bends, i):
+        return value, math.inf, ALIASED, noise
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
-            measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
-    elif would_move and _stands(state, differences, sizes, i):
+            k = state.rung
+            while k > 0 and differences[k - 1, i] == 0:
+                k -= 1
+            measured = abs(value) * raised(state.top * QUARTERS[k], state.power)
+    elif would_move and _stands(state, differences, bends, i):
         measured = max(measured, _of_steps(state, differences, kept, i))
-        if far == 0 and sizes[FAR + TAILS, i] == 0:  # to both sides, and not to one as at a kink
+        if flat:  # to both sides, and not to one as at a kink
             kept[JUMP, i] = max(kept[JUMP, i], measured)  # as other ladders may see less of it
     elif abs(near - far) <= 0.02 * abs(near) + 2 * noise / per_far and abs(
         near - value
@@ -231,7 +317,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
         state, differences, value, error, i
     ):
         return value, math.inf, ALIASED, noise
-    jump, nearer = sizes[NEAR + TAILS, i], sizes[FAR + TAILS, i]
+    jump, nearer = bends[NEAR_BEND, i], bends[FAR_BEND, i]
     # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
     stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
     off = 16 * state.far * abs(jump)
@@ -251,7 +337,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
             value, error = kept[BEST, i], kept[ERROR, i]
         else:
             error = left
-        if state.tail == TAILS and _alike(state, differences, sizes, kept, i):
+        if state.tail == TAILS and _alike(state, room, i):
             between = differences[BETWEEN, i]
             spread = max(abs(near - far), abs(near - between), abs(between - far))
             rounding = state.eps * sizes[FAR, i] / per_far
