@@ -50,12 +50,8 @@ _TOLD = 8.0
 # Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
 # That is noise up to some roundings, as of derivatives that are numerical themselves.
 _BY_ITSELF, _OFF = 8.0, 65536.0
-
-# Times the noise, which is some times what was measured, that a bend is more than.
-_BEYOND_NOISE = 8.0
-
-# Times a bend, up to which another one is as large.
-_GROWS = 1.25
+# Times the noise from which on a bend is known, and times one up to which another is as large.
+_BEYOND_NOISE, _GROWS = 8.0, 1.25
 
 
 @jitable
@@ -85,7 +81,8 @@ def compare_tails(state: Any, room: Any) -> None:
         differs[i] = one if one > other else other
     noise, jump = sizes[FAR], bends[NEAR_BEND]
     longer, shorter = bends[bend_row(max(0, state.rung - 1))], bends[bend_row(state.rung)]
-    last = state.top * QUARTERS[state.rung] if state.rung > 0 else 0.0
+    both = state.side == 0 and state.power == 1 and state.rung > 0
+    last = state.top * QUARTERS[state.rung] if both else 0.0
     for i in range(value.size):
         allowed = state.eps * noise[i]
         same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
