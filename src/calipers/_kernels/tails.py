@@ -294,10 +294,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
-            k = state.rung
-            while k > 0 and differences[k - 1, i] == 0:
-                k -= 1
-            measured = abs(value) * raised(state.top * QUARTERS[k], state.power)
+            measured = abs(value) * raised(state.top * QUARTERS[state.rung], state.power)
     elif would_move and _stands(state, differences, bends, i):
         measured = max(measured, _of_steps(state, differences, kept, i))
         if flat:  # to both sides, and not to one as at a kink
