@@ -53,7 +53,7 @@ _UNEVEN = "shape mismatch: objects cannot be broadcast to a single shape"
 
 @intrinsic
 def rows_of(typingctx: Any, shape: Any) -> Any:
-    """Return how many rows that are not empty a shape has, their length, and the first's index."""
+    """Return how many rows there are in a shape, how long they are, and the index of the first."""
     outer = max(shape.count - 1, 0)
     index = UniTuple(types.intp, outer)
 
@@ -62,7 +62,6 @@ def rows_of(typingctx: Any, shape: Any) -> Any:
         *lengths, length = cgutils.unpack_tuple(builder, args[0]) or [one]
         first = context.make_tuple(builder, index, [zero] * outer)
         rows = reduce(builder.mul, lengths, one)
-        rows = builder.select(builder.icmp_signed("==", length, zero), zero, rows)
         return context.make_tuple(builder, signature.return_type, [rows, length, first])
 
     return Tuple((types.intp, types.intp, index))(shape), codegen
