@@ -473,6 +473,17 @@ def test_ml_dtypes():
         assert calipers.allclose(np.array([0.1]).astype(dtype), 0.1, rtol=0, atol=0)
 
 
+def test_tolerances_that_lie_far_apart():
+    # rtol*|b| is 2**-2148, and 1248 binary digits below atol
+    b = np.full(300, 5e-324)
+    assert not calipers.allclose(b + 2.0**-899, b, rtol=5e-324, atol=2.0**-900)
+    assert calipers.allclose(b + 2.0**-899, b, rtol=5e-324, atol=2.0**-899)
+    # |b|**2 underflows, and is rounded up to twice what it is: 1.9 would pass for 1.6
+    b = np.full(300, 1.6e-162 + 0j)
+    assert not calipers.allclose(b + 1.9e-102, b, rtol=1e60, atol=0)
+    assert calipers.allclose(b + 1.5e-102, b, rtol=1e60, atol=0)
+
+
 def test_binary32_tolerances_beyond_its_range():
     x = np.zeros(300, "f4")
     b, a = x + np.float32(1e-45), x + 1

@@ -18,7 +18,10 @@ NEEDS = {
     "three_libraries": ("torch", "jax"),
     "torch_gradcheck": ("torch",),
 }
-ARGUMENTS = {"distributed_jacobian": ["0.05"]}  # seconds of a simulation
+ARGUMENTS = {
+    "distributed_jacobian": ["0.05"],  # seconds of a simulation
+    "reaction_diffusion": ["8"],  # points along an edge
+}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

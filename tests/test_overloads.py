@@ -4,6 +4,8 @@ import numba
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
+from numba.core.runtime import rtsys
+from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import calipers
 from tests.closeness_cases import EDGE
@@ -68,13 +70,30 @@ def test_options_that_are_left_out_or_integers():
             assert each.tolist() == calipers.isclose(a[:n], b[:n], **options).tolist()
 
 
+@numba.njit
+def compiled_allclose(a, b):
+    return calipers.allclose(a, b)
+
+
+@numba.njit
+def compiled_isclose(a, b):
+    return calipers.isclose(a, b)
+
+
 SHAPES = [
     ((3, 3), (3, 3)),
     ((2, 3), (3,)),
     ((1, 3), (2, 1)),
     ((2, 3, 4), (3, 1)),
     ((0, 3), (1, 3)),
+    ((2, 0), (1,)),
+    ((2**40, 0), (1, 1)),
+    ((0,), (1,)),
+    ((1,), (3,)),
     ((), (2, 2)),
+    ((), ()),
+    ((2, 1, 3, 2), (2, 1, 1)),
+    ((2, 3, 1), (1, 2)),
 ]
 
 
@@ -89,6 +108,20 @@ def test_shapes_broadcast_where_numba_isclose_fails(shape_a, shape_b):
     assert together is bool(expected.all())
 
 
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b"),
+    [((2,), (3,)), ((2,), (0,)), ((3, 2), (3,)), ((2, 3), (3, 2)), ((4, 3, 2), (2, 2))],
+)
+def test_shapes_that_do_not_fit(shape_a, shape_b):
+    message = "shape mismatch: objects cannot be broadcast to a single shape"
+    for a, b in ((np.zeros(shape_a), np.zeros(shape_b)), (np.zeros(shape_b), np.zeros(shape_a))):
+        for question in (compiled_allclose, compiled_isclose):
+            with pytest.raises(ValueError, match=message):
+                question(a, b)
+        with pytest.raises(ValueError, match=message):
+            np.broadcast_shapes(a.shape, b.shape)
+
+
 def test_arrays_in_another_order():
     a = np.arange(12.0).reshape(3, 4)
     b = a.copy("F")
@@ -98,6 +131,62 @@ def test_arrays_in_another_order():
         together, each = ask(x, y)
         assert (each == expected).all()
         assert together is bool(expected.all())
+
+
+def test_rows_are_found_by_the_steps_of_each_array():
+    a = np.arange(2.0 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    b = a.copy()
+    b[1, 2, 3, 4] += 1
+    for order in ((0, 1, 2, 3), (3, 1, 0, 2), (2, 3, 1, 0)):
+        x, y = a.transpose(order)[::-1, :, ::-2], b.transpose(order).copy()[::-1, :, ::-2]
+        expected = calipers.isclose(x, y)
+        assert np.count_nonzero(~expected) == 1
+        together, each = ask(x, y)
+        assert (each == expected).all()
+        assert not together
+        assert ask(x, x)[0]
+
+
+def test_memory_of_others():
+    """Arrays that may not be written, and such as begin at an odd address."""
+    given = np.arange(6.0)
+    locked = given.copy()
+    locked.flags.writeable = False
+    fields = np.zeros(6, dtype=[("tag", "i1"), ("value", "f8")])
+    fields["value"] = given
+    odd = np.zeros(given.nbytes + 1, dtype="i1")[1:].view("f8")
+    odd[:] = given
+    apart = given.copy()
+    apart[4] = 0
+    for x in (locked, fields["value"], odd):
+        for a, b in ((x, apart), (apart, x)):
+            together, each = ask(a, b)
+            assert together is False
+            assert each.tolist() == [True] * 4 + [False, True]
+        together, each = ask(x, x)
+        assert together
+        assert each.all()
+
+
+@numba.njit
+def of_temporaries(a, b):
+    for _ in range(100):
+        if not calipers.allclose(a + 1, (b + 1)[:, ::1]):
+            return False
+        if calipers.isclose(a + 1, b.T.copy().T + 2).any():
+            return False
+    return calipers.allclose(a + 1, b[0] + 1, rtol=9.0) and not calipers.allclose(b[0] + 1, 9.0)
+
+
+def test_arrays_that_only_the_call_holds():
+    a = np.arange(12.0).reshape(3, 4)
+    memsys_enable_stats()
+    of_temporaries(a, a)
+    before = rtsys.get_allocation_stats()
+    assert of_temporaries(a, a)
+    after = rtsys.get_allocation_stats()
+    assert after.alloc > before.alloc
+    assert after.alloc - before.alloc == after.free - before.free
 
 
 def test_large_arrays_take_the_blocked_loop():

@@ -7,6 +7,8 @@ from numba.core.errors import TypingError
 from . import closeness
 from ._kernels.closeness import close, first_apart
 from ._kernels.jitable import jitable, jitable_as
+from ._kernels.rows import broadcast, element, next_row, row_at, rows_of
+from ._kernels.views import vector_of
 
 
 def register() -> None:
@@ -44,7 +46,8 @@ def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
 
         def contiguous(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
             if a.shape == b.shape:
-                return first_apart(a.ravel(), b.ravel(), float(rtol), float(atol), equal_nan) < 0
+                x, y = vector_of(a), vector_of(b)
+                return first_apart(x, y, float(rtol), float(atol), equal_nan) < 0
             return _all_close(a, b, float(rtol), float(atol), equal_nan)
 
         return contiguous
@@ -55,11 +58,14 @@ def _allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False, axis=None):
 
 @jitable
 def _all_close(a, b, rtol, atol, equal_nan):
-    shape = np.broadcast_shapes(np.shape(a), np.shape(b))
-    pairs = zip(np.broadcast_to(a, shape).flat, np.broadcast_to(b, shape).flat)
-    for x, y in pairs:
-        if not close(x, y, rtol, atol, equal_nan):
-            return False
+    shape, steps, others = broadcast(a, b)
+    rows, length, index = rows_of(shape)
+    for _ in range(rows):
+        p, q = row_at(index, steps), row_at(index, others)
+        for i in range(length):
+            if not close(element(a, steps, p, i), element(b, others, q, i), rtol, atol, equal_nan):
+                return False
+        index = next_row(index, shape)
     return True
 
 
@@ -79,17 +85,21 @@ def _isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
 
 @jitable
 def _each_close(a, b, rtol, atol, equal_nan):
-    shape = np.broadcast_shapes(np.shape(a), np.shape(b))
+    shape, steps, others = broadcast(a, b)
     out = np.empty(shape, dtype=np.bool_)
-    verdicts = out.ravel()
-    pairs = zip(np.broadcast_to(a, shape).flat, np.broadcast_to(b, shape).flat)
-    for i, (x, y) in enumerate(pairs):
-        verdicts[i] = close(x, y, rtol, atol, equal_nan)
+    verdicts = vector_of(out)
+    rows, length, index = rows_of(shape)
+    for row in range(rows):
+        p, q = row_at(index, steps), row_at(index, others)
+        for i in range(length):
+            x, y = element(a, steps, p, i), element(b, others, q, i)
+            verdicts[row * length + i] = close(x, y, rtol, atol, equal_nan)
+        index = next_row(index, shape)
     return out
 
 
 def weak(x, other):
-    """Return x as an array; a scalar beside an array of binary32 is rounded to it first.
+    """Return x; but a scalar beside an array of binary32 is rounded to it first.
 
     Compiled code cannot tell a Python number from a NumPy scalar of 64 bits: it is taken for the
     former, whose dtype is weak (NEP 50).
@@ -101,10 +111,10 @@ def _weak(x, other):
     if isinstance(x, types.Array):
         return lambda x, other: x
     if other.dtype not in (types.float32, types.complex64) or isinstance(x, types.Boolean):
-        return lambda x, other: np.asarray(x)
+        return lambda x, other: x
     if isinstance(x, types.Complex):
-        return lambda x, other: np.asarray(complex(_rounded(x.real), _rounded(x.imag)))
-    return lambda x, other: np.asarray(_rounded(np.float64(x)))
+        return lambda x, other: complex(_rounded(x.real), _rounded(x.imag))
+    return lambda x, other: _rounded(np.float64(x))
 
 
 @jitable

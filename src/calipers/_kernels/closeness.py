@@ -55,7 +55,7 @@ def within(d, d_exponent, size, size_exponent, rtol, atol):
     # The larger term has its fraction in [1/4, 1). What underflows in the smaller is far less than
     # half a unit of the sum, a d that underflows is less than every positive sum, and one that
     # overflows exceeds every sum.
-    exponent = max(product_exponent, atol_exponent)
+    exponent = atol_exponent if atol_exponent > product_exponent else product_exponent
     bound = math.ldexp(atol_fraction, atol_exponent - exponent) + math.ldexp(
         fraction, product_exponent - exponent
     )
@@ -82,7 +82,7 @@ def real_close(a, b, rtol, atol, equal_nan):
 @jitable
 def modulus(x, y):
     """Return m, e with |x + y*i| = m*2**e; two squares, a sum and a root, no exponent limit."""
-    largest = max(abs(x), abs(y))
+    largest = abs(x) if abs(x) > abs(y) else abs(y)
     if largest == 0.0:
         return 0.0, 0
     exponent = 0
@@ -147,6 +147,12 @@ def integer_close(distance, overflow, bound):
     return half < half_bound or (half == half_bound and odd == np.uint64(0))
 
 
+@jitable
+def gap(a, b):
+    """Return |a - b| of two integers, both signed or both not."""
+    return np.uint64(a) - np.uint64(b) if a > b else np.uint64(b) - np.uint64(a)
+
+
 def distance(a, b):
     """Return |a - b| of two integers modulo 2**64, and whether it is 2**64 or more."""
 
@@ -154,7 +160,7 @@ def distance(a, b):
 @jitable_as(distance)
 def _(a, b):
     if a.signed == b.signed:
-        return lambda a, b: (np.uint64(max(a, b)) - np.uint64(min(a, b)), False)
+        return lambda a, b: (gap(a, b), False)
     if a.signed:
         return lambda a, b: distance(b, a)
 
@@ -241,7 +247,9 @@ def reduced(rtol, atol):
     if not (0.0 <= rtol < np.inf and atol >= 0.0):
         return np.float32(0.0), np.float32(-1.0)
     lower = 1.0 - 1e-6
-    return np.float32(min(rtol, 1e30) * lower), np.float32(min(atol, 1e30) * lower)
+    rtol = rtol if rtol < 1e30 else 1e30
+    atol = atol if atol < 1e30 else 1e30
+    return np.float32(rtol * lower), np.float32(atol * lower)
 
 
 @jitable
@@ -285,7 +293,7 @@ def _surely_close_long(x, y, rtol, atol):
     for i in range(x.size):
         a = x[i]
         b = y[i]
-        apart = double(np.uint64(max(a, b)) - np.uint64(min(a, b)))
+        apart = double(gap(a, b))
         bound = atol + rtol * abs(double(b))
         near = (apart < bound) | ((apart == bound) & (bound < 2.0**53))
         doubt |= not ((a == b) | near)
@@ -296,8 +304,9 @@ def _surely_close_complex(x, y, rtol, atol):
     """Squares against a lower bound of the squared tolerance, where neither ends the range."""
     # Dropping the mixed term, and a rtol too small to square, only lowers the bound; a rtol
     # above 1e3 could raise what underflowed in |b|**2.
-    squared_rtol = min(rtol, 1e3) ** 2 if rtol > 1e-150 else 0.0
-    squared_atol = atol**2 if 0.0 <= rtol < np.inf and atol >= 0.0 else -np.inf
+    least = rtol if rtol < 1e3 else 1e3
+    squared_rtol = least * least if rtol > 1e-150 else 0.0
+    squared_atol = atol * atol if 0.0 <= rtol < np.inf and atol >= 0.0 else -np.inf
     doubt = False
     for i in range(x.size):
         a_re = double(x[i].real)

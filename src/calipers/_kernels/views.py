@@ -3,6 +3,7 @@
 from typing import Any
 
 from numba.core import cgutils, types
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
 from .jitable import jitable, jitable_as
@@ -48,7 +49,26 @@ def flat(out: Any) -> Any:
 
 @jitable_as(flat)
 def _flat(out):
-    return (lambda out: out) if out.ndim == 1 else (lambda out: out.reshape(-1))
+    if out.ndim == 1:
+        return lambda out: out
+    return (lambda out: vector_of(out)) if out.layout == "C" else (lambda out: out.reshape(-1))
+
+
+@intrinsic
+def vector_of(typingctx: Any, x: Any) -> Any:
+    """View an array of layout C as a vector: reshape(-1) takes Numba another 0.1 s."""
+    vector = x.copy(ndim=1)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(x)(context, builder, args[0])
+        view = context.make_array(vector)(context, builder)
+        for name in ("meminfo", "parent", "nitems", "itemsize", "data"):
+            setattr(view, name, getattr(array, name))
+        view.shape = cgutils.pack_array(builder, [array.nitems])
+        view.strides = cgutils.pack_array(builder, [array.itemsize])
+        return impl_ret_borrowed(context, builder, vector, view._getvalue())
+
+    return vector(x), codegen
 
 
 def reals(out: Any) -> Any:
