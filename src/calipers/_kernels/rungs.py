@@ -218,7 +218,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
         for i in range(apart.size):
             left = state.eps * size[i]
             apart[i] += per_noise * (left if left > noise else noise)
-        if (order == 1 or state.eps > COARSE) and state.top >= _LONG:
+        if order == 1 and state.top >= _LONG:
             for i in range(apart.size):
                 known = apart[i] + error[i]
                 error[i] = math.inf if abs(current[i] - best[i]) > known else error[i]
