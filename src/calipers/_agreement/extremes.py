@@ -15,7 +15,6 @@ from .powers import DOUBLINGS, STEP, degrees_of, scaled, unscaled
 from .sides import Side
 from .units import MOVES, difference, size_of
 from .verdicts import COARSEST, GROSS, RANGE, SYSTEMATIC, Verdict
-from .within import kept_alike
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -136,7 +135,7 @@ def _stays_beside(q: Inquiry) -> bool:
         there = q.apart_at(delta, seed)
         return None if there is None else normal(there)
 
-    kept = kept_alike(q, normal(q.apart), at) if q.are_moved else None
+    kept = q.kept_alike(normal(q.apart), at) if q.are_moved else None
     size = q.size(normal(q.apart), q.scale).rms
     return kept is not None and size * math.sqrt(kept) > SYSTEMATIC
 

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
 from .inputs import movable, widened
-from .sides import Side
+from .sides import BudgetError, Side
 from .standard import require_comparable, standard_of
 from .units import (
     MOVES,
@@ -28,11 +30,14 @@ from .units import (
     spread_of,
     unit_of,
 )
-from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, STEADY
+from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, REDRAW, REDRAWN, STEADY
 from .wider import Wide
 from .working_format import is_wide
 
 _BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
+_OF_SUMS = 64.0  # last places of a term by how many there are: well beyond last places of the sum
+
+Differ = Callable[[float, int], NDArray | None]  # what differences are at moved inputs
 
 
 @dataclass
@@ -314,6 +319,31 @@ class Inquiry:
         """Return the cosine between the difference of the sides here, and at moved inputs."""
         there = self.apart_at(delta, seed)
         return None if there is None else cosine(self.apart, there, self.scale)
+
+    def kept_alike(self, here: NDArray, at: Differ) -> float | None:
+        """Return how alike differences at moved inputs are; None if so by chance at most."""
+        differences = [here]
+        kept = self._alike(differences, at, REDRAWN - 1)
+        if kept is not None and self.weighty < MANY:  # of few the signs are the same by chance
+            with suppress(BudgetError):
+                kept = self._alike(differences, at, FEW_REDRAWN)
+        return kept
+
+    def _alike(self, differences: list[NDArray], at: Differ, more: int) -> float | None:
+        """Compare differences, and those of more moves, if there are enough."""
+        # What a term loses to a sum of n is drawn anew by moves of last places of that.
+        delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * self.length) * self.roundoff)
+        first = len(differences)
+        for k in range(first, first + more):
+            there = at(delta, self.seed + 31 * k)
+            if there is not None:
+                differences.append(there)
+        if len(differences) < 3:
+            return None
+        found = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
+        alike = self.evidence["likeness"] = float(np.mean(found))
+        chance = float(np.std(found)) / math.sqrt(len(differences))
+        return alike if alike > max(0.05, 5 * chance) else None
 
 
 def _largest(sizes: NDArray) -> float:
