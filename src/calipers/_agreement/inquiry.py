@@ -230,6 +230,35 @@ class Inquiry:
         return self.size(self.apart, self.scale)
 
     @cached_property
+    def flushed_by(self) -> dict[str, NDArray]:
+        """Which results are 0 on a side, and subnormal on the other one beyond their units."""
+        fraction, lowest = FORMATS[self.form][:2]
+        numbers = {name: y.numbers(np.float64) for name, y in self.answers.items()}
+        found = {}
+        for name, y in numbers.items():
+            lost = y == 0
+            if lost.any():
+                other = np.abs(numbers["f" if name == "g" else "g"])
+                unit = np.maximum(2.0 ** (lowest - fraction), self.scale)
+                lost &= other > self.allowed * unit
+                # What is 0 where others are normal, too, was cut off.
+                lost &= not (other[lost] >= 2.0**lowest).any()
+            found[name] = lost
+        return found
+
+    @property
+    def flushed(self) -> NDArray:
+        """Which results are so on either side."""
+        flushed: NDArray = np.logical_or(*self.flushed_by.values())
+        return flushed
+
+    def is_rounding_beside(self, lost: NDArray) -> bool:
+        """Tell whether errors of all other results are as those of rounding."""
+        off = [self.apart] if self.standard is None else map(self.off, self.answers.values())
+        sizes = (self.size(np.where(lost, 0.0, d), self.scale) for d in off)
+        return all(map(self.is_rounding, sizes))
+
+    @cached_property
     def wide(self) -> Wide | None:
         """How far the sides are apart in the wider format, if both answer in it."""
         if len(self.wide_answers) < 2:

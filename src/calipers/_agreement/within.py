@@ -72,7 +72,10 @@ def within_rounding(q: Inquiry) -> Verdict | None:
 
 def _near(q: Inquiry) -> bool:
     sizes = (q.eta_apart,) if q.standard is None else (q.eta_f, q.eta_g)
-    return all(map(q.is_rounding, sizes))
+    if all(map(q.is_rounding, sizes)):
+        return True
+    # What is flushed hides another function as rounding does.
+    return bool(q.flushed.any()) and q.differ_wide and q.is_rounding_beside(q.flushed)
 
 
 def _worst(q: Inquiry) -> float:
@@ -90,12 +93,14 @@ def _hidden(q: Inquiry) -> Verdict | None:
         far, restless = wide.size, does_not_repeat(wide.restless)
         if restless is not None:
             return restless
-        told = "within rounding here, but in the wider format "
+        flushed = int(np.count_nonzero(q.flushed))
+        beside = f", beside {flushed} subnormal results that are flushed to 0" if flushed else ""
+        told = f"within rounding here{beside}, but in the wider format "
         if far.broken:
             told += f"{far.broken} of {wide.apart.size} results are not finite on one side alone"
         else:
             told += f"the sides are {far.least:.2g} units of its rounding apart, where "
-            told += f"{q.eta_apart.least:.2g} would be expected"
+            told += f"{wide.here.least:.2g} would be expected"
         if wide.agree_unmoved:
             told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
             return Verdict(SUSPECT, f"{told}1, or the like; or a result is kept from before")
