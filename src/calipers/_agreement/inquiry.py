@@ -24,6 +24,7 @@ from .units import (
     Unit,
     cosine,
     difference,
+    largest_of,
     own_roundings,
     rms_of,
     size_of_results,
@@ -100,7 +101,7 @@ class Inquiry:
     @cached_property
     def natural_size(self) -> float:
         """How large numbers are that a side may compute with: 1, or as the largest input."""
-        return max([1.0, *map(_largest, self._sizes)])
+        return max([1.0, *map(largest_of, self._sizes)])
 
     @cached_property
     def typical_size(self) -> float:
@@ -373,9 +374,3 @@ class Inquiry:
         alike = self.evidence["likeness"] = float(np.mean(found))
         chance = float(np.std(found)) / math.sqrt(len(differences))
         return alike if alike > max(0.05, 5 * chance) else None
-
-
-def _largest(sizes: NDArray) -> float:
-    """Return the largest of what is finite, or 0."""
-    largest = float(sizes.max(initial=0))
-    return largest if math.isfinite(largest) else float(sizes[np.isfinite(sizes)].max(initial=0))
