@@ -187,8 +187,10 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
                 return Verdict(BUG, f"{told}its rows mix"), None
             told = f"within rounding here, but {told}it is right for a batch of this length alone"
             return Verdict(SUSPECT, told), None
-        # What mixes is no batch: less of it is another question. And rows may be equal among all.
-        alike = f.bits() == g.bits() and not any(mixes)
+        if all(mixes):  # what mixes is no batch: less of it is another question
+            break
+        # Rows may be equal among all.
+        alike = f.bits() == g.bits()
         if agree is None and alike and not _by_chance(difference(of_f, of_g), f):
             agree = f"in {name}"
     # Which layout it is only gives rounding another name.
@@ -241,6 +243,7 @@ def _mixes(q: Inquiry, among: Answer, own: Answer, part: slice) -> bool:
             continue
         unit = units.reshape(whole.shape[0], -1)[part].reshape(-1)
         d = difference(Answer((a,)), Answer((b,)))
-        if size_of(d, np.ascontiguousarray(unit)).least > 2 * q.allowed:
+        size = size_of(d, np.ascontiguousarray(unit))
+        if size.broken or size.least > 2 * q.allowed:
             return True
     return False
