@@ -469,6 +469,39 @@ def test_rows_that_mix():
     assert "its rows mix" in found.reason
 
 
+def test_a_row_that_is_not_finite_alone_is_another_one_than_among_all():
+    """One number has no spread: on either side it is divided by 0 or by what rounding leaves."""
+
+    def by_covariance(x):
+        d = x - x.mean(axis=0)
+        sizes, vectors = np.linalg.eigh(d.T @ d / len(x))
+        return d @ (vectors / np.sqrt(sizes) @ vectors.T)
+
+    def by_values(x):
+        u, _, v = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+        return u @ v * x.dtype.type(len(x) ** 0.5)
+
+    x = np.random.default_rng(0).standard_normal((80, 6), dtype=np.float32)
+    found = calipers.diagnose(by_covariance, by_values, x)
+    assert found.kind in ("ROUNDING", "LAYOUT"), str(found)
+
+
+def test_what_mixes_is_no_batch_of_which_a_part_is_asked_for():
+    """The sum of the shares is 1, and that of three of them is not."""
+    shares = np.random.default_rng(0).random(20)
+    shares = (shares / shares.sum()).astype(np.float32)
+
+    def below(x):
+        return np.cumsum(x.astype(np.float32))
+
+    def beside_those_above(x):
+        above = np.cumsum(x.astype(np.float32)[::-1])[::-1]
+        return 1 - np.append(above[1:], np.float32(0))
+
+    found = calipers.diagnose(below, beside_those_above, shares)
+    assert found.kind != "BUG", str(found)
+
+
 def test_randomness_is_a_bug_and_the_order_of_sums_is_not():
     noise = np.random.default_rng(3)
 

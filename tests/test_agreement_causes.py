@@ -478,3 +478,66 @@ def test_what_fails_in_one_call_of_ten_is_mostly_seen():
             found = calipers.diagnose(lambda x: x.sum(axis=1), g, x, seed=seed)
             seen += found.kind == "BUG"
     assert seen >= 20
+
+
+def in_single(f):
+    """Return f in float32 whatever it is given."""
+    return lambda *inputs: f(*(x.astype(np.float32) for x in inputs))
+
+
+def cut_off(x, bits):
+    """Return numbers of float32 without their last bits."""
+    kept = x.view(np.uint32) >> np.uint32(bits) << np.uint32(bits)
+    return kept.view(np.float32)
+
+
+def likelihood(x, added=0.0):
+    """Return the loss of the first class; what is added makes it less."""
+    shares = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+    return -np.log(shares[:, 0] + x.dtype.type(added)).mean()
+
+
+def running_variance(x, unbiased=0):
+    return x.dtype.type(0.9) + x.dtype.type(0.1) * x.var(axis=0, ddof=unbiased)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    ("f", "g", "shape"),
+    [
+        (lambda x: x.std(axis=0, ddof=1), lambda x: x.std(axis=0), (200, 4)),
+        (lambda x: running_variance(x, 1), running_variance, (200, 30)),
+        (likelihood, lambda x: likelihood(x, 1e-4), (64, 10)),
+        (
+            lambda x: np.square(x).mean(),
+            lambda x: np.square(x).mean() * np.float32(0.997),
+            (700, 1),
+        ),
+    ],
+)
+def test_a_result_that_is_too_small_is_not_taken_for_inputs_that_are_cut_off(f, g, shape, seed):
+    """To bfloat16, by which they are three thousandths smaller."""
+    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    found = calipers.diagnose(f, in_single(g), x)
+    assert found.kind == "BUG", str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "bits"), [("bfloat16", 16), ("tf32", 13)])
+@pytest.mark.parametrize(
+    ("f", "shape"),
+    [
+        (lambda x: x.std(axis=0), (200, 4)),
+        (lambda x: x.var(axis=0), (4000, 2)),
+        (running_variance, (200, 30)),
+        (likelihood, (64, 10)),
+        (lambda x: np.abs(x).mean(), (200, 30)),
+    ],
+)
+def test_inputs_that_are_cut_off_are_named_by_few_results(f, shape, name, bits, seed):
+    """Where last places of others do nearly as much, the rest is none beyond rounding."""
+    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    found = calipers.diagnose(f, in_single(lambda x: f(cut_off(x, bits))), x)
+    assert found.kind == "REDUCED", str(found)
+    assert found.format == name
+    assert "truncated" in found.reason

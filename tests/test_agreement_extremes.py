@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 
 import numpy as np
 import pytest
@@ -294,3 +295,40 @@ def test_what_is_cut_off_is_not_called_flushed():
     for factor in (1.001, 1 + 3e-6):
         off = in_float32(lambda x, k=factor: np.exp(x) * x.dtype.type(k), flushes=True)
         assert calipers.diagnose(np.exp, off, x).kind in ("BUG", "SUSPECT")
+
+
+@pytest.mark.parametrize("float64", ["auto", None])
+def test_a_factor_of_numbers_near_the_smallest_is_not_called_flushed(float64):
+    """Differences of normal numbers may be less than any of these."""
+    x = np.random.default_rng(0).uniform(-95, -80, 4000).astype(np.float32)
+    off = in_float32(lambda x: np.exp(x) * x.dtype.type(1.0001), flushes=True)
+    assert calipers.diagnose(np.exp, off, x, float64=float64).kind in ("BUG", "SUSPECT")
+    right = in_float32(lambda x: np.exp2(x * x.dtype.type(math.log2(math.e))), flushes=True)
+    assert calipers.diagnose(np.exp, right, x, float64=float64).kind == "RANGE"
+
+
+def flushing_times(f, factor):
+    """Return f times a factor in any format, of which float32 has no subnormal results."""
+    flushed = in_float32(lambda x: f(x) * x.dtype.type(factor), flushes=True)
+    return lambda x: flushed(x) if x.dtype == np.float32 else f(x) * factor
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(
+    ("f", "low", "high", "factor", "kind"),
+    [
+        (np.exp, -95, -80, 1, "RANGE"),
+        (np.exp, -95, -80, 1 + 1e-6, "SUSPECT"),  # most results are flushed
+        (np.exp, -100, 0, 1 + 1e-6, "SUSPECT"),  # and these are nothing beside others
+        (np.square, 1e-20, 2e-19, 1, "RANGE"),
+        (np.square, 1e-20, 2e-19, 1 + 1e-6, "SUSPECT"),
+        (np.square, 1e-20, 2e-19, 1.001, "BUG"),
+    ],
+)
+def test_what_is_flushed_hides_no_other_function(f, low, high, factor, kind, swapped):
+    x = np.random.default_rng(0).uniform(low, high, 4000).astype(np.float32)
+    sides = [f, flushing_times(f, factor)]
+    found = calipers.diagnose(*sides[:: -1 if swapped else 1], x)
+    assert found.kind == kind, str(found)
+    if kind == "SUSPECT":
+        assert "subnormal results that are flushed to 0, but in the wider format" in found.reason

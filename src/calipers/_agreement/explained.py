@@ -9,11 +9,13 @@ import numpy as np
 from .answers import Answer, comparable
 from .inputs import movable, widened
 from .inquiry import Inquiry
-from .units import difference, rms_of, size_of
+from .units import Moves, difference, rms_of, size_of
 from .verdicts import COARSEST, EXPLAINED, FEW, ILL
 
 Change = Callable[[list[Any]], list[Any] | None]  # of wide inputs, if it can be made
 
+_ANEW = 4.0  # times that numbers change by, moved by which they change by something else
+_AS_WELL = 0.5  # of what others leave
 _OTHERS = 3  # inputs at which few errors have to be explained, too
 
 
@@ -23,9 +25,12 @@ def explained(q: Inquiry, name: str, change: Change) -> float:
     # Of few errors, or such as a function magnifies along few directions, one of twenty formats
     # explains what it has no part in.
     few = min(q.weighty, q.apart.size / 4) < FEW or q.unit.kappa > ILL
-    if share > EXPLAINED and few and not _explained_elsewhere(q, name, change):
+    if share <= EXPLAINED:
+        return share
+    if few and not _explained_elsewhere(q, name, change):
         return 0.0
-    return share
+    by_others = _as_well_by_others(q, q.answers[name], q.wide_inputs, change)
+    return 0.0 if by_others else share
 
 
 def _explained_here(q: Inquiry, name: str, change: Change) -> float:
@@ -68,9 +73,35 @@ def _explained_elsewhere(q: Inquiry, name: str, change: Change) -> bool:
         if not comparable(y, r, then, q.of_f):
             return False
         left = rms_of(difference(y, then)) / (rms_of(difference(y, r)) or math.inf)
-        if 1 - left * left < EXPLAINED:
+        if 1 - left * left < EXPLAINED or _as_well_by_others(q, y, wider, change):
             return False
     return True
+
+
+def _as_well_by_others(q: Inquiry, answer: Answer, wider: list[Any], change: Change) -> bool:
+    """
+    Tell whether what becomes of other numbers, about the inputs, explains an error as well.
+
+    Numbers that are cut off are all a little too small, and so is what a wrong factor leaves.
+    """
+    assert q.standard is not None
+    side, inputs = q.standard[0], change(wider)
+    assert inputs is not None
+    r = side(wider)
+    d = difference(answer, r)
+    rest = d - difference(side(inputs), r)
+    if q.is_rounding(q.size(rest, q.unit.values)):
+        return False
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        by = [rms_of(inputs[k] - wider[k]) / (rms_of(wider[k]) or 1.0) for k in movable(wider)]
+    x = Moves(wider)(min(2.0**-COARSEST, _ANEW * max(by)), q.seed + 990, wide=False)
+    others = change(x)
+    if others is None:
+        return False
+    then, there = side(others), side(x)
+    if not comparable(then, there, r):
+        return False
+    return rms_of(rest) > _AS_WELL * rms_of(d - difference(then, there))
 
 
 def argument_names(places: Sequence[int], q: Inquiry) -> str:

@@ -15,7 +15,6 @@ from .powers import DOUBLINGS, STEP, degrees_of, scaled, unscaled
 from .sides import Side
 from .units import MOVES, difference, size_of
 from .verdicts import COARSEST, GROSS, RANGE, SYSTEMATIC, Verdict
-from .within import kept_alike
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -105,21 +104,15 @@ def flushed(q: Inquiry) -> Verdict | None:
     Beside larger ones they are nothing in norms. What a subtraction leaves may well be 0: but its
     units are those of what is subtracted.
     """
-    fraction, lowest = FORMATS[q.form][:2]
-    numbers = {name: y.numbers(np.float64) for name, y in q.answers.items()}
-    for name, y in numbers.items():
-        other = np.abs(numbers["f" if name == "g" else "g"])
-        lost = (y == 0) & (other > q.allowed * np.maximum(2.0 ** (lowest - fraction), q.scale))
-        # What is 0 where others are normal, too, was cut off.
-        if not lost.any() or (other[lost] >= 2.0**lowest).any() or q.differ_wide:
+    lowest = 2.0 ** FORMATS[q.form].lowest
+    for name, lost in q.flushed_by.items():
+        if not lost.any() or q.differ_wide or not q.is_rounding_beside(q.flushed):
             continue
-        off = [q.apart] if q.standard is None else [q.off(q.of_f), q.off(q.of_g)]
-        rounding = all(q.is_rounding(q.size(np.where(lost, 0.0, d), q.scale)) for d in off)
-        if rounding and not (q.wide is None and _stays_beside(q)):
+        if not (q.wide is None and _stays_beside(q)):
             return Verdict(
                 RANGE,
                 f"{name} gives 0 for {np.count_nonzero(lost)} of {lost.size} results that are not, "
-                f"but below {2.0**lowest:.2g}, the smallest normal number of {q.form}: it flushes "
+                f"but below {lowest:.2g}, the smallest normal number of {q.form}: it flushes "
                 f"such to 0, as some compilers and devices do, or something in between underflows",
             )
     return None
@@ -129,16 +122,17 @@ def _stays_beside(q: Inquiry) -> bool:
     """Tell whether differences of normal numbers stay alike where inputs are moved."""
     tiny = 2.0 ** FORMATS[q.form].lowest
 
-    def normal(d: NDArray) -> NDArray:
-        return np.where(np.abs(d) < tiny, 0.0, d)
+    def normal(f: Answer, g: Answer) -> NDArray:
+        y, r = f.numbers(np.float64), g.numbers(np.float64)
+        return np.where(np.minimum(np.abs(y), np.abs(r)) < tiny, 0.0, difference(f, g))
 
     def at(delta: float, seed: int) -> NDArray | None:
-        there = q.apart_at(delta, seed)
-        return None if there is None else normal(there)
+        f, g = q.at_moved(delta, seed)
+        return normal(f, g) if comparable(f, g, q.of_f) else None
 
-    kept = kept_alike(q, normal(q.apart), at) if q.are_moved else None
-    size = q.size(normal(q.apart), q.scale).rms
-    return kept is not None and size * math.sqrt(kept) > SYSTEMATIC
+    here = normal(q.of_f, q.of_g)
+    kept = q.kept_alike(here, at) if q.are_moved else None
+    return kept is not None and q.size(here, q.scale).rms * math.sqrt(kept) > SYSTEMATIC
 
 
 def nothing_left(q: Inquiry) -> Verdict | None:
@@ -173,7 +167,7 @@ def nothing_left(q: Inquiry) -> Verdict | None:
 
 def better_when_rescaled(q: Inquiry) -> Verdict | None:
     """Errors that go when an argument, of which the result is a power, is scaled by one of two."""
-    if q.standard is None:
+    if q.standard is None or q.differ_wide:
         return None
     side, r = q.standard
     for name, before in sorted(q.errors.items(), key=lambda item: -item[1].absolute):

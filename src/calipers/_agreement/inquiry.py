@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
 from .inputs import movable, widened
-from .sides import Side
+from .sides import BudgetError, Side
 from .standard import require_comparable, standard_of
 from .units import (
     MOVES,
@@ -22,17 +24,21 @@ from .units import (
     Unit,
     cosine,
     difference,
+    largest_of,
     own_roundings,
     rms_of,
     size_of_results,
     spread_of,
     unit_of,
 )
-from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, STEADY
+from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, REDRAW, REDRAWN, STEADY
 from .wider import Wide
 from .working_format import is_wide
 
 _BEYOND = 2.0**-6  # of an input: a move that leaves its last places far behind
+_OF_SUMS = 64.0  # last places of a term by how many there are: well beyond last places of the sum
+
+Differ = Callable[[float, int], NDArray | None]  # what differences are at moved inputs
 
 
 @dataclass
@@ -95,7 +101,7 @@ class Inquiry:
     @cached_property
     def natural_size(self) -> float:
         """How large numbers are that a side may compute with: 1, or as the largest input."""
-        return max([1.0, *map(_largest, self._sizes)])
+        return max([1.0, *map(largest_of, self._sizes)])
 
     @cached_property
     def typical_size(self) -> float:
@@ -225,6 +231,35 @@ class Inquiry:
         return self.size(self.apart, self.scale)
 
     @cached_property
+    def flushed_by(self) -> dict[str, NDArray]:
+        """Which results are 0 on a side, and subnormal on the other one beyond their units."""
+        fraction, lowest = FORMATS[self.form][:2]
+        numbers = {name: y.numbers(np.float64) for name, y in self.answers.items()}
+        found = {}
+        for name, y in numbers.items():
+            lost = y == 0
+            if lost.any():
+                other = np.abs(numbers["f" if name == "g" else "g"])
+                unit = np.maximum(2.0 ** (lowest - fraction), self.scale)
+                lost &= other > self.allowed * unit
+                # What is 0 where others are normal, too, was cut off.
+                lost &= not (other[lost] >= 2.0**lowest).any()
+            found[name] = lost
+        return found
+
+    @property
+    def flushed(self) -> NDArray:
+        """Which results are so on either side."""
+        flushed: NDArray = np.logical_or(*self.flushed_by.values())
+        return flushed
+
+    def is_rounding_beside(self, lost: NDArray) -> bool:
+        """Tell whether errors of all other results are as those of rounding."""
+        off = [self.apart] if self.standard is None else map(self.off, self.answers.values())
+        sizes = (self.size(np.where(lost, 0.0, d), self.scale) for d in off)
+        return all(map(self.is_rounding, sizes))
+
+    @cached_property
     def wide(self) -> Wide | None:
         """How far the sides are apart in the wider format, if both answer in it."""
         if len(self.wide_answers) < 2:
@@ -315,8 +350,27 @@ class Inquiry:
         there = self.apart_at(delta, seed)
         return None if there is None else cosine(self.apart, there, self.scale)
 
+    def kept_alike(self, here: NDArray, at: Differ) -> float | None:
+        """Return how alike differences at moved inputs are; None if so by chance at most."""
+        differences = [here]
+        kept = self._alike(differences, at, REDRAWN - 1)
+        if kept is not None and self.weighty < MANY:  # of few the signs are the same by chance
+            with suppress(BudgetError):
+                kept = self._alike(differences, at, FEW_REDRAWN)
+        return kept
 
-def _largest(sizes: NDArray) -> float:
-    """Return the largest of what is finite, or 0."""
-    largest = float(sizes.max(initial=0))
-    return largest if math.isfinite(largest) else float(sizes[np.isfinite(sizes)].max(initial=0))
+    def _alike(self, differences: list[NDArray], at: Differ, more: int) -> float | None:
+        """Compare differences, and those of more moves, if there are enough."""
+        # What a term loses to a sum of n is drawn anew by moves of last places of that.
+        delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * self.length) * self.roundoff)
+        first = len(differences)
+        for k in range(first, first + more):
+            there = at(delta, self.seed + 31 * k)
+            if there is not None:
+                differences.append(there)
+        if len(differences) < 3:
+            return None
+        found = [cosine(a, b, self.scale) for a, b in combinations(differences, 2)]
+        alike = self.evidence["likeness"] = float(np.mean(found))
+        chance = float(np.std(found)) / math.sqrt(len(differences))
+        return alike if alike > max(0.05, 5 * chance) else None

@@ -133,11 +133,16 @@ def size_of_results(like: Answer, d: NDArray, unit: NDArray) -> Size:
 
 def _scale(*arrays: NDArray) -> float:
     """Return a power of two by which squares of numbers neither overflow nor vanish."""
-    tops = [float(np.max(x, where=np.isfinite(x), initial=0.0)) for x in map(np.abs, arrays)]
-    top = max(tops)
+    top = max(largest_of(np.abs(x)) for x in arrays)
     if top == 0 or 1e-100 < top < 1e100:
         return 1.0
     return 2.0 ** -max(-1000, min(1000, math.frexp(top)[1]))
+
+
+def largest_of(sizes: NDArray) -> float:
+    """Return the largest of what is finite, or 0."""
+    largest = float(sizes.max(initial=0))
+    return largest if math.isfinite(largest) else float(sizes[np.isfinite(sizes)].max(initial=0))
 
 
 def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
@@ -150,9 +155,11 @@ def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
 
 def rms_of(numbers: NDArray) -> float:
     """Return the root mean square of what is finite."""
-    finite = numbers[np.isfinite(numbers)]
+    known = np.isfinite(numbers)
+    finite = np.ravel(numbers) if known.all() else numbers[known]
     scale = _scale(finite)
-    return math.sqrt(float(np.mean(np.square(finite * scale)))) / scale if finite.size else 0.0
+    squares = np.square(finite if scale == 1 else finite * scale)
+    return math.sqrt(float(np.mean(squares))) / scale if finite.size else 0.0
 
 
 def spread_of(
@@ -170,7 +177,7 @@ def spread_of(
         answer = side(moves(delta, seed, wide))
         if comparable(answer, here):
             d = difference(answer, here)
-            ADD_SQUARES[None](np.where(np.isfinite(d), d * scale, 0.0), sums)
+            ADD_SQUARES[None](d, scale, sums)
             found.append((rms_of(d), seed, answer))
     by_size = sorted(found, key=lambda item: item[0])
     # Without a move, what is equal now and then is no measure.

@@ -86,6 +86,14 @@ class Wide:
         return size_of_results(self.q.of_f, self.apart, self.unit)
 
     @cached_property
+    def here(self) -> Size:
+        """How far they are apart in the working format, but for what is flushed to 0 there."""
+        q = self.q
+        if not q.flushed.any():
+            return q.eta_apart
+        return q.size(np.where(q.flushed, 0.0, q.apart), q.scale)
+
+    @cached_property
     def differ(self) -> bool:
         """
         Whether the sides are two functions: their difference stays in the wider format.
@@ -105,10 +113,10 @@ class Wide:
         kept, least = gained**KEPT, 1e-3
         if kept > _LUCKY and q.is_rounding(q.eta_f) and q.is_rounding(q.eta_g):
             kept, least = _LUCKY, 1.0
-        expected = kept * max(q.eta_apart.rms, least)
+        expected = kept * max(self.here.rms, least)
         more = far.rms > expected
         if math.isinf(far.rms):  # beside a unit of 0: no rounding is in these results
-            more = far.absolute > kept / gained * q.eta_apart.absolute
+            more = far.absolute > kept / gained * self.here.absolute
         allowed = self.allowed
         if q.form == "float64":  # constants in a source are rounded to it, whatever is wider
             allowed = max(allowed, SYSTEMATIC * q.roundoff / self.fine)

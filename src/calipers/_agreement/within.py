@@ -1,9 +1,7 @@
 """Differences that rounding explains, and what may hide in them."""
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
-from itertools import combinations
 
 import numpy as np
 
@@ -16,18 +14,15 @@ from .layouts import layouts, slices
 from .repeats import does_not_repeat
 from .sides import BudgetError
 from .ties import no_rounding
-from .units import ROUNDOFF, cosine, difference, size_of
+from .units import ROUNDOFF, difference, size_of
 from .verdicts import (
     AMPLIFIED,
     BUG,
     COARSEST,
-    FEW_REDRAWN,
     GROSS,
     ILL,
     LAYOUT,
-    MANY,
     REDRAW,
-    REDRAWN,
     ROUNDING,
     STEADY,
     SUSPECT,
@@ -38,7 +33,6 @@ from .without_wider import grows_in_float32, stays_in_steps
 
 _STRAYS = 2.0**5  # times that a difference grows by, if moves make it
 _FAR_MOVES = 4
-_OF_SUMS = 64.0  # last places of a term by how many there are: well beyond last places of the sum
 _DRAWN_ANEW = 0.5  # a cosine below which a difference is another one
 _CONSTANTS = 4.0  # units that a result may be off by because of rounded constants
 
@@ -78,7 +72,10 @@ def within_rounding(q: Inquiry) -> Verdict | None:
 
 def _near(q: Inquiry) -> bool:
     sizes = (q.eta_apart,) if q.standard is None else (q.eta_f, q.eta_g)
-    return all(map(q.is_rounding, sizes))
+    if all(map(q.is_rounding, sizes)):
+        return True
+    # What is flushed hides another function as rounding does.
+    return bool(q.flushed.any()) and q.differ_wide and q.is_rounding_beside(q.flushed)
 
 
 def _worst(q: Inquiry) -> float:
@@ -96,12 +93,14 @@ def _hidden(q: Inquiry) -> Verdict | None:
         far, restless = wide.size, does_not_repeat(wide.restless)
         if restless is not None:
             return restless
-        told = "within rounding here, but in the wider format "
+        flushed = int(np.count_nonzero(q.flushed))
+        beside = f", beside {flushed} subnormal results that are flushed to 0" if flushed else ""
+        told = f"within rounding here{beside}, but in the wider format "
         if far.broken:
             told += f"{far.broken} of {wide.apart.size} results are not finite on one side alone"
         else:
             told += f"the sides are {far.least:.2g} units of its rounding apart, where "
-            told += f"{q.eta_apart.least:.2g} would be expected"
+            told += f"{wide.here.least:.2g} would be expected"
         if wide.agree_unmoved:
             told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
             return Verdict(SUSPECT, f"{told}1, or the like; or a result is kept from before")
@@ -115,7 +114,7 @@ def _hidden(q: Inquiry) -> Verdict | None:
         held = off <= _CONSTANTS * q.roundoff
         constants = f", or one whose constants are of {form}" if held else ""
         return Verdict(SUSPECT, f"{told}: another function{constants}")
-    kept = kept_alike(q, q.apart, q.apart_at) if q.are_moved else None
+    kept = q.kept_alike(q.apart, q.apart_at) if q.are_moved else None
     size = q.eta_apart.rms
     if kept is not None and size * math.sqrt(kept) > SYSTEMATIC:
         if _lost_of_small_ones(q, kept) or _lost_by_the_reference(q):
@@ -166,38 +165,8 @@ def _lost_by_the_reference(q: Inquiry) -> bool:
     size = q.errors[name].rms
     if size <= SYSTEMATIC:
         return True
-    kept = kept_alike(q, q.off(q.answers[name]), off_at)
+    kept = q.kept_alike(q.off(q.answers[name]), off_at)
     return kept is None or size * math.sqrt(kept) <= SYSTEMATIC
-
-
-Differ = Callable[[float, int], NDArray | None]  # what differences are at moved inputs
-
-
-def kept_alike(q: Inquiry, here: NDArray, at: Differ) -> float | None:
-    """Return how alike differences at moved inputs are; None if they are so by chance at most."""
-    differences = [here]
-    kept = _alike(q, differences, at, REDRAWN - 1)
-    if kept is not None and q.weighty < MANY:  # of few the signs are the same by chance
-        with suppress(BudgetError):
-            kept = _alike(q, differences, at, FEW_REDRAWN)
-    return kept
-
-
-def _alike(q: Inquiry, differences: list[NDArray], at: Differ, more: int) -> float | None:
-    """Compare differences, and those of more moves, if there are enough."""
-    # What a term loses to a sum of n is drawn anew by moves of last places of that.
-    delta = min(2.0**-COARSEST, max(REDRAW, _OF_SUMS * q.length) * q.roundoff)
-    first = len(differences)
-    for k in range(first, first + more):
-        there = at(delta, q.seed + 31 * k)
-        if there is not None:
-            differences.append(there)
-    if len(differences) < 3:
-        return None
-    found = [cosine(a, b, q.scale) for a, b in combinations(differences, 2)]
-    alike = q.evidence["likeness"] = float(np.mean(found))
-    chance = float(np.std(found)) / math.sqrt(len(differences))
-    return alike if alike > max(0.05, 5 * chance) else None
 
 
 def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
@@ -218,8 +187,10 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
                 return Verdict(BUG, f"{told}its rows mix"), None
             told = f"within rounding here, but {told}it is right for a batch of this length alone"
             return Verdict(SUSPECT, told), None
-        # What mixes is no batch: less of it is another question. And rows may be equal among all.
-        alike = f.bits() == g.bits() and not any(mixes)
+        if all(mixes):  # what mixes is no batch: less of it is another question
+            break
+        # Rows may be equal among all.
+        alike = f.bits() == g.bits()
         if agree is None and alike and not _by_chance(difference(of_f, of_g), f):
             agree = f"in {name}"
     # Which layout it is only gives rounding another name.
@@ -272,6 +243,7 @@ def _mixes(q: Inquiry, among: Answer, own: Answer, part: slice) -> bool:
             continue
         unit = units.reshape(whole.shape[0], -1)[part].reshape(-1)
         d = difference(Answer((a,)), Answer((b,)))
-        if size_of(d, np.ascontiguousarray(unit)).least > 2 * q.allowed:
+        size = size_of(d, np.ascontiguousarray(unit))
+        if size.broken or size.least > 2 * q.allowed:
             return True
     return False

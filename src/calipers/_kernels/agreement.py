@@ -48,10 +48,11 @@ def move(x, delta, seed, out):
             moved[j] = np.float64(own[j]) * (1.0 + (-e if negative else e))
 
 
-def add_squares(d, sums):
-    """Add the squares of a vector to sums."""
+def add_squares(d, scale, sums):
+    """Add the squares of what is finite of a vector times `scale` to sums."""
     for i in range(d.size):
-        sums[i] += d[i] * d[i]
+        if abs(d[i]) < np.inf:
+            sums[i] += (d[i] * scale) * (d[i] * scale)
 
 
 def weigh(d, unit, found):
@@ -125,6 +126,6 @@ MOVE = Kernels(
         vector(numba.from_dtype(key[1]), readonly=False),
     ),
 )
-ADD_SQUARES = Kernels(add_squares, lambda _: (_DOUBLES, _STORED))
+ADD_SQUARES = Kernels(add_squares, lambda _: (_DOUBLES, types.float64, _STORED))
 WEIGH = Kernels(weigh, lambda _: (_DOUBLES, _DOUBLES, _STORED))
 COSINE = Kernels(cosine, lambda _: (_DOUBLES, _DOUBLES, _DOUBLES))
