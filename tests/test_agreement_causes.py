@@ -541,3 +541,17 @@ def test_inputs_that_are_cut_off_are_named_by_few_results(f, shape, name, bits, 
     assert found.kind == "REDUCED", str(found)
     assert found.format == name
     assert "truncated" in found.reason
+
+
+@pytest.mark.parametrize("float64", ["auto", None])
+def test_where_both_sides_jump_is_not_called_rounding_without_a_wider_format(float64):
+    x = np.random.default_rng(0).integers(0, 40, 200).astype(np.float32) / 2
+    half_up = in_single(lambda x: np.floor(x + np.float32(0.5)))
+    found = calipers.diagnose(in_single(np.rint), half_up, x, float64=float64)
+    assert found.kind in ("AMPLIFIED", "SUSPECT", "BUG"), str(found)
+
+
+def test_sums_without_a_wider_format_are_not_called_amplified():
+    x = np.random.default_rng(0).random((20, 300), dtype=np.float32)
+    backwards = lambda x: x[:, ::-1].cumsum(axis=1)[:, -1]  # noqa: E731
+    assert calipers.diagnose(lambda x: x.sum(axis=1), backwards, x, float64=None).kind == "ROUNDING"

@@ -206,12 +206,16 @@ def unit_of(
     spread = spread_of(side, reference, moves, roundoff, seeds, wide=True)
     rounded = own_roundings(reference, roundoff)
     values = np.hypot(np.hypot(spread, rounded), SMALLEST.get(form, 0.0))
-    # What is magnified is measured by the size of all results, of integers, too.
-    own = roundoff * np.abs(reference.numbers(np.float64))
+    return Unit(values, magnified(spread, reference, roundoff))
+
+
+def magnified(spread: NDArray, answer: Answer, roundoff: float) -> float:
+    """Return how many times larger what moves do is than last places, of integers, too."""
+    own = roundoff * np.abs(answer.numbers(np.float64))
     known = np.isfinite(own)
     scale = _scale(own)
     size, moved = (float(np.linalg.norm(x[known] * scale)) for x in (own, spread))
-    return Unit(values, moved / size if size else (math.inf if moved else 0.0))
+    return moved / size if size else (math.inf if moved else 0.0)
 
 
 def own_roundings(answer: Answer, roundoff: float) -> NDArray:

@@ -14,7 +14,7 @@ from .layouts import layouts, slices
 from .repeats import does_not_repeat
 from .sides import BudgetError
 from .ties import no_rounding
-from .units import ROUNDOFF, difference, size_of
+from .units import ROUNDOFF, difference, magnified, size_of
 from .verdicts import (
     AMPLIFIED,
     BUG,
@@ -44,13 +44,15 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     hidden = _hidden(q)
     if hidden is not None:
         return hidden
-    kappa = q.unit.kappa if q.standard is not None else 0.0
+    without = q.standard is None
+    kappa = magnified(q.scale, q.of_f, q.roundoff) if without else q.unit.kappa
     size = _worst(q)
     if kappa > ILL:
+        error = f"the sides are {size:.2g} apart" if without else f"the error is {size:.2g}"
         return no_rounding(q) or Verdict(
             AMPLIFIED,
             f"the function magnifies a change of the inputs' last places {kappa:.3g} times; in "
-            f"units of that the error is {size:.2g}, of {q.allowed:.3g} that rounding may take",
+            f"units of that {error}, of {q.allowed:.3g} that rounding may take",
         )
     mixed, agree = _slices_and_layouts(q)
     if mixed is not None:
@@ -60,7 +62,7 @@ def within_rounding(q: Inquiry) -> Verdict | None:
         f, g = (", ".join(dict.fromkeys(y.dtypes)) for y in (q.of_f, q.of_g))
         bits = f"of {f} from f, and of {g} from g" if f != g else "but for signs of 0 and NaN"
         said = f"all numbers are equal, {bits}; {said}"
-    elif q.standard is None:
+    elif without:
         said = (
             f"the sides are {size:.2g} units of rounding apart, of {q.allowed:.3g} allowed; none "
             f"was called in a wider format, so that a bug of fewer units would not be seen"
