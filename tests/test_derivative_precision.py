@@ -71,7 +71,8 @@ def network(name, seed, size=30):
     weights = random.normal(size=(size, size)).astype(np.float32)
 
     def f(x):
-        return loss((x.astype(np.float32) @ weights).astype(float))
+        # Products by BLAS would be rounded otherwise on other processors.
+        return loss(np.add.reduce(x.astype(np.float32)[:, None] * weights).astype(float))
 
     def gradient(x, kind=np.float64):
         own = weights.astype(kind)
@@ -484,10 +485,11 @@ class TestGradcheck:
 
     @pytest.mark.parametrize("name", LOSSES)
     def test_of_networks_of_float32_wrong_ones_fail(self, name):
-        for seed in range(3):
+        """A slope of a noisy f sided with 20 in 400 of those by 1 %, which were INCONCLUSIVE."""
+        for seed in range(12):
             f, gradient, x = network(name, seed)
             worst = np.argmax(np.abs(gradient(x)))
-            for factor in (0, 0.99, 1.01, -1):
+            for factor in (0.99, 1.01) if seed else (0, 0.99, 1.01, -1):
                 factors = np.where(np.arange(x.size) == worst, factor, 1.0)
                 report = calipers.gradcheck(
                     f,

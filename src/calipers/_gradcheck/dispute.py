@@ -96,8 +96,9 @@ class Dispute:
             near = (bend == 0) & (off <= rule.share * allowed)
             # At a cusp what is claimed may be the mean of slopes without being a derivative.
             self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
-            # Slopes that differ have a mean that is none of f, as shorter steps know.
-            witness = (bend == 0) | ~self.shorter
+            # Slopes that differ have a mean that is none of f, as shorter steps know; and those of
+            # a noisy f side with anything.
+            witness = ((bend == 0) | ~self.shorter) & ~self.noisy
             unsure = self._are(FAIL) & witness & disputed(own, self.value, slope, self.noise)
             confirmed = (bend == 0) & (off <= allowed)
             self._say(PASS, unsure & confirmed)
