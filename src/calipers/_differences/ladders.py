@@ -7,7 +7,7 @@ import numpy as np
 
 from .._kernels.differences import CONVERGED, NOISY
 from .._kernels.ladder import CLIMB, CLIMB_COLUMNS, MEASURE_ALL, MEASURE_LENGTHS, START, Reach
-from .._kernels.rungs import BENDS, KEPT, ROWS, STATE, Room
+from .._kernels.rungs import KEPT, ROWS, STATE, Room
 from .._protocols import NDArray
 from .._reals import reals
 from .columns import Outs
@@ -18,7 +18,7 @@ from .steps import Steps
 
 CALLS = 12.0  # of f by which most ladders end
 SCRATCH = 1 << 25  # bytes for the ladders that are climbed in step
-_ROOM = ROWS, ROWS, BENDS, KEPT  # rows of each array
+_ROOM = ROWS, ROWS, ROWS, KEPT  # rows of each array
 _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 
 # Given numbers of directions, maybe twice, and how far to go along each, in units of their lengths,

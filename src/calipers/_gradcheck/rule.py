@@ -46,7 +46,7 @@ def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
 _SLIGHT = 2.0**-7
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
 _JITTER = 64.0
-_ROUGH = 0.05
+_ROUGH = 0.005  # of the value, from which on an error is as random as noise
 _SIDES = 0.1
 _NEAR = 0.25
 _IN_A_ROW = 3

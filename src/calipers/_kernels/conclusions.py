@@ -5,6 +5,7 @@ from typing import Any
 
 from .differences import ALIASED, CONVERGED, NOISY, NONSMOOTH
 from .jitable import jitable
+from .kinks import contradiction, jump_within
 from .pieces import hidden_by_rounding, jump_of, largest_jump
 from .rungs import (
     APART,
@@ -17,8 +18,9 @@ from .rungs import (
     extrapolate_again,
     noise_left,
     raised,
+    rough,
 )
-from .tails import compare_tails, judge, jump_within
+from .tails import compare_tails, judge
 
 _ATTEMPTS = 8
 
@@ -75,10 +77,22 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 
 
 @jitable
+def _by_shorter_steps(
+    state: Any, room: Any, i: int, value: float, error: float, noise: float
+) -> Any:
+    """Return value and error of output i: those of shorter steps where they contradict these."""
+    if contradiction(state, room, i, value, error, noise) == 0:
+        return value, error
+    extrapolate_again(state, room, int(room.kept[RUNG, i]) + 1, noise, i)
+    value, error = room.kept[BEST, i], room.kept[ERROR, i]
+    return value, max(error, contradiction(state, room, i, value, error, noise))
+
+
+@jitable
 def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     differences, sizes, _, kept = room
-    first = state.attempt == 0
+    first, counts = state.attempt == 0, rough(state)
     aliased = rippled = buried = straight = False
     worst = CONVERGED
     compare_tails(state, room)
@@ -114,6 +128,8 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
                 if not unknown:
                     continue
                 error, status = error + jump / 2, NONSMOOTH
+        if counts and kept[RUNG, i] + 2 <= state.rung:  # asked here: a call takes longer
+            value, error = _by_shorter_steps(state, room, i, value, error, noise)
         # A ladder with longer steps than the one before may improve on that, not contradict it. One
         # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
         apart, together = abs(value - values[i]), error + errors[i]

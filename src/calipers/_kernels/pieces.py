@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from .jitable import jitable
-from .rungs import BEST, ERROR, FAR, FAR_BEND, NEAR, QUARTERS, natural_size, raised
+from .rungs import BEST, ERROR, FAR, NEAR, QUARTERS, natural_size, raised
 
 # Bits of numbers that are exact, mostly; those of float16 have one more.
 _FEW_BITS = 10
@@ -47,7 +47,7 @@ def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
     if apart > error + straight / state.far:  # all steps of the ladder are longer than a piece
         t = state.top * QUARTERS[last]
         off = max(error, abs(differences[last, i] - value)) * t
-        bend = max(abs(near - far), abs(bends[FAR_BEND, i])) * state.far
+        bend = max(abs(near - far), abs(bends[FAR, i])) * state.far
         bends = 2 * straight + _ABRUPT * max(0.0, bend - straight)
         told = (apart * state.far) ** 2 > bends * off  # the left over off is a wave's own bend
         return max(off, apart * t) if told and off <= largest else 0.0

@@ -15,30 +15,34 @@ RUNGS = 28
 TAILS = 4
 ROWS = RUNGS + TAILS  # the tails' come last
 NEAR, FAR, BETWEEN = range(RUNGS, RUNGS + 3)
-RECENT = 4  # rungs whose bends are known: how many there are after a best one, mostly
-BENDS = RECENT + TAILS
-NEAR_BEND, FAR_BEND = range(RECENT, RECENT + 2)
 ORDERS = 6  # of extrapolation, at most
 
 # What is kept of the estimates that were made so far: those of the last rung, one for each order;
-# then the best one, its error, and the rung it was found at; scratch; and, from one ladder to the
-# next, what f jumps by.
-BEST, ERROR, RUNG, CURRENT, APART, JUMP = range(ORDERS, ORDERS + 6)
-KEPT = ORDERS + 6
+# then the best one, its error, and the rung it was found at; scratch; from one ladder to the next,
+# what f jumps by; and what extrapolation leaves of the last rung's bends, one for each order.
+BEST, ERROR, RUNG, CURRENT, APART, BEND, JUMP, BENDS = range(ORDERS, ORDERS + 8)
+KEPT = BENDS + ORDERS
 
 # Spacings of binary32 are above this, and those of binary64 below.
 COARSE = 2.0**-40
 
-# What multiplies the difference of two estimates to eliminate power p of their error:
-# 1 / (r**p - 1), for errors in powers of r = 4 (one-sided differences) and of r = 16.
-_POWERS = np.arange(ORDERS)
-_ELIMINATE = np.array([[0.0, *(1 / (r ** _POWERS[1:] - 1.0))] for r in (4.0, 16.0)])
+# What multiplies the difference of two estimates to eliminate power p of their error, 4**-p for
+# each rung: 1 / (4**p - 1). One-sided differences have all powers, central ones the even ones, and
+# bends the odd ones.
+_POWERS = np.arange(1.0, ORDERS)
+_ELIMINATE = np.array(
+    [[0.0, *(1 / (4.0**powers - 1))] for powers in (_POWERS, 2 * _POWERS, 2 * _POWERS - 1)]
+)
 
 # One-sided differences at long steps may be alike by chance: errors in powers of 4 cancel more
 # easily than those of 16. On a ladder that begins at this step or a longer one, an estimate that a
 # later one contradicts is given up, and that one is off by as much. On a shorter ladder, what
 # differs may be noise, which rounding of x leaves.
 _LONG = 2.0**-8
+
+# Times a bend up to which another is as large, and times the noise from which on one that stays
+# asks for shorter steps.
+_GROWS, _SEEN = 1.25, 16.0
 
 # Values from which on derivatives along lengths, or sums, might overflow, and what is a remedy.
 _HUGE, _SMALLER = 2.0**900, 2.0**-120
@@ -77,8 +81,8 @@ class Room(NamedTuple):
     """
     Scratch of a ladder: what it found, for each output, in units of the scale.
 
-    `differences` and `sizes` of values have a row for each rung and tail, `bends` one for each of
-    the last rungs and each tail; `kept` is what the estimates were, see above.
+    `differences`, `sizes` of values, and `bends` have a row for each rung and tail; `kept` is what
+    the estimates were, see above.
     """
 
     differences: Any
@@ -118,12 +122,6 @@ def row_of(state: Any) -> Any:
 
 
 @jitable
-def bend_row(row: int) -> int:
-    """Return the row of bends that belongs to a row of differences."""
-    return row % RECENT if row < RUNGS else row - RUNGS + RECENT
-
-
-@jitable
 def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any) -> None:
     """
     Note the difference quotients of one pair of evaluations, and how large the values are.
@@ -139,7 +137,7 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
         width = math.nan
     normal = 2.0**-126 if state.eps > COARSE else 2.0**-1022
     slopes, sizes, scale = room.differences[row], room.sizes[row], state.scale
-    bends, per_t = room.bends[bend_row(row)], 1 / t
+    bends, per_t = room.bends[row], 1 / t
     for i in range(base.size):
         one, here, other = float(above[i]), float(base[i]), float(below[i])
         slopes[i] = (one * scale - other * scale) / width
@@ -153,6 +151,33 @@ def note(state: Any, above: Any, below: Any, base: Any, width: float, room: Any)
     if state.parts == 2:
         for i in range(0, base.size, 2):
             sizes[i] = sizes[i + 1] = max(sizes[i], sizes[i + 1])
+
+
+@jitable
+def grows(longer: float, shorter: float) -> bool:
+    """Tell whether a bend grows from a step to a quarter of it, as that of a wave, or noise."""
+    return abs(shorter) > _GROWS * abs(longer)
+
+
+@jitable
+def stays(longer: float, shorter: float) -> bool:
+    """
+    Tell whether a bend is as at a kink, by a step and by a quarter of it.
+
+    It is as large, or less as far as the kink is away. That of what is smooth falls by 4.
+    """
+    return longer * shorter > 0 and abs(shorter) > 0.5 * abs(longer) and not grows(longer, shorter)
+
+
+@jitable
+def rough(state: Any) -> bool:
+    """
+    Tell whether bends count as errors do: in float32, along central differences.
+
+    There noise hides kinks from all steps that are short enough to end before the next ones. Those
+    of float64 see them one by one; see `kinks`.
+    """
+    return bool(state.order == 2 and state.power == 1 and state.eps > COARSE)
 
 
 @jitable
@@ -197,6 +222,11 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     rounding. To one side, what a later estimate contradicts is given up. What comes before a
     difference that is not finite is not used: it makes no estimate finite. Each loop writes few
     arrays, as compilers vectorize no other.
+
+    Differences have the even powers of f's steps, bends the odd ones, and extrapolation leaves
+    nothing of them where f is smooth. Of kinks it leaves as much of one as of the other; where
+    those are many, estimates of one part are alike by chance, of both hardly. The slope to a side
+    of x is off by half of a bend.
     """
     kept = room.kept
     order = int(state.order)
@@ -205,6 +235,9 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
     apart = kept[APART, first:last]
     assign(current, room.differences[k, first:last])
+    bend, counts = kept[BEND, first:last], rough(state)
+    if counts:
+        assign(bend, room.bends[k, first:last])
     depth = min(k, ORDERS - 1)
     for p in range(1, depth + 1):
         eliminate = _ELIMINATE[order - 1, p]
@@ -218,6 +251,15 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
         for i in range(apart.size):
             left = state.eps * size[i]
             apart[i] += per_noise * (left if left > noise else noise)
+        if counts:
+            previous, eliminate = kept[BENDS + p - 1, first:last], _ELIMINATE[2, p]
+            for i in range(apart.size):
+                last_bend, old = bend[i], previous[i]
+                better = last_bend + (last_bend - old) * eliminate
+                previous[i], bend[i] = last_bend, better
+            for i in range(apart.size):  # rounding is in both
+                left = 0.5 * (apart[i] + abs(bend[i]) - per_noise * state.eps * size[i])
+                apart[i] = left if left > apart[i] else apart[i]
         if order == 1 and state.top >= _LONG:
             for i in range(apart.size):
                 known = apart[i] + error[i]
@@ -232,6 +274,8 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
         for i in range(apart.size):
             error[i] = apart[i] if apart[i] < error[i] else error[i]
     assign(kept[depth, first:last], current)
+    if counts:
+        assign(kept[BENDS + depth, first:last], bend)
 
 
 @jitable
@@ -245,14 +289,20 @@ def extrapolate_again(state: Any, room: Any, first: int, noise: float, i: int) -
 @jitable
 def settled(state: Any, base: Any, room: Any) -> bool:
     """Tell whether no output has anything to gain from a smaller step."""
-    kept, sizes = room.kept, room.sizes
-    if state.rung < 2:
+    kept, sizes, k = room.kept, room.sizes, state.rung
+    if k < 2:
         return False
+    counts = rough(state)
     for i in range(base.size):
-        error, k = kept[ERROR, i], int(kept[RUNG, i])
-        if error < math.inf and k + 2 <= state.rung:
+        if counts:
+            longer, shorter = room.bends[k - 1, i], room.bends[k, i]
+            known = _SEEN * noise_left(state, k, 0.0, sizes[k, i])
+            if stays(longer, shorter) and abs(shorter) > known:
+                return False
+        error, rung = kept[ERROR, i], int(kept[RUNG, i])
+        if error < math.inf and rung + 2 <= k:
             continue
-        done = error < math.inf and error <= 3 * noise_left(state, k, 0.0, sizes[k, i])
+        done = error < math.inf and error <= 3 * noise_left(state, rung, 0.0, sizes[rung, i])
         if not (done or math.isnan(base[i])):
             return False
     return True

@@ -5,25 +5,23 @@ from typing import Any
 
 from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
 from .jitable import jitable
+from .kinks import BEYOND_NOISE, REALISED, flat_before_a_kink
 from .rungs import (
     APART,
     BEST,
     BETWEEN,
     ERROR,
     FAR,
-    FAR_BEND,
     JUMP,
     NEAR,
-    NEAR_BEND,
     QUARTERS,
-    RECENT,
     RUNG,
     TAILS,
-    bend_row,
     extrapolate_again,
     natural_size,
     noise_left,
     raised,
+    stays,
 )
 
 # What tails may differ by, as a share of what they differ from the estimate by, to be alike. Noise
@@ -31,8 +29,6 @@ from .rungs import (
 _ALIKE = 0.125
 # Of four, which noise makes alike once in ten thousand, by more.
 _FOUR_ALIKE = 0.3
-# What a step and the realised one may differ by, as a share.
-_REALISED = 2.0**-8
 # Spacings of x that are steps of a narrower format, and none of f's own.
 _COARSER = 2.0**16
 # What three differences in a row may differ by, to be those of one slope.
@@ -50,19 +46,6 @@ _TOLD = 8.0
 # Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
 # That is noise up to some roundings, as of derivatives that are numerical themselves.
 _BY_ITSELF, _OFF = 8.0, 65536.0
-# Times the noise from which on a bend is known, and times one up to which another is as large.
-_BEYOND_NOISE, _GROWS = 8.0, 1.25
-
-
-@jitable
-def _stays(longer: float, shorter: float) -> bool:
-    """
-    Tell whether a bend is as at a kink, by a step and by a quarter of it.
-
-    It is as large, or less as far as the kink is away. That of what is smooth falls by 4, and that
-    of what is bounded, a wave or noise at x, grows.
-    """
-    return longer * shorter > 0 and 0.5 * abs(longer) < abs(shorter) <= _GROWS * abs(longer)
 
 
 @jitable
@@ -79,15 +62,15 @@ def compare_tails(state: Any, room: Any) -> None:
     for i in range(value.size):
         one, other = abs(near[i] - value[i]) * per_near, abs(far[i] - value[i]) * per_far
         differs[i] = one if one > other else other
-    noise, jump = sizes[FAR], bends[NEAR_BEND]
-    longer, shorter = bends[bend_row(max(0, state.rung - 1))], bends[bend_row(state.rung)]
+    noise, jump = sizes[FAR], bends[NEAR]
+    longer, shorter = bends[max(0, state.rung - 1)], bends[state.rung]
     both = state.side == 0 and state.power == 1 and state.rung > 0
     last = state.top * QUARTERS[state.rung] if both else 0.0
     for i in range(value.size):
         allowed = state.eps * noise[i]
         same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
-        stays = _stays(longer[i], shorter[i])
-        same &= not (stays and abs(shorter[i]) * last > _BEYOND_NOISE * allowed)
+        kinked = stays(longer[i], shorter[i])
+        same &= not (kinked and abs(shorter[i]) * last > BEYOND_NOISE * allowed)
         differs[i] = 0.0 if same else 1.0
 
 
@@ -101,8 +84,8 @@ def _stands(state: Any, differences: Any, bends: Any, i: int) -> bool:
     of some spacings of x.
     """
     # To the other side it may jump; what the step is after rounding is known to a share.
-    slope, jump = abs(differences[FAR, i]), abs(bends[FAR_BEND, i])
-    still = abs(jump - 2 * slope) <= _REALISED * slope
+    slope, jump = abs(differences[FAR, i]), abs(bends[FAR, i])
+    still = abs(jump - 2 * slope) <= REALISED * slope
     return bool(still and state.far >= _COARSER * state.grain)
 
 
@@ -203,56 +186,6 @@ def _of_steps(state: Any, differences: Any, kept: Any, i: int) -> Any:
 
 
 @jitable
-def _flat_before_a_kink(state: Any, differences: Any, bends: Any, i: int) -> bool:
-    """
-    Tell whether output i is flat about x, and long steps reach a kink.
-
-    By central differences alone a kink at a distance of d, where the slope jumps by J, is the same
-    as stairs: it leaves J*d/2/t in them, as noise does. But all of it comes from one side of x.
-    To both sides there are stairs, unless they are less than one.
-    """
-    found = False
-    if state.side != 0 or state.power != 1:
-        return found
-    before = 0.0
-    for k in range(max(0, state.rung + 1 - RECENT), state.rung + 1):
-        slope, bend = 2 * differences[k, i], bends[bend_row(k), i]
-        if not abs(abs(bend) - abs(slope)) <= _REALISED * abs(slope):
-            return False
-        side = bend if slope > 0 else -bend
-        # One step is the same change of f, whatever t.
-        found |= before * side > 0 and abs(before) > 0.5 * abs(side)
-        before = side
-    return found
-
-
-@jitable
-def jump_within(state: Any, room: Any, i: int, value: float, noise: float) -> Any:
-    """
-    Return what the slope of output i jumps by, beyond noise, within the steps of its value, or 0.
-
-    Noise is no less than what differences show of it.
-    """
-    jump = 0.0
-    if state.side != 0 or state.power != 1:
-        return jump
-    differences, _, bends, kept = room
-    recent = max(0, state.rung + 1 - RECENT)
-    first = max(recent, int(kept[RUNG, i]) - 1)
-    for k in range(first, state.rung + 1):
-        noise = max(noise, abs(differences[k, i] - value) * state.top * QUARTERS[k])
-    for k in range(recent, state.rung):
-        longer, shorter = bends[bend_row(k), i], bends[bend_row(k + 1), i]
-        if abs(shorter) * state.top * QUARTERS[k + 1] <= _BEYOND_NOISE * noise:
-            continue
-        if longer * shorter <= 0 or abs(shorter) > _GROWS * abs(longer):
-            return 0.0
-        if k >= first and _stays(longer, shorter):
-            jump = max(jump, abs(longer), abs(shorter))
-    return jump
-
-
-@jitable
 def judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
@@ -288,8 +221,8 @@ def judge(state: Any, room: Any, i: int) -> Any:
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
     # Numbers of natural size would, of which f may be the small difference.
     would_move = abs(value) * per_far > state.eps * natural_size(state)
-    flat = far == 0 and bends[FAR_BEND, i] == 0
-    if flat and abs(value) > error and _flat_before_a_kink(state, differences, bends, i):
+    flat = far == 0 and bends[FAR, i] == 0
+    if flat and abs(value) > error and flat_before_a_kink(state, differences, bends, i):
         return value, math.inf, ALIASED, noise
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
@@ -311,7 +244,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
         state, differences, value, error, i
     ):
         return value, math.inf, ALIASED, noise
-    jump, nearer = bends[NEAR_BEND, i], bends[FAR_BEND, i]
+    jump, nearer = bends[NEAR, i], bends[FAR, i]
     # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
     stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
     off = 16 * state.far * abs(jump)
