@@ -6,6 +6,7 @@ rounded to one of theirs. Results in few bits may as well be exact, as steps and
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ _FEWER = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
 _LEAST = max(2.0 ** FORMATS[name].lowest for name in _FEWER)
 _ASIDE = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
 _OTHERS = 2.0**-3, 2.0**3  # times as large, where quantised inputs have the spacing that they had
-_SHRUNK = 0.75 ** np.arange(1, 7)  # of x, where few results are asked for more
+# Times x, where few results are asked for more: those of one size tell little.
+_SIZES = *0.75 ** np.arange(1, 7), *1.5 ** np.arange(1, 5)
+_FARTHER = 4  # times as far, where few results stay as they are
 
 
 def in_its_format(problem: Problem, steps: Steps) -> Steps:
@@ -33,8 +36,8 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
     steps, values = _by_results(problem, steps)
     if not values.size:
         return steps
-    found = in_the_format_of_x(problem, steps)
-    return found if found.narrow else _by_last_bits(problem, found, values)
+    found, more = _by_rounding_of_x(problem, steps)
+    return found if found.narrow else _by_last_bits(problem, found, [values, *more])
 
 
 def in_the_format_of_x(problem: Problem, steps: Steps) -> Steps:
@@ -44,25 +47,32 @@ def in_the_format_of_x(problem: Problem, steps: Steps) -> Steps:
     Whatever comes after that, f is the same up to the middle of two such numbers, and another one
     beyond it; and so it is where x is smaller.
     """
-    calls = 0
+    return _by_rounding_of_x(problem, steps)[0]
+
+
+def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArray]]:
+    """Return what `in_the_format_of_x` does, and the values that f was asked for."""
+    every: list[NDArray] = []
 
     def at(numbers: NDArray) -> NDArray | None:
-        nonlocal calls
-        calls += 1
-        return _values_at(problem, steps, numbers)
+        nonlocal steps
+        steps = replace(steps, calls=steps.calls + 1)
+        values = _values_at(problem, steps, numbers)
+        if values is not None:
+            every.append(values)
+        return values
 
     left = np.abs(problem.base).max(initial=0.0) < _least(problem)  # which is alike by chance
     if left or steps.given:  # and how far to go
-        return steps
+        return steps, every
     x = reals(problem.x).astype(float)
     sizes = np.where(x == 0, 1.0, np.abs(x))
     raised = np.maximum(1.0, sizes)  # beside which a small number may be lost
     for size in (sizes, raised) if np.any(raised > sizes) else (sizes,):
         name = _rounds_to(at, x, size, _FEWER)
         if name and any(_rounds_to(at, x, other * size, (name,)) for other in _OTHERS):
-            steps = _knowing(steps, name)
-            break
-    return replace(steps, calls=steps.calls + calls)
+            return _knowing(steps, name), every
+    return steps, every
 
 
 def _rounds_to(
@@ -96,26 +106,25 @@ def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:
     Of doubles one in 2**29 is a number of float32, so that even one result is no chance. But what f
     only copies are numbers of x, and those in few bits may be exact, or what is left of others:
     where all are such, f is asked once more, at numbers that float32 does not hold; and farther
-    away if that tells nothing.
+    away if that tells nothing. Those of float32 tell by their last bits alone.
     """
     base, nothing = problem.base, np.empty(0)
-    if problem.x.real.dtype.char + base.dtype.char != "dd":
-        return steps, nothing
-    if not (base.size and problem.x.size and _are_numbers_of(np.float32, base)):
+    held = _HELD.get(problem.x.real.dtype.char + base.dtype.char)
+    if held is None or not (base.size and problem.x.size and held(base)):
         return steps, nothing
     every = base
     # What is left of natural numbers is a multiple of their spacing, and small where few bits are.
     least = 0.0
     for far in _moves(problem, steps):
         steps = replace(steps, calls=steps.calls + 1)
-        values = _values_beside(problem, steps, far)
+        values = _values_at(problem, steps, _beside(problem, far))
         if values is None:
             return steps, nothing
         every = np.concatenate([every, values])
-        kind = next((kind for kind in _NARROW if _are_numbers_of(kind, every)), None)
-        if kind is None:
+        if not held(every):
             return steps, nothing
-        if _are_evident(every[np.abs(every) >= least]):
+        if base.dtype.char == "d" and _are_evident(every[np.abs(every) >= least]):
+            kind = next(kind for kind in _NARROW if _are_numbers_of(kind, every))
             return _knowing(steps, np.dtype(kind).name), every
         least = _least(problem)
     return steps, every
@@ -125,28 +134,42 @@ def _least(problem: Problem) -> float:
     return _LEFT * max(1.0, float(np.abs(reals(problem.x)).max(initial=0.0)))
 
 
-def _by_last_bits(problem: Problem, steps: Steps, values: NDArray) -> Steps:
+def _by_last_bits(problem: Problem, steps: Steps, asked: list[NDArray]) -> Steps:
     """
     Return steps that know which format of few bits all results are of, if that shows.
 
-    Of numbers with a fixed spacing, such as integers, only the largest have as many bits. Those of
-    a table are mostly the same beside x.
+    `asked` are those at x and beside it first, and others. Of numbers with a fixed spacing, such as
+    integers, only the largest have as many bits. Those of a table are mostly the same beside x, and
+    somewhat farther away.
     """
-    base = problem.base
-    if steps.given or 2 * np.count_nonzero(values[base.size :][: base.size] != base) < base.size:
+    values, base = np.concatenate(asked), problem.base
+
+    def more(numbers: NDArray) -> NDArray | None:
+        nonlocal steps, values
+        steps = replace(steps, calls=steps.calls + 1)
+        found = _values_at(problem, steps, numbers)
+        values = values if found is None else np.concatenate([values, found])
+        return found
+
+    if steps.given:
         return steps
-    for shrunk in _SHRUNK:
+    if _mostly_same(base, values[base.size :][: base.size]):
+        farther = more(_beside(problem, _FARTHER * _moves(problem, steps)[0]))
+        if farther is None or _mostly_same(base, farther):
+            return steps
+    for size in (*_SIZES, None):
         name = next((name for name in reversed(_FEWER) if _are_in_bits_of(name, values)), None)
         if name is None or np.ptp(values) == 0:
             break
         if _end_in_two_places(name, values[np.abs(values) >= _least(problem)]):
             return _knowing(steps, name)
-        steps = replace(steps, calls=steps.calls + 1)
-        more = _values_at(problem, steps, shrunk * reals(problem.x))
-        if more is None:
+        if size is None or more(size * reals(problem.x)) is None:
             break
-        values = np.concatenate([values, more])
     return steps
+
+
+def _mostly_same(one: NDArray, other: NDArray) -> bool:
+    return bool(2 * np.count_nonzero(one != other) < one.size)
 
 
 def _knowing(steps: Steps, name: str) -> Steps:
@@ -165,11 +188,11 @@ def _moves(problem: Problem, steps: Steps) -> list[NDArray]:
     return [near, np.where(sizes < 1, _MOVED * signs, -0.5 * numbers)]
 
 
-def _values_beside(problem: Problem, steps: Steps, far: NDArray) -> NDArray | None:
+def _beside(problem: Problem, far: NDArray) -> NDArray:
+    """Return other real numbers than those of x, about so far from them."""
     shares = np.random.default_rng(0).uniform(0.5, 1.0, far.size)
     with np.errstate(all="ignore"):
-        moved = reals(problem.x) + shares * far
-    return _values_at(problem, steps, moved)
+        return np.asarray(reals(problem.x) + shares * far)
 
 
 def _values_at(problem: Problem, steps: Steps, numbers: NDArray) -> NDArray | None:
@@ -212,3 +235,10 @@ def _as_integers(name: str, values: NDArray) -> tuple[NDArray, NDArray]:
     """Return finite values as multiples of the spacing of a format, and their exponents."""
     fractions, exponents = np.frexp(np.abs(values[np.isfinite(values)].astype(float)))
     return fractions * 2.0 ** (1 + FORMATS[name].fraction), exponents
+
+
+# What tells whether results may be of a narrower format, by the formats of x and of them.
+_HELD = {
+    "dd": partial(_are_numbers_of, np.float32),
+    "ff": partial(_are_in_bits_of, "float16"),  # those of the others are in fewer
+}
