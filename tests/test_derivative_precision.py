@@ -408,6 +408,42 @@ def test_few_bits_inside_float32():
     )
 
 
+@pytest.mark.parametrize("size", [100, 300])
+@pytest.mark.parametrize("fmt", FEW)
+def test_of_many_inputs_in_few_bits_right_derivatives_are_not_accused(fmt, size):
+    """Of 100 some are midway between two numbers of bfloat16, and float16 was asked for first."""
+    for seed in range(2):
+        random = np.random.default_rng(seed)
+        weights, x = random.normal(size=(2, size)), random.normal(size=size)
+        report = calipers.gradcheck(
+            lambda x, a=weights: a @ np.exp(in_bits(x, fmt)),
+            x,
+            jac=lambda x, a=weights: a * np.exp(x),
+            raise_exception=False,
+        )
+        assert report.verdict == "INCONCLUSIVE", report
+        assert f"f computes in {fmt}" in report.reason
+
+
+def test_that_f_is_straight_far_away_is_but_a_guess():
+    """Bounded functions are nearly so: 0.002 was -0.0001 ± 0.0003, and so were 5 in 100."""
+    off = []
+    for f, slope in (
+        (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
+        (np.sin, np.cos),
+        (lambda x: 1 / (1 + np.exp(-x)), lambda x: 0.25 / np.cosh(x / 2) ** 2),
+        (lambda x: np.exp(-x * x), lambda x: -2 * x * np.exp(-x * x)),
+    ):
+        for seed in range(20):
+            random = np.random.default_rng(seed)
+            weights, x = random.normal(size=(4, 10)), random.normal(size=10)
+            found = calipers.differentiate(
+                lambda x, f=f, a=weights: a @ f(in_bits(x, "float16")), x
+            )
+            off.append(np.abs(found.value - weights * slope(x)) > 3 * found.error)
+    assert np.mean(off) <= 0.01
+
+
 def a_loss(fmt, name, dtype, seed):
     """Return a loss that is rounded to a format, with all that it is made of or not; slopes; x."""
     loss, slope = LOSSES[name]

@@ -23,11 +23,13 @@ _LEFT = 2.0**-20  # of x, or 1: what is less may be left of such numbers, in few
 _NARROW = np.float16, np.float32
 # The numbers of each are among those of the one before it, but for how far they reach.
 _FEWER = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
+_FEWEST = min(1 << FORMATS[name].fraction for name in _FEWER)
 _LEAST = max(2.0 ** FORMATS[name].lowest for name in _FEWER)
 _ASIDE = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
 _OTHERS = 2.0**-3, 2.0**3  # times as large, where quantised inputs have the spacing that they had
+_BY_CHANCE = 10  # bits that may be 0 by chance
 # Times x, where few results are asked for more: those of one size tell little.
-_SIZES = *0.75 ** np.arange(1, 7), *1.5 ** np.arange(1, 5)
+_SIZES = *0.75 ** np.arange(1, 9), *1.5 ** np.arange(1, 7)
 _FARTHER = 4  # times as far, where few results stay as they are
 
 
@@ -82,18 +84,19 @@ def _rounds_to(
     finite = np.isfinite(x)
     units = np.exp2(np.frexp(np.where(finite, np.maximum(sizes, _LEAST), 1.0))[1] - 1.0)
     signs, random = np.where(x < 0, -1.0, 1.0), np.random.default_rng(0)
+    # In all of the formats; not the same one for all, whose changes may cancel.
+    numbers = units + units / _FEWEST * random.integers(0, _FEWEST, x.size)
+
+    def asked(moved: float) -> NDArray | None:
+        return at(np.where(finite, signs * (numbers + moved * units), x))
+
+    there = asked(0.0)
     for name in names:
-        count = 1 << FORMATS[name].fraction
-        # Not the same one for all, whose changes may cancel.
-        numbers = units + units / count * random.integers(0, count - 1, x.size)
-
-        def asked(shares: float, numbers: NDArray = numbers, count: int = count) -> NDArray | None:
-            return at(np.where(finite, signs * (numbers + shares * units / count), x))
-
-        there, inside = asked(0.0), asked(0.5 - _ASIDE)
+        spacing = 0.5 ** FORMATS[name].fraction
+        inside = asked((0.5 - _ASIDE) * spacing)
         if there is None or inside is None or not np.array_equal(there, inside):
             return ""
-        beyond = asked(0.5 + _ASIDE)
+        beyond = asked((0.5 + _ASIDE) * spacing)
         if beyond is not None and not np.array_equal(there, beyond):
             return name
     return ""
@@ -161,7 +164,7 @@ def _by_last_bits(problem: Problem, steps: Steps, asked: list[NDArray]) -> Steps
         name = next((name for name in reversed(_FEWER) if _are_in_bits_of(name, values)), None)
         if name is None or np.ptp(values) == 0:
             break
-        if _end_in_two_places(name, values[np.abs(values) >= _least(problem)]):
+        if _end_in_zeros(name, values[np.abs(values) >= _least(problem)]):
             return _knowing(steps, name)
         if size is None or more(size * reals(problem.x)) is None:
             break
@@ -225,10 +228,19 @@ def _are_in_bits_of(name: str, values: NDArray) -> bool:
     return bool(np.all(whole == np.floor(whole)))
 
 
-def _end_in_two_places(name: str, values: NDArray) -> bool:
-    """Tell whether values that differ in size use the last bit of numbers of a format."""
-    whole, exponents = _as_integers(name, values)
-    return len(set(exponents[whole % 2 == 1].tolist())) > 1
+def _end_in_zeros(name: str, values: NDArray) -> bool:
+    """
+    Tell whether values in the bits of a format end in zeros where they are large.
+
+    Those with a fixed spacing have as many bits as they are large, and zeros at the end by chance.
+    """
+    whole, exponents = _as_integers(name, np.unique(np.abs(values[values != 0])))
+    if not whole.size:
+        return False
+    whole = whole.astype(int)
+    ends = exponents + np.log2(whole & -whole).astype(int)
+    zeros = np.maximum(0, exponents - ends.min())
+    return bool(zeros.sum() >= _BY_CHANCE)
 
 
 def _as_integers(name: str, values: NDArray) -> tuple[NDArray, NDArray]:

@@ -71,9 +71,9 @@ def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: fl
 
 @jitable
 def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
-    """Tell whether noise limits what the first rungs gave, so that longer steps promise more."""
+    """Tell whether noise limits what the ladder gave."""
     rung = int(kept[RUNG, i])
-    return rung <= 1 and error <= 3 * noise_left(state, rung, noise, sizes[rung, i])
+    return bool(error <= 3 * noise_left(state, rung, noise, sizes[rung, i]))
 
 
 @jitable
@@ -138,6 +138,8 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         better = error < errors[i] and (apart <= together or lost)
         if better and not shorter and _leaves(state, room, i, value, error, noise):
             continue
+        if better and state.guess == 1 and not _limited(state, sizes, kept, i, error, noise):
+            continue
         better |= shorter and value != 0 and apart > _CONTRADICTED * together
         if unknown or better:
             values[i], errors[i] = value, error
@@ -154,7 +156,8 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             buried |= small and hidden > 0
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
-                straight |= _limited(state, sizes, kept, i, error, noise)
+                # By its first rungs, so that longer steps promise more.
+                straight |= kept[RUNG, i] <= 1 and _limited(state, sizes, kept, i, error, noise)
         errors[i] = max(errors[i], hidden)
     # An output that this ladder was not asked about keeps what an earlier one said of it.
     before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
@@ -168,6 +171,7 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
 @jitable
 def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: bool) -> Any:
     """Return where the next ladder begins, or 0 if none promises more."""
+    state.guess = 0
     if state.attempt == _ATTEMPTS:
         return 0.0
     if aliased:
@@ -179,5 +183,6 @@ def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: 
         return min(state.unit / 4, state.limit)
     # In fewer bits than float16's noise limits all ladders, and that f is straight is a guess.
     if straight and state.eps < _FEWEST and 256 * state.top <= state.limit:
+        state.guess = 1
         return 256 * state.top
     return 0.0

@@ -70,6 +70,7 @@ STATE = np.dtype(
         ("rung", "i8"),
         ("tail", "i8"),
         ("attempt", "i8"),
+        ("guess", "i8"),  # 1 for a ladder that is longer since f may be straight
         ("calls", "i8"),
         ("status", "i8"),
     ],
@@ -100,7 +101,7 @@ def begin(state: Any, base: Any, kept: Any, values: Any, errors: Any) -> None:
             state.scale = _SMALLER
     state.t = state.top = min(0.25, state.limit)
     state.order = 2.0 if state.side == 0 else 1.0
-    state.rung = state.tail = state.attempt = state.calls = 0
+    state.rung = state.tail = state.attempt = state.guess = state.calls = 0
     values[:], errors[:] = math.nan, math.inf
     kept[JUMP] = 0.0
     forget(kept, 0, values.size)
