@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._kernels import differences
 from .._protocols import NDArray
 from .rule import (
     FAIL,
@@ -61,8 +62,8 @@ class Dispute:
         That of these slopes.
     shorter : ndarray of bool
         Where the numerical derivative is by shorter steps than these, and knows noise.
-    noisy, kinked : ndarray of bool
-        Where f turned out to have noise beyond rounding, or kinks within the ladder's steps.
+    status : ndarray of int
+        What the ladder says of the column: NOISY, beyond rounding, or NONSMOOTH within its steps.
     rows : ndarray of int
         The results of f that entries belong to.
     rounding : callable
@@ -80,16 +81,15 @@ class Dispute:
     left: NDArray
     noise: NDArray
     shorter: NDArray
-    noisy: NDArray
-    kinked: NDArray
+    status: NDArray
     rows: NDArray
     rounding: Callable[[NDArray], NDArray]
 
     def __post_init__(self) -> None:
-        rule, own = self.rule, self.own
+        rule, own, noisy = self.rule, self.own, self.status == differences.NOISY
         slope = 0.5 * self.right + 0.5 * self.left
         self._bend = bend = rule.bend_of(own, slope, self.right - self.left, self.noise)
-        self.verdicts = rule.judge(own, self.value, self.error, self.floor, self.noisy)
+        self.verdicts = rule.judge(own, self.value, self.error, self.floor, noisy)
         with np.errstate(invalid="ignore"):
             off, allowed = np.abs(own - slope), rule.allowed(own, slope, self.floor)
             off[~np.isfinite(slope)] = np.nan  # which is near nothing
@@ -98,7 +98,7 @@ class Dispute:
             self._say(INCONCLUSIVE, self._are(PASS) & (self.error > _CUSP * bend) & (bend > 0))
             # Slopes that differ have a mean that is none of f, as shorter steps know; and those of
             # a noisy f side with anything.
-            witness = ((bend == 0) | ~self.shorter) & ~self.noisy
+            witness = ((bend == 0) | ~self.shorter) & ~noisy
             unsure = self._are(FAIL) & witness & disputed(own, self.value, slope, self.noise)
             confirmed = (bend == 0) & (off <= allowed)
             self._say(PASS, unsure & confirmed)
@@ -135,7 +135,7 @@ class Dispute:
             natural = np.fmax(natural, np.where(np.isfinite(slope), slope, 0.0))
         slight = self.rule.is_slight(self.own, self.value, self.error, natural)
         # What a kink farther off leaves open is not rounding: shorter steps would tell.
-        farther = self.kinked & (self._bend == 0)
+        farther = (self.status == differences.NONSMOOTH) & (self._bend == 0)
         self._say(PASS, self._are(INCONCLUSIVE) & slight & ~farther)
 
     def where_cancelled(self, natural: NDArray, eps: float) -> None:

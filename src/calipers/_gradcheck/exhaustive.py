@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._differences.run import WORTH_SHARING
-from .._kernels.differences import NOISY, NONSMOOTH
 from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
@@ -187,9 +186,8 @@ def _look_again(
         lengths = looks.steps[columns[k]]
         slopes = right[which], left[which], screening.noise[rows] / lengths
         shorter = looks.shorter(states[k], lengths)
-        noisy, kinked = (states["status"][k] == status for status in (NOISY, NONSMOOTH))
         beside = np.fmax(sizes.rows[rows], sizes.columns[numbers[k]])
-        given = rule, own, d, e, size, most, beside, *slopes, shorter, noisy, kinked
+        given = rule, own, d, e, size, most, beside, *slopes, shorter, states["status"][k]
         dispute = Dispute(*given, rows, screening.rounding)
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
