@@ -425,6 +425,18 @@ def test_of_many_inputs_in_few_bits_right_derivatives_are_not_accused(fmt, size)
         assert f"f computes in {fmt}" in report.reason
 
 
+@pytest.mark.parametrize("fmt", FEW)
+def test_of_sparse_inputs_in_few_bits_errors_are_known(fmt):
+    """Each was 0 ± 1e-11."""
+    x = np.random.default_rng(0).normal(size=30)
+    f = lambda x: np.exp(in_bits(x, fmt))  # noqa: E731
+    found = calipers.differentiate(f, x, sparsity=sparse_identity(30))
+    off = np.abs(found.value.diagonal() - np.exp(x))
+    assert np.all(off <= 2 * found.error.diagonal())
+    assert np.mean(off <= 0.5 * np.exp(x)) >= (0.9 if FEW[fmt] > 4 else 0)
+    assert set(found.status.tolist()) == {"NOISY"}
+
+
 def test_that_f_is_straight_far_away_is_but_a_guess():
     """Bounded functions are nearly so: 0.002 was -0.0001 ± 0.0003, and so were 5 in 100."""
     off = []

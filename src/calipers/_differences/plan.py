@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from .checkpoint import Checkpoint, require_folder
 from .columns import Columns, lost_step
 from .foreign import Foreign
 from .ladders import Ladders, Values
-from .precision import in_its_format, in_the_format_of_x
+from .precision import after, in_its_format
 from .problem import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
 from .run import run
 from .stencils import ADAPTIVE, require_method
@@ -289,14 +289,13 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
     if options.adaptive:
         values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
         nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
-        # A staircase of rounded numbers is one or the other.
+        # A staircase has noise or kinks, or stands still everywhere.
         unsure = not values.any() or np.isin(states["status"], (NOISY, NONSMOOTH)).any()
-        if values.size and unsure and not steps.narrow:
-            planned = in_the_format_of_x(problem, replace(steps, calls=0))
-            nfev += planned.calls
-            if planned.narrow:
-                values, errors, states = run(Ladders(problem, planned), count, **way)
-                nfev += int(states["calls"].sum())
+        planned = after(problem, steps, bool(values.size and unsure))
+        nfev += planned.calls
+        if planned.narrow != steps.narrow:
+            values, errors, states = run(Ladders(problem, planned), count, **way)
+            nfev += int(states["calls"].sum())
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
         return Found(rows, errors, status, step, nfev, time.perf_counter() - started)

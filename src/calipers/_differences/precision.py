@@ -52,6 +52,16 @@ def in_the_format_of_x(problem: Problem, steps: Steps) -> Steps:
     return _by_rounding_of_x(problem, steps)[0]
 
 
+def after(problem: Problem, steps: Steps, unsure: bool) -> Steps:
+    """
+    Return steps that know which format f rounds x to, where what others found may be a staircase's.
+
+    `calls` are those that it took to ask.
+    """
+    steps = replace(steps, calls=0)
+    return in_the_format_of_x(problem, steps) if unsure and not steps.narrow else steps
+
+
 def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArray]]:
     """Return what `in_the_format_of_x` does, and the values that f was asked for."""
     every: list[NDArray] = []

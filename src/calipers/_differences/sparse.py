@@ -19,6 +19,7 @@ from .columns import Outs, require_steps
 from .ladders import measured
 from .patterns import Entries, Pattern, Strays, detect, verify
 from .plan import Options, steps_of
+from .precision import after
 from .problem import REAL, Problem
 from .progress import Progress
 from .run import run, run_parts
@@ -111,7 +112,7 @@ class Plan:
     ) -> None:
         self.pattern, self.steps, self.options = pattern, steps, options
         self._check, self._calls = check, calls + steps.calls
-        self._lasting = lasting
+        self._lasting, self._asked = lasting, False
         self._spare: list[Space] = []
 
     def asks_base(self, problem: Problem) -> bool:
@@ -143,7 +144,7 @@ class Plan:
         strays = self._strays(problem, pattern) if self._check else None
         try:
             if adaptive:
-                data, errors, points, status, calls = self._ladders(
+                data, errors, points, status, calls = self._climbed(
                     problem, pattern, report, strays
                 )
             elif problem.imaginary:
@@ -312,8 +313,30 @@ class Plan:
         points = problem.x.reshape(-1) + 1j * lengths
         return data, np.broadcast_to(np.inf, data.shape), points, status, coloring.count
 
-    def _ladders(
+    def _climbed(
         self, problem: Problem, pattern: Pattern, report: Progress, strays: Strays | None
+    ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
+        """Return what ladders find, the first time by steps for the format that f rounds x to."""
+        *found, calls = self._ladders(problem, pattern, report, strays)
+        if not self._asked:
+            self._asked = True
+            # An entry of the pattern that is 0 may be that of a staircase.
+            steps = after(problem, self.steps, unsure=not found[0].all())
+            calls += steps.calls
+            if steps.narrow != self.steps.narrow:
+                self.steps = steps
+                *found, more = self._ladders(problem, pattern, report, strays, keep=False)
+                calls += more
+        data, errors, points, status = found
+        return data, errors, points, status, calls
+
+    def _ladders(
+        self,
+        problem: Problem,
+        pattern: Pattern,
+        report: Progress,
+        strays: Strays | None,
+        keep: bool = True,
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         coloring = pattern.coloring
         by_column = measured(problem, self.steps)
@@ -351,7 +374,7 @@ class Plan:
                 data[chosen] = values[where] / directions[j]
                 error[chosen] = errors[where] / lengths[j]
 
-        kept = Checkpoint.of(self.options.checkpoint)
+        kept = Checkpoint.of(self.options.checkpoint) if keep else None
         run_parts(work, coloring.count, store, self.options.workers, report, kept)
         nowhere = ~usable[column]  # of which noise of f would make infinities, and zeros NaN
         data[nowhere], error[nowhere] = np.nan, np.inf
