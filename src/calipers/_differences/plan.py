@@ -21,7 +21,7 @@ from .checkpoint import Checkpoint, require_folder
 from .columns import Columns, lost_step
 from .foreign import Foreign
 from .ladders import Ladders, Values
-from .precision import after, in_its_format
+from .precision import in_its_format, in_the_format_of_x
 from .problem import IMAGINARY, WIRTINGER, Problem, are_boxed, empty_like
 from .run import run
 from .stencils import ADAPTIVE, require_method
@@ -291,7 +291,7 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
         nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
         # A staircase has noise or kinks, or stands still everywhere.
         unsure = not values.any() or np.isin(states["status"], (NOISY, NONSMOOTH)).any()
-        planned = after(problem, steps, bool(values.size and unsure))
+        planned = in_the_format_of_x(problem, steps, bool(values.size and unsure))
         nfev += planned.calls
         if planned.narrow != steps.narrow:
             values, errors, states = run(Ladders(problem, planned), count, **way)

@@ -42,28 +42,20 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
     return found if found.narrow else _by_last_bits(problem, found, [values, *more])
 
 
-def in_the_format_of_x(problem: Problem, steps: Steps) -> Steps:
+def in_the_format_of_x(problem: Problem, steps: Steps, unsure: bool = True) -> Steps:
     """
     Return steps that know which format of few bits f rounds x to, if it does.
 
     Whatever comes after that, f is the same up to the middle of two such numbers, and another one
-    beyond it; and so it is where x is smaller.
-    """
-    return _by_rounding_of_x(problem, steps)[0]
-
-
-def after(problem: Problem, steps: Steps, unsure: bool) -> Steps:
-    """
-    Return steps that know which format f rounds x to, where what others found may be a staircase's.
-
-    `calls` are those that it took to ask.
+    beyond it; and so it is where x is smaller. It is asked if what others found leaves one
+    `unsure`; the steps' `calls` are those that this took.
     """
     steps = replace(steps, calls=0)
-    return in_the_format_of_x(problem, steps) if unsure and not steps.narrow else steps
+    return _by_rounding_of_x(problem, steps)[0] if unsure and not steps.narrow else steps
 
 
 def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArray]]:
-    """Return what `in_the_format_of_x` does, and the values that f was asked for."""
+    """Return steps that know, and the values that f was asked for."""
     every: list[NDArray] = []
 
     def at(numbers: NDArray) -> NDArray | None:

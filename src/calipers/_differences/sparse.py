@@ -19,7 +19,7 @@ from .columns import Outs, require_steps
 from .ladders import measured
 from .patterns import Entries, Pattern, Strays, detect, verify
 from .plan import Options, steps_of
-from .precision import after
+from .precision import in_the_format_of_x
 from .problem import REAL, Problem
 from .progress import Progress
 from .run import run, run_parts
@@ -321,7 +321,7 @@ class Plan:
         if not self._asked:
             self._asked = True
             # An entry of the pattern that is 0 may be that of a staircase.
-            steps = after(problem, self.steps, unsure=not found[0].all())
+            steps = in_the_format_of_x(problem, self.steps, unsure=not found[0].all())
             calls += steps.calls
             if steps.narrow != self.steps.narrow:
                 self.steps = steps

@@ -72,8 +72,7 @@ class Looks:
         if not isinstance(self.exact, Ladders) or self.coarse.narrow:
             return None
         # Not beyond the steps that the caller gave, if so.
-        own = replace(self.exact.steps, calls=0)
-        steps = in_the_format_of_x(self.exact.problem, own)
+        steps = in_the_format_of_x(self.exact.problem, self.exact.steps)
         self.subject.calls += steps.calls
         return steps if steps.narrow else None
 
