@@ -64,8 +64,7 @@ def compare_tails(state: Any, room: Any) -> None:
         differs[i] = one if one > other else other
     noise, jump = sizes[FAR], bends[NEAR]
     longer, shorter = bends[max(0, state.rung - 1)], bends[state.rung]
-    both = state.side == 0 and state.power == 1 and state.rung > 0
-    last = state.top * QUARTERS[state.rung] if both else 0.0
+    last = state.top * QUARTERS[state.rung] if state.rung > 0 else 0.0
     for i in range(value.size):
         allowed = state.eps * noise[i]
         same = differs[i] <= allowed and abs(jump[i]) * state.far <= 16 * allowed
