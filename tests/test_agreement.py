@@ -13,7 +13,7 @@ import pytest
 
 import calipers
 from calipers._agreement.units import Moves
-from tests.verdict_cases import CASES, REVIEWED
+from tests.verdict_cases import CASES, REVIEWED, TRANSFORMS
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((32, 256), dtype=np.float32)
@@ -54,6 +54,49 @@ def test_pairs_of_a_reviewer(case, seed):
     assert found.kind in case.kinds, str(found)
     if case.formats:
         assert found.format in case.formats
+
+
+# Wrong today.
+UNMENDED = {
+    "transform_of_64_by_float32_matrix_imaginary",
+    "transform_of_64_by_float32_matrix_complex",
+    "transform_of_1000_by_float32_library_imaginary",
+    "transform_of_1000_by_float32_library_complex",
+    "transform_of_rows_by_float32_matrix_imaginary",
+    "transform_of_rows_by_float32_matrix_complex",
+    "transform_of_4096_by_float32_matrix",
+    "transform_of_2048_by_float32_library",
+    "transform_of_16_by_float32_matrix",
+    "transform_of_small_numbers",
+    "transform_of_large_numbers",
+    "transform_by_sines_in_float32",
+    "window_by_float32_sines",
+    "quarter_turn_of_points",
+    "transform_by_turns_in_float32_real",
+    "transform_by_turns_in_float32_imaginary",
+    "transform_by_turns_in_float32_magnitude",
+    "transform_by_turns_in_float32_complex",
+    "cosine_transform_by_turns_in_float32",
+    "rows_turned_in_float32_by_integers_from_0",
+    "rows_turned_by_integers_from_8192",
+    "rows_turned_in_float32_by_integers_from_8192",
+    "rows_turned_by_integers_from_131072",
+    "rows_turned_in_float32_by_integers_from_131072",
+    "sign_of_small_exponentials_in_float32",
+}
+
+
+def marked(case):
+    wrong = case.name in UNMENDED
+    mark = pytest.mark.xfail(reason="called another kind", strict=True) if wrong else ()
+    return pytest.param(case, id=case.name, marks=mark)
+
+
+@pytest.mark.parametrize("case", [marked(case) for case in TRANSFORMS])
+def test_transforms_and_angles_in_float32_alone(case):
+    for seed in range(5):
+        found = asked(case, seed)
+        assert found.kind in case.kinds, str(found)
 
 
 def test_the_scores_on_five_seeds_are_those_of_the_benchmark():
