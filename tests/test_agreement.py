@@ -58,20 +58,6 @@ def test_pairs_of_a_reviewer(case, seed):
 
 # Wrong today.
 UNMENDED = {
-    "transform_of_64_by_float32_matrix_imaginary",
-    "transform_of_64_by_float32_matrix_complex",
-    "transform_of_1000_by_float32_library_imaginary",
-    "transform_of_1000_by_float32_library_complex",
-    "transform_of_rows_by_float32_matrix_imaginary",
-    "transform_of_rows_by_float32_matrix_complex",
-    "transform_of_4096_by_float32_matrix",
-    "transform_of_2048_by_float32_library",
-    "transform_of_16_by_float32_matrix",
-    "transform_of_small_numbers",
-    "transform_of_large_numbers",
-    "transform_by_sines_in_float32",
-    "window_by_float32_sines",
-    "quarter_turn_of_points",
     "transform_by_turns_in_float32_real",
     "transform_by_turns_in_float32_imaginary",
     "transform_by_turns_in_float32_magnitude",
