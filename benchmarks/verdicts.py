@@ -1,7 +1,7 @@
 """What is said of labelled pairs of implementations: by diagnose, and by the usual criteria.
 
 ``python -m benchmarks.verdicts [seeds]`` asks of every pair in tests/verdict_cases; those of
-HELD_OUT were added when the rules stood, and are scored apart.
+HELD_OUT were added when the rules stood, and are scored apart, as transforms are.
 """
 
 import sys
@@ -192,6 +192,9 @@ def main(seeds: range) -> None:
     held_out = getattr(verdict_cases, "HELD_OUT", ())
     if held_out:
         sets["Pairs added after the rules"] = held_out
+    transforms = getattr(verdict_cases, "TRANSFORMS", ())
+    if transforms:
+        sets["Transforms and angles, in float32 alone"] = transforms
     for title, cases in sets.items():
         print(f"{title}: {len(cases)}, by {len(seeds)} seeds\n")
         print("\n".join(kinds_table(cases, seeds)), end="\n\n")

@@ -13,7 +13,7 @@ import pytest
 
 import calipers
 from calipers._agreement.units import Moves
-from tests.verdict_cases import CASES, REVIEWED
+from tests.verdict_cases import CASES, REVIEWED, TRANSFORMS
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.standard_normal((32, 256), dtype=np.float32)
@@ -54,6 +54,35 @@ def test_pairs_of_a_reviewer(case, seed):
     assert found.kind in case.kinds, str(found)
     if case.formats:
         assert found.format in case.formats
+
+
+# Wrong today.
+UNMENDED = {
+    "transform_by_turns_in_float32_real",
+    "transform_by_turns_in_float32_imaginary",
+    "transform_by_turns_in_float32_magnitude",
+    "transform_by_turns_in_float32_complex",
+    "cosine_transform_by_turns_in_float32",
+    "rows_turned_in_float32_by_integers_from_0",
+    "rows_turned_by_integers_from_8192",
+    "rows_turned_in_float32_by_integers_from_8192",
+    "rows_turned_by_integers_from_131072",
+    "rows_turned_in_float32_by_integers_from_131072",
+    "sign_of_small_exponentials_in_float32",
+}
+
+
+def marked(case):
+    wrong = case.name in UNMENDED
+    mark = pytest.mark.xfail(reason="called another kind", strict=True) if wrong else ()
+    return pytest.param(case, id=case.name, marks=mark)
+
+
+@pytest.mark.parametrize("case", [marked(case) for case in TRANSFORMS])
+def test_transforms_and_angles_in_float32_alone(case):
+    for seed in range(5):
+        found = asked(case, seed)
+        assert found.kind in case.kinds, str(found)
 
 
 def test_the_scores_on_five_seeds_are_those_of_the_benchmark():

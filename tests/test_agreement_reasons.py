@@ -1,5 +1,6 @@
 """What a diagnosis says beside its kind: reasons that are true, and hints that help."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -600,3 +601,70 @@ def test_equal_arrays_that_are_not_the_reference_are_said_to_be():
     off[2] = np.nan
     told = calipers.compare_to_reference(off, off.copy(), exact).reason
     assert "but 1 of 5 not finite, unlike the reference" in told
+
+
+def sums_and(weight, unit=1.0, dtype=None):
+    """Return sums, in one order or, in a format of its own, in the other, and one of tiny terms."""
+    weights = np.random.default_rng(1).standard_normal((64, 40))
+
+    def f(x):
+        x, order = (x, slice(None)) if dtype is None else (x.astype(dtype), slice(None, None, -1))
+        y = x[:, order] @ weights[order].astype(x.dtype)
+        last = (x * x.dtype.type(weight)).sum(axis=1, keepdims=True)
+        return np.concatenate([y, last], axis=1) * x.dtype.type(unit)
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("of_f", "of_g", "rounding"),
+    [
+        (0, 1e-16, True),
+        (0, 1e-7, True),  # sin(2 * pi) in float32
+        (0, 1e-5, False),
+        (1e-13, 0, True),
+        (1e-9, 0, False),  # not of constants of float64
+        (1e-14, -1e-14, False),
+    ],
+)
+def test_a_0_is_what_constants_make_of_it(of_f, of_g, rounding, seed):
+    x = np.random.default_rng(seed).standard_normal((4, 64), dtype=np.float32)
+    found = calipers.diagnose(sums_and(of_f), sums_and(of_g, dtype=np.float32), x)
+    assert found.kind in (("ROUNDING",) if rounding else ("BUG", "SUSPECT")), str(found)
+    if rounding:  # moved inputs have such zeros, too
+        assert found.evidence["likeness"] < 0.3
+
+
+def test_a_0_is_compared_with_the_results_beside_it():
+    """Of another unit they are none, and other results have theirs."""
+    x = np.random.default_rng(0).standard_normal((4, 64), dtype=np.float32)
+    f, g = sums_and(1e-9, 1e-20), sums_and(0, 1e-20, np.float32)
+    assert calipers.diagnose(f, g, x).kind in ("BUG", "SUSPECT")
+    large = sums_and(0)
+    found = calipers.diagnose(lambda x: (large(x), f(x)), lambda x: (large(x), g(x)), x)
+    assert found.kind in ("BUG", "SUSPECT")
+
+
+def test_a_0_among_large_integers_is_no_rounded_one():
+    x = np.random.default_rng(0).uniform(1e6, 2e6, (4, 64)).astype(np.float32)
+    x[:, 5] = 0.5
+
+    def up(x):
+        return np.where(x < 1, 1, np.floor(x)).astype(np.int64)
+
+    found = calipers.diagnose(lambda x: np.floor(x).astype(np.int64), up, x, float64="f")
+    assert found.kind == "BUG", str(found)
+
+
+def test_a_leak_is_none_of_constants_of_a_function_of_few_bits():
+    x = np.random.default_rng(0).standard_normal((8, 32)).astype(ml_dtypes.bfloat16)
+
+    def leaky(x):
+        return np.where(x > 0, x, np.asarray(0.01, ml_dtypes.bfloat16) * x).astype(x.dtype)
+
+    def g(x):
+        return leaky(x.astype(ml_dtypes.bfloat16))
+
+    found = calipers.diagnose(lambda x: np.maximum(x, 0), g, x)
+    assert found.kind in ("BUG", "SUSPECT"), str(found)

@@ -40,11 +40,12 @@ from . import (
     reviewed,
     small_bugs,
     solvers,
+    transforms,
     unstable,
 )
 from .case import KINDS, Case
 
-__all__ = ["CASES", "HELD_OUT", "KINDS", "REVIEWED", "Case"]
+__all__ = ["CASES", "HELD_OUT", "KINDS", "REVIEWED", "TRANSFORMS", "Case"]
 
 _THEMES = (
     linear,
@@ -76,4 +77,9 @@ REVIEWED: tuple[Case, ...] = tuple(
     case
     for case in (*reviewed.CASES, *blind.CASES, *ports.CASES)
     if all(map(find_spec, case.needs))
+)
+
+# Labelled when the rules stood, since users met wrong verdicts on such.
+TRANSFORMS: tuple[Case, ...] = tuple(
+    case for case in transforms.CASES if all(map(find_spec, case.needs))
 )

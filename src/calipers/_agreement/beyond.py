@@ -22,6 +22,7 @@ from .verdicts import (
     GROSS,
     ILL,
     KEPT,
+    MAGNIFIED,
     STEADY,
     SUSPECT,
     UNSTABLE,
@@ -30,7 +31,6 @@ from .verdicts import (
 
 _ALIKE = 4.0  # times what one side loses, the other may lose
 _FEW = 1 / 8  # of the results
-_MAGNIFIED = 2.0**16  # times: fewer than a constant that was typed with eleven digits is off
 
 
 def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
@@ -266,7 +266,7 @@ def _of_constants(q: Inquiry) -> str:
     times = q.eta_apart.absolute / sizes / q.roundoff if sizes else math.inf
     # What magnifies those of inputs may do so of a filter's coefficients.
     ill = q.standard is not None and q.unit.kappa > ILL
-    most = GROSS / q.roundoff if ill else _MAGNIFIED
+    most = GROSS / q.roundoff if ill else MAGNIFIED
     if times > most:
         return ""
     told = f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"

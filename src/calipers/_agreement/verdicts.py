@@ -29,6 +29,7 @@ STEADY = 0.9  # a cosine that no rounding has
 MANY = 16  # differences of weight, of which a cosine near 1 is no chance
 FEW = 4  # differences, which something explains by chance
 FEW_REDRAWN = 12  # moves to ask at where fewer than MANY differences are of weight
+MAGNIFIED = 2.0**16  # times: fewer than a constant that was typed with eleven digits is off
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 

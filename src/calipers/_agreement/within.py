@@ -14,7 +14,7 @@ from .layouts import layouts, slices
 from .repeats import does_not_repeat
 from .sides import BudgetError
 from .ties import no_rounding
-from .units import ROUNDOFF, difference, magnified, size_of
+from .units import ROUNDOFF, difference, magnified, rms_of, size_of
 from .verdicts import (
     AMPLIFIED,
     BUG,
@@ -22,6 +22,7 @@ from .verdicts import (
     GROSS,
     ILL,
     LAYOUT,
+    MAGNIFIED,
     REDRAW,
     ROUNDING,
     STEADY,
@@ -116,8 +117,15 @@ def _hidden(q: Inquiry) -> Verdict | None:
         held = off <= _CONSTANTS * q.roundoff
         constants = f", or one whose constants are of {form}" if held else ""
         return Verdict(SUSPECT, f"{told}: another function{constants}")
-    kept = q.kept_alike(q.apart, q.apart_at) if q.are_moved else None
-    size = q.eta_apart.rms
+    known = ~_zeros_by_constants(q)
+
+    def apart_at(delta: float, seed: int) -> NDArray | None:
+        there = q.apart_at(delta, seed)
+        return None if there is None else np.where(known, there, 0.0)
+
+    apart = np.where(known, q.apart, 0.0)
+    kept = q.kept_alike(apart, apart_at) if q.are_moved else None
+    size = q.size(apart, q.scale).rms
     if kept is not None and size * math.sqrt(kept) > SYSTEMATIC:
         if _lost_of_small_ones(q, kept) or _lost_by_the_reference(q):
             return None
@@ -133,6 +141,27 @@ def _hidden(q: Inquiry) -> Verdict | None:
         stays += "another function, or rounding that such moves do not change, of constants say"
         return Verdict(SUSPECT, f"within rounding here, but {stays}")
     return None
+
+
+def _zeros_by_constants(q: Inquiry) -> NDArray:
+    """
+    Tell which results are 0 on one side, and on the other what rounded constants make of a 0.
+
+    The sine of a whole turn is not 0 if it is computed: a weight that is a function of an angle t
+    is off by u*t, however small it is itself, and results by as much of the inputs. The bound that
+    holds for transforms, too, takes weights as off by an absolute amount, and is one of the norm of
+    the results (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., theorem 24.2).
+    """
+    f, g = (y.numbers(np.float64) for y in (q.of_f, q.of_g))
+    r = q.standard[1].numbers(np.float64) if q.standard is not None else f
+    # What is 0 in the wider format, too, is off by the constants of the other side, in its format,
+    # of which a turn is; else by those of the reference. What has fewer bits computes in float32.
+    own = math.tau * min(q.roundoff, ROUNDOFF["float32"])
+    wider = min(own, MAGNIFIED * ROUNDOFF["float64"])
+    typical = q.of_f.spread(np.array([rms_of(part) for part in q.of_f.split(r)]))
+    room = q.allowed * np.minimum(q.typical_size, typical) * np.where(r == 0, own, wider)
+    zeros: NDArray = ((f == 0) | (g == 0)) & (np.abs(q.apart) <= room) & ~q.of_f.integers
+    return zeros
 
 
 def _lost_of_small_ones(q: Inquiry, alike: float) -> bool:
