@@ -63,11 +63,6 @@ UNMENDED = {
     "transform_by_turns_in_float32_magnitude",
     "transform_by_turns_in_float32_complex",
     "cosine_transform_by_turns_in_float32",
-    "rows_turned_in_float32_by_integers_from_0",
-    "rows_turned_by_integers_from_8192",
-    "rows_turned_in_float32_by_integers_from_8192",
-    "rows_turned_by_integers_from_131072",
-    "rows_turned_in_float32_by_integers_from_131072",
     "sign_of_small_exponentials_in_float32",
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ._agreement.answers import Answer
+from ._agreement.as_numbers import with_integers_as_numbers
 from ._agreement.diagnosis import Diagnosis, Worst, diagnosis_of
 from ._agreement.inputs import as_inputs, is_movable, longest_axis
 from ._agreement.inquiry import Inquiry
@@ -113,6 +114,9 @@ def diagnose(
     as sqrt(n) with high probability (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)); allowed are
     ``4 + sqrt(n)`` units. It judges the inputs that it is given.
 
+    Integers have no last places; but where functions take them as numbers, as positions, those of
+    the working format count before two functions are told from each other.
+
     Examples
     --------
     >>> import calipers
@@ -172,7 +176,7 @@ def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
     try:
         if by_results:
             inquiry.form = format_of_results(inquiry.of_f, inquiry.of_g)
-        verdict = decide(inquiry)
+        verdict, inquiry = with_integers_as_numbers(inquiry, decide(inquiry))
     except BudgetError:
         spent = inquiry.f.budget.most
         verdict = Verdict(SUSPECT, f"undecided after {spent} calls: a larger budget= may tell")

@@ -1,0 +1,108 @@
+"""Integers that functions take as numbers, and those that stand for something else."""
+
+import numpy as np
+import pytest
+
+import calipers
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.standard_normal((60, 24), dtype=np.float32)
+RATES = 100.0 ** (-np.arange(24) / 24)
+FAR = np.arange(100_000, 100_060)
+
+
+def waves(x, t, kind=np.float64):
+    """Return x by cosines of angles in a format."""
+    return x * np.cos(t.astype(kind)[:, None] * RATES.astype(kind)).astype(x.dtype)
+
+
+def in_float32(x, t):
+    return waves(x.astype(np.float32), t, np.float32)
+
+
+@pytest.mark.parametrize("float64", ["auto", "f"])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint32])
+def test_angles_of_integers_are_off_by_their_last_places(dtype, float64):
+    found = calipers.diagnose(waves, in_float32, (X, FAR.astype(dtype)), float64=float64)
+    assert found.kind == "AMPLIFIED", str(found)
+    assert "with integers taken as numbers of float32, the function magnifies" in found.reason
+    assert found.evidence["kappa"] > 1e3
+    assert found.evidence["apart"]["rms"] < 2  # in units of that
+    assert found.evidence["likeness_nearby"] < 0.9
+    assert "jumps" in found.evidence  # of what was asked before
+    assert found.where is None
+    assert found.inputs[1].dtype == dtype
+    assert np.abs(in_float32(X, FAR) - waves(X, FAR)).max() < found.recommend_tolerance().atol
+
+
+def test_angles_of_integers_that_follow_the_inputs_are_so_too():
+    found = calipers.diagnose(waves, lambda x, t: waves(x, t, x.dtype.type), (X, FAR))
+    assert found.kind == "AMPLIFIED", str(found)
+    small = calipers.diagnose(waves, in_float32, (X, FAR - 99_995))
+    assert small.kind in ("ROUNDING", "LAYOUT"), str(small)
+    assert "integers" not in small.reason  # they explain two functions, and nothing else
+
+
+@pytest.mark.parametrize("float64", ["auto", "f"])
+@pytest.mark.parametrize("off", [1e-3, 1e-4])
+def test_a_bug_is_not_hidden_by_integers(off, float64):
+    """It is less than last places of the integers make, and stays where these change."""
+
+    def g(x, t):
+        y = waves(x.astype(np.float32), t)
+        y[:, :4] *= y.dtype.type(1 + off)
+        return y
+
+    found = calipers.diagnose(waves, g, (X, FAR), float64=float64)
+    assert found.kind == "BUG", str(found)
+
+
+@pytest.mark.parametrize("t", [FAR + 1, 2 * FAR])
+def test_other_integers_are_a_bug(t):
+    assert calipers.diagnose(waves, lambda x, _: in_float32(x, t), (X, FAR)).kind == "BUG"
+
+
+def chosen(x, k):
+    return (x * (np.arange(24) == k[:, None])).sum(axis=1)
+
+
+def summed(x, k):
+    return (x * (np.arange(24) < k[:, None])).sum(axis=1)
+
+
+@pytest.mark.parametrize("f", [chosen, summed])
+def test_labels_and_lengths_are_no_numbers(f):
+    """Moved by last places they stand for nothing, or for others: that explains any difference."""
+    k = np.random.default_rng(1).integers(1, 24, 60)
+
+    def too_large(x, k):
+        return f(x.astype(np.float32), k) * np.float32(1.001)
+
+    def another(x, k):
+        return f(x.astype(np.float32), np.where(k > 20, k - 1, k))
+
+    assert calipers.diagnose(f, too_large, (X, k)).kind == "BUG"
+    assert calipers.diagnose(f, another, (X, k)).kind == "BUG"
+
+
+def test_what_stays_beside_rounding_is_suspect_as_before():
+    def g(x, t):
+        return in_float32(x, t) * np.float32(1 + 6e-7)
+
+    found = calipers.diagnose(waves, g, (X, FAR - 99_995), float64="f")
+    assert found.kind == "SUSPECT", str(found)
+    assert "integers" not in found.reason
+
+
+def test_what_is_right_for_numbers_alone_is_a_bug():
+    def g(x, t):
+        y = in_float32(x, t)
+        return y if t.dtype.kind == "f" else y * y.dtype.type(1.0001)
+
+    assert calipers.diagnose(waves, g, (X, FAR)).kind == "BUG"
+
+
+def test_few_calls_leave_the_verdict_as_it_is():
+    full = calipers.diagnose(waves, in_float32, (X, FAR))
+    spent = sum(full.calls.values())
+    assert calipers.diagnose(waves, in_float32, (X, FAR), budget=spent - 40).kind == "BUG"
