@@ -1,0 +1,102 @@
+"""Right derivatives of functions that leave the error of differences to chance, and wrong ones."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import calipers
+
+from .test_derivative_networks import UNITS, network
+from .test_derivative_precision import LOSSES
+
+SEEDS = 20
+
+
+def rounded(dtype):
+    return lambda x: np.asarray(x, dtype).astype(float)
+
+
+def many_kinks(name):
+    """Yield functions of 30 numbers in float32, networks of 4096 units, with x and gradients."""
+    for seed in range(100, 100 + SEEDS):
+        f, gradient, x = network(name, 4096, seed)
+        yield f, x, gradient(x)
+
+
+def losses_in_float32(name):
+    """Yield losses of 30 sums in float32, the rest in doubles."""
+    loss, slope = LOSSES[name]
+    for seed in range(100, 100 + SEEDS):
+        random = np.random.default_rng(seed)
+        weights, x = random.normal(size=(30, 30)).astype("f"), random.normal(size=30)
+
+        def f(x, weights=weights):
+            return loss(np.add.reduce(x.astype("f")[:, None] * weights).astype(float))[None]
+
+        wide = weights.astype(float)
+        yield f, x, (wide @ slope(x @ wide))[None]
+
+
+BOUNDED = {
+    "tanh": (np.tanh, lambda x: 1 / np.cosh(x) ** 2),
+    "sin": (np.sin, np.cos),
+    "gauss": (lambda x: np.exp(-x * x), lambda x: -2 * x * np.exp(-x * x)),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2),
+}
+
+
+def bounded_in_float16(name):
+    """Yield sums of bounded functions of 10 numbers that are rounded to float16 first."""
+    unit, slope = BOUNDED[name]
+    inner = rounded(np.float16)
+    for seed in range(100, 100 + SEEDS):
+        random = np.random.default_rng(seed)
+        weights, x = random.normal(size=(4, 10)), random.normal(size=10)
+        yield lambda x, w=weights: w @ unit(inner(x)), x, weights * slope(x)
+
+
+CASES = [
+    *((many_kinks, name) for name in UNITS),
+    *((losses_in_float32, name) for name in LOSSES),
+    *((bounded_in_float16, name) for name in BOUNDED),
+]
+
+
+def verdicts(family, name, factor):
+    """Count verdicts; the largest entry is given that many times as large as it is."""
+    found = Counter()
+    for f, x, jac in family(name):
+        given = np.where(np.abs(jac) == np.abs(jac).max(), factor, 1) * jac
+        report = calipers.gradcheck(
+            f, x, jac=lambda x, j=given: j.astype(x.dtype), raise_exception=False
+        )
+        found[report.verdict] += 1
+    return found
+
+
+ACCUSED = {
+    *((many_kinks, name) for name in ("relu", "hardtanh")),
+    *((bounded_in_float16, name) for name in ("tanh", "sin", "gauss")),
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        pytest.param(*case, marks=pytest.mark.xfail(strict=True, reason="1, 1, 1, 6, 7 of 20"))
+        if case in ACCUSED
+        else case
+        for case in CASES
+    ],
+)
+def test_right_derivatives_are_not_accused(family, name):
+    found = verdicts(family, name, 1)
+    assert found["FAIL"] == 0, found
+
+
+@pytest.mark.parametrize(("family", "name"), CASES[len(UNITS) :])
+def test_wrong_derivatives_fail(family, name):
+    found = verdicts(family, name, 1.5 if family is bounded_in_float16 else 1.1)
+    assert found["FAIL"] >= 0.75 * SEEDS, found
+    assert found["PASS"] == 0, found
