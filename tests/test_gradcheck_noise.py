@@ -24,10 +24,10 @@ def many_kinks(name):
         yield f, x, gradient(x)
 
 
-def losses_in_float32(name):
+def losses_in_float32(name, seeds=range(100, 100 + SEEDS)):
     """Yield losses of 30 sums in float32, the rest in doubles."""
     loss, slope = LOSSES[name]
-    for seed in range(100, 100 + SEEDS):
+    for seed in seeds:
         random = np.random.default_rng(seed)
         weights, x = random.normal(size=(30, 30)).astype("f"), random.normal(size=30)
 
@@ -63,40 +63,43 @@ CASES = [
 ]
 
 
-def verdicts(family, name, factor):
-    """Count verdicts; the largest entry is given that many times as large as it is."""
-    found = Counter()
+def verdicts(family, name, factor, **options):
+    """Count verdicts, and those of the largest entry, given that many times as large as it is."""
+    whole, largest = Counter(), Counter()
     for f, x, jac in family(name):
-        given = np.where(np.abs(jac) == np.abs(jac).max(), factor, 1) * jac
+        changed = np.abs(jac) == np.abs(jac).max()
+        given = (np.where(changed, factor, 1) * jac).astype(x.dtype)
         report = calipers.gradcheck(
-            f, x, jac=lambda x, j=given: j.astype(x.dtype), raise_exception=False
+            f, x, vjp=lambda x, w, j=given: w @ j, raise_exception=False, **options
         )
-        found[report.verdict] += 1
-    return found
+        entries = {(entry.row, entry.column): entry.verdict for entry in report.failures}
+        whole[report.verdict] += 1
+        largest[entries.get(tuple(np.argwhere(changed)[0].tolist()), "PASS")] += 1
+    return whole, largest
 
 
-ACCUSED = {
-    *((many_kinks, name) for name in ("relu", "hardtanh")),
-    *((bounded_in_float16, name) for name in ("tanh", "sin", "gauss")),
-}
-
-
-@pytest.mark.parametrize(
-    ("family", "name"),
-    [
-        pytest.param(*case, marks=pytest.mark.xfail(strict=True, reason="1, 1, 1, 6, 7 of 20"))
-        if case in ACCUSED
-        else case
-        for case in CASES
-    ],
-)
-def test_right_derivatives_are_not_accused(family, name):
-    found = verdicts(family, name, 1)
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize(("family", "name"), CASES)
+def test_right_derivatives_are_not_accused(family, name, fast_mode):
+    found, _ = verdicts(family, name, 1, fast_mode=fast_mode)
     assert found["FAIL"] == 0, found
 
 
 @pytest.mark.parametrize(("family", "name"), CASES[len(UNITS) :])
 def test_wrong_derivatives_fail(family, name):
-    found = verdicts(family, name, 1.5 if family is bounded_in_float16 else 1.1)
-    assert found["FAIL"] >= 0.75 * SEEDS, found
+    _, found = verdicts(family, name, 1.5 if family is bounded_in_float16 else 1.1)
+    assert found["FAIL"] >= 0.7 * SEEDS, found
     assert found["PASS"] == 0, found
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_an_error_that_is_far_too_small_by_chance_accuses_nobody(fast_mode):
+    """One entry of 30 is off by 17 errors, and by 79: two tails are alike, as one in 400 is."""
+    for f, x, jac in losses_in_float32("logsumexp", (29, 39)):
+        found = calipers.differentiate(f, x)
+        assert np.max(np.abs(found.value - jac) / found.error) > 10
+        report = calipers.gradcheck(
+            f, x, jac=lambda x, j=jac: j, fast_mode=fast_mode, raise_exception=False
+        )
+        assert report.verdict != "FAIL", str(report)
+        assert max(entry.error for entry in report.failures) > 1e-6

@@ -1,7 +1,7 @@
 """Derivatives that know their error, along coordinates or directions; see `_kernels.ladder`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,11 +26,11 @@ _BLOCK_BYTES = 1 << 19  # of values whose errors are dropped
 Evaluate = Callable[[NDArray, NDArray], tuple[NDArray, NDArray]]
 
 
-def measured(problem: Problem, steps: Steps) -> NDArray:
-    """Return the state of a ladder along each coordinate, before it begins."""
+def measured(problem: Problem, steps: Steps, other: bool = False) -> NDArray:
+    """Return the state of a ladder along each coordinate, before it begins; or of another."""
     coords = np.ascontiguousarray(reals(problem.x)[:: problem.stride])
     states = np.zeros(coords.size, STATE)
-    MEASURE_ALL[coords.dtype](states, coords, _reach(problem, steps))
+    MEASURE_ALL[coords.dtype](states, coords, _reach(problem, steps, other))
     return states
 
 
@@ -43,9 +43,9 @@ def lengths_of(problem: Problem, steps: Steps) -> NDArray:
     return lengths
 
 
-def _reach(problem: Problem, steps: Steps) -> Reach:
-    status = NOISY if steps.narrow else CONVERGED
-    return Reach(steps.lengths, steps.lows, steps.highs, steps.eps, problem.parts, status)
+def _reach(problem: Problem, steps: Steps, other: bool = False) -> Reach:
+    status, lengths = NOISY if steps.narrow else CONVERGED, steps.lengths
+    return Reach(lengths, steps.lows, steps.highs, steps.eps, problem.parts, status, other)
 
 
 def _room(size: int) -> Room:
@@ -97,11 +97,16 @@ class Ladders:
 
     problem: Problem
     steps: Steps
+    other: bool = field(default=False, kw_only=True)  # by other steps
     calls = CALLS
 
     def results(self, count: int) -> Outs:
         shape = count, self.problem.base.size
         return np.empty(shape), np.empty(shape), np.zeros(count, STATE)
+
+    def by_other_steps(self) -> "Ladders":
+        """Return ladders whose steps are none of these, and meet other noise and other kinks."""
+        return replace(self, other=not self.other)
 
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
@@ -134,7 +139,9 @@ class Ladders:
         scratch = (problem.base, upper, np.empty_like(upper), _room(problem.base.size))
         reached = np.empty(1, np.int64)
         try:
-            native.entry(CLIMB_COLUMNS)(*where, _reach(problem, steps), *scratch, *outs, reached)
+            native.entry(CLIMB_COLUMNS)(
+                *where, _reach(problem, steps, self.other), *scratch, *outs, reached
+            )
         except Exception as error:
             blame(error, problem, reached[0])
             raise
@@ -142,7 +149,7 @@ class Ladders:
     def _python(self, columns: NDArray, outs: Outs) -> None:
         problem = self.problem
         states = outs[-1]
-        states[:] = measured(problem, self.steps)[columns]
+        states[:] = measured(problem, self.steps, self.other)[columns]
         scratch = scratch_of(problem.base.size)
         with Evaluator(problem) as evaluate:
             evaluate.block = max(1, min(evaluate.block, SCRATCH // max(1, scratch)))

@@ -222,6 +222,7 @@ class Dispute:
             kinked &= ~(steep & (self._are(PASS) & self.shorter)[probed])
             margin = slack + _OUTSIDE * (high - low)
             outside = (own < low - margin) | (high + margin < own)
+            outside &= np.abs(own - self.value[probed]) > self.error[probed]
         self._say(NONSMOOTH, probed[kinked & between])
         self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
         self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])

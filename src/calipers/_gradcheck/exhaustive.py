@@ -187,6 +187,7 @@ def _look_again(
         slopes = right[which], left[which], screening.noise[rows] / lengths
         shorter = looks.shorter(states[k], lengths)
         beside = np.fmax(sizes.rows[rows], sizes.columns[numbers[k]])
+        e = looks.doubted(rule, columns, which, own, d, e, size)
         given = rule, own, d, e, size, most, beside, *slopes, shorter, states["status"][k]
         dispute = Dispute(*given, rows, screening.rounding)
         if agrees is not None:

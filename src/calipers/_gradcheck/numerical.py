@@ -24,7 +24,7 @@ from .._protocols import NDArray
 from .._reals import reals
 from .numerical_gradient import NumericalGradient
 from .parts import Part
-from .rule import rounding_of
+from .rule import Rule, rounding_of
 from .second_look import SOME, Below, SecondLook
 from .slopes import SLOPE_CALLS, Slopes, slopes_of
 from .subject import Subject
@@ -154,6 +154,39 @@ class Looks:
         slopes, calls = self.second.below(columns[chosen], states[chosen], which)
         self.calls += int(calls.sum())
         return self.below(slopes, states[chosen], (k, rows), which)
+
+    @cached_property
+    def _others(self) -> Ladders | None:
+        return self.exact.by_other_steps() if isinstance(self.exact, Ladders) else None
+
+    def doubted(
+        self,
+        rule: Rule,
+        columns: NDArray,
+        entries: tuple[NDArray, ...],
+        own: NDArray,
+        value: NDArray,
+        error: NDArray,
+        floor: NDArray,
+    ) -> NDArray:
+        """
+        Return the errors of entries; of those that would be accused, also by other steps.
+
+        One that is measured in noise, or among kinks, is too small by chance now and then, and
+        hardly twice.
+        """
+        accused = np.flatnonzero(rule.accuses(own, value, error, floor))
+        if self._others is None or not len(accused):
+            return error
+        k, rows = (places[accused] for places in entries)
+        chosen, k = np.unique(k, return_inverse=True)
+        values, errors, states = found = self._others.results(len(chosen))
+        self._others.at(columns[chosen], found)
+        self.calls += int(states["calls"].sum())
+        apart, error = np.abs(values[k, rows] - value[accused]), error.copy()
+        more = np.where(apart > error[accused], apart + errors[k, rows], 0.0)
+        error[accused] = np.fmax(error[accused], more)
+        return error
 
     @cached_property
     def steps(self) -> NDArray:

@@ -47,6 +47,7 @@ _SLIGHT = 2.0**-7
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
 _JITTER = 64.0
 _ROUGH = 0.005  # of the value, from which on an error is as random as noise
+_BY_CHANCE = 64.0  # times that an error may be too small by chance
 _SIDES = 0.1
 _NEAR = 0.25
 _IN_A_ROW = 3
@@ -117,6 +118,15 @@ class Rule:
         """Tell where f does not move, beside what is claimed."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.abs(numerical) + errors <= self.rtol * np.abs(analytic))
+
+    def accuses(
+        self, analytic: NDArray, numerical: NDArray, errors: NDArray, floor: NDArray
+    ) -> NDArray:
+        """Tell which entries are off by more than an error that counts beside the tolerance."""
+        with np.errstate(invalid="ignore"):
+            allowed, apart = self.allowed(analytic, numerical, floor), np.abs(analytic - numerical)
+            counts = (errors * _BY_CHANCE > allowed) & np.isfinite(errors)
+            return np.asarray((apart > allowed + errors) & counts)
 
     def judge(
         self,

@@ -19,6 +19,7 @@ from .rungs import (
     noise_left,
     raised,
     rough,
+    share_of,
 )
 from .tails import compare_tails, judge
 
@@ -138,7 +139,9 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         better = error < errors[i] and (apart <= together or lost)
         if better and not shorter and _leaves(state, room, i, value, error, noise):
             continue
-        if better and state.guess == 1 and not _limited(state, sizes, kept, i, error, noise):
+        # What is bounded has small slopes over long steps, whatever they are at x.
+        seen = abs(value) > error and _limited(state, sizes, kept, i, error, noise)
+        if better and state.guess == 1 and not seen:
             continue
         better |= shorter and value != 0 and apart > _CONTRADICTED * together
         if unknown or better:
@@ -179,8 +182,9 @@ def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: 
         return lower if 2 * lower <= state.top else 0.0
     if rippled:
         return _ABOVE_FAR * state.far
-    if buried and 4 * state.top < min(state.unit, state.limit):
-        return min(state.unit / 4, state.limit)
+    share = share_of(state)
+    if buried and 4 * state.top < share * min(state.unit, state.limit):
+        return share * min(state.unit / 4, state.limit)
     # In fewer bits than float16's noise limits all ladders, and that f is straight is a guess.
     if straight and state.eps < _FEWEST and 256 * state.top <= state.limit:
         state.guess = 1

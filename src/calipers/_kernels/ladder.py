@@ -59,7 +59,7 @@ class Reach(NamedTuple):
 
     `lengths` are those that the caller gave, `lows` and `highs` the bounds. `eps` is that of the
     numbers that f computes with, and `parts` are the real numbers in each of its results. `status`
-    is what is said where a ladder meets nothing.
+    is what is said where a ladder meets nothing. `other` is 1 for other steps.
     """
 
     lengths: Any
@@ -68,6 +68,7 @@ class Reach(NamedTuple):
     eps: float
     parts: int
     status: int
+    other: int
 
 
 @jitable
@@ -114,7 +115,7 @@ def measure(state: Any, x: float, j: int, reach: Any) -> Any:
         finite = abs(x) < math.inf and x != 0
         least = normal / eps  # else steps would vanish
         state.length = 2.0 ** math.floor(math.log2(max(abs(x), least))) if finite else 1.0
-    state.eps, state.parts = eps, reach.parts
+    state.eps, state.parts, state.other = eps, reach.parts, reach.other
     state.power = 1
     state.side = 0
     state.limit = state.t = 0.0
@@ -217,7 +218,7 @@ _DOUBLES = vector(types.float64)
 _MATRIX = types.Array(types.float64, 2, "C")
 _VECTOR = vector(types.float64, readonly=False)
 _STATES = types.Array(numba.from_dtype(STATE), 1, "C")
-_REACH = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, types.int64, types.int64), Reach)
+_REACH = containers.NamedTuple((*(_DOUBLES,) * 3, types.float64, *(types.int64,) * 3), Reach)
 _ROOM = containers.NamedTuple((_MATRIX,) * 4, Room)
 
 

@@ -47,6 +47,9 @@ _GROWS, _SEEN = 1.25, 16.0
 # Values from which on derivatives along lengths, or sums, might overflow, and what is a remedy.
 _HUGE, _SMALLER = 2.0**900, 2.0**-120
 
+# By how much shorter steps ladders begin that share none with others; they are as exact.
+_OTHER = 9 / 16
+
 QUARTERS = 0.25 ** np.arange(RUNGS)
 
 # Where a direction stands.
@@ -70,6 +73,7 @@ STATE = np.dtype(
         ("rung", "i8"),
         ("tail", "i8"),
         ("attempt", "i8"),
+        ("other", "i8"),  # 1 for a ladder of other steps than that of 0
         ("guess", "i8"),  # 1 for a ladder that is longer since f may be straight
         ("calls", "i8"),
         ("status", "i8"),
@@ -93,13 +97,19 @@ class Room(NamedTuple):
 
 
 @jitable
+def share_of(state: Any) -> Any:
+    """Return the share of their steps that ladders begin at."""
+    return _OTHER if state.other == 1 else 1.0
+
+
+@jitable
 def begin(state: Any, base: Any, kept: Any, values: Any, errors: Any) -> None:
     """Start the ladder of a direction that has been measured."""
     state.scale = 1.0
     for i in range(base.size):
         if _HUGE < abs(float(base[i])) < math.inf:
             state.scale = _SMALLER
-    state.t = state.top = min(0.25, state.limit)
+    state.t = state.top = share_of(state) * min(0.25, state.limit)
     state.order = 2.0 if state.side == 0 else 1.0
     state.rung = state.tail = state.attempt = state.guess = state.calls = 0
     values[:], errors[:] = math.nan, math.inf
