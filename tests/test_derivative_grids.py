@@ -1,13 +1,12 @@
 """Steps that fit what f has inside: the spacing of 1 + x, and whole periods."""
 
+from itertools import product
 from math import factorial
 
 import numpy as np
 import pytest
 
 import calipers
-
-pytestmark = pytest.mark.xfail(strict=False, reason="36 of 65")
 
 POINTS = 60
 
@@ -44,13 +43,15 @@ FORMULAS = {
 }
 
 
+RANGES = list(product(FORMULAS, (-8, -6, -4)))
+
+
 def drawn(low):
     """Return numbers of two decades."""
     return 10 ** np.random.default_rng(int(-low)).uniform(low, low + 2, POINTS)
 
 
-@pytest.mark.parametrize("low", [-8, -6, -4])
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize(("name", "low"), RANGES)
 def test_errors_know_the_rounding_of_numbers_near_1(name, low):
     """Steps of powers of 2 are as many spacings of 1 + x, and saw the same rounding each time."""
     f, slope = FORMULAS[name]
@@ -62,8 +63,7 @@ def test_errors_know_the_rounding_of_numbers_near_1(name, low):
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])
-@pytest.mark.parametrize("low", [-8, -6, -4])
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize(("name", "low"), RANGES)
 def test_right_derivatives_of_them_are_not_accused(name, low, fast_mode):
     f, slope = FORMULAS[name]
     for x in drawn(low):
@@ -86,6 +86,7 @@ SAWTEETH = {
 }
 
 
+@pytest.mark.xfail(strict=True, reason="differences do not tell such teeth from waves")
 @pytest.mark.parametrize("name", SAWTEETH)
 def test_teeth_of_a_saw_are_no_slope(name):
     """Between two steps of what is rounded f is smooth, and its slope there is -f/x."""
@@ -130,4 +131,5 @@ def test_a_slope_that_is_lost_beside_1_confirms_no_zero(name):
     x = np.asarray(x)
     claimed = np.array(claimed, x.dtype)
     report = calipers.gradcheck(f, x, jac=lambda x: claimed, raise_exception=False)
-    assert report.verdict == "FAIL", str(report)
+    # Near -1 angles turn from pi to -pi, and float32 leaves few steps before that.
+    assert report.verdict == ("INCONCLUSIVE" if name == "angle" else "FAIL"), str(report)

@@ -175,6 +175,10 @@ def _look_again(
     results = largest_by_part(subject.sizes, subject.kept)
     unsure = largest_by_part(sizes.row_errors, subject.kept)
     agrees = _agree(list(forms.values()), rule, floor) if vouched else None
+    # Steps that are lost beside numbers of natural size say nothing where f stands still.
+    lost = looks.steps[columns] < eps * subject.units[numbers]
+    standing = lost[:, None] & (right == 0) & (left == 0)
+    right, left = (np.where(standing, np.nan, slope) for slope in (right, left))
     for form, every in forms.items():
         which = np.nonzero(screening.doubted(columns, every, right, left))
         k, rows = which

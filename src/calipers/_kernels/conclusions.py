@@ -21,7 +21,7 @@ from .rungs import (
     rough,
     share_of,
 )
-from .tails import compare_tails, judge
+from .tails import borne_out, compare_tails, judge
 
 _ATTEMPTS = 8
 
@@ -135,7 +135,7 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
         apart, together = abs(value - values[i]), error + errors[i]
         # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
-        lost = not first and not shorter and values[i] == 0 and kept[APART, i] == 0
+        lost = not first and not shorter and values[i] == 0 and borne_out(state, room, i, value)
         better = error < errors[i] and (apart <= together or lost)
         if better and not shorter and _leaves(state, room, i, value, error, noise):
             continue

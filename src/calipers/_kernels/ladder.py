@@ -39,9 +39,12 @@ from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, finish, forge
 from .tails import doubtful
 from .views import assign, borrowed, reals
 
-# From one tail's t to the next one's. Lengths commensurable with the far one's would be rounded as
-# that is where f is linear and its values have a quantum.
-_NEXT_TAIL = np.array([1 / 16, math.sqrt(2), math.sqrt(3)])
+_GOLDEN = (1 + math.sqrt(5)) / 2
+
+# From one tail's t to the next one's. The steps before are powers of 2, and lengths commensurable
+# with them are rounded as they are where f is linear and its values have a quantum, or where it
+# adds them to larger numbers; see `whole`.
+_NEXT_TAIL = np.array([(_GOLDEN - 1) / 10, math.sqrt(2), math.sqrt(3)])
 
 OWN_LENGTH = -1.0  # in the place of a length: that of x
 
@@ -72,6 +75,12 @@ class Reach(NamedTuple):
 
 
 @jitable
+def _whole(state: Any, t: float) -> Any:
+    """Return the t near another at which x is displaced by whole spacings, and by as many back."""
+    return state.grain * np.rint(t / state.grain) if t >= state.grain / 2 > 0 else t
+
+
+@jitable
 def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Return the next t to evaluate f at, or 0 when `values` and `errors` are final."""
     if state.tail == 0:
@@ -85,8 +94,11 @@ def advance(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             # A power of two, so that the steps stay exact.
             tiny = 2.0 ** math.floor(0.44 / state.power * math.log2(state.eps))
             state.t = min(max(4 * state.top * tiny, 256 * state.grain), state.t / 16)
-            state.far = state.t / 16
-    elif state.tail == 1 or doubtful(state, room):
+            state.near = state.t
+            state.far = _whole(state, state.t * _NEXT_TAIL[0])
+    elif state.tail == 1:
+        state.t, state.tail = state.far, 2
+    elif doubtful(state, room):
         state.t *= _NEXT_TAIL[state.tail - 1]
         state.tail += 1
     else:

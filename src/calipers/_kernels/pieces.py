@@ -50,7 +50,8 @@ def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
         bend = max(abs(near - far), abs(bends[FAR, i])) * state.far
         bends = 2 * straight + _ABRUPT * max(0.0, bend - straight)
         told = (apart * state.far) ** 2 > bends * off  # the left over off is a wave's own bend
-        return max(off, apart * t) if told and off <= largest else 0.0
+        jump = max(off, apart * t)
+        return jump if told and jump <= largest else 0.0
     before = 0.0
     for k in range(last, -1, -1):
         t = state.top * QUARTERS[k]

@@ -59,7 +59,8 @@ STATE = np.dtype(
         ("side", "i8"),  # 0 for central differences, else where the one side is
         ("t", "f8"),
         ("top", "f8"),  # t of the first rung
-        ("far", "f8"),  # t of the far tail
+        ("near", "f8"),  # t of the near tail
+        ("far", "f8"),  # and of the far one
         ("step", "f8"),  # of the first rung of the lowest ladder, in units of x
         ("limit", "f8"),  # t that bounds allow
         ("unit", "f8"),  # max(1, |x|), the length that f is first supposed to have

@@ -33,6 +33,8 @@ _FOUR_ALIKE = 0.3
 _COARSER = 2.0**16
 # What three differences in a row may differ by, to be those of one slope.
 _STEADY = 0.02
+# A share of f that numbers are rounded by which are some thousands of times as large.
+_HARDLY = 2.0**-16
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
 _NOISY = 1024.0
 _ALL_OF_F = 2.0**-6
@@ -56,7 +58,7 @@ def compare_tails(state: Any, room: Any) -> None:
     Or where bends at the last steps do.
     """
     differences, sizes, bends, kept = room
-    per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
+    per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
     value, differs = kept[BEST], kept[APART]
     near, far = differences[NEAR], differences[FAR]
     for i in range(value.size):
@@ -104,6 +106,15 @@ def _alike(state: Any, room: Any, i: int) -> bool:
 
 
 @jitable
+def borne_out(state: Any, room: Any, i: int, value: float) -> bool:
+    """Tell whether both tails see a slope of output i, but for what is little beside it and f."""
+    differences, sizes, _, _ = room
+    near, far = abs(differences[NEAR, i] - value), abs(differences[FAR, i] - value)
+    rounding = max(near * state.near, far * state.far)
+    return bool(max(near, far) <= _ALIKE * abs(value) and rounding <= _HARDLY * sizes[FAR, i])
+
+
+@jitable
 def doubtful(state: Any, room: Any) -> bool:
     """Tell whether the tails leave open if f is noisy or has a shorter length scale."""
     if state.tail == TAILS:
@@ -112,7 +123,7 @@ def doubtful(state: Any, room: Any) -> bool:
     near, far, size = differences[NEAR], differences[FAR], sizes[FAR]
     value, error = kept[BEST], kept[ERROR]
     per_size = state.eps / raised(state.far, state.power)
-    per_near = raised(16 * state.far, state.power)
+    per_near = raised(state.near, state.power)
     most = _loudest(state)
     count = loud = 0
     for i in range(value.size):  # as `_alike` of two tails, without branches
@@ -216,7 +227,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
                 extrapolate_again(state, room, steady, noise, i)
             return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
         return value, math.inf, ALIASED, noise
-    per_far, per_near = raised(state.far, state.power), raised(16 * state.far, state.power)
+    per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
     # Numbers of natural size would, of which f may be the small difference.
     would_move = abs(value) * per_far > state.eps * natural_size(state)
@@ -246,7 +257,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
     jump, nearer = bends[NEAR, i], bends[FAR, i]
     # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
     stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
-    off = 16 * state.far * abs(jump)
+    off = state.near * abs(jump)
     slight = off <= _OFF * state.eps * sizes[FAR, i] and measured <= _ALIKE * off
     if slight and abs(nearer) >= _BY_ITSELF * abs(jump):  # noise of f at x itself
         measured, stays = off, False
