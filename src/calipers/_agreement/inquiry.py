@@ -13,6 +13,7 @@ import numpy as np
 from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
+from .casts import casting
 from .inputs import movable, widened
 from .sides import BudgetError, Side
 from .standard import require_comparable, standard_of
@@ -129,6 +130,9 @@ class Inquiry:
             answer = side(self.wide_inputs)
             if comparable(answer, self.of_f) and is_wide(answer, self.form):
                 found[name] = answer
+        if len(found) == 2:
+            cast = casting(self, found)
+            return {name: answer for name, answer in found.items() if name != cast}
         return found
 
     @cached_property
