@@ -13,12 +13,6 @@ SEEDS = range(5)
 UNMENDED = {
     "implicit_steps": "a factor's roundings add up in twenty steps, and nothing wider is there",
     "lorenz_of_thirty_units": "of some rows float64 has no digits left, either",
-    "hours_of_half_hours_unasked": "a jump at ties is taken for magnified last places",
-    "hours_of_half_hours_in_float32": "a jump at ties is taken for magnified last places",
-    "histogram_without_its_end_unasked": "a jump at ties is taken for magnified last places",
-    "ranks_of_equal_doubles": "a jump at ties is taken for magnified last places",
-    "angle_of_parallel_vectors_unasked": "what is rounded out of a domain, beside lost digits",
-    "first_returns": "lost digits of few results",
     "oscillator_by_two_places_in_float32": "last places of inputs do not draw its lost digits anew",
     "oscillator_by_two_places_unasked": "last places of inputs do not draw its lost digits anew",
     "advection_by_weights_in_float64": "constants of float64 add up in forty steps",
