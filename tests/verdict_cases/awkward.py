@@ -183,6 +183,27 @@ def grey_of_bytes(rng):
     return grey(np.float32), grey(np.float64), [x]
 
 
+@case("AMPLIFIED SUSPECT", "grey of bytes, some of which are half way to the next", options=WHOLE)
+def grey_of_bytes_at_ties(rng):
+    weights = np.array([0.299, 0.587, 0.114])
+
+    def grey(kind):
+        return lambda x: np.rint(x.astype(kind) @ weights.astype(kind)).astype(np.uint8)
+
+    x = rng.integers(0, 256, (200_000, 3), dtype=np.uint8)
+    ties = (x.astype(int) @ np.array([299, 587, 114])) % 1000 == 500
+    return grey(np.float32), grey(np.float64), [np.concatenate([x[ties], x[:400]])]
+
+
+@case(HIDDEN, "means of two bytes: halves to an even number, or up", options=WHOLE)
+def means_of_two_bytes(rng):
+    def g(x):
+        return np.floor(x.mean(axis=1) + 0.5).astype(np.uint8)
+
+    x = rng.integers(0, 256, (150, 2), dtype=np.uint8)
+    return lambda x: np.rint(x.mean(axis=1)).astype(np.uint8), g, [x]
+
+
 @case(HIDDEN, "weights as integers by 256, cut off", options=WHOLE)
 def grey_of_bytes_by_shifts(rng):
     def f(x):
