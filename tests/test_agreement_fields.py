@@ -13,7 +13,6 @@ SEEDS = range(5)
 UNMENDED = {
     "implicit_steps": "a factor's roundings add up in twenty steps, and nothing wider is there",
     "lorenz_of_thirty_units": "of some rows float64 has no digits left, either",
-    "grey_of_bytes_at_ties": "what is computed of bytes is taken for exact",
     "oscillator_by_two_places_in_float32": "last places of inputs do not draw its lost digits anew",
     "oscillator_by_two_places_unasked": "last places of inputs do not draw its lost digits anew",
     "advection_by_weights_in_float64": "constants of float64 add up in forty steps",
