@@ -343,9 +343,17 @@ def test_what_is_within_rounding_is_nowhere_beyond_it():
 @pytest.mark.parametrize(
     ("f", "g", "told"),
     [
-        (lambda x: x / 0, lambda x: x * np.nan, "16 of 16 results other infinities, or NaN, on "),
-        (lambda x: x / 0, lambda x: x, "16 of 16 results not finite on one side alone"),
-        (lambda x: x * 1.7e308, lambda x: x * -1.7e308, "results farther apart than float64 can"),
+        (
+            lambda x: x / 0,
+            lambda x: x * np.nan,
+            "16 of 16 results are NaN or infinite on both sides, and not the same",
+        ),
+        (lambda x: x / 0, lambda x: x, "16 of 16 results are not finite on one side alone"),
+        (
+            lambda x: x * 1.7e308,
+            lambda x: x * -1.7e308,
+            "results are farther apart than float64 can",
+        ),
     ],
 )
 def test_results_that_are_not_finite_are_told_as_they_are(f, g, told):
