@@ -1,7 +1,7 @@
 """What is said of labelled pairs of implementations: by diagnose, and by the usual criteria.
 
 ``python -m benchmarks.verdicts [seeds]`` asks of every pair in tests/verdict_cases; those of
-HELD_OUT were added when the rules stood, and are scored apart, as transforms are.
+HELD_OUT were added when the rules stood, and are scored apart, as transforms and other fields are.
 """
 
 import sys
@@ -195,6 +195,9 @@ def main(seeds: range) -> None:
     transforms = getattr(verdict_cases, "TRANSFORMS", ())
     if transforms:
         sets["Transforms and angles, in float32 alone"] = transforms
+    fields = getattr(verdict_cases, "FIELDS", ())
+    if fields:
+        sets["Other fields, and awkward inputs"] = fields
     for title, cases in sets.items():
         print(f"{title}: {len(cases)}, by {len(seeds)} seeds\n")
         print("\n".join(kinds_table(cases, seeds)), end="\n\n")

@@ -6,6 +6,8 @@ import pytest
 
 import calipers
 
+RANDOM = np.random.default_rng(7)
+
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [300, 1000])
@@ -341,9 +343,17 @@ def test_what_is_within_rounding_is_nowhere_beyond_it():
 @pytest.mark.parametrize(
     ("f", "g", "told"),
     [
-        (lambda x: x / 0, lambda x: x * np.nan, "16 of 16 results other infinities, or NaN, on "),
-        (lambda x: x / 0, lambda x: x, "16 of 16 results not finite on one side alone"),
-        (lambda x: x * 1.7e308, lambda x: x * -1.7e308, "results farther apart than float64 can"),
+        (
+            lambda x: x / 0,
+            lambda x: x * np.nan,
+            "16 of 16 results are NaN or infinite on both sides, and not the same",
+        ),
+        (lambda x: x / 0, lambda x: x, "16 of 16 results are not finite on one side alone"),
+        (
+            lambda x: x * 1.7e308,
+            lambda x: x * -1.7e308,
+            "results are farther apart than float64 can",
+        ),
     ],
 )
 def test_results_that_are_not_finite_are_told_as_they_are(f, g, told):
@@ -555,3 +565,94 @@ def test_sums_without_a_wider_format_are_not_called_amplified():
     x = np.random.default_rng(0).random((20, 300), dtype=np.float32)
     backwards = lambda x: x[:, ::-1].cumsum(axis=1)[:, -1]  # noqa: E731
     assert calipers.diagnose(lambda x: x.sum(axis=1), backwards, x, float64=None).kind == "ROUNDING"
+
+
+def single(f):
+    return lambda *arrays: f(*(x.astype(np.float32) for x in arrays))
+
+
+def up(x):
+    return np.floor(x + x.dtype.type(0.5))
+
+
+@pytest.mark.parametrize("wide", ["both", "f", "g", "none", "reference"])
+def test_a_tie_that_two_functions_decide_otherwise_is_told_whoever_is_wider(wide):
+    """Halves are rounded to even numbers, or up: no rounding error is in either."""
+    x = (RANDOM.integers(0, 48, 80) / 2).astype(np.float32)
+    f, g = np.rint, up
+    options = {"none": {"float64": None}, "reference": {"float64": f}}.get(wide, {})
+    found = calipers.diagnose(
+        single(f) if wide == "g" else f, single(g) if wide == "f" else g, x, **options
+    )
+    assert found.kind == "SUSPECT", str(found)
+    assert "decided otherwise" in found.reason
+
+
+def to_hundredths(x):
+    return np.rint(x * 100) / 100
+
+
+# Where the other side is right, and a reference too, the first one's ties may be its own.
+@pytest.mark.parametrize(
+    ("other", "wide"), [("rounded", "f"), ("rounded", "reference"), ("right", "f")]
+)
+def test_a_tie_that_rounding_decides_is_one_on_the_side_that_is_known_too(other, wide):
+    """Half a hundredth is none in float32, and times 100 it is: there is none in float64."""
+    x = ((2 * RANDOM.integers(1, 4000, 200) + 1) / 200).astype(np.float32)
+
+    def by_quotient(x):
+        if other == "right":
+            return to_hundredths(x.astype(float)).astype(np.float32)
+        return np.rint(x / x.dtype.type(0.01)) * x.dtype.type(0.01)
+
+    reference = to_hundredths if wide == "reference" else "auto"
+    found = calipers.diagnose(to_hundredths, single(by_quotient), x, float64=reference)
+    assert found.kind == "AMPLIFIED", str(found)
+
+
+def test_what_is_magnified_here_alone_is_no_tie():
+    """Near a root a polynomial magnifies last places, and farther away it does not."""
+    root = (1 + 5**0.5) / 2
+    x = (root + RANDOM.choice([-1, 1], 100) * RANDOM.uniform(1e-3, 2e-3, 100)).astype(np.float32)
+    f, g = lambda x: x * x - x - 1, lambda x: x * (x - 1) - 1
+    found = calipers.diagnose(single(f), single(g), x, float64=None)
+    assert found.kind == "AMPLIFIED", str(found)
+
+
+def test_what_agrees_here_as_elsewhere_is_no_tie():
+    x = (np.pi / 2 - RANDOM.uniform(1e-4, 1e-3, 100)).astype(np.float32)
+    found = calipers.diagnose(np.tan, lambda x: np.sin(x) / np.cos(x), x, float64=None)
+    assert found.kind == "AMPLIFIED", str(found)
+
+
+def angle(u, v):
+    return np.arctan2(np.sqrt((np.cross(u, v) ** 2).sum(axis=1)), (u * v).sum(axis=1))
+
+
+def angle_by_cosine(u, v, more=0.0):
+    u, v = (x / np.sqrt((x * x).sum(axis=1, keepdims=True)) for x in (u, v))
+    y = np.arccos((u * v).sum(axis=1))
+    y[0] += more
+    return y
+
+
+@pytest.mark.parametrize(("more", "kind"), [(0, "RANGE"), (0.02, "BUG")])
+def test_what_is_rounded_out_of_a_domain_beside_digits_that_are_lost(more, kind):
+    """Some of few steps stay where they are, a few times by chance; one result is wrong alone."""
+    u = RANDOM.standard_normal((2000, 3), dtype=np.float32)
+    v = u + np.float32(5e-4) * RANDOM.standard_normal((2000, 3), dtype=np.float32)
+    options = {"float64": None, "reduction": 3, "batch": (0, 1)}
+    found = calipers.diagnose(angle, lambda u, v: angle_by_cosine(u, v, more), (u, v), **options)
+    assert found.kind == kind, str(found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_results_show_few_digits_where_inputs_are_moved_too(seed):
+    """Of two numbers that are multiples of a last place of 1 that may be chance."""
+    r = np.random.default_rng(seed).uniform(1e-7, 1e-5, 2).astype(np.float32)
+    lost = lambda r: np.cumprod(1 + r) - 1  # noqa: E731
+    kept = lambda r: np.expm1(np.log1p(r).cumsum())  # noqa: E731
+    found = calipers.diagnose(kept, single(lost), r, batch=())
+    assert found.kind in ("UNSTABLE", "ROUNDING"), str(found)
+    wrong = calipers.diagnose(kept, single(lambda r: 2 * lost(r)), r, batch=())
+    assert wrong.kind == "BUG", str(wrong)

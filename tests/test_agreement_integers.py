@@ -117,3 +117,36 @@ def test_few_calls_leave_the_verdict_as_it_is():
     full = calipers.diagnose(waves, in_float32, (X, FAR))
     spent = sum(full.calls.values())
     assert calipers.diagnose(waves, in_float32, (X, FAR), budget=spent - 40).kind == "BUG"
+
+
+WEIGHTS = np.array([0.299, 0.587, 0.114])
+
+
+def grey(weights, kind=np.float64):
+    """Return bytes of colours, by sums in a format."""
+    return lambda x: np.rint(x.astype(kind) @ weights.astype(kind)).astype(np.uint8)
+
+
+def colours(ties):
+    """Return bytes, of which some are half way between two of grey, and all others are not."""
+    x = np.random.default_rng(0).integers(0, 256, (100_000, 3), dtype=np.uint8)
+    rest = (x.astype(int) @ np.array([299, 587, 114])) % 1000
+    return np.concatenate([x[rest == 500][: 60 * ties], x[np.abs(rest - 500) > 5][:400]])
+
+
+def test_bytes_that_are_rounded_otherwise_half_way_are_no_bug():
+    """In float32, or in doubles, a sum of 117.5 is a little more than that, or a little less."""
+    found = calipers.diagnose(
+        grey(WEIGHTS, np.float32), grey(WEIGHTS), colours(ties=True), batch=()
+    )
+    assert found.kind == "SUSPECT", str(found)
+    assert "ties are decided otherwise" in found.reason
+    same = calipers.diagnose(grey(WEIGHTS, np.float32), grey(WEIGHTS), colours(ties=False))
+    assert same.kind == "EQUAL", str(same)
+
+
+def test_bytes_by_other_weights_are_a_bug():
+    other = np.array([0.3, 0.59, 0.11])
+    found = calipers.diagnose(grey(WEIGHTS), grey(other), colours(ties=True), batch=())
+    assert found.kind == "BUG", str(found)
+    assert "of inputs that nothing rounds" in found.reason

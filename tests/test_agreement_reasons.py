@@ -668,3 +668,29 @@ def test_a_leak_is_none_of_constants_of_a_function_of_few_bits():
 
     found = calipers.diagnose(lambda x: np.maximum(x, 0), g, x)
     assert found.kind in ("BUG", "SUSPECT"), str(found)
+
+
+def by_name(x):
+    return {"mean": x.mean(axis=1), "spread": x.std(axis=1)}
+
+
+def test_the_worst_of_several_results_are_called_by_their_keys():
+    x = np.random.default_rng(0).standard_normal((20, 30))
+
+    def other(x):
+        y = by_name(x)
+        return y | {"spread": 1.5 * y["spread"]}
+
+    assert "\n  ['spread'][" in str(calipers.diagnose(by_name, other, x))
+
+
+def test_where_digits_do_not_show_a_difference_it_is_written():
+    x = np.random.default_rng(0).uniform(1, 2, (20, 20))
+    near, far = (
+        calipers.diagnose(np.exp, lambda x, k=k: np.exp(x) * (1 + k), x) for k in (1e-11, 0.5)
+    )
+    (told,) = (line for line in str(near).splitlines() if line.startswith("  worst"))
+    assert told.split() == ["worst", "f", "f", "-", "g", "reference", "units"]
+    assert "-2.96e-11" in str(near)
+    (told,) = (line for line in str(far).splitlines() if line.startswith("  worst"))
+    assert told.split() == ["worst", "f", "g", "reference", "units"]

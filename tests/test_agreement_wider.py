@@ -7,6 +7,8 @@ import pytest
 
 import calipers
 
+RANDOM = np.random.default_rng(7)
+
 
 def runge_kutta(steps, *, last=1.0, together=False):
     """Return a pendulum's way in steps of 1e-3, of which the last stage may be taken too early."""
@@ -104,3 +106,65 @@ def test_digits_of_small_results_that_one_side_loses_are_no_bug_of_the_other(see
 
     for wrong in (cut, off):
         assert calipers.diagnose(gelu, wrong, x).kind in ("SUSPECT", "BUG"), wrong
+
+
+def cast(f):
+    """Return f of what is cast to float32, whatever is given; its results are what they are."""
+    return lambda *arrays: f(*(x.astype(np.float32) for x in arrays))
+
+
+def spreads(x, ddof=1):
+    return np.cov(x.T, ddof=ddof)  # doubles, always
+
+
+def own_spreads(x):
+    d = x - x.mean(axis=0)
+    return d.T @ d / x.dtype.type(len(x) - 1)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_doubles_of_what_is_cast_to_float32_are_no_wider_format(turned):
+    x = RANDOM.standard_normal((60, 8), dtype=np.float32)
+    f, g = (own_spreads, cast(spreads)) if turned else (cast(spreads), own_spreads)
+    found = calipers.diagnose(f, g, x, batch=())
+    assert found.kind in ("ROUNDING", "LAYOUT"), str(found)
+    by_count = calipers.diagnose(own_spreads, cast(lambda x: spreads(x, 0)), x, batch=())
+    assert by_count.kind == "BUG", str(by_count)
+
+
+def test_what_is_off_by_what_float32_does_not_show_is_seen_in_doubles_of_what_is_not_cast():
+    """As it is where a side's results have one dtype for all inputs, but heed all their digits."""
+    x = RANDOM.standard_normal((60, 8), dtype=np.float32)
+    near = calipers.diagnose(own_spreads, lambda x: spreads(x) * (1 + 1e-8), x, batch=())
+    assert near.kind == "SUSPECT", str(near)
+
+
+def test_what_is_the_same_for_all_inputs_answers_in_the_wider_format_if_its_dtype_follows():
+    x = RANDOM.uniform(0, 3, 100).astype(np.float32)
+    found = calipers.diagnose(lambda x: 1 + x * x.dtype.type(5e-8), np.ones_like, x)
+    assert found.kind == "SUSPECT", str(found)
+
+
+def test_integers_that_stand_still_on_both_sides_are_those_of_the_wider_format():
+    """No digit that float32 lacks makes another integer of them, on either side."""
+    x = RANDOM.uniform(0, 50, 40).astype(np.float32)
+    found = calipers.diagnose(np.floor, lambda x: np.ceil(x).astype(int), x)
+    assert found.kind == "BUG"
+    assert "in the wider format" in found.reason
+
+
+def test_constants_of_float64_that_add_up_are_said_to_be_so():
+    """Twelve steps by constants that are one number, and another by a last place."""
+
+    def steps(c):
+        def f(x):
+            for _ in range(12):
+                x = x * c
+            return x
+
+        return f
+
+    x = RANDOM.uniform(1, 2, (20, 200))
+    found = calipers.diagnose(steps(0.97), steps(np.nextafter(0.97, 1)), x)
+    assert found.kind == "SUSPECT", str(found)
+    assert "constants of float64, whose last places add up" in found.reason

@@ -26,8 +26,10 @@ from importlib.util import find_spec
 
 from . import (
     amplified,
+    awkward,
     blind,
     bugs,
+    equations,
     exact,
     formats,
     held_out,
@@ -38,14 +40,16 @@ from . import (
     reductions,
     repeats,
     reviewed,
+    signals,
     small_bugs,
     solvers,
+    statistics,
     transforms,
     unstable,
 )
 from .case import KINDS, Case
 
-__all__ = ["CASES", "HELD_OUT", "KINDS", "REVIEWED", "TRANSFORMS", "Case"]
+__all__ = ["CASES", "FIELDS", "HELD_OUT", "KINDS", "REVIEWED", "TRANSFORMS", "Case"]
 
 _THEMES = (
     linear,
@@ -82,4 +86,11 @@ REVIEWED: tuple[Case, ...] = tuple(
 # Labelled when the rules stood, since users met wrong verdicts on such.
 TRANSFORMS: tuple[Case, ...] = tuple(
     case for case in transforms.CASES if all(map(find_spec, case.needs))
+)
+
+# Labelled when the rules stood, of fields that the others leave out.
+FIELDS: tuple[Case, ...] = tuple(
+    case
+    for case in (*equations.CASES, *statistics.CASES, *signals.CASES, *awkward.CASES)
+    if all(map(find_spec, case.needs))
 )

@@ -31,6 +31,10 @@ class Answer:
         arrays = tuple((x.shape, x.dtype.str, raw(x).tobytes()) for x in self.arrays)
         return *arrays, *self.dtypes
 
+    def title(self, k: int) -> str:
+        """Return how one of the arrays is reached: by its keys, or by its place."""
+        return (self.names[k] if self.names else "") or str(k)
+
     def joined(self) -> "Answer":
         """Return several numbers as one array; all else as it is."""
         if len(self.arrays) < 2 or any(self.names) or {*self.shapes} != {()}:

@@ -81,7 +81,8 @@ def steady_difference(q: Inquiry) -> Verdict | None:
     k = _steady_result(q)
     if k is None:
         return None
-    told = f"the difference of result {k} stays where inputs are moved far, and in the wider format"
+    told = f"the difference of result {q.of_f.title(k)} stays where inputs are moved far, and in "
+    told += "the wider format"
     return Verdict(BUG, f"{told}: another function, whatever becomes of the other results")
 
 
@@ -249,7 +250,8 @@ def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
     told = _broken(q) if size.broken else _how_far(q)
     if q.differ_wide:
-        told += ", and as far in the wider format: another function"
+        as_far = "so" if size.broken else "as far"
+        told += f", and {as_far} in the wider format: another function"
     if q.form == "float64" and not size.broken and _is_little(q):
         told += "" if q.differ_wide else ": another function"
         # Constants of a source, pi say, are of float64 whatever the inputs are.
@@ -303,8 +305,14 @@ def _broken(q: Inquiry) -> str:
     f, g = (np.isfinite(y.numbers(np.float64)) for y in (q.of_f, q.of_g))
     alone = int(np.count_nonzero(f != g))
     if alone:
-        return f"{alone} of {f.size} results not finite on one side alone"
+        return f"{alone} of {f.size} results {_are(alone)} not finite on one side alone"
     neither = int(np.count_nonzero(~np.isfinite(q.apart) & ~f))
     if neither:
-        return f"{neither} of {f.size} results other infinities, or NaN, on the other side"
-    return f"{q.eta_apart.broken} of {f.size} results farther apart than float64 can tell"
+        told = f"{neither} of {f.size} results {_are(neither)} NaN or infinite on both sides"
+        return f"{told}, and not the same"
+    broken = q.eta_apart.broken
+    return f"{broken} of {f.size} results {_are(broken)} farther apart than float64 can tell"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

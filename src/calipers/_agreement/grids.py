@@ -7,7 +7,7 @@ import numpy as np
 from .._protocols import NDArray
 from .._report import differing
 from .._rounding import FORMATS, bit_rule, round_array
-from .answers import Answer
+from .answers import Answer, comparable
 from .bias import falls_behind, too_large
 from .inputs import movable
 from .inquiry import Inquiry
@@ -153,10 +153,11 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
             numbers = _sizes(answer.numbers(np.float64)[some])
             if not numbers.size:
                 continue
-            step, top = _last_place(numbers), float(numbers.max())
+            if _SPARE < _spare(q, numbers) < _SURE / numbers.size:  # few may be so by chance
+                numbers = np.union1d(numbers, _sizes_elsewhere(q, name, some))
+            step, top, spare = _last_place(numbers), float(numbers.max()), _spare(q, numbers)
             subtracted = step / (2 * q.roundoff)
             largest = max(q.natural_size, top)
-            spare = math.log2(step / top) - math.log2(q.roundoff)
             few = spare > _SPARE and spare * numbers.size >= _SURE
             if few and subtracted <= _BESIDE * largest and absolute <= 2 * step:
                 return Verdict(
@@ -166,6 +167,20 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
                     f"leaves few of their digits",
                 )
     return None
+
+
+def _spare(q: Inquiry, numbers: NDArray) -> float:
+    """Return how many bits less than their format's numbers need, the largest as well."""
+    return math.log2(_last_place(numbers) / float(numbers.max())) - math.log2(q.roundoff)
+
+
+def _sizes_elsewhere(q: Inquiry, name: str, some: NDArray) -> NDArray:
+    """Return the sizes of some results of a side where inputs are moved far, each once."""
+    answers = (
+        q.sides[name](q.moves(2.0**-COARSEST, q.seed + 880 + k, wide=False)) for k in range(_MORE)
+    )
+    known = [y.numbers(np.float64)[some] for y in answers if comparable(y, q.answers[name])]
+    return _sizes(np.concatenate([np.empty(0), *known]))
 
 
 def _last_place(numbers: NDArray) -> float:

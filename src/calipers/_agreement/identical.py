@@ -1,5 +1,8 @@
 """Bits, shapes and errors: what two answers show by themselves, and when asked for again."""
 
+from contextlib import suppress
+from dataclasses import replace
+
 import numpy as np
 
 from .._libraries import loaded_libraries
@@ -9,6 +12,7 @@ from .answers import Answer, comparable, in_a_line, listed, other_names
 from .inputs import movable
 from .inquiry import Inquiry
 from .repeats import restless, unwritten
+from .sides import BudgetError
 from .ties import none_nearby
 from .units import difference, rms_of, size_of
 from .verdicts import (
@@ -149,7 +153,7 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     told = differing(int(np.count_nonzero(here)), here.size, "integer")
     alone = q.of_f.integers.all()  # else the rules that follow tell of the others
     if not movable(q.inputs):
-        return Verdict(BUG, f"{told}, and nothing is rounded") if alone else None
+        return _of_exact_inputs(q, told) if alone else None
     if len(q.wide_answers) < 2:
         return None
     there = _integers_apart(q.wide_answers["f"], q.wide_answers["g"])
@@ -160,6 +164,26 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     if ties is None:
         return Verdict(BUG, f"{told}: another function")
     return Verdict(SUSPECT, f"{told}, {ties}") if alone else None
+
+
+def _of_exact_inputs(q: Inquiry, told: str) -> Verdict:
+    """
+    Judge integers that differ, where inputs are exact: pixels, counts and the like.
+
+    What is computed of them is not, and is rounded to integers as often as not: then a tie is what
+    the sides decide otherwise, and there is none between the integers that inputs are.
+    """
+    between = tuple(
+        x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind in "iu" else x
+        for x in q.inputs
+    )
+    with suppress(BudgetError):
+        numbers = replace(q, inputs=between, evidence={})
+        same = all(numbers.answers[name].bits() == y.bits() for name, y in q.answers.items())
+        ties = _ties(numbers) if same and numbers.are_moved else None
+        if ties is not None:
+            return Verdict(SUSPECT, f"{told}, {ties}")
+    return Verdict(BUG, f"{told}, of inputs that nothing rounds")
 
 
 def integers_at_ties(q: Inquiry) -> Verdict | None:

@@ -13,8 +13,10 @@ import numpy as np
 from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
+from .casts import casting
 from .inputs import movable, widened
 from .sides import BudgetError, Side
+from .smooth import is_rough
 from .standard import require_comparable, standard_of
 from .units import (
     MOVES,
@@ -31,7 +33,7 @@ from .units import (
     spread_of,
     unit_of,
 )
-from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, MANY, REDRAW, REDRAWN, STEADY
+from .verdicts import ALONE, COARSEST, FAR, FEW_REDRAWN, HALF, MANY, REDRAW, REDRAWN, STEADY
 from .wider import Wide
 from .working_format import is_wide
 
@@ -129,6 +131,9 @@ class Inquiry:
             answer = side(self.wide_inputs)
             if comparable(answer, self.of_f) and is_wide(answer, self.form):
                 found[name] = answer
+        if len(found) == 2:
+            cast = casting(self, found)
+            return {name: answer for name, answer in found.items() if name != cast}
         return found
 
     @cached_property
@@ -140,7 +145,19 @@ class Inquiry:
             require_comparable(answer, self.of_f, self.roundoff)
             return side, answer, self._unit(side, answer)
         answers = self.wide_answers
-        return standard_of(self.sides, answers, self._unit) if answers else None
+        return standard_of(self.sides, answers, self._unit, self._is_rough) if answers else None
+
+    def _is_rough(self, name: str) -> bool:
+        """Tell whether a side that answers in the wider format stays and jumps there."""
+        f, g = self.wide_answers.values()
+        size = rms_of(f.numbers(np.float64))
+        off = rms_of(difference(f, g)) / size if size else 0.0
+        if not self.allowed * self.roundoff < off < HALF:
+            return (
+                False  # a format is no narrower than the working one, or none makes as much of it
+            )
+        answer = self.wide_answers[name]
+        return is_rough(self.sides[name], answer, self.moves, off, self.seed + 80)
 
     def _unit(self, side: Side, answer: Answer) -> Unit:
         return unit_of(side, answer, self.moves, self.roundoff, self.form, self.seed)

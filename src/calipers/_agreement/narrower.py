@@ -14,7 +14,7 @@ from .explained import argument_names, explained
 from .inputs import movable
 from .inquiry import Inquiry
 from .quantised import quantised_inputs
-from .ties import agree_nearby
+from .ties import AGREE_ELSEWHERE, agree_elsewhere
 from .units import ROUNDOFF, cosine
 from .verdicts import (
     COARSE,
@@ -23,7 +23,6 @@ from .verdicts import (
     FEW,
     FEW_REDRAWN,
     FLAT,
-    REDRAW,
     REDUCED,
     STEADY,
     SUSPECT,
@@ -123,12 +122,11 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
                 None,
             )
     if reach < COARSE * q.roundoff and q.wide is None:
-        if _agree_elsewhere(q):
+        if agree_elsewhere(q):
             return Verdict(
                 SUSPECT,
                 f"the sides are {q.eta_apart.least:.2g} units apart, of {q.allowed:.3g} that "
-                f"rounding may take, and agree where inputs are moved: ties, or what inputs like "
-                f"these alone have, are decided otherwise",
+                f"rounding may take, {AGREE_ELSEWHERE}",
             )
         return Verdict(
             UNSTABLE,
@@ -137,14 +135,6 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
             f"of them loses digits",
         )
     return None
-
-
-def _agree_elsewhere(q: Inquiry) -> bool:
-    """Tell whether the sides agree where inputs are moved far, and a little: lost digits do not."""
-    return any(
-        all(agree_nearby(q, delta, zeros=zeros) for delta in (REDRAW * q.roundoff, 2.0**-COARSEST))
-        for zeros in (False, True)
-    )
 
 
 def _stays_wide(q: Inquiry) -> bool:

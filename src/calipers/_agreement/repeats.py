@@ -104,7 +104,8 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
         if left.any():
             k = next(k for k, some in enumerate(found) if some.any())
             at = np.unravel_index(int(np.argmax(found[k])), first.arrays[k].shape)
-            where = f"[{', '.join(map(str, at))}]" + (f" of result {k}" if len(found) > 1 else "")
+            of = f" of result {first.title(k)}" if len(found) > 1 else ""
+            where = f"[{', '.join(map(str, at))}]{of}"
             n = f"at least {np.count_nonzero(left)} of {left.size} results, such as {where}"
             told = f"{name} does not write all that it returns: {n}, are what memory held before"
             return Verdict(BUG, told)

@@ -34,15 +34,7 @@ def text_of(found: "Diagnosis") -> str:
             f"  {f} is called with arrays of {given['f']}, and {g} of {given['g']}"[:_WIDTH]
         )
     if found.worst:
-        named = "" if found.worst[0].reference is None else f" {'reference':>13}"
-        lines.append(f"  {'worst':14} {f:>14} {g:>14}{named} {'units':>9}")
-        for worst in found.worst:
-            index = f"[{', '.join(map(str, worst.index))}]"
-            if len(found.shapes) > 1:
-                index = f"{worst.output}{index}"
-            reference = "" if worst.reference is None else f" {worst.reference:>13.7g}"
-            values = f"{worst.f:>14.7g} {worst.g:>14.7g}{reference}"
-            lines.append(f"  {index:14} {values} {_brief(worst.units):>9}")
+        lines += _worst(found, f, g)
     if found.where:
         lines += textwrap.wrap(f"  where: {found.where}", _WIDTH, subsequent_indent="    ")
     calls = " and ".join(
@@ -60,6 +52,23 @@ def text_of(found: "Diagnosis") -> str:
         more = "  # " if line.startswith("#") else "      "  # it can be run as it stands
         lines += textwrap.wrap(f"  {line}", _WIDTH, subsequent_indent=more, break_long_words=False)
     return "\n".join(lines)
+
+
+def _worst(found: "Diagnosis", f: str, g: str) -> list[str]:
+    """Write what is farthest apart; where digits do not show that, one side and the difference."""
+    alike = any(f"{worst.f:.7g}" == f"{worst.g:.7g}" for worst in found.worst)
+    named = "" if found.worst[0].reference is None else f" {'reference':>13}"
+    other = f"{f} - {g}" if alike else g
+    lines = [f"  {'worst':14} {f:>14} {other:>14}{named} {'units':>9}"]
+    for worst in found.worst:
+        index = f"[{', '.join(map(str, worst.index))}]"
+        if len(found.shapes) > 1:
+            index = f"{found.answers[0].title(worst.output)}{index}"
+        second = f"{worst.f - worst.g:.3g}" if alike else f"{worst.g:.7g}"
+        reference = "" if worst.reference is None else f" {worst.reference:>13.7g}"
+        values = f"{worst.f:>14.7g} {second:>14}{reference}"
+        lines.append(f"  {index:14} {values} {_brief(worst.units):>9}"[:_WIDTH])
+    return lines
 
 
 def _unit(found: "Diagnosis") -> str:

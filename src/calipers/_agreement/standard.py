@@ -11,7 +11,10 @@ from .verdicts import FLAT, ILL
 
 
 def standard_of(
-    sides: dict[str, Side], answers: dict[str, Answer], unit_of: Callable[[Side, Answer], Unit]
+    sides: dict[str, Side],
+    answers: dict[str, Answer],
+    unit_of: Callable[[Side, Answer], Unit],
+    is_rough: Callable[[str], bool],
 ) -> tuple[Side, Answer, Unit]:
     """Choose among the sides that answer in the wider format, and measure units there."""
     # Of two, the one that is finite where the other is not.
@@ -19,6 +22,9 @@ def standard_of(
         name: int(np.isfinite(answer.numbers(np.float64)).sum()) for name, answer in answers.items()
     }
     first, *others = sorted(answers, key=lambda name: (-finite[name], name))
+    # And the one that has a slope, where the other stays and jumps: that rounds, to some format.
+    if others and is_rough(first) and not is_rough(others[0]):
+        first, others = others[0], []
     unit = unit_of(sides[first], answers[first])
     for name in others:  # one that holds numbers in few bits does not feel small moves
         if unit.kappa < FLAT and finite[name] == finite[first]:

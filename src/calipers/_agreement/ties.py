@@ -12,6 +12,10 @@ from .verdicts import COARSEST, GROSS, REDRAW, SUSPECT, Verdict
 _SAME = 0.9  # of the results that differ, those that differ as much in the wider format
 _MOVES = 3  # chance may make two sides agree at one
 _FAR = 2.0**-COARSEST  # of an input
+AGREE_ELSEWHERE = (
+    "and agree where inputs are moved: ties, or what inputs like these alone have, are decided "
+    "otherwise"
+)
 
 
 def at_ties(q: Inquiry) -> Verdict | None:
@@ -32,7 +36,18 @@ def at_ties(q: Inquiry) -> Verdict | None:
 
 
 def no_rounding(q: Inquiry) -> Verdict | None:
-    """Recognise differences that are the same in the wider format, where a jump is as large."""
+    """
+    Recognise differences that are the same in the wider format, where a jump is as large.
+
+    Where the sides do not both answer in it, what is magnified is so nearby, too, and ties are not:
+    unless rounding decides those of the side that does, which is another one in the wider format.
+    """
+    if len(q.wide_answers) < 2:
+        apart = _beyond(q.allowed * q.roundoff, q.apart, q.of_f)
+        if not apart.any() or _decided_by_rounding(q) or not agree_elsewhere(q):
+            return None
+        differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
+        return Verdict(SUSPECT, f"{differ}, {AGREE_ELSEWHERE}")
     told = _same(q, GROSS)
     if told is None:
         return None
@@ -51,6 +66,15 @@ def _same(q: Inquiry, least: float) -> str | None:
     if not n or n < _SAME * np.count_nonzero(apart):
         return None
     return f"{differing(n, same.size, 'result')}, and by as much in the wider format"
+
+
+def _decided_by_rounding(q: Inquiry) -> bool:
+    """Tell whether rounding moves what is known in the wider format, and not the other side."""
+    if q.standard is None:
+        return False
+    r = q.standard[1]
+    off = (difference(q.answers[name], r) for name in q.wide_answers or q.answers)
+    return all(_beyond(q.allowed * q.roundoff, d, r).any() for d in off)
 
 
 def none_nearby(zeros: bool) -> str:
@@ -79,3 +103,11 @@ def _beyond(share: float, d: NDArray, answer: Answer) -> NDArray:
     typical = answer.spread(np.array([rms_of(part) for part in answer.split(sizes)]))
     beyond: NDArray = np.abs(d) > share * np.maximum(sizes, typical)
     return beyond
+
+
+def agree_elsewhere(q: Inquiry) -> bool:
+    """Tell whether the sides agree where inputs are moved far, and a little: lost digits do not."""
+    return any(
+        all(agree_nearby(q, delta, zeros=zeros) for delta in (REDRAW * q.roundoff, _FAR))
+        for zeros in (False, True)
+    )

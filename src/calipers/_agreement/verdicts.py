@@ -25,6 +25,7 @@ SYSTEMATIC = 2.0  # units that rounded constants may be off by, wherever the inp
 REDRAW = 2.0**10  # last places by which inputs are moved to have rounding errors of other kinds
 COARSE = 2.0**9  # last places to move by before noise changes, if it is that of a coarser format
 GROSS = 2.0**-10  # of the results: a difference that no constant held in their format makes
+HALF = 0.5  # of the results: more than rounding to any format, of two bits or of 15 steps, makes
 STEADY = 0.9  # a cosine that no rounding has
 MANY = 16  # differences of weight, of which a cosine near 1 is no chance
 FEW = 4  # differences, which something explains by chance

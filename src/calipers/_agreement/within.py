@@ -114,8 +114,11 @@ def _hidden(q: Inquiry) -> Verdict | None:
             return Verdict(SUSPECT, f"{told}be, make them so in f and g")
         off = far.least * wide.fine
         form = "float64" if off <= REDRAW * ROUNDOFF["float64"] else q.form
-        held = off <= _CONSTANTS * q.roundoff
-        constants = f", or one whose constants are of {form}" if held else ""
+        constants = ""
+        if off <= _CONSTANTS * q.roundoff:
+            constants = f", or one whose constants are of {form}"
+        elif q.form == "float64" and off <= q.allowed * q.roundoff:
+            constants = ", or constants of float64, whose last places add up"
         return Verdict(SUSPECT, f"{told}: another function{constants}")
     known = ~_zeros_by_constants(q)
 

@@ -121,7 +121,9 @@ def outside_by_rounding(q: Inquiry) -> Verdict | None:
         return None
     with suppress(BudgetError):
         here = _drawn_anew(q, q.inputs, q.seed + 700)
-        if here is None or here.back < _MOSTLY or size_of(here.mean, here.noise).rms > q.allowed:
+        if here is None or here.back < _MOSTLY:
+            return None
+        if not q.is_rounding(size_of(here.mean, here.noise)):  # a few may stand still by chance
             return None
         if _stay_beside(q, here.left):
             return None
