@@ -43,7 +43,7 @@ _GOLDEN = (1 + math.sqrt(5)) / 2
 
 # From one tail's t to the next one's. The steps before are powers of 2, and lengths commensurable
 # with them are rounded as they are where f is linear and its values have a quantum, or where it
-# adds them to larger numbers; see `whole`.
+# adds them to larger numbers; see `_whole`.
 _NEXT_TAIL = np.array([(_GOLDEN - 1) / 10, math.sqrt(2), math.sqrt(3)])
 
 OWN_LENGTH = -1.0  # in the place of a length: that of x
