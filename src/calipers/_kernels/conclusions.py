@@ -15,10 +15,10 @@ from .rungs import (
     JUMP,
     NEAR,
     RUNG,
+    bends_count,
     extrapolate_again,
     noise_left,
     raised,
-    rough,
     share_of,
 )
 from .tails import borne_out, compare_tails, judge
@@ -93,7 +93,7 @@ def _by_shorter_steps(
 def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     differences, sizes, _, kept = room
-    first, counts = state.attempt == 0, rough(state)
+    first, counts = state.attempt == 0, bends_count(state)
     aliased = rippled = buried = straight = False
     worst = CONVERGED
     compare_tails(state, room)

@@ -182,7 +182,7 @@ def stays(longer: float, shorter: float) -> bool:
 
 
 @jitable
-def rough(state: Any) -> bool:
+def bends_count(state: Any) -> bool:
     """
     Tell whether bends count as errors do: in float32, along central differences.
 
@@ -247,7 +247,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
     apart = kept[APART, first:last]
     assign(current, room.differences[k, first:last])
-    bend, counts = kept[BEND, first:last], rough(state)
+    bend, counts = kept[BEND, first:last], bends_count(state)
     if counts:
         assign(bend, room.bends[k, first:last])
     depth = min(k, ORDERS - 1)
@@ -264,11 +264,11 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
             left = state.eps * size[i]
             apart[i] += per_noise * (left if left > noise else noise)
         if counts:
-            previous, eliminate = kept[BENDS + p - 1, first:last], _ELIMINATE[2, p]
+            bends, eliminate_odd = kept[BENDS + p - 1, first:last], _ELIMINATE[2, p]
             for i in range(apart.size):
-                last_bend, old = bend[i], previous[i]
-                better = last_bend + (last_bend - old) * eliminate
-                previous[i], bend[i] = last_bend, better
+                last_bend, old = bend[i], bends[i]
+                better = last_bend + (last_bend - old) * eliminate_odd
+                bends[i], bend[i] = last_bend, better
             for i in range(apart.size):  # rounding is in both
                 left = 0.5 * (apart[i] + abs(bend[i]) - per_noise * state.eps * size[i])
                 apart[i] = left if left > apart[i] else apart[i]
@@ -304,7 +304,7 @@ def settled(state: Any, base: Any, room: Any) -> bool:
     kept, sizes, k = room.kept, room.sizes, state.rung
     if k < 2:
         return False
-    counts = rough(state)
+    counts = bends_count(state)
     for i in range(base.size):
         if counts:
             longer, shorter = room.bends[k - 1, i], room.bends[k, i]

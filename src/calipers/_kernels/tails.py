@@ -256,11 +256,11 @@ def judge(state: Any, room: Any, i: int) -> Any:
         return value, math.inf, ALIASED, noise
     jump, nearer = bends[NEAR, i], bends[FAR, i]
     # At a kink it stays as t falls, and at a cusp it grows; what bends falls with t.
-    stays = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
+    lasting = (jump > 0) == (nearer > 0) and abs(nearer) >= 0.9 * abs(jump)
     off = state.near * abs(jump)
     slight = off <= _OFF * state.eps * sizes[FAR, i] and measured <= _ALIKE * off
     if slight and abs(nearer) >= _BY_ITSELF * abs(jump):  # noise of f at x itself
-        measured, stays = off, False
+        measured, lasting = off, False
     status = CONVERGED
     if measured > noise:
         if measured > _NOISY * max(noise, state.eps * sizes[0, i]):
@@ -279,7 +279,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
             spread = max(abs(near - far), abs(near - between), abs(between - far))
             rounding = state.eps * sizes[FAR, i] / per_far
             return near, 3 * (spread + rounding), ALIASED, noise
-    kinked = stays and abs(jump) > 16 * noise / state.far
+    kinked = lasting and abs(jump) > 16 * noise / state.far
     if state.power == 1 and state.side == 0 and kinked:
         # That of a kink at a distance of d from x is short of it by d/t.
         short = max(0.0, abs(jump) - abs(nearer)) / 15
