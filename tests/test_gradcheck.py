@@ -257,7 +257,12 @@ REFUSED = {
         "nondifferentiable_outputs must be a sequence of positions",
     ),
     "float argnums": ((np.sin, X), {"argnums": 1.0}, ValueError, "argnums names input 1.0"),
-    "integers": ((np.sin, [1, 2]), {}, ValueError, "nothing can be differentiated"),
+    "integers": (
+        (np.sin, [1, 2]),
+        {},
+        ValueError,
+        "nothing can be differentiated: give the numbers of one input as an array of floats",
+    ),
     "an array of integers": (
         (np.sin, np.array([1, 2])),
         {},

@@ -165,7 +165,7 @@ def pose(
     """Return the problem of differentiating f by the argument at `position`."""
     require_callable(f=f)
     if not is_integer(position) or not 0 <= position <= len(args):
-        what = f"an int from 0 to {len(args)}"
+        what = f"an int from 0 to {len(args)}" if args else "0"
         msg = (
             f"argnums is {position!r}: it must be {what}, a place of f's positional arguments, "
             f"which are x and those of args="

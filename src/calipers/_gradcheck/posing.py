@@ -77,6 +77,8 @@ def pose(
         kinds = ", ".join(dict.fromkeys(map(_kind, given))) or "nothing"
         integers = any(getattr(getattr(x, "dtype", None), "kind", "b") in "iu" for x in given)
         advice = ": give integers as floats" if integers else ""
+        if all(isinstance(x, int) for x in given) and given:
+            advice = ": give the numbers of one input as an array of floats"
         msg = (
             f"gradcheck needs an input of real or complex floating-point numbers, an array or "
             f"arrays in lists, tuples, dicts and dataclasses, and got {kinds}: nothing can be "
