@@ -29,6 +29,7 @@ SlopesBelow = tuple[NDArray, NDArray, NDArray]
 
 _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is that
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
+_HALF = 0.45  # of a kink, that its error is at least
 _STEEPER = 2.0**-10  # of the steepest slope near x, by which that at x is beyond those farther off
 _SURE = 8  # errors
 _ALL_OF_F = 0.125
@@ -222,7 +223,10 @@ class Dispute:
             kinked &= ~(steep & (self._are(PASS) & self.shorter)[probed])
             margin = slack + _OUTSIDE * (high - low)
             outside = (own < low - margin) | (high + margin < own)
-            outside &= np.abs(own - self.value[probed]) > self.error[probed]
+            # Half of a kink at x is the error. Where that is less, it is known by shorter steps, or
+            # there are many; and what the error covers is not outside.
+            error = self.error[probed]
+            outside &= (error >= _HALF * (high - low)) & (np.abs(own - self.value[probed]) > error)
         self._say(NONSMOOTH, probed[kinked & between])
         self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
         self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
