@@ -19,11 +19,11 @@ from .progress import Progress
 from .sending import Span, Work
 
 # Below this, waking another thread costs more than it saves.
-WORTH_SHARING = 300e-6
+WORTH_SHARING = 150e-6
 _TASKS_PER_WORKER = 4
 _PACED_RUNS = 3
 _LONG = 2e-3
-_LATE = 100e-6  # that another thread takes to begin, and to be heard of when it has done
+_LATE = 50e-6  # that another thread takes to begin, and to be heard of when it has done
 _TIMED = 50e-6  # what is shorter is mostly the cost of a call
 
 _SHORTEST_TASK = 10e-3  # seconds: to send one to another machine takes about a millisecond
