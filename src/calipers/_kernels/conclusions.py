@@ -71,6 +71,20 @@ def _leaves(state: Any, room: Any, i: int, value: float, error: float, noise: fl
 
 
 @jitable
+def _strays(state: Any, room: Any, i: int, value: float, error: float, noise: float) -> bool:
+    """Tell whether shorter steps than those of its estimate give output i another slope."""
+    differences, sizes, _, kept = room
+    for row in range(FAR, NEAR + state.tail):  # noise is little in two tails by chance, sooner
+        off = abs(differences[row, i] - value)
+        noise = max(noise, 3 * off * raised(state.far, state.power))
+    for k in range(int(kept[RUNG, i]) + 1, state.rung + 1):
+        known = error + noise_left(state, k, noise, sizes[k, i])
+        if abs(differences[k, i] - value) > _SURELY * known:
+            return True
+    return False
+
+
+@jitable
 def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: float) -> bool:
     """Tell whether noise limits what the ladder gave."""
     rung = int(kept[RUNG, i])
@@ -131,6 +145,13 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
                 error, status = error + jump / 2, NONSMOOTH
         if counts and kept[RUNG, i] + 2 <= state.rung:  # asked here: a call takes longer
             value, error = _by_shorter_steps(state, room, i, value, error, noise)
+        # One that was led down here may still be too long: its first rungs are alike by chance.
+        if (
+            shorter
+            and status in (CONVERGED, NOISY)
+            and _strays(state, room, i, value, error, noise)
+        ):
+            error, status = math.inf, ALIASED
         # A ladder with longer steps than the one before may improve on that, not contradict it. One
         # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
         apart, together = abs(value - values[i]), error + errors[i]

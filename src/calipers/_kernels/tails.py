@@ -158,14 +158,22 @@ def _far_agree(state: Any, differences: Any, value: float, error: float, i: int)
     """
     Tell whether all far tails say alike that the estimate of output i steps over waves.
 
-    They are alike, or on a parabola of the step as those of a wave are. Loud noise would be another
-    one in each of them. Of staircases all are 0.
+    They are alike, or on a parabola of the step as those of a wave are, or fall as its square, as
+    beyond a resonance. Loud noise would be another one in each of them. Of staircases all are 0.
     """
-    one, two, three = differences[FAR, i], differences[BETWEEN, i], differences[BETWEEN + 1, i]
-    apart = abs(one - value)
-    alike = max(abs(two - one), abs(three - one)) <= 0.5 * _ALIKE * apart
-    curved = abs(three - one - 5 * (two - one)) <= 0.25 * _ALIKE * apart  # squares are 1, 2 and 6
-    return bool(state.tail == TAILS and one != 0 and apart > error and (alike or curved))
+    one, two, three = (
+        differences[FAR, i] - value,
+        differences[BETWEEN, i] - value,
+        differences[BETWEEN + 1, i] - value,
+    )
+    # Squares of their steps are 1, 2 and 6.
+    alike = max(abs(two - one), abs(three - one)) <= 0.5 * _ALIKE * abs(one)
+    curved = abs(three - one - 5 * (two - one)) <= 0.25 * _ALIKE * abs(one)
+    near = (differences[NEAR, i] - value) * (state.near / state.far) ** 2
+    off = max(abs(2 * two - one), abs(6 * three - one), abs(near - one))
+    falling = off <= _ALIKE * abs(one)
+    known = state.tail == TAILS and differences[FAR, i] != 0 and abs(one) > error
+    return bool(known and (alike or curved or falling))
 
 
 @jitable
