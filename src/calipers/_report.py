@@ -1,6 +1,7 @@
 """The text of a report: within 80 columns, and about 25 lines."""
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,6 +20,7 @@ _WIDTH = 80
 _LEAVES = 8
 _NAME, _PATH = 36, 66
 _VALUE = 20
+_POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
 _COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
 _NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
 
@@ -251,7 +253,12 @@ def _text(x: Any) -> str:
 def _short(text: str) -> str:
     if not text.isprintable():  # what would move the cursor
         text = repr(text)[1:-1]
-    return text if len(text) <= _VALUE else f"{text[: _VALUE - 3]}..."
+    if len(text) <= _VALUE:
+        return text
+    # Without its power of ten a number would be another one.
+    power = _POWER.search(text)
+    end = f"...{power[0]}" if power else "..."
+    return text[: _VALUE - len(end)] + end
 
 
 def _brief(x: float) -> str:
