@@ -4,6 +4,8 @@ import asyncio
 import math
 import threading
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -379,6 +381,22 @@ def test_array_equal_of_long_vectors_with_gaps():
     assert not calipers.array_equal(signs, signs.astype(np.int64))
     packed = np.zeros(9, "u1, f8")["f1"]  # nine bytes apart
     assert calipers.array_equal(packed, packed.copy())
+
+
+def test_array_equal_knows_nan_where_numpy_does_not():
+    nan = float("nan")
+    for a in ([2**70, nan], [Decimal(1), Decimal("NaN")], ["text", None], [Fraction(1, 3), nan]):
+        same = np.array(a, object)
+        assert calipers.array_equal(same, same.copy(), equal_nan=True)
+        assert not calipers.array_equal(same, same[::-1], equal_nan=True)
+    assert calipers.array_equal([2**70], [2**70], equal_nan=True)
+    assert not calipers.array_equal([2**70], [2**70 + 1], equal_nan=True)
+    assert calipers.array_equal(np.array([1, nan], object), [1.0, nan], equal_nan=True)
+    assert calipers.array_equal(["a"], ["a"], equal_nan=True)
+    assert not calipers.array_equal([b"a"], [1.0], equal_nan=True)
+    record = np.array([(1, nan)], "i4, f4")
+    assert calipers.array_equal(record, record.copy(), equal_nan=True)
+    assert not calipers.array_equal(record, record.copy())
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "F", "D", "bfloat16"])

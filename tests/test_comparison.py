@@ -990,6 +990,22 @@ def test_integers_beyond_64_bits_are_exact(n):
         assert not calipers.compare(other, n, check_shape=False)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "rtol", "atol"),
+    [
+        ([2**70], [2**70 + 2**65 + 1], 0.0, 2.0**65),  # one beyond the tolerance
+        ([3 * 10**400], [2 * 10**400], 0.5, 0.0),
+        ([3 * 10**400 + 1], [2 * 10**400], 0.5, 0.0),
+        ([10**400], np.array([1.0]), 1.0, 0.0),
+        (np.array([1.0]), [10**400], 1.0, 0.0),
+    ],
+)
+def test_integers_beyond_64_bits_have_one_verdict(a, b, rtol, atol):
+    verdict = calipers.allclose(a, b, rtol, atol)
+    report = calipers.compare(a, b, rtol=rtol, atol=atol, check_dtype=False)
+    assert (bool(report), report.mismatches) == (verdict, int(not verdict))
+
+
 def test_a_list_of_integers_is_not_rounded():
     assert not calipers.compare([-1, 2**63], [-1, 2**63 + 1])
     assert calipers.compare([-1, 2**63], [-1, 2**63])
@@ -1682,6 +1698,7 @@ def test_that_one_tolerance_alone_would_not_pass_is_said():
             Decimal("1." + "0" * 29 + "1"),
             "...00000000000000000  ...00000000000000001",
         ),
+        (Decimal(1).scaleb(-30) / 3, Decimal(4), "3.33333333333...E-31         4"),
         (
             Fraction(10**20 + 1, 7),
             Fraction(10**20 + 2, 7),

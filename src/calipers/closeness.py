@@ -288,7 +288,7 @@ def array_equal(
     Parameters
     ----------
     a1, a2 : array_like
-        Arrays of any dtypes. Those without a kernel, strings for instance, are left to NumPy.
+        Arrays of any dtypes. Those without a kernel, strings for instance, NumPy's ``==`` compares.
     equal_nan : bool, default False
         Whether two NaN are equal.
     memory_limit : float, default 256 MiB
