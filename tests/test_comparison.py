@@ -936,6 +936,17 @@ def test_objects_without_a_verdict_are_named():
         with pytest.raises(TypeError, match=rf"actual\['k'\] holds objects of type {name}, whose"):
             calipers.compare({"k": kind(x)}, {"k": kind(x + 1)})
 
+    class Missing:  # as pandas' NA
+        def __eq__(self, other):
+            return self
+
+        def __bool__(self):
+            raise TypeError("ambiguous")
+
+    column = np.array(["text", Missing()], object)
+    with pytest.raises(TypeError, match=r"actual holds objects of type Missing, whose =="):
+        calipers.compare(column, column)
+
 
 def test_what_is_too_deep_to_walk():
     a = b = 1
@@ -1709,6 +1720,7 @@ def test_that_one_tolerance_alone_would_not_pass_is_said():
             np.datetime64("2026-01-01T00:00:01"),
             "2026-01-01T00:00:00  2026-01-01T00:00:01",
         ),
+        ("1.0", 1.0, "'1.0'       1.0"),
         (
             "<td>what is the same</td>",
             "<td>what is the sane</td>",

@@ -129,10 +129,15 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         return about
     try:
         tally, differences = _measured(side, pair, rule)
-    except (ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
             raise
-        raise _undecided(pair, leaf.path) from error
+        kinds = _undecided(pair)
+        if not kinds:
+            raise
+        msg = f"actual{leaf.path} holds objects of type {' and '.join(sorted(kinds))}, whose == is "
+        msg += "neither true nor false: give other values, or their parts, in a dict, say"
+        raise TypeError(msg) from error
     pattern = None
     if tally["mismatches"] > 1 and pair.dtypes is not None:
         close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
@@ -146,11 +151,16 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     )
 
 
-def _undecided(pair: Pair, path: str) -> TypeError:
-    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
-    kinds = {type(x.flat[0]).__name__ for x in (pair.a, pair.b) if x.dtype.kind == "O"}
-    msg = f"actual{path} holds objects of type {' and '.join(sorted(kinds))}, "
-    return TypeError(msg + "whose == is neither true nor false: give their parts, in a dict, say")
+def _undecided(pair: Pair) -> set[str]:
+    """Name the types of objects whose == is no single truth, as of those that hold arrays."""
+    kinds = set()
+    for x, y in zip(pair.a.flat, pair.b.flat, strict=True):
+        try:
+            bool(x == y)
+        except Exception:  # whatever their own == raises
+            both = ((x, pair.a), (y, pair.b))
+            kinds |= {type(item).__name__ for item, side in both if side.dtype.kind == "O"}
+    return kinds
 
 
 def _require_steps(pair: Pair, rule: Rule, path: str) -> None:

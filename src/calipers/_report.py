@@ -225,11 +225,15 @@ def _values(a: Any, b: Any) -> tuple[str, str]:
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
-    words = isinstance(a, str) and isinstance(b, str)
-    a, b = (str(a), str(b)) if words else (_text(a), _text(b))
-    skipped, write = _left_out(a, b, words), repr if words else str
+    writers = [repr if isinstance(x, str) else str for x in (a, b)]
+    words = writers == [repr, repr]
+    texts = [str(x) if isinstance(x, str) else _text(x) for x in (a, b)]
+    skipped = _left_out(*texts, words)
     mark = "..." if skipped else ""
-    return _short(mark + write(a[skipped:])), _short(mark + write(b[skipped:]))
+    own, reference = (
+        _short(mark + write(text[skipped:])) for write, text in zip(writers, texts, strict=True)
+    )
+    return own, reference
 
 
 def _left_out(a: str, b: str, words: bool) -> int:
