@@ -132,12 +132,10 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     except (TypeError, ValueError, RuntimeError) as error:
         if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
             raise
-        kinds = _undecided(pair)
-        if not kinds:
+        undecided = _undecided(pair, leaf.path)
+        if undecided is None:
             raise
-        msg = f"actual{leaf.path} holds objects of type {' and '.join(sorted(kinds))}, whose == is "
-        msg += "neither true nor false: give other values, or their parts, in a dict, say"
-        raise TypeError(msg) from error
+        raise undecided from error
     pattern = None
     if tally["mismatches"] > 1 and pair.dtypes is not None:
         close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
@@ -151,8 +149,8 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     )
 
 
-def _undecided(pair: Pair) -> set[str]:
-    """Name the types of objects whose == is no single truth, as of those that hold arrays."""
+def _undecided(pair: Pair, path: str) -> TypeError | None:
+    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
     kinds = set()
     for x, y in zip(pair.a.flat, pair.b.flat, strict=True):
         try:
@@ -160,7 +158,10 @@ def _undecided(pair: Pair) -> set[str]:
         except Exception:  # whatever their own == raises
             both = ((x, pair.a), (y, pair.b))
             kinds |= {type(item).__name__ for item, side in both if side.dtype.kind == "O"}
-    return kinds
+    if not kinds:
+        return None
+    msg = f"actual{path} holds objects of type {' and '.join(sorted(kinds))}, whose == is neither "
+    return TypeError(msg + "true nor false: give other values, or their parts, in a dict, say")
 
 
 def _require_steps(pair: Pair, rule: Rule, path: str) -> None:

@@ -225,15 +225,12 @@ def _values(a: Any, b: Any) -> tuple[str, str]:
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
-    writers = [repr if isinstance(x, str) else str for x in (a, b)]
-    words = writers == [repr, repr]
-    texts = [str(x) if isinstance(x, str) else _text(x) for x in (a, b)]
-    skipped = _left_out(*texts, words)
+    write = [repr if isinstance(x, str) else str for x in (a, b)]
+    words = write == [repr, repr]
+    a, b = _text(a), _text(b)
+    skipped = _left_out(a, b, words)
     mark = "..." if skipped else ""
-    own, reference = (
-        _short(mark + write(text[skipped:])) for write, text in zip(writers, texts, strict=True)
-    )
-    return own, reference
+    return _short(mark + write[0](a[skipped:])), _short(mark + write[1](b[skipped:]))
 
 
 def _left_out(a: str, b: str, words: bool) -> int:
