@@ -321,6 +321,12 @@ def test_no_floating_point_warning_and_no_errstate():
 # array_equal and finiteness
 
 
+def test_integers_beyond_64_bits_are_finite():
+    for x in (2**70, [2**70, -1], np.array([[1, 10**400]], object)):
+        assert calipers.allfinite(x)
+        assert calipers.first_nonfinite(x) is None
+
+
 def test_isclose_keeps_the_order_of_what_runs_backwards():
     a, b = np.arange(5.0), np.array([0.0, 1, 2, 9, 4])
     calipers.isclose(a, b)  # the kernel is there, and nothing has to be asked

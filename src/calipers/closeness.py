@@ -19,7 +19,7 @@ from ._arrays import (
     require_numbers,
 )
 from ._dtypes import kernel_dtype
-from ._integers import each_close, is_comparable
+from ._integers import each_close, is_comparable, is_integers
 from ._libraries import device_module, host_views, library_of, on_device, require_host
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import (
@@ -444,6 +444,8 @@ def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int,
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
         require_numbers(a=a)
+        if is_integers(x):
+            return None
         try:
             finite = np.isfinite(x)
         except TypeError:
