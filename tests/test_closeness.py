@@ -316,6 +316,16 @@ def test_no_floating_point_warning_and_no_errstate():
                 calipers.allclose(a, values, rtol=1e300, atol=1e-320)
                 calipers.array_equal(a, values)
                 calipers.first_nonfinite(a)
+        # a number that the dtype rounds to zero, and NumPy's own arithmetic
+        for a, b in (
+            (np.float32([1]), 1e-60),
+            (np.longdouble([1]), -(2**63) + 1),
+            (np.array([1e308, None], object)[:1], np.array([-1.7e308])),
+        ):
+            assert not calipers.allclose(a, b, rtol=1e-320)
+            calipers.isclose(a, b, rtol=1e300)
+            calipers.allclose(a, b, rtol=1e300, axis=0)
+        assert not calipers.array_equal(np.array([np.complex64(1)], object), [1e60 + 0j])
 
 
 # array_equal and finiteness

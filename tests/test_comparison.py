@@ -793,6 +793,9 @@ def test_no_flag_is_raised_and_none_is_heeded():
     with np.errstate(all="raise"):
         calipers.compare(a, b)
         calipers.compare(a.astype(">f8"), b)
+        bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+        assert not calipers.compare(np.arange(40), np.arange(1.0, 41.0).astype(bfloat16))
+        assert not calipers.compare(np.float32([1]), 1e-60, check_shape=False)
 
 
 # What NumPy compares
@@ -943,9 +946,10 @@ def test_objects_without_a_verdict_are_named():
         def __bool__(self):
             raise TypeError("ambiguous")
 
-    column = np.array(["text", Missing()], object)
-    with pytest.raises(TypeError, match=r"actual holds objects of type Missing, whose =="):
-        calipers.compare(column, column)
+    for x in Missing(), Decimal("sNaN"):
+        column, name = np.array(["text", x], object), type(x).__name__
+        with pytest.raises(TypeError, match=rf"actual holds objects of type {name}, whose =="):
+            calipers.compare(column, column)
 
 
 def test_what_is_too_deep_to_walk():
@@ -965,6 +969,14 @@ def test_names_of_files_are_no_arrays(ask):
                 ask(*pair)
     ask("text", "text")
     ask({"file": "x.npy", "path": Path("x")}, {"file": "x.npy", "path": Path("x")})
+
+
+def test_numpys_numbers_among_objects_do_not_overflow():
+    a = np.array([np.int8(1), np.uint8(255), math.nan, np.float32(0.5)], object)
+    report = calipers.compare(a, np.array([300, 255, 2.0, 2**70], object), rtol=0, atol=1)
+    assert [found.index[0] for found in report.first_mismatches] == [0, 2, 3]
+    assert report.worst("absolute").absolute == 2.0**70
+    assert a == calipers.approx(np.array([1, 255, math.nan, 0.5], object), equal_nan=True)
 
 
 def test_integers_that_no_float_holds():

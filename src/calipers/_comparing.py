@@ -129,7 +129,7 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         return about
     try:
         tally, differences = _measured(side, pair, rule)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
             raise
         undecided = _undecided(pair, leaf.path)

@@ -228,11 +228,12 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
         return False
     dtypes = working_dtypes(a.dtype, b.dtype)
     if dtypes is None:
-        if equal_nan:  # which NumPy does not know of objects, text and structures
-            from ._tally import each_equal
+        with np.errstate(all="ignore"):
+            if equal_nan:  # which NumPy does not know of objects, text and structures
+                from ._tally import each_equal
 
-            return bool(each_equal(a, b, True).all())
-        return _numpy_array_equal(a, b)
+                return bool(each_equal(a, b, True).all())
+            return _numpy_array_equal(a, b)
     native = (a.dtype, b.dtype) == tuple(dtypes)
     if native and a.ndim == 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
         kernel = FIRST_UNEQUAL_STRIDED[kernel_key(dtypes)]

@@ -263,7 +263,7 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
     exact = each_close(a, b, rule.rtol, rule.atol) if is_comparable(a, b) else None
     if "O" in (a.dtype.kind, b.dtype.kind):  # beside which numbers are Python's, and exact
-        a, b = (x.astype(object) if x.dtype.kind in "biufc" else x for x in (a, b))
+        a, b = map(_as_pythons, (a, b))
     tally = Tally.empty(a.shape)
     record = tally.record[0]
     record["size"] = a.size
@@ -309,6 +309,19 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
             if counts is not None:
                 counts += np.bincount(indices, minlength=counts.size)
     return tally
+
+
+def _as_pythons(x: NDArray) -> NDArray:
+    """Return numbers, NumPy's among objects too, as Python's."""
+    if x.dtype.kind in "biufc":
+        return x.astype(object)
+    if x.dtype.kind != "O" or not any(isinstance(item, np.number) for item in x.flat):
+        return x
+    x = x.copy()
+    for place, item in np.ndenumerate(x):
+        if isinstance(item, np.number):
+            x[place] = item.item()
+    return x
 
 
 def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:

@@ -501,8 +501,10 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
     if is_comparable(pair.a, pair.b):
         close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]))
         return close if answer is _numpy_isclose else close.all()
+    own = (pair.a, pair.b) if pair.library else (a, b)
     try:
-        return answer(pair.a, pair.b, *rest) if pair.library else answer(a, b, *rest)
+        with np.errstate(all="ignore"):
+            return answer(*own, *rest)
     except TypeError as error:
         kinds = pair.a.dtype.kind + pair.b.dtype.kind
         if "m" in kinds:
