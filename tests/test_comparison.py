@@ -794,7 +794,8 @@ def test_no_flag_is_raised_and_none_is_heeded():
         calipers.compare(a, b)
         calipers.compare(a.astype(">f8"), b)
         bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
-        assert not calipers.compare(np.arange(40), np.arange(1.0, 41.0).astype(bfloat16))
+        signalling = np.array([0x7F81, 0x3F80, 0x4000], np.uint16).view(bfloat16)
+        assert calipers.compare(np.arange(7, 10), signalling).mismatches == 3
         assert not calipers.compare(np.float32([1]), 1e-60, check_shape=False)
 
 

@@ -101,7 +101,7 @@ def percent(part: int, whole: int) -> str:
     return ">99.9 %" if text == "100" else f"{text} %"
 
 
-@np.errstate(all="ignore")  # of bfloat16, questions raise flags, too
+@np.errstate(all="ignore")  # a signalling NaN of bfloat16 raises one
 def arrangement(a: Any, b: Any, close: Close) -> str | None:
     """
     Say by which rearrangement of `b` its elements come to lie as in `a`, if by one.
