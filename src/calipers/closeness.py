@@ -9,6 +9,7 @@ import numpy as np
 from numpy import allclose as _numpy_allclose
 from numpy import isclose as _numpy_isclose
 
+from ._arguments import is_weak
 from ._arrays import (
     Pair,
     as_array,
@@ -501,7 +502,8 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
     if is_comparable(pair.a, pair.b):
         close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]))
         return close if answer is _numpy_isclose else close.all()
-    own = (pair.a, pair.b) if pair.library else (a, b)
+    # Python's numbers have no dtype of their own; all else is in memory, as dask's arrays were not.
+    own = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
     try:
         with np.errstate(all="ignore"):
             return answer(*own, *rest)
