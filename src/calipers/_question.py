@@ -229,11 +229,12 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     dtypes = working_dtypes(a.dtype, b.dtype)
     if dtypes is None:
         with np.errstate(all="ignore"):
-            if equal_nan:  # which NumPy does not know of objects, text and structures
+            equal = _numpy_array_equal(a, b)
+            if equal_nan and not equal:  # of objects, text and structures NumPy knows no NaN
                 from ._tally import each_equal
 
-                return bool(each_equal(a, b, True).all())
-            return _numpy_array_equal(a, b)
+                equal = bool(each_equal(a, b, equal_nan=True).all())
+            return equal
     native = (a.dtype, b.dtype) == tuple(dtypes)
     if native and a.ndim == 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
         kernel = FIRST_UNEQUAL_STRIDED[kernel_key(dtypes)]
