@@ -497,7 +497,12 @@ def wrong_at(shape, *where):
         ((30, 40), [slice(3, 6), 12], "whole: rows 3:6, 12 (4 of 30)"),
         ((5, 6, 7), [2], "a block: plane 2"),
         ((5, 6, 7), [(slice(None), 0)], "the head: row 0"),
-        ((2, 3, 4, 5), [(slice(None), slice(None), 1)], "a block: index of axis 2 1"),
+        ((2, 3, 4, 5), [(slice(None), slice(None), 1)], "a block: index 1 of axis 2"),
+        (
+            (2, 3, 4, 5),
+            [(1, slice(None), slice(1, 3))],
+            "a block: index 1 of axis 0, indices 1:3 of axis 2",
+        ),
     ],
 )
 def test_where_mismatches_lie(shape, where, text):
