@@ -820,6 +820,14 @@ def test_infinities_among_objects_are_close_to_themselves_alone(kind):
     assert a[:1] != calipers.approx(b[:1])
 
 
+def test_an_infinity_is_close_to_no_number_whose_tolerance_overflows():
+    a, b = np.longdouble([math.inf, 1, math.nan]), np.array([-1.7e308, -1.7e308, 1])
+    report = calipers.compare(a, b, rtol=2.0, atol=0.0, check_dtype=False)
+    assert (report.mismatches, report.infinite_mismatches) == (2, 1)
+    both = np.clongdouble([complex(math.nan, math.inf), complex(math.inf, 1)])
+    assert calipers.compare(both, both.copy(), equal_nan=True)
+
+
 def test_longdouble_objects_strings_and_dates():
     wide = calipers.compare(np.longdouble([1, 2, np.nan]), np.longdouble([1, 3, 0]))
     assert (wide.mismatches, wide.nan_actual, wide.worst("absolute").absolute) == (2, 1, 1.0)

@@ -279,6 +279,8 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
         else:
             # Of what is beyond all floats, that it is equal is all that can be told.
             bad = ~(_accepted(a, b, rule, usual & (d <= bound) & (d < np.inf)) | masked)
+            # A bound of NumPy's that overflows lets an infinity pass.
+            bad |= infinite & ~(nan_a | nan_b | _equal(a, b))
         measures = {
             "excess": np.where(d > 0, d / bound, 0.0),
             "absolute": d,
