@@ -964,6 +964,8 @@ def test_objects_without_a_verdict_are_named():
         column, name = np.array(["text", x], object), type(x).__name__
         with pytest.raises(TypeError, match=rf"actual holds objects of type {name}, whose =="):
             calipers.compare(column, column)
+        with pytest.raises(TypeError, match=rf"actual holds objects of type (str and )?{name}, "):
+            calipers.compare(column, np.longdouble([1, 2]))
 
 
 def test_what_is_too_deep_to_walk():

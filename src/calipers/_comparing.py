@@ -154,7 +154,8 @@ def _undecided(pair: Pair, path: str) -> TypeError | None:
     kinds = set()
     for x, y in zip(pair.a.flat, pair.b.flat, strict=True):
         try:
-            bool(x == y)
+            # A signalling NaN may have an answer to another, and none to itself.
+            _ = [bool(p == q) for p, q in ((x, y), (x, x), (y, y))]
         except Exception:  # whatever their own == raises
             both = ((x, pair.a), (y, pair.b))
             kinds |= {type(item).__name__ for item, side in both if side.dtype.kind == "O"}
