@@ -90,6 +90,14 @@ def test_the_same(files, run):
     assert run("compare", "d", "d") == (0, "Close: 2 arrays agree\n", "")
 
 
+def test_stores_of_compressed_chunks_leave_nothing_on_standard_error(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(tmp_path / "x.zarr"), mode="w", zarr_format=2)
+    group.create_array("x", data=np.arange(6.0))  # whose codecs hold a semaphore of their own
+    done = process("compare", tmp_path / "x.zarr", tmp_path / "x.zarr")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_different(files, run):
     status, out, err = run("compare", "a.npy", "b.npy")
     assert (status, err) == (1, "")
@@ -146,6 +154,17 @@ def test_tolerances(files, run):
 def test_nan(files, run):
     assert run("compare", "a.npz", "a.npz")[0] == 1
     assert run("compare", "a.npz", "a.npz", "--equal-nan")[0] == 0
+
+
+def test_brackets_of_ignored_names_are_themselves(tmp_path, run):
+    a, b = tmp_path / "a.npz", tmp_path / "b.npz"
+    np.savez(a, **{"['opt'][0]": 1.0, "params": 1.0, "o?\n": 1.0})
+    np.savez(b, **{"['opt'][0]": 2.0, "params": 2.0, "o?\n": 1.0})
+    told = run("compare", a, b, "--ignore", "['opt']*", "--ignore", "??")[1]
+    assert "1 of 2 arrays differs" in told
+    assert "1 name ignored: ['opt'][0]" in told
+    assert "--ignore ?? matches no name" in told
+    assert "2 names ignored" in run("compare", a, b, "--ignore", "*a*s", "--ignore", "o?*")[1]
 
 
 def test_ignored_names(files, run):

@@ -4,6 +4,8 @@ import asyncio
 import math
 import threading
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -314,9 +316,25 @@ def test_no_floating_point_warning_and_no_errstate():
                 calipers.allclose(a, values, rtol=1e300, atol=1e-320)
                 calipers.array_equal(a, values)
                 calipers.first_nonfinite(a)
+        # a number that the dtype rounds to zero, and NumPy's own arithmetic
+        for a, b in (
+            (np.float32([1]), 1e-60),
+            (np.longdouble([1]), -(2**63) + 1),
+            (np.array([1e308, None], object)[:1], np.array([-1.7e308])),
+        ):
+            assert not calipers.allclose(a, b, rtol=1e-320)
+            calipers.isclose(a, b, rtol=1e300)
+            calipers.allclose(a, b, rtol=1e300, axis=0)
+        assert not calipers.array_equal(np.array([np.complex64(1)], object), [1e60 + 0j])
 
 
 # array_equal and finiteness
+
+
+def test_integers_beyond_64_bits_are_finite():
+    for x in (2**70, [2**70, -1], np.array([[1, 10**400]], object)):
+        assert calipers.allfinite(x)
+        assert calipers.first_nonfinite(x) is None
 
 
 def test_isclose_keeps_the_order_of_what_runs_backwards():
@@ -379,6 +397,22 @@ def test_array_equal_of_long_vectors_with_gaps():
     assert not calipers.array_equal(signs, signs.astype(np.int64))
     packed = np.zeros(9, "u1, f8")["f1"]  # nine bytes apart
     assert calipers.array_equal(packed, packed.copy())
+
+
+def test_array_equal_knows_nan_where_numpy_does_not():
+    nan = float("nan")
+    for a in ([2**70, nan], [Decimal(1), Decimal("NaN")], ["text", None], [Fraction(1, 3), nan]):
+        same = np.array(a, object)
+        assert calipers.array_equal(same, same.copy(), equal_nan=True)
+        assert not calipers.array_equal(same, same[::-1], equal_nan=True)
+    assert calipers.array_equal([2**70], [2**70], equal_nan=True)
+    assert not calipers.array_equal([2**70], [2**70 + 1], equal_nan=True)
+    assert calipers.array_equal(np.array([1, nan], object), [1.0, nan], equal_nan=True)
+    assert calipers.array_equal(["a"], ["a"], equal_nan=True)
+    assert not calipers.array_equal([b"a"], [1.0], equal_nan=True)
+    record = np.array([(1, nan)], "i4, f4")
+    assert calipers.array_equal(record, record.copy(), equal_nan=True)
+    assert not calipers.array_equal(record, record.copy())
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "F", "D", "bfloat16"])

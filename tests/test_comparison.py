@@ -497,7 +497,12 @@ def wrong_at(shape, *where):
         ((30, 40), [slice(3, 6), 12], "whole: rows 3:6, 12 (4 of 30)"),
         ((5, 6, 7), [2], "a block: plane 2"),
         ((5, 6, 7), [(slice(None), 0)], "the head: row 0"),
-        ((2, 3, 4, 5), [(slice(None), slice(None), 1)], "a block: index of axis 2 1"),
+        ((2, 3, 4, 5), [(slice(None), slice(None), 1)], "a block: index 1 of axis 2"),
+        (
+            (2, 3, 4, 5),
+            [(1, slice(None), slice(1, 3))],
+            "a block: index 1 of axis 0, indices 1:3 of axis 2",
+        ),
     ],
 )
 def test_where_mismatches_lie(shape, where, text):
@@ -793,6 +798,10 @@ def test_no_flag_is_raised_and_none_is_heeded():
     with np.errstate(all="raise"):
         calipers.compare(a, b)
         calipers.compare(a.astype(">f8"), b)
+        bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+        signalling = np.array([0x7F81, 0x3F80, 0x4000], np.uint16).view(bfloat16)
+        assert calipers.compare(np.arange(7, 10), signalling).mismatches == 3
+        assert not calipers.compare(np.float32([1]), 1e-60, check_shape=False)
 
 
 # What NumPy compares
@@ -809,6 +818,14 @@ def test_infinities_among_objects_are_close_to_themselves_alone(kind):
     with pytest.raises(calipers.ClosenessError):
         calipers.assert_close(a[:1], b[:1])
     assert a[:1] != calipers.approx(b[:1])
+
+
+def test_an_infinity_is_close_to_no_number_whose_tolerance_overflows():
+    a, b = np.longdouble([math.inf, 1, math.nan]), np.array([-1.7e308, -1.7e308, 1])
+    report = calipers.compare(a, b, rtol=2.0, atol=0.0, check_dtype=False)
+    assert (report.mismatches, report.infinite_mismatches) == (2, 1)
+    both = np.clongdouble([complex(math.nan, math.inf), complex(math.inf, 1)])
+    assert calipers.compare(both, both.copy(), equal_nan=True)
 
 
 def test_longdouble_objects_strings_and_dates():
@@ -936,6 +953,20 @@ def test_objects_without_a_verdict_are_named():
         with pytest.raises(TypeError, match=rf"actual\['k'\] holds objects of type {name}, whose"):
             calipers.compare({"k": kind(x)}, {"k": kind(x + 1)})
 
+    class Missing:  # as pandas' NA
+        def __eq__(self, other):
+            return self
+
+        def __bool__(self):
+            raise TypeError("ambiguous")
+
+    for x in Missing(), Decimal("sNaN"):
+        column, name = np.array(["text", x], object), type(x).__name__
+        with pytest.raises(TypeError, match=rf"actual holds objects of type {name}, whose =="):
+            calipers.compare(column, column)
+        with pytest.raises(TypeError, match=rf"actual holds objects of type (str and )?{name}, "):
+            calipers.compare(column, np.longdouble([1, 2]))
+
 
 def test_what_is_too_deep_to_walk():
     a = b = 1
@@ -954,6 +985,14 @@ def test_names_of_files_are_no_arrays(ask):
                 ask(*pair)
     ask("text", "text")
     ask({"file": "x.npy", "path": Path("x")}, {"file": "x.npy", "path": Path("x")})
+
+
+def test_numpys_numbers_among_objects_do_not_overflow():
+    a = np.array([np.int8(1), np.uint8(255), math.nan, np.float32(0.5)], object)
+    report = calipers.compare(a, np.array([300, 255, 2.0, 2**70], object), rtol=0, atol=1)
+    assert [found.index[0] for found in report.first_mismatches] == [0, 2, 3]
+    assert report.worst("absolute").absolute == 2.0**70
+    assert a == calipers.approx(np.array([1, 255, math.nan, 0.5], object), equal_nan=True)
 
 
 def test_integers_that_no_float_holds():
@@ -988,6 +1027,22 @@ def test_integers_beyond_64_bits_are_exact(n):
     for other in (1.0, math.inf, math.nan, np.array([1, 2]), [True]):
         assert not calipers.compare(n, other, check_shape=False)
         assert not calipers.compare(other, n, check_shape=False)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "rtol", "atol"),
+    [
+        ([2**70], [2**70 + 2**65 + 1], 0.0, 2.0**65),  # one beyond the tolerance
+        ([3 * 10**400], [2 * 10**400], 0.5, 0.0),
+        ([3 * 10**400 + 1], [2 * 10**400], 0.5, 0.0),
+        ([10**400], np.array([1.0]), 1.0, 0.0),
+        (np.array([1.0]), [10**400], 1.0, 0.0),
+    ],
+)
+def test_integers_beyond_64_bits_have_one_verdict(a, b, rtol, atol):
+    verdict = calipers.allclose(a, b, rtol, atol)
+    report = calipers.compare(a, b, rtol=rtol, atol=atol, check_dtype=False)
+    assert (bool(report), report.mismatches) == (verdict, int(not verdict))
 
 
 def test_a_list_of_integers_is_not_rounded():
@@ -1682,6 +1737,7 @@ def test_that_one_tolerance_alone_would_not_pass_is_said():
             Decimal("1." + "0" * 29 + "1"),
             "...00000000000000000  ...00000000000000001",
         ),
+        (Decimal(1).scaleb(-30) / 3, Decimal(4), "3.33333333333...E-31         4"),
         (
             Fraction(10**20 + 1, 7),
             Fraction(10**20 + 2, 7),
@@ -1692,6 +1748,7 @@ def test_that_one_tolerance_alone_would_not_pass_is_said():
             np.datetime64("2026-01-01T00:00:01"),
             "2026-01-01T00:00:00  2026-01-01T00:00:01",
         ),
+        ("1.0", 1.0, "'1.0'       1.0"),
         (
             "<td>what is the same</td>",
             "<td>what is the sane</td>",

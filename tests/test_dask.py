@@ -174,6 +174,13 @@ class TestVerdicts:
                 found = calipers.compare(a, other, check_shape=False)
                 same_reports(found, calipers.compare(x, y, check_shape=False))
 
+    @pytest.mark.parametrize("dtype", ["f8", "g", object])
+    def test_isclose_answers_at_once_of_any_dtype(self, dtype):
+        a = da.from_array(np.array([1, 2, 3]).astype(dtype), 2)
+        close = calipers.isclose(a, np.array([1, 2, 4]).astype(dtype))
+        assert type(close) is np.ndarray
+        assert close.tolist() == [True, True, False]
+
     def test_numpy_numbers_and_lists_beside_dask(self):
         x = np.linspace(0, 1, 50)
         a = da.from_array(x, 20)

@@ -271,4 +271,7 @@ def test_what_has_no_distance(x):
     for options in ({}, {"equal_nan": True}):
         for pair in ((x, x), (x, x[::-1]), (x, x[:1]), (x, np.ones(2))):
             words = described(calipers.array_equal, pair, options)[2]
-            assert words == described(np.array_equal, pair, options)[2]
+            expected = described(np.array_equal, pair, options)[2]
+            if expected == "raises TypeError":  # of isnan, which knows nothing of these
+                expected = described(np.array_equal, pair, {})[2]
+            assert words == expected

@@ -75,19 +75,19 @@ def _form(partial: list[tuple[Any, int]], ndim: int) -> str:
 
 
 def _indices(name: str, indices: range | NDArray, length: int) -> str:
-    plural = name.replace("index", "indices") if name.startswith("index") else f"{name}s"
+    one, of, axis = name.partition(" of ")  # of more than three axes, which have no names
+    several = "indices" if one == "index" else f"{one}s"
     if len(indices) == 1:
-        return f"{name} {indices[0]}"
+        return f"{one} {indices[0]}{of}{axis}"
     if not isinstance(indices, range):
         runs = np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1)
         some = ", ".join(
             f"{run[0]}:{run[-1] + 1}" if run.size > 1 else f"{run[0]}" for run in runs[:4]
         )
         more = ", ..." if len(runs) > 4 else ""
-        return f"{plural} {some}{more} ({len(indices)} of {length})"
-    if indices.step == 1:
-        return f"{plural} {indices.start}:{indices.stop}"
-    return f"{plural} {indices.start}:{indices.stop}:{indices.step}"
+        return f"{several} {some}{more}{of}{axis} ({len(indices)} of {length})"
+    step = f":{indices.step}" if indices.step > 1 else ""
+    return f"{several} {indices.start}:{indices.stop}{step}{of}{axis}"
 
 
 def percent(part: int, whole: int) -> str:
@@ -101,6 +101,7 @@ def percent(part: int, whole: int) -> str:
     return ">99.9 %" if text == "100" else f"{text} %"
 
 
+@np.errstate(all="ignore")  # a signalling NaN of bfloat16 raises one
 def arrangement(a: Any, b: Any, close: Close) -> str | None:
     """
     Say by which rearrangement of `b` its elements come to lie as in `a`, if by one.

@@ -197,7 +197,8 @@ def strengthen(x: Any, dtype: DType) -> NDArray:
     # What the dtype cannot hold stays itself, and does not become an infinity.
     if not max(abs(x.real), abs(x.imag)) <= _largest(target):
         return number
-    return number.astype(target)
+    with np.errstate(all="ignore"):  # what is rounded to 0 raises a flag
+        return number.astype(target)
 
 
 def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:

@@ -129,10 +129,13 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         return about
     try:
         tally, differences = _measured(side, pair, rule)
-    except (ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
             raise
-        raise _undecided(pair, leaf.path) from error
+        undecided = _undecided(pair, leaf.path)
+        if undecided is None:
+            raise
+        raise undecided from error
     pattern = None
     if tally["mismatches"] > 1 and pair.dtypes is not None:
         close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
@@ -146,11 +149,20 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     )
 
 
-def _undecided(pair: Pair, path: str) -> TypeError:
+def _undecided(pair: Pair, path: str) -> TypeError | None:
     """Return the error of objects whose == is no single truth, as of those that hold arrays."""
-    kinds = {type(x.flat[0]).__name__ for x in (pair.a, pair.b) if x.dtype.kind == "O"}
-    msg = f"actual{path} holds objects of type {' and '.join(sorted(kinds))}, "
-    return TypeError(msg + "whose == is neither true nor false: give their parts, in a dict, say")
+    kinds = set()
+    for x, y in zip(pair.a.flat, pair.b.flat, strict=True):
+        try:
+            # A signalling NaN may have an answer to another, and none to itself.
+            _ = [bool(p == q) for p, q in ((x, y), (x, x), (y, y))]
+        except Exception:  # whatever their own == raises
+            both = ((x, pair.a), (y, pair.b))
+            kinds |= {type(item).__name__ for item, side in both if side.dtype.kind == "O"}
+    if not kinds:
+        return None
+    msg = f"actual{path} holds objects of type {' and '.join(sorted(kinds))}, whose == is neither "
+    return TypeError(msg + "true nor false: give other values, or their parts, in a dict, say")
 
 
 def _require_steps(pair: Pair, rule: Rule, path: str) -> None:

@@ -228,7 +228,13 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
         return False
     dtypes = working_dtypes(a.dtype, b.dtype)
     if dtypes is None:
-        return _numpy_array_equal(a, b, equal_nan)
+        with np.errstate(all="ignore"):
+            equal = _numpy_array_equal(a, b)
+            if equal_nan and not equal:  # of objects, text and structures NumPy knows no NaN
+                from ._tally import each_equal
+
+                equal = bool(each_equal(a, b, equal_nan=True).all())
+            return equal
     native = (a.dtype, b.dtype) == tuple(dtypes)
     if native and a.ndim == 1 and not (a.flags.c_contiguous and b.flags.c_contiguous):
         kernel = FIRST_UNEQUAL_STRIDED[kernel_key(dtypes)]

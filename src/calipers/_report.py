@@ -1,6 +1,7 @@
 """The text of a report: within 80 columns, and about 25 lines."""
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,6 +20,7 @@ _WIDTH = 80
 _LEAVES = 8
 _NAME, _PATH = 36, 66
 _VALUE = 20
+_POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
 _COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
 _NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
 
@@ -223,11 +225,12 @@ def _values(a: Any, b: Any) -> tuple[str, str]:
             if texts[0] != texts[1]:
                 return texts
         return f"{a:.6g}", f"{b:.6g}"
-    words = isinstance(a, str) and isinstance(b, str)
-    a, b = (str(a), str(b)) if words else (_text(a), _text(b))
-    skipped, write = _left_out(a, b, words), repr if words else str
+    write = [repr if isinstance(x, str) else str for x in (a, b)]
+    words = write == [repr, repr]
+    a, b = _text(a), _text(b)
+    skipped = _left_out(a, b, words)
     mark = "..." if skipped else ""
-    return _short(mark + write(a[skipped:])), _short(mark + write(b[skipped:]))
+    return _short(mark + write[0](a[skipped:])), _short(mark + write[1](b[skipped:]))
 
 
 def _left_out(a: str, b: str, words: bool) -> int:
@@ -251,7 +254,12 @@ def _text(x: Any) -> str:
 def _short(text: str) -> str:
     if not text.isprintable():  # what would move the cursor
         text = repr(text)[1:-1]
-    return text if len(text) <= _VALUE else f"{text[: _VALUE - 3]}..."
+    if len(text) <= _VALUE:
+        return text
+    # Without its power of ten a number would be another one.
+    power = _POWER.search(text)
+    end = f"...{power[0]}" if power else "..."
+    return text[: _VALUE - len(end)] + end
 
 
 def _brief(x: float) -> str:

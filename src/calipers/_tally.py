@@ -13,6 +13,7 @@ from ._arguments import as_float
 from ._arrays import Pair
 from ._dispatch import fold
 from ._dtypes import FLOAT32, FLOAT64, DType, finfo, widest
+from ._integers import each_close, is_comparable
 from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY, room_of
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
@@ -260,8 +261,9 @@ def rule_arguments(pair: Pair, rule: Rule) -> tuple[float, float, int, bool, int
 def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
+    exact = each_close(a, b, rule.rtol, rule.atol) if is_comparable(a, b) else None
     if "O" in (a.dtype.kind, b.dtype.kind):  # beside which numbers are Python's, and exact
-        a, b = (x.astype(object) if x.dtype.kind in "biufc" else x for x in (a, b))
+        a, b = map(_as_pythons, (a, b))
     tally = Tally.empty(a.shape)
     record = tally.record[0]
     record["size"] = a.size
@@ -272,8 +274,13 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
         usual = ~(nan_a | nan_b | infinite | masked)
         usual, d, size = _distances(a, b, usual)
         bound = rule.atol + (rule.rtol * size if rule.rtol else 0.0)  # and not 0*inf
-        # Of what is beyond all floats, that it is equal is all that can be told.
-        bad = ~(_accepted(a, b, rule, usual & (d <= bound) & (d < np.inf)) | masked)
+        if exact is not None:
+            bad = ~exact
+        else:
+            # Of what is beyond all floats, that it is equal is all that can be told.
+            bad = ~(_accepted(a, b, rule, usual & (d <= bound) & (d < np.inf)) | masked)
+            # A bound of NumPy's that overflows lets an infinity pass.
+            bad |= infinite & ~(nan_a | nan_b | _equal(a, b))
         measures = {
             "excess": np.where(d > 0, d / bound, 0.0),
             "absolute": d,
@@ -306,15 +313,31 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     return tally
 
 
+def _as_pythons(x: NDArray) -> NDArray:
+    """Return numbers, NumPy's among objects too, as Python's."""
+    if x.dtype.kind in "biufc":
+        return x.astype(object)
+    if x.dtype.kind != "O" or not any(isinstance(item, np.number) for item in x.flat):
+        return x
+    x = x.copy()
+    for place, item in np.ndenumerate(x):
+        if isinstance(item, np.number):
+            x[place] = item.item()
+    return x
+
+
 def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
     try:
         return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
     # Of objects and timedelta64, which may have a distance, of text, and of Decimal's infinities.
     except (TypeError, ArithmeticError):
-        equal = near | _equal(a, b)
-        if rule.equal_nan:
-            equal |= _nan(a) & _nan(b)
-        return np.broadcast_to(equal, a.shape)
+        return np.broadcast_to(near | each_equal(a, b, rule.equal_nan), a.shape)
+
+
+def each_equal(a: NDArray, b: NDArray, equal_nan: bool) -> NDArray:
+    """Tell for each pair whether it is equal, of any dtypes."""
+    equal = _equal(a, b)
+    return equal | (_nan(a) & _nan(b)) if equal_nan else equal
 
 
 def _equal(a: NDArray, b: NDArray) -> NDArray:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy import allclose as _numpy_allclose
 from numpy import isclose as _numpy_isclose
 
+from ._arguments import is_weak
 from ._arrays import (
     Pair,
     as_array,
@@ -19,7 +20,7 @@ from ._arrays import (
     require_numbers,
 )
 from ._dtypes import kernel_dtype
-from ._integers import each_close, is_comparable
+from ._integers import each_close, is_comparable, is_integers
 from ._libraries import device_module, host_views, library_of, on_device, require_host
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import (
@@ -288,7 +289,7 @@ def array_equal(
     Parameters
     ----------
     a1, a2 : array_like
-        Arrays of any dtypes. Those without a kernel, strings for instance, are left to NumPy.
+        Arrays of any dtypes. Those without a kernel, strings for instance, NumPy's ``==`` compares.
     equal_nan : bool, default False
         Whether two NaN are equal.
     memory_limit : float, default 256 MiB
@@ -444,6 +445,8 @@ def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int,
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
         require_numbers(a=a)
+        if is_integers(x):
+            return None
         try:
             finite = np.isfinite(x)
         except TypeError:
@@ -499,8 +502,11 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
     if is_comparable(pair.a, pair.b):
         close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]))
         return close if answer is _numpy_isclose else close.all()
+    # Python's numbers have no dtype of their own; all else is in memory, as dask's arrays were not.
+    own = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
     try:
-        return answer(pair.a, pair.b, *rest) if pair.library else answer(a, b, *rest)
+        with np.errstate(all="ignore"):
+            return answer(*own, *rest)
     except TypeError as error:
         kinds = pair.a.dtype.kind + pair.b.dtype.kind
         if "m" in kinds:

@@ -88,7 +88,7 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
     f : callable
         A function of the inputs. It is called about ten times, to see what rounding does to its
         results.
-    inputs : array_like or tuple
+    inputs : array or number, or a tuple or list of them
         Its arguments. NumPy arrays and numbers of up to 16 MB are kept as well, so that `check`
         needs none; of larger ones, and those of other libraries, a hash is kept.
 
@@ -164,7 +164,7 @@ def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = Non
         A file that `record` wrote.
     f : callable
         The function, which is called once.
-    inputs : array_like or tuple, optional
+    inputs : array or number, or a tuple or list of them, optional
         The arguments that were recorded, where the record does not hold them.
 
     Returns

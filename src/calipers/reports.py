@@ -184,7 +184,7 @@ class Comparison(Shown):
 
     def worst(self, measure: Measure = "excess") -> Difference | None:
         """
-        Return the finite pair that is farthest apart; None if all are equal.
+        Return the finite pair that is farthest apart; None if the measure is 0 for all.
 
         Parameters
         ----------

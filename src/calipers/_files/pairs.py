@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -105,10 +104,12 @@ def compare_files(
 
 
 def is_ignored(name: str, patterns: Sequence[str]) -> bool:
-    """Tell whether a pattern matches a name, or the name of what it is in."""
+    """Tell whether a pattern matches a name, or the name of what it is in; only * is special."""
     parts = name.split("/")
     names = ["/".join(parts[:i]) for i in range(1, len(parts) + 1)]
-    return any(fnmatchcase(part, pattern) for part in names for pattern in patterns)
+    # Names may have brackets, as ['w'][0], which fnmatch would take for sets of characters.
+    matches = [re.compile(".*".join(map(re.escape, x.split("*"))), re.DOTALL) for x in patterns]
+    return any(x.fullmatch(part) for part in names for x in matches)
 
 
 def _compare_contents(

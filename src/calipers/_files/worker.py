@@ -17,6 +17,8 @@ from .pairs import FileOptions, Found, compare_files
 
 # Addresses that libraries reserve and never touch.
 _LIBRARIES = 16 << 30
+# The seconds that a process may take to end by itself.
+_LEAVE = 5.0
 
 
 class Worker:
@@ -41,7 +43,10 @@ class Worker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave no process behind."""
+        """Leave no process behind, and if nothing is wrong let it give back what it holds."""
+        if self._pipe is not None and kind is None:
+            self._pipe.close()
+            self._process.join(_LEAVE)
         self._end()
 
     def compare_files(
