@@ -17,29 +17,10 @@ UNMENDED = {
     "oscillator_by_two_places_unasked": "last places of inputs do not draw its lost digits anew",
     "advection_by_weights_in_float64": "constants of float64 add up in forty steps",
 }
-PARTLY = "doubles that are as good as float32 are taken for those of another function"
-UNMENDED |= dict.fromkeys(
-    (
-        "wave_of_float32_angles",
-        "wave_of_float32_angles_first",
-        "wave_of_float32_angles_at_integers",
-        "wave_of_float32_angles_on_both_sides",
-        "wave_of_doubles_at_integers",
-        "rows_turned_by_float32_angles",
-        "encoding_of_float32_angles",
-        "attention_by_a_float32_softmax",
-        "layer_norm_in_float32",
-        "rows_by_float32_norms",
-        "hidden_layer_in_float32",
-        "smoothing_by_float32_weights",
-        "resampling_by_float32_fractions",
-        "phases_in_float32",
-        "decay_by_float32_exponents",
-        "pull_by_float32_distances",
-        "less_its_float32_mean",
-    ),
-    PARTLY,
-)
+UNMENDED |= {
+    "wave_of_float32_angles_on_both_sides": "each side's noise is taken for what the other lacks",
+    "wave_of_doubles_at_integers": "integers are moved by last places of float64 alone",
+}
 
 
 def marked(case):
