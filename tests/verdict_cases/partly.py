@@ -8,12 +8,10 @@ as can be seen: SUSPECT is right there, too.
 
 import numpy as np
 
-from .case import WHOLE, Cases, normal, softmax, uniform
+from .case import HIDDEN, SAME, WHOLE, Cases, normal, softmax, uniform
 
 CASES = case = Cases()
 
-HIDDEN = "BUG SUSPECT"
-SAME = "ROUNDING LAYOUT"
 HELD = f"{SAME} AMPLIFIED REDUCED"
 TABLE = f"{SAME} REDUCED SUSPECT"
 SINGLE = np.float32
