@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._protocols import NDArray
 from .answers import Answer, comparable
 from .inputs import is_movable, widened
 from .units import difference, own_roundings, size_of_results
@@ -60,7 +61,6 @@ def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
         return None
     noise = {name: np.zeros(apart.size) for name in wide}
     moved = {name: np.square(own) for name in wide}
-    shorter = dict.fromkeys(wide, 0.0)
     for k in range(_LINES):
         for name in wide:
             bends = _bend(q, name, wide[name], _STEP, k)
@@ -79,17 +79,18 @@ def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
     explained = size_of_results(q.of_f, apart, np.sqrt(noise[rough]))
     if explained.least > _EXPLAINED or explained.peak > _ALONE * _EXPLAINED:
         return None
+    shorter = 0.0
     for k in range(_LINES):
         bends = _bend(q, rough, wide[rough], _SHORTER * _STEP, k)
         if bends is None:
             return None
-        shorter[rough] += float(np.sum(np.square(bends[1]))) / (6 * _LINES)
-    return rough if shorter[rough] > _FALLS**2 * sizes[rough] else None
+        shorter += float(np.sum(np.square(bends[1]))) / (6 * _LINES)
+    return rough if shorter > _FALLS**2 * sizes[rough] else None
 
 
 def _bend(
     q: "Inquiry", name: str, here: Answer, step: float, k: int
-) -> tuple[np.ndarray, np.ndarray] | None:
+) -> tuple[NDArray, NDArray] | None:
     """Return how a side's results begin to change along a line, and how otherwise they go on."""
     delta, seed, side = step * q.roundoff, q.seed + 65 + k, q.sides[name]
     near = side(q.moves(delta, seed, wide=True))
