@@ -9,6 +9,7 @@ from .._protocols import NDArray
 from .answers import Answer, comparable
 from .inputs import is_movable, widened
 from .units import difference, own_roundings, size_of_results
+from .verdicts import GROSS
 
 if TYPE_CHECKING:
     from .inquiry import Inquiry
@@ -17,7 +18,7 @@ _MOVED = 0.3  # of a last place: what rounding to the format takes off again
 _LEAST = (
     2.0**-8
 )  # of a rounding: two sides that are as near hold nothing of their own in the format
-_LINES = 4  # along which both sides are asked twice
+_LINES = 3  # along which both sides are asked twice
 _STEP = 4.0  # last places: what is rounded to the format is drawn anew
 _SHORTER = 0.25  # of a step, in which a bend is sixteen times less
 _FALLS = 1 / 6  # and noise is not
@@ -57,7 +58,9 @@ def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
     apart = difference(wide["f"], wide["g"])
     own = own_roundings(wide["f"], q.roundoff)
     far = size_of_results(q.of_f, apart, own)
-    if not q.are_moved or far.broken or far.normwise < _LEAST:
+    # Nearly all pairs are told by this, without a call.
+    near, gross = _LEAST, GROSS / q.roundoff
+    if not q.are_moved or far.broken or not near < far.normwise < gross:
         return None
     noise = {name: np.zeros(apart.size) for name in wide}
     moved = {name: np.square(own) for name in wide}
