@@ -79,8 +79,10 @@ def errors(asked: Asked, norm: Callable[[np.ndarray], float]) -> tuple[float, fl
     """Return norms of the errors of f and g from f in float64."""
     if asked.wide is None:
         return None
-    r = np.concatenate([x.ravel() for x in asked.wide[0]])
-    sides = [np.concatenate([x.ravel() for x in side]) for side in (asked.f, asked.g)]
+    # A truth value is 0 or 1: NumPy subtracts none.
+    r, *sides = (
+        np.concatenate([x.ravel() * 1 for x in side]) for side in (asked.wide[0], asked.f, asked.g)
+    )
     if any(side.shape != r.shape for side in sides):
         return None
     with np.errstate(all="ignore"):

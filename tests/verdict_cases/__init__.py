@@ -35,6 +35,7 @@ from . import (
     held_out,
     linear,
     networks,
+    partly,
     ports,
     ranges,
     reductions,
@@ -91,6 +92,7 @@ TRANSFORMS: tuple[Case, ...] = tuple(
 # Labelled when the rules stood, of fields that the others leave out.
 FIELDS: tuple[Case, ...] = tuple(
     case
-    for case in (*equations.CASES, *statistics.CASES, *signals.CASES, *awkward.CASES)
+    for theme in (equations, statistics, signals, awkward, partly)
+    for case in theme.CASES
     if all(map(find_spec, case.needs))
 )

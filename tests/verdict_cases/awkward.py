@@ -10,25 +10,30 @@ import math
 import numba
 import numpy as np
 
-from .case import SINGLE, WHOLE, Cases, in_float32, normal, uniform
+from .case import (
+    HIDDEN,
+    SAME,
+    SCIPY,
+    SINGLE,
+    TORCH,
+    WARPED,
+    WHOLE,
+    Cases,
+    double,
+    in_float32,
+    normal,
+    uniform,
+)
 from .equations import advection_by_weights, oscillator_by_two_places
 from .signals import angle_of_parallel_vectors, bilinear_warp
 from .statistics import covariances, histogram_without_its_end, ranks_of_equal_numbers
 
 CASES = case = Cases()
 
-SCIPY, TORCH = ("scipy",), ("torch",)
-HIDDEN = "BUG SUSPECT"
-SAME = "ROUNDING LAYOUT"
 UNSURE = f"{SAME} UNSTABLE"
-WARPED = f"{SAME} AMPLIFIED"
 
 
 UNASKED = {"float64": None}
-
-
-def double(rng, *shape):
-    return rng.standard_normal(shape)
 
 
 # Ties, which last places decide.

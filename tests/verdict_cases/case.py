@@ -65,6 +65,12 @@ class Cases(list):
         return register
 
 
+# Names that labels have in common.
+SCIPY, TORCH = ("scipy",), ("torch",)
+HIDDEN = "BUG SUSPECT"
+SAME = "ROUNDING LAYOUT"
+WARPED = f"{SAME} AMPLIFIED"
+
 # The leading axis of the first argument is no batch, or it is one of several arguments.
 WHOLE: Mapping[str, Any] = {"batch": ()}
 # g computes in float32 whatever it is given.
@@ -73,6 +79,10 @@ SINGLE: Mapping[str, Any] = {"float64": "f"}
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape, dtype=np.float32)
+
+
+def double(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape)
 
 
 def uniform(rng: np.random.Generator, low: float, high: float, *shape: int) -> np.ndarray:

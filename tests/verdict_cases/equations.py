@@ -10,18 +10,11 @@ import math
 import numba
 import numpy as np
 
-from .case import WHOLE, Cases, in_float32, normal, uniform
+from .case import HIDDEN, SAME, SCIPY, WHOLE, Cases, double, in_float32, normal, uniform
 
 CASES = case = Cases()
 
-SCIPY = ("scipy",)
-HIDDEN = "BUG SUSPECT"
-SAME = "ROUNDING LAYOUT"
 BODIES = f"{SAME} AMPLIFIED"
-
-
-def double(rng, *shape):
-    return rng.standard_normal(shape)
 
 
 # Sparse matrices and graphs.

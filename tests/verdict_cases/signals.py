@@ -11,18 +11,9 @@ from itertools import pairwise
 import numba
 import numpy as np
 
-from .case import WHOLE, Cases, normal, uniform
+from .case import HIDDEN, SAME, SCIPY, TORCH, WARPED, WHOLE, Cases, double, normal, uniform
 
 CASES = case = Cases()
-
-SCIPY, TORCH = ("scipy",), ("torch",)
-HIDDEN = "BUG SUSPECT"
-SAME = "ROUNDING LAYOUT"
-WARPED = f"{SAME} AMPLIFIED"
-
-
-def double(rng, *shape):
-    return rng.standard_normal(shape)
 
 
 # Signals and images.

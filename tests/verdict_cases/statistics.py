@@ -9,17 +9,9 @@ import math
 
 import numpy as np
 
-from .case import WHOLE, Cases, normal, softmax, uniform
+from .case import HIDDEN, SAME, SCIPY, TORCH, WHOLE, Cases, double, normal, softmax, uniform
 
 CASES = case = Cases()
-
-SCIPY, TORCH = ("scipy",), ("torch",)
-HIDDEN = "BUG SUSPECT"
-SAME = "ROUNDING LAYOUT"
-
-
-def double(rng, *shape):
-    return rng.standard_normal(shape)
 
 
 # Statistics.

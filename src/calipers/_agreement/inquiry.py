@@ -13,7 +13,7 @@ import numpy as np
 from .._protocols import NDArray
 from .._rounding import FORMATS
 from .answers import Answer, comparable
-from .casts import casting
+from .casts import casting, casting_in_part
 from .inputs import movable, widened
 from .sides import BudgetError, Side
 from .smooth import is_rough
@@ -132,7 +132,7 @@ class Inquiry:
             if comparable(answer, self.of_f) and is_wide(answer, self.form):
                 found[name] = answer
         if len(found) == 2:
-            cast = casting(self, found)
+            cast = casting(self, found) or casting_in_part(self, found)
             return {name: answer for name, answer in found.items() if name != cast}
         return found
 
@@ -152,10 +152,9 @@ class Inquiry:
         f, g = self.wide_answers.values()
         size = rms_of(f.numbers(np.float64))
         off = rms_of(difference(f, g)) / size if size else 0.0
+        # A format is no narrower than the working one, or none makes as much of it.
         if not self.allowed * self.roundoff < off < HALF:
-            return (
-                False  # a format is no narrower than the working one, or none makes as much of it
-            )
+            return False
         answer = self.wide_answers[name]
         return is_rough(self.sides[name], answer, self.moves, off, self.seed + 80)
 
