@@ -103,3 +103,20 @@ def test_an_error_that_is_far_too_small_by_chance_accuses_nobody(fast_mode):
         )
         assert report.verdict != "FAIL", str(report)
         assert max(entry.error for entry in report.failures) > 1e-6
+
+
+def test_what_rounding_of_f_hides_is_counted():
+    """A slope of 1 is nothing beside f = 1e6 in float32, whatever it is claimed to be."""
+
+    def f(x):
+        return np.float32(1e6) + np.sin(x)
+
+    x = np.linspace(0.1, 1, 5).astype("f")
+    report = calipers.gradcheck(f, x, vjp=lambda x, w: 5 * w)
+    assert (report.hidden, report.unresolved) == (5, 0.2)
+    assert "but for 5 of 25 entries that rounding of f hides" in report.reason
+    assert "unresolved 20 %" in str(report)
+    alone = calipers.gradcheck(f, x[:1], vjp=lambda x, w: 5 * w)
+    assert alone.reason == "vjp may be right: rounding of f hides all entries"
+    known = calipers.gradcheck(np.sin, x, vjp=lambda x, w: np.cos(x) * w)
+    assert (known.hidden, known.unresolved) == (0, 0)

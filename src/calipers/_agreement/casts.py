@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from .inquiry import Inquiry
 
 _MOVED = 0.3  # of a last place: what rounding to the format takes off again
-_LEAST = (
-    2.0**-8
-)  # of a rounding: two sides that are as near hold nothing of their own in the format
+_LEAST = 2.0**-8  # of a rounding: two sides that are nearer hold nothing in the format
 _LINES = 3  # along which both sides are asked twice
 _STEP = 4.0  # last places: what is rounded to the format is drawn anew
 _SHORTER = 0.25  # of a step, in which a bend is sixteen times less

@@ -311,4 +311,5 @@ class Check:
             (subject.rows, subject.columns),
             self.fast_mode,
             self.allow,
+            hidden=found.entries.hidden,
         )

@@ -106,12 +106,23 @@ class Dispute:
             self._doubt(np.flatnonzero(unsure & ~confirmed))
         # With the caller's own step and tolerances, what they accept is accepted.
         self._say(PASS, near & (self._are(INCONCLUSIVE) | (rule.share == 1)))
+        self._let_pass = np.zeros(own.shape, bool)
+
+    @property
+    def hidden(self) -> int:
+        """How many entries pass since rounding of f hides whether they are right."""
+        return int(np.count_nonzero(self._let_pass & self._are(PASS)))
 
     def _are(self, verdict: str) -> NDArray:
         return np.asarray(self.verdicts == VERDICTS.index(verdict))
 
     def _say(self, verdict: str, where: NDArray) -> None:
         self.verdicts[where] = VERDICTS.index(verdict)
+
+    def _hide(self, where: NDArray) -> None:
+        """Let pass what rounding of f hides."""
+        self._let_pass |= where & ~self._are(PASS)
+        self._say(PASS, where)
 
     def _doubt(self, where: NDArray) -> None:
         """Blame nobody: the numerical value may be off by what it differs from the claim."""
@@ -127,7 +138,7 @@ class Dispute:
     def where_rounded(self, rounding: NDArray) -> None:
         """Let pass what is off by no more than f is rounded by along its natural length."""
         with np.errstate(invalid="ignore"):
-            self._say(PASS, np.abs(self.own - self.value) + self.error <= rounding)
+            self._hide(np.abs(self.own - self.value) + self.error <= rounding)
 
     def where_slight(self, natural: NDArray) -> None:
         """Let pass what is nothing beside the natural size of a derivative, slopes, or others."""
@@ -137,7 +148,7 @@ class Dispute:
         slight = self.rule.is_slight(self.own, self.value, self.error, natural)
         # What a kink farther off leaves open is not rounding: shorter steps would tell.
         farther = (self.status == differences.NONSMOOTH) & (self._bend == 0)
-        self._say(PASS, self._are(INCONCLUSIVE) & slight & ~farther)
+        self._hide(self._are(INCONCLUSIVE) & slight & ~farther)
 
     def where_cancelled(self, natural: NDArray, eps: float) -> None:
         """
@@ -147,7 +158,7 @@ class Dispute:
         """
         with np.errstate(invalid="ignore"):
             rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= _few_roundings(eps))
-            self._say(PASS, self._are(INCONCLUSIVE) & rounding)
+            self._hide(self._are(INCONCLUSIVE) & rounding)
 
     def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
         """
@@ -159,7 +170,7 @@ class Dispute:
         stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
         unsure = np.abs(self.own) <= np.minimum(unsure, _few_roundings(eps))
         most = np.minimum(self.largest, self.beside)
-        self._say(PASS, stays & (unsure | rounded_away(self.own, most, eps)))
+        self._hide(stays & (unsure | rounded_away(self.own, most, eps)))
         still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
         if len(still):
             hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])

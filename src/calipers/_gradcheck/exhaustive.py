@@ -37,6 +37,7 @@ class Entries:
     numerical: dict[int, NDArray] = field(default_factory=dict)  # by column
     largest_error: float = 0.0
     left_out: int = 0  # columns
+    hidden: int = 0  # that pass since rounding of f hides whether they are right
 
     def keep(self, column: int, numerical: NDArray) -> None:
         """Keep a numerical column for the diagnosis, unless there are too many."""
@@ -215,6 +216,7 @@ def _look_again(
         unknown = np.flatnonzero(dispute.verdicts == VERDICTS.index(INCONCLUSIVE))
         sizes.doubt(rows[unknown], numbers[k[unknown]], e[unknown])
         found.count[PASS] += every.size - len(rows)
+        found.hidden += dispute.hidden
         found.add(numbers[k], rows, form, dispute.verdicts, own, d, e)
 
 

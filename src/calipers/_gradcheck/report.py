@@ -134,6 +134,9 @@ class GradcheckReport(Shown):
     input_names, output_names : tuple of str
         Where the inputs and outputs are in the containers that f takes and returns; empty where
         these are arrays.
+    hidden : int
+        How many entries pass since rounding of f hides whether they are right: they are far less
+        than f / x, or than others.
     """
 
     verdict: str
@@ -156,6 +159,7 @@ class GradcheckReport(Shown):
     order: int = 1
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
+    hidden: int = 0
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS, or allowed."""
@@ -189,9 +193,9 @@ class GradcheckReport(Shown):
 
     @property
     def unresolved(self) -> float:
-        """The share of entries that differences could not decide."""
+        """The share of entries that differences could not decide, hidden ones among them."""
         total = sum(self.counts.values())
-        return self.counts[INCONCLUSIVE] / total if total else 0.0
+        return (self.counts[INCONCLUSIVE] + self.hidden) / total if total else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it in types that JSON has."""
