@@ -70,11 +70,15 @@ def test_small_singular_values(size):
     assert vague <= 5
 
 
-@MISSED
 def test_singular_values_of_some_thousands_of_roundings():
     """Length scales of 1e-12 of x; noise takes all but a few steps of it."""
-    off, vague, count = singular_values(1e-10)
+    off, _, count = singular_values(1e-10)
     assert off <= 0.1 * count
+
+
+@MISSED
+def test_most_of_them_are_known():
+    _, vague, count = singular_values(1e-10)
     assert vague <= 0.15 * count
 
 
