@@ -15,14 +15,14 @@ def counted(d, exact):
     return np.array([off.sum(), (d.error > 0.1 * np.abs(exact)).sum(), exact.size])
 
 
-def singular_values(size):
+def singular_values(size, seeds=range(10), dtype=float):
     """Differentiate those of matrices of nearly rank 1; the derivatives are u v'."""
     total = np.zeros(3, int)
-    for seed in range(10):
+    for seed in seeds:
         noise = np.random.default_rng(seed).normal(size=(3, 3))
-        x = np.outer([1, 2, 3], [1, 1, 2]) + size * noise
+        x = (np.outer([1, 2, 3], [1, 1, 2]) + size * noise).astype(dtype)
         d = calipers.differentiate(lambda z: np.linalg.svd(z, compute_uv=False), x)
-        u, _, vt = np.linalg.svd(x)
+        u, _, vt = np.linalg.svd(x.astype(float))
         total += counted(d, np.einsum("ik,kj->kij", u, vt))
     return total
 
@@ -80,6 +80,14 @@ def test_singular_values_of_some_thousands_of_roundings():
 def test_most_of_them_are_known():
     _, vague, count = singular_values(1e-10)
     assert vague <= 0.15 * count
+
+
+@pytest.mark.xfail(strict=False, reason="a near tail is not heeded where the far one is lost")
+@pytest.mark.parametrize("size", [1e-4, 3e-5, 1e-5])
+def test_small_singular_values_in_float32(size):
+    """Half of them are lost in noise, or the far tail is beside x, and few do not say so."""
+    off, _, count = singular_values(size, range(10, 30), np.float32)
+    assert off <= 0.035 * count
 
 
 @pytest.mark.parametrize("steps", [500, 1500, 2000, 2300])
