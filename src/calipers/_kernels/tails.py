@@ -148,6 +148,13 @@ def _all_rounded(state: Any, size: float) -> bool:
 
 
 @jitable
+def _is_all_of_f(state: Any, sizes: Any, tail: int, i: int, noise: float) -> bool:
+    """Tell whether noise at a tail would be as large as f: more likely that is many waves."""
+    rounded = _all_rounded(state, max(sizes[0, i], sizes[tail, i]))
+    return bool(noise > _ALL_OF_F * sizes[0, i] and not rounded)
+
+
+@jitable
 def _loudest(state: Any) -> Any:
     """Return the share of |f| from which on noise is told from waves."""
     return max(_LOUD, _NOISY * state.eps)
@@ -223,6 +230,9 @@ def judge(state: Any, room: Any, i: int) -> Any:
     if not (abs(near) < math.inf and abs(far) < math.inf):
         # Lost beside x, as it may be in the bounds' little room; a ladder that was led down here
         # by a short length scale has not found it.
+        apart = abs(near - value) * raised(state.near, state.power)
+        if _is_all_of_f(state, sizes, NEAR, i, apart):
+            return value, math.inf, ALIASED, noise
         if state.attempt == 0:
             # What noise f has cannot be seen; rounding inside f is as if x were rounded.
             noise = max(noise, state.eps * state.unit * abs(value))
@@ -254,10 +264,8 @@ def judge(state: Any, room: Any, i: int) -> Any:
         near - value
     ) > 8 * noise / per_near + 0.05 * abs(near) + min(1.5 * error, 0.05 * abs(near)):
         return value, math.inf, ALIASED, noise
-    elif measured > _ALL_OF_F * sizes[0, i] and not _all_rounded(
-        state, max(sizes[0, i], sizes[FAR, i])
-    ):
-        return value, math.inf, ALIASED, noise  # as large as f: more likely many waves than noise
+    elif _is_all_of_f(state, sizes, FAR, i, measured):
+        return value, math.inf, ALIASED, noise
     elif measured > _loudest(state) * sizes[0, i] and _far_agree(
         state, differences, value, error, i
     ):
