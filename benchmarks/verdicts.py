@@ -28,8 +28,12 @@ class Asked(NamedTuple):
 
 
 def arrays(y: Any) -> list[np.ndarray]:
-    several = y if isinstance(y, (tuple, list)) else (y,)
-    return [np.asarray(item) for item in several]
+    """Return the arrays of a result, which may be in containers."""
+    if isinstance(y, dict):
+        y = [y[name] for name in sorted(y)]
+    if isinstance(y, (tuple, list)):
+        return [array for item in y for array in arrays(item)]
+    return [np.asarray(y)]
 
 
 def widened(x: Any) -> Any:
