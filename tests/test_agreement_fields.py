@@ -16,8 +16,6 @@ UNMENDED = {
     "oscillator_by_two_places_in_float32": "last places of inputs do not draw its lost digits anew",
     "oscillator_by_two_places_unasked": "last places of inputs do not draw its lost digits anew",
     "advection_by_weights_in_float64": "constants of float64 add up in forty steps",
-}
-UNMENDED |= {
     "wave_of_float32_angles_on_both_sides": "each side's noise is taken for what the other lacks",
     "wave_of_doubles_at_integers": "integers are moved by last places of float64 alone",
 }
