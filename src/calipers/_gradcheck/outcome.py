@@ -135,12 +135,11 @@ class Outcome:
             return f"products of {forms} with random directions are those of differences{left}"
         agree = f"{forms} agree{'s' * (len(names) == 1)} with differences"
         hidden, total = self.entries.hidden, sum(self.entries.count.values())
+        if not hidden:
+            return f"{agree} in every entry{left}"
         if hidden == total:
             return f"{forms} may be right: rounding of f hides all entries{left}"
-        if hidden:
-            entries = "entries" if total > 1 else "entry"
-            return f"{agree}, but for {hidden} of {total} {entries} that rounding of f hides{left}"
-        return f"{agree} in every entry{left}"
+        return f"{agree}, but for {hidden} of {total} entries that rounding of f hides{left}"
 
     def _obstacle(self, entry: Entry) -> str:
         """Say why an entry is not confirmed."""
