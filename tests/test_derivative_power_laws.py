@@ -60,6 +60,11 @@ ODD = {
     "cbrt(x) beside exp(x)": (lambda x: np.exp(x) + np.cbrt(x), INFINITE),
     "x**1.2 beside exp(x)": (lambda x: np.exp(x) + odd(1.2)(x), 1.0),
 }
+CUSPS = {
+    **{f"|x|**{p}": (lambda x, p=p: np.abs(x) ** p) for p in (0.25, 0.5, 2 / 3, 0.9)},
+    "|x| log |x|": lambda x: np.sign(x) * xlogx_odd(x),
+    "sqrt(|x|) beside exp(x)": lambda x: np.exp(x) + np.sqrt(np.abs(x)),
+}
 FORMATS = "float64", "float32"
 
 
@@ -93,6 +98,15 @@ def test_a_power_to_both_sides(name, dtype):
     f, truth = ODD[name]
     found = calipers.differentiate(f, np.zeros(1, dtype))
     assert covered(found, truth), (found.value, found.error, found.status)
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("name", CUSPS)
+def test_a_cusp(name, dtype):
+    """Slopes to both sides are infinite, of opposite sign; between them there is no derivative."""
+    found = calipers.differentiate(CUSPS[name], np.zeros(1, dtype))
+    assert found.status.tolist() == ["NONSMOOTH"]
+    assert found.error.item() == np.inf
 
 
 @pytest.mark.parametrize("name", ["x**0.5", "x log x", "x**0.9"])
