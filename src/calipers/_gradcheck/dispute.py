@@ -241,6 +241,8 @@ class Dispute:
         self._say(NONSMOOTH, probed[kinked & between])
         self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
         self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
+        endless = (self.status == differences.NONSMOOTH) & np.isinf(self.error)
+        self._say(NONSMOOTH, endless & ~self._are(PASS))
         known = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
         self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~known[probed]])
 

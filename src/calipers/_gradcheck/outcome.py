@@ -115,7 +115,8 @@ class Outcome:
             return self.undecided
         worst = failures[0]
         if verdict == NONSMOOTH:
-            text = self._place(worst, "not to be had: f has a kink or a jump within a step of x")
+            kink = "a kink, a jump or an infinite slope"
+            text = self._place(worst, f"not to be had: f has {kink} within a step of x")
             return f"{text}; the step is {self._step_of(worst):.2g}: a shorter step= may end before"
         if verdict == INCONCLUSIVE:
             text = self._place(worst, "not to be confirmed")

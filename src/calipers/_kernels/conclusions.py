@@ -7,6 +7,7 @@ from .differences import ALIASED, CONVERGED, NOISY, NONSMOOTH
 from .jitable import jitable
 from .kinks import contradiction, jump_within
 from .pieces import hidden_by_rounding, jump_of, largest_jump
+from .powers import far_to_go
 from .rungs import (
     APART,
     BEST,
@@ -45,6 +46,8 @@ _DOWN = 2.0**-10
 # And how far above the far tail where all tails were alike: some times the length over which f is
 # known to be straight.
 _ABOVE_FAR = 2.0**8
+# A share of a slope that seemed to have no end, as which its error is known once it has one.
+_ENDED = 2.0**-10
 # Spacings that leave a ladder no rungs without noise.
 _FEWEST = 2.0**-8
 
@@ -147,12 +150,17 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             extrapolate_again(state, room, 0, noise, i)
             value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
         unknown = first or errors[i] == math.inf
+        if unknown and state.status == NONSMOOTH and not error <= _ENDED * abs(value):
+            continue  # a slope that had no end has found none
         if kept[APART, i] != 0 and status in (CONVERGED, NOISY):
             jump = jump_within(state, room, i, value, noise)
             if jump > error:
                 if not unknown:
                     continue
                 error, status = error + jump / 2, NONSMOOTH
+            error = max(error, far_to_go(state, room, i, value, noise))
+            if error == math.inf:
+                status = NONSMOOTH
         if counts and kept[RUNG, i] + 2 <= state.rung:  # asked here: a call takes longer
             value, error = _by_shorter_steps(state, room, i, value, error, noise)
         # One that was led down here may still be too long: its first rungs are alike by chance.
@@ -177,8 +185,8 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         better |= shorter and value != 0 and apart > _CONTRADICTED * together
         if unknown or better:
             values[i], errors[i] = value, error
-            if status == ALIASED:
-                rippled |= error < math.inf
+            rippled |= status == ALIASED and error < math.inf
+            if status in (ALIASED, NONSMOOTH):
                 aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
             worst = max(worst, status)
         hidden = 0.0

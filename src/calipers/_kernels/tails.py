@@ -6,6 +6,7 @@ from typing import Any
 from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
 from .jitable import jitable
 from .kinks import BEYOND_NOISE, REALISED, flat_before_a_kink
+from .powers import has_no_end
 from .rungs import (
     APART,
     BEST,
@@ -48,6 +49,9 @@ _TOLD = 8.0
 # Times that a jump grows as t falls to a 16th where f at x itself is off, and both sides are alike.
 # That is noise up to some roundings, as of derivatives that are numerical themselves.
 _BY_ITSELF, _OFF = 8.0, 65536.0
+# And between which it has no end, as at a cusp: that of a kink stays, and of a value beside others
+# it grows as the step falls.
+_CUSP, _SPIKE = 1.1, 12.0
 
 
 @jitable
@@ -252,6 +256,8 @@ def judge(state: Any, room: Any, i: int) -> Any:
     flat = far == 0 and bends[FAR, i] == 0
     if flat and abs(value) > error and flat_before_a_kink(state, differences, bends, i):
         return value, math.inf, ALIASED, noise
+    if has_no_end(state, differences, i):
+        return value, math.inf, NONSMOOTH, noise
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
         if abs(value) > error and abs(value) * per_near > 4 * noise:
@@ -299,5 +305,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
     if state.power == 1 and state.side == 0 and kinked:
         # That of a kink at a distance of d from x is short of it by d/t.
         short = max(0.0, abs(jump) - abs(nearer)) / 15
+        if _CUSP * abs(jump) < abs(nearer) < _SPIKE * abs(jump):
+            short = math.inf
         return value, error + abs(jump) / 2 + short, NONSMOOTH, noise
     return value, error, status, noise

@@ -1,0 +1,111 @@
+"""Slopes that change as a power of the step which no extrapolation eliminates, as at a root of x.
+
+Beside a term t**p the difference at t is off by a multiple of t**q, q being p - 1. From rung to
+rung it changes by the same share of its change before, 4**-q; that of what is smooth is a 4th or a
+16th. From q = 0 on, which is a logarithm's, there is no end to that: the slope is infinite. So it
+is with bends, at a cusp.
+"""
+
+import math
+from typing import Any
+
+from .jitable import jitable
+from .rungs import BETWEEN, FAR, NEAR, QUARTERS, RUNG, TAILS, raised
+
+# Shares that are slow to get anywhere; those of a jump at x, or of noise, are 4. From `_ENDLESS` on
+# no sum of the changes to come is told from infinity.
+_SLOW, _JUMP, _ENDLESS = 0.5, 3.75, 1 - 2.0**-5
+# By how much shares may differ to be one, and how many noise hardly makes so.
+_SAME, _ROW = 0.1, 4
+# Times what noise leaves of a difference, from which on a change is none of it.
+_SEEN = 4.0
+# The powers of a slope without end: noise, and a jump, have -1.
+_STEEPEST, _FLATTEST = -0.95, 0.02
+# What tails and a rung may be off from one power, as a share of how far the tails are apart.
+_FITS, _NEARLY = 0.02, 0.1
+_HALVINGS = 40
+
+
+@jitable
+def _share(state: Any, room: Any, k: int, i: int, noise: float) -> Any:
+    """Return the share of the change before it that output i changes by at rung k, or 0."""
+    d, sizes, _, _ = room
+    now, before = d[k, i] - d[k - 1, i], d[k - 1, i] - d[k - 2, i]
+    slow = _SLOW * abs(before) < abs(now) < _JUMP * abs(before) and now * before > 0
+    rounding = max(noise, state.eps * sizes[k, i]) / raised(state.top * QUARTERS[k], state.power)
+    if not slow or abs(now) <= _SEEN * rounding:
+        return 0.0
+    return now / before
+
+
+@jitable
+def _changes_to_come(state: Any, room: Any, k: int, i: int, noise: float) -> Any:
+    """Return the sum of the slow changes of output i after rung k, or 0: a geometric series."""
+    share = _share(state, room, k, i, noise) if k > _ROW else 0.0
+    if share == 0.0:
+        return 0.0
+    for earlier in range(k - _ROW + 1, k):
+        if abs(_share(state, room, earlier, i, noise) - share) > _SAME * share:
+            return 0.0
+    if share > _ENDLESS:
+        return math.inf
+    return abs(room.differences[k, i] - room.differences[k - 1, i]) * share / (1 - share)
+
+
+@jitable
+def far_to_go(state: Any, room: Any, i: int, value: float, noise: float) -> Any:
+    """
+    Return how far an estimate of output i is from where slow changes go; 0 if there are none.
+
+    They are those up to its rung, beyond which there may be noise; or without end up to the last
+    that are seen beside that.
+    """
+    k = int(state.rung)
+    while k > _ROW and _share(state, room, k, i, noise) == 0:
+        k -= 1
+    if _changes_to_come(state, room, k, i, noise) == math.inf:
+        return math.inf
+    k = int(room.kept[RUNG, i])
+    left = _changes_to_come(state, room, k, i, 0.0)
+    return abs(value - room.differences[k, i]) + left if left > 0 else 0.0
+
+
+@jitable
+def _risen(q: float, log: float) -> Any:
+    """Return how far t**q is from its value at the far tail, where t is exp(log) times as long."""
+    return math.expm1(q * log)
+
+
+@jitable
+def has_no_end(state: Any, rows: Any, i: int) -> bool:
+    """
+    Tell whether differences, or bends, of output i grow from the last rungs to all tails alike.
+
+    Noise grows, too, but hardly in the order of five steps and by the same power between them.
+    """
+    k = state.rung
+    if state.tail < TAILS or k == 0:
+        return False
+    longer, last, near = rows[k - 1, i], rows[k, i], rows[NEAR, i]
+    two, one, far = rows[BETWEEN + 1, i], rows[BETWEEN, i], rows[FAR, i]
+    way = 1.0 if far > near else -1.0
+    changes = min(way * (last - longer), way * (near - last), way * (two - near))
+    if not min(changes, way * (one - two), way * (far - one)) > 0:
+        return False
+    to_one, to_two = 0.5 * math.log(2.0), 0.5 * math.log(6.0)
+    to_near, to_last = math.log(state.near / state.far), math.log(state.top / state.far)
+    to_last += math.log(QUARTERS[k])
+    grown = (near - far) / (last - near)
+    low, high = _STEEPEST, _FLATTEST
+    for _ in range(_HALVINGS):
+        q = 0.5 * (low + high)
+        if _risen(q, to_near) / (_risen(q, to_last) - _risen(q, to_near)) > grown:
+            low = q
+        else:
+            high = q
+    whole = _risen(q, to_near)
+    off_one = abs((one - far) / (near - far) - _risen(q, to_one) / whole)
+    off_two = abs((two - far) / (near - far) - _risen(q, to_two) / whole)
+    rung = _risen(q, to_last + math.log(4.0)) - _risen(q, to_last)
+    off_rung = abs((longer - last) / (near - far) - rung / whole)
+    return bool(max(off_one, off_two) <= _FITS and off_rung <= _NEARLY * rung / whole)
