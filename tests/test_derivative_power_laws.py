@@ -100,6 +100,11 @@ def test_a_power_to_both_sides(name, dtype):
     assert covered(found, truth), (found.value, found.error, found.status)
 
 
+def test_a_slope_that_ends_slowly_is_bounded():
+    found = calipers.differentiate(power(1.05), np.zeros(1), bounds=(0, np.inf))
+    assert found.value.item() <= found.error.item() < 1
+
+
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("name", CUSPS)
 def test_a_cusp(name, dtype):
@@ -170,7 +175,6 @@ def test_noise_is_no_power(seed):
     assert (np.abs(found.value.ravel() - np.cos(0.7)) <= 3 * found.error.ravel()).all()
 
 
-@pytest.mark.xfail(strict=False, reason="to be mended")
 @pytest.mark.parametrize("p", [1, 1.25, 1.5, 1.9])
 def test_an_infinite_second_derivative(p):
     found = calipers.hessian(lambda x: np.sum(np.abs(x) ** p), np.zeros(2))
@@ -178,7 +182,6 @@ def test_an_infinite_second_derivative(p):
     assert found.status.tolist() == ["NONSMOOTH", "NONSMOOTH"]
 
 
-@pytest.mark.xfail(strict=False, reason="to be mended")
 @pytest.mark.parametrize("p", [2.1, 2.2, 2.5, 2.9, 3.5])
 def test_a_second_derivative_that_a_power_hides(p):
     found = calipers.hessian(lambda x: np.sum(np.abs(x) ** p), np.zeros(2))

@@ -12,14 +12,14 @@ from typing import Any
 from .jitable import jitable
 from .rungs import BETWEEN, FAR, NEAR, QUARTERS, RUNG, TAILS, raised
 
-# Shares that are slow to get anywhere; those of a jump at x, or of noise, are 4. From `_ENDLESS` on
-# no sum of the changes to come is told from infinity.
+# Shares that are slow to get anywhere; those of a jump at x, or of noise, are 4, and 16 in second
+# differences. From `_ENDLESS` on no sum of the changes to come is told from infinity.
 _SLOW, _JUMP, _ENDLESS = 0.5, 3.75, 1 - 2.0**-5
 # By how much shares may differ to be one, and how many noise hardly makes so.
 _SAME, _ROW = 0.1, 4
 # Times what noise leaves of a difference, from which on a change is none of it.
 _SEEN = 4.0
-# The powers of a slope without end: noise, and a jump, have -1.
+# The powers of a slope without end: noise, and a jump, have -1, and in second differences -2.
 _STEEPEST, _FLATTEST = -0.95, 0.02
 # What tails and a rung may be off from one power, as a share of how far the tails are apart.
 _FITS, _NEARLY = 0.02, 0.1
@@ -31,7 +31,8 @@ def _share(state: Any, room: Any, k: int, i: int, noise: float) -> Any:
     """Return the share of the change before it that output i changes by at rung k, or 0."""
     d, sizes, _, _ = room
     now, before = d[k, i] - d[k - 1, i], d[k - 1, i] - d[k - 2, i]
-    slow = _SLOW * abs(before) < abs(now) < _JUMP * abs(before) and now * before > 0
+    most = raised(_JUMP, state.power)
+    slow = _SLOW * abs(before) < abs(now) < most * abs(before) and now * before > 0
     rounding = max(noise, state.eps * sizes[k, i]) / raised(state.top * QUARTERS[k], state.power)
     if not slow or abs(now) <= _SEEN * rounding:
         return 0.0
@@ -96,7 +97,7 @@ def has_no_end(state: Any, rows: Any, i: int) -> bool:
     to_near, to_last = math.log(state.near / state.far), math.log(state.top / state.far)
     to_last += math.log(QUARTERS[k])
     grown = (near - far) / (last - near)
-    low, high = _STEEPEST, _FLATTEST
+    low, high = _STEEPEST * state.power, _FLATTEST
     for _ in range(_HALVINGS):
         q = 0.5 * (low + high)
         if _risen(q, to_near) / (_risen(q, to_last) - _risen(q, to_near)) > grown:
