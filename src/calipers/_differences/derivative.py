@@ -28,9 +28,9 @@ class Derivative(Shown):
     status : ndarray of str
         What became of each element of x: CONVERGED; FIXED (a fixed step: nothing is known of the
         error); NOISY (f has far more noise than rounding, the error says how much it matters);
-        NONSMOOTH (the derivatives from both sides differ); ALIASED (f varies on a shorter length
-        than any step that was tried); NONFINITE (f is not finite around x); BOUNDED (the bounds
-        leave no room); EXCLUDED (its step is 0).
+        NONSMOOTH (the derivatives from both sides differ, or are infinite); ALIASED (f varies on
+        a shorter length than any step that was tried); NONFINITE (f is not finite around x);
+        BOUNDED (the bounds leave no room); EXCLUDED (its step is 0).
     nfev : int
         How often f was called; a call with a batch counts each of its rows.
     colors : int or None
