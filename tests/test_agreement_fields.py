@@ -80,7 +80,7 @@ def test_labels(case):
     one_alone = not np.array_equal(np.isfinite(first), np.isfinite(second))
     apart = np.abs(first[finite] - second[finite])
     off = apart.max(initial=0) / max(np.abs(first[finite]).max(initial=0), 1e-300)
-    single = not any(array(x).dtype == np.float64 for x in inputs)
+    single = not any(x.dtype == np.float64 for x in before)
     if case.bug:
         assert one_alone or off > (1e-7 if single else 1e-10)
         assert not case.kinds & {"ROUNDING", "AMPLIFIED", "EQUAL"}
