@@ -205,9 +205,18 @@ def _ties(q: Inquiry) -> str | None:
     for zeros in (False, True):
         there = q.at_moved(2.0**-COARSEST, q.seed + 820, zeros=zeros)
         moved = _integers_apart(*there)
-        if moved is not None and not moved.any():
+        if moved is None or moved.any():
+            continue
+        # Where nothing between is what integers are, as a year of leap, both sides agree on that.
+        if _vary(*there) or not _vary(q.of_f, q.of_g):
             return none_nearby(zeros)
     return None
+
+
+def _vary(*answers: Answer) -> bool:
+    """Tell whether a side gives integers that are not all of them the same."""
+    own = (x for y in answers for x in y.arrays if x.dtype.kind in "biu" and x.size)
+    return any(bool((x != x.flat[0]).any()) for x in own)
 
 
 def _integers_apart(a: Answer, b: Answer) -> NDArray | None:
