@@ -50,6 +50,8 @@ def _how_called(q: Inquiry) -> str:
             f"; they are called with {count} numbers, one for each item of inputs: pass the "
             f"numbers of one array as an array"
         )
+    if count == 1 and all("positional argument" in str(error) for error in errors):
+        return "; they are called with 1 argument: give several as a tuple, inputs=(a, b)"
     if loaded_libraries() and any("ndarray" in str(error) for error in errors):
         return "; it is called with NumPy arrays: pass tensors, if it is a function of these"
     return ""
@@ -108,9 +110,11 @@ def same_bits(q: Inquiry) -> Verdict | None:
         return elsewhere
     if same:
         n = sum(x.size for x in q.of_f.arrays)
+        if not n:
+            return Verdict(EQUAL, f"both sides give nothing to compare: {listed(q.of_f.shapes)}")
         what, they = ("the result is", "it is") if n == 1 else (f"all {n} results are", "all are")
         # Of which nothing is learnt.
-        nan = f"; {they} NaN" if n and np.isnan(q.of_f.numbers(np.float64)).all() else ""
+        nan = f"; {they} NaN" if np.isnan(q.of_f.numbers(np.float64)).all() else ""
         return Verdict(EQUAL, f"{what} equal to the last bit, and so when asked again{nan}")
     return None
 
