@@ -1290,3 +1290,145 @@ def half_products_in_float16(rng):
         return y
 
     return f, g, [x.astype(np.float16) for x in (normal(rng, 20, 64), normal(rng, 64, 16) / 8)]
+
+
+# Two things at once.
+
+
+def rounded(x):
+    """Round to bfloat16."""
+    bits = x.astype(np.float32).view(np.uint32) + np.uint32(0x8000)
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def matmul_of_bfloat16(factor=1.0):
+    def g(a, b):
+        y = rounded(a) @ rounded(b) * np.float32(factor)
+        return rounded(y).astype(a.dtype)
+
+    return g
+
+
+@case("REDUCED", "a product of bfloat16", options=WHOLE, formats=("bfloat16",))
+def product_of_bfloat16(rng):
+    return np.matmul, matmul_of_bfloat16(), [normal(rng, 30, 64), normal(rng, 64, 20)]
+
+
+@case(HIDDEN, "a product of bfloat16, that is 0.003 too large", options=WHOLE)
+def product_of_bfloat16_too_large(rng):
+    return np.matmul, matmul_of_bfloat16(1.003), [normal(rng, 30, 64), normal(rng, 64, 20)]
+
+
+@case(HIDDEN, "of float32, and 2e-6 too large")
+def tangents_of_float32_too_large(rng):
+    def g(x):
+        return (np.tanh(x.astype(np.float32)) * np.float32(1 + 2e-6)).astype(x.dtype)
+
+    return np.tanh, g, [double(rng, 30, 40)]
+
+
+@case(HIDDEN, "of float32, and one of them is 1e-5 too large")
+def tangent_of_float32_too_large(rng):
+    def g(x):
+        y = np.tanh(x.astype(np.float32)).astype(x.dtype)
+        y[0, 4] *= 1.00001
+        return y
+
+    return np.tanh, g, [double(rng, 30, 40)]
+
+
+@case(HIDDEN, "digits are lost, and what is left is 1e-5 too large")
+def logarithms_of_few_digits_too_large(rng):
+    def g(x):
+        return np.log(1 + x) * x.dtype.type(1.00001)
+
+    return np.log1p, g, [between(rng, 1e-5, 1e-3, 20, 30)]
+
+
+@case(HIDDEN, "one norm overflows, and all are 0.001 too large")
+def norms_that_overflow_too_large(rng):
+    def f(x):
+        largest = np.abs(x).max(axis=1)
+        return largest * np.sqrt(np.square(x / largest[:, None]).sum(axis=1))
+
+    def g(x):
+        return np.sqrt(np.square(x).sum(axis=1)) * x.dtype.type(1.001)
+
+    x = normal(rng, 20, 30)
+    x[3] *= np.float32(1e25)
+    return f, g, [x]
+
+
+@case(HIDDEN, "solutions that are magnified 1e4 times, and 1e-4 too large")
+def solutions_too_large(rng):
+    def f(b, a):
+        return np.linalg.solve(a, b.T).T
+
+    a = conditioned(rng, 20, 1e4)
+    return f, lambda b, a: f(b, a) * b.dtype.type(1.0001), [normal(rng, 6, 20), a]
+
+
+@case(HIDDEN, "a constant that is left out with what it is subtracted from")
+def differences_of_two_zeros(rng):
+    def off(second):
+        def f(t):
+            zeros = t.dtype.type(273.15), t.dtype.type(second)
+            return (t + zeros[1]) - (t[:, :1] + zeros[0])
+
+        return f
+
+    return off(273.15), off(273.16), [between(rng, 0, 0.01, 20, 30)]
+
+
+@case(HIDDEN, "a last column of factors of 1e-6 is left out", options=WHOLE)
+def products_without_small_columns(rng):
+    a = normal(rng, 30, 65)
+    a[:, -1] *= np.float32(1e-6)
+    return np.matmul, lambda a, b: a[:, :-1] @ b[:-1], [a, normal(rng, 65, 20)]
+
+
+@case(HIDDEN, "one of 3000 squares is left out of a sum", options=WHOLE)
+def sum_without_one_square(rng):
+    def g(x):
+        squares = np.square(x)
+        return squares[:-1].sum() + squares[-1, :-1].sum()
+
+    return lambda x: np.square(x).sum(), g, [normal(rng, 100, 30)]
+
+
+@case(HIDDEN, "the second of two results is 1e-5 too large, beside rounding of the first")
+def spread_too_large_beside_a_sum(rng):
+    def g(x):
+        return x[:, ::-1].sum(axis=1), x.std(axis=1) * x.dtype.type(1.00001)
+
+    return lambda x: (x.sum(axis=1), x.std(axis=1)), g, [normal(rng, 20, 300)]
+
+
+@case(SAME, "means of what is no NaN, of a library and by counts")
+def means_but_for_nan(rng):
+    def g(x):
+        known = ~np.isnan(x)
+        return np.where(known, x, 0)[:, ::-1].sum(axis=1) / known.sum(axis=1).astype(x.dtype)
+
+    x = normal(rng, 20, 30)
+    x[2, 3] = np.nan
+    return lambda x: np.nanmean(x, axis=1), g, [x]
+
+
+@case(WARPED, "a price, and by that of the opposite", options={"batch": (0, 1)})
+def price_by_parity(rng):
+    def shares(s, t):
+        spread = 0.2 * np.sqrt(t)
+        d = (np.log(s / 100) + 0.02 * t) / spread
+        return [0.5 + 0.5 * np.tanh(0.8 * x) for x in (d + spread / 2, d - spread / 2)]
+
+    def f(s, t):
+        a, b = shares(s, t)
+        return s * a - 100 * np.exp(-0.01 * t) * b
+
+    def g(s, t):
+        a, b = shares(s, t)
+        opposite = 100 * np.exp(-0.01 * t) * (1 - b) - s * (1 - a)
+        return opposite + s - 100 * np.exp(-0.01 * t)
+
+    return f, g, [rng.uniform(90, 110, 50), rng.uniform(0.1, 1, 50)]
