@@ -98,7 +98,7 @@ def _felt_by_one_side(q: Inquiry) -> Verdict | None:
             return Verdict(
                 SUSPECT,
                 f"{own} magnifies a change of the inputs' last places {q.unit.kappa:.3g} times, or "
-                f"jumps there, and {other} does not change: another function, which these hide",
+                f"jumps, where {other} stays as it is: one function would do so on both sides",
             )
     return None
 
