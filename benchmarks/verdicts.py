@@ -204,6 +204,9 @@ def main(seeds: range) -> None:
     fields = getattr(verdict_cases, "FIELDS", ())
     if fields:
         sets["Other fields, and awkward inputs"] = fields
+    everyday = getattr(verdict_cases, "EVERYDAY", ())
+    if everyday:
+        sets["Everyday ports"] = everyday
     for title, cases in sets.items():
         print(f"{title}: {len(cases)}, by {len(seeds)} seeds\n")
         print("\n".join(kinds_table(cases, seeds)), end="\n\n")

@@ -331,7 +331,7 @@ def test_neither_side_computes_in_float64():
         ({"float64": "h"}, ValueError, 'float64 must be "auto", "f", "g", None or a function'),
         ({"reduction": 0}, ValueError, "reduction must be at least 1, got 0"),
         ({"budget": "much"}, ValueError, 'budget must be "quick", "full" or a number of calls'),
-        ({"batch": (3,)}, ValueError, "batch names input 3: there are 1, from 0"),
+        ({"batch": (3,)}, ValueError, "batch names input 3: there is 0 alone"),
     ],
 )
 def test_bad_options(options, error, text):
@@ -342,7 +342,7 @@ def test_bad_options(options, error, text):
 def test_bad_arguments():
     with pytest.raises(TypeError, match="g must be callable, got int"):
         calipers.diagnose(np.sin, 3, X)
-    with pytest.raises(TypeError, match=r"f must return numbers, got str .*: return"):
+    with pytest.raises(TypeError, match=r"f must return numbers, got str: return"):
         calipers.diagnose(lambda x: "no", np.sin, X)
     if np.finfo(np.longdouble).eps < np.finfo(float).eps:
         with pytest.raises(TypeError, match="there is no wider format to compare with"):

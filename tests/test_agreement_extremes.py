@@ -332,3 +332,32 @@ def test_what_is_flushed_hides_no_other_function(f, low, high, factor, kind, swa
     assert found.kind == kind, str(found)
     if kind == "SUSPECT":
         assert "subnormal results that are flushed to 0, but in the wider format" in found.reason
+
+
+def test_what_is_flushed_hides_no_factor_if_the_wider_format_shows_none():
+    """Beside a side that rounds a constant, and is asked in its own format alone."""
+    x = np.random.default_rng(0).uniform(2.0**-128, 2.0**-124, 500).astype(np.float32)
+
+    def flushing(x):
+        y = (x * np.float32(1 + 2.0**-22)).astype(np.float32)
+        return np.where(np.abs(y) < 2.0**-126, np.float32(0), y)
+
+    found = calipers.diagnose(lambda x: x * 1, flushing, x, float64="f")
+    assert found.kind == "RANGE", found.reason
+
+
+def test_what_overflows_beside_a_bug_does_not_in_the_wider_format():
+    x = np.random.default_rng(0).standard_normal((20, 30), dtype=np.float32)
+    x[3] *= np.float32(1e25)
+
+    def norm(x):
+        largest = np.abs(x).max(axis=1)
+        return largest * np.sqrt(np.square(x / largest[:, None]).sum(axis=1))
+
+    def too_large(x):
+        return np.sqrt(np.square(x).sum(axis=1)) * x.dtype.type(1.001)
+
+    found = calipers.diagnose(norm, too_large, x)
+    assert found.kind == "BUG"
+    assert found.reason.startswith("1 of 20 results is not finite on one side alone; in the wider")
+    assert "format none is, and the sides are" in found.reason

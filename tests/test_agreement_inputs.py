@@ -551,3 +551,29 @@ def test_a_few_results_of_integers_are_told_to_be_float32(rows, seed):
     # Numbers of a few bits are of any format, and no excuse.
     assert calipers.diagnose(f, lambda n: np.floor(f(n)) + 0.5, n).kind in ("BUG", "SUSPECT")
     assert calipers.diagnose(f, lambda n: (f(n) * 1.00001).astype(np.float32), n).kind == "BUG"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "got None, as of a function that only writes to an array: return an array"),
+        (map(float, [1]), "got map: return"),
+        (np.array([1, None]), "got ndarray of dtype object: return"),
+        (7**50, "got an integer of more than 64 bits: return"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_named(given, told):
+    with pytest.raises(TypeError, match=told):
+        calipers.diagnose(lambda x: given, total, X)
+
+
+def test_nothing_to_compare_is_said_to_be_nothing():
+    found = calipers.diagnose(total, backwards, X[:0])
+    assert found.kind == "EQUAL"
+    assert found.reason == "both sides give nothing to compare: (0,)"
+
+
+def test_several_arguments_are_a_tuple_of_inputs():
+    found = calipers.diagnose(lambda x, w: x @ w, lambda x, w: (w.T @ x.T).T, X)
+    assert found.kind == "RAISES"
+    assert found.reason.endswith("called with 1 argument: give several as a tuple, inputs=(a, b)")

@@ -150,3 +150,16 @@ def test_bytes_by_other_weights_are_a_bug():
     found = calipers.diagnose(grey(WEIGHTS), grey(other), colours(ties=True), batch=())
     assert found.kind == "BUG", str(found)
     assert "of inputs that nothing rounds" in found.reason
+
+
+def test_complex_zeros_are_moved_by_a_share_of_how_large_numbers_are():
+    """The mean of squares of imaginary numbers is negative, and no size of them."""
+    x = 1j * np.arange(20.0)
+
+    def f(z):
+        return (z.imag >= 0) & (z.imag < 7)
+
+    def g(z):
+        return (z.imag > 0) & (z.imag < 7.5)
+
+    assert calipers.diagnose(f, g, x, batch=()).kind == "BUG"

@@ -694,3 +694,15 @@ def test_where_digits_do_not_show_a_difference_it_is_written():
     assert "-2.96e-11" in str(near)
     (told,) = (line for line in str(far).splitlines() if line.startswith("  worst"))
     assert told.split() == ["worst", "f", "g", "reference", "units"]
+
+
+def test_a_side_that_jumps_where_the_other_stays_is_another_function():
+    """Its jumps are as large as what the sides are apart by, and hide that."""
+    prices = np.random.default_rng(0).integers(1, 10000, 300) / 100
+    cut, rounded = (lambda x: (x * 100).astype(int)), (lambda x: np.rint(x * 100).astype(int))
+    found = calipers.diagnose(cut, rounded, prices, batch=())
+    assert found.kind == "SUSPECT"
+    assert "f magnifies" in found.reason
+    assert "g stays as it is" in found.reason
+    assert calipers.diagnose(rounded, cut, prices, batch=()).kind == "BUG"
+    assert calipers.diagnose(cut, lambda x: np.trunc(100 * x).astype(int), prices, batch=())

@@ -238,7 +238,8 @@ def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
             msg = f"batch must hold places of inputs, integers from 0, got {batch!r:.60}"
             raise TypeError(msg)
         if not 0 <= k < count:
-            told = f"there are {count}, from 0" if count else "there are none: give batch=()"
+            last = f"from 0 to {count - 1}" if count > 1 else "0 alone"
+            told = f"there is {last}" if count else "there are none: give batch=()"
             msg = f"batch names input {k}: {told}"
             raise ValueError(msg)
     return tuple(nest.places(places))

@@ -30,6 +30,7 @@ from . import (
     blind,
     bugs,
     equations,
+    everyday,
     exact,
     formats,
     held_out,
@@ -50,7 +51,7 @@ from . import (
 )
 from .case import KINDS, Case
 
-__all__ = ["CASES", "FIELDS", "HELD_OUT", "KINDS", "REVIEWED", "TRANSFORMS", "Case"]
+__all__ = ["CASES", "EVERYDAY", "FIELDS", "HELD_OUT", "KINDS", "REVIEWED", "TRANSFORMS", "Case"]
 
 _THEMES = (
     linear,
@@ -95,4 +96,9 @@ FIELDS: tuple[Case, ...] = tuple(
     for theme in (equations, statistics, signals, awkward, partly)
     for case in theme.CASES
     if all(map(find_spec, case.needs))
+)
+
+# Labelled when the rules stood: ports of layers, steps of training, tables, signals and formulas.
+EVERYDAY: tuple[Case, ...] = tuple(
+    case for case in everyday.CASES if all(map(find_spec, case.needs))
 )

@@ -249,9 +249,15 @@ def _in_steps(q: Inquiry) -> str | None:
 def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
     told = _broken(q) if size.broken else _how_far(q)
-    if q.differ_wide:
-        as_far = "so" if size.broken else "as far"
-        told += f", and {as_far} in the wider format: another function"
+    if q.wide is not None and q.wide.differ:
+        if not size.broken:
+            told += ", and as far in the wider format"
+        elif q.wide.size.broken:
+            told += ", and so in the wider format"
+        else:  # what is lost to the range hides what is wrong beside it
+            far = f"the sides are {q.wide.size.least:.2g} of its units apart"
+            told += f"; in the wider format none is, and {far}"
+        told += ": another function"
     if q.form == "float64" and not size.broken and _is_little(q):
         told += "" if q.differ_wide else ": another function"
         # Constants of a source, pi say, are of float64 whatever the inputs are.

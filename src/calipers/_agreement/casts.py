@@ -40,8 +40,12 @@ def casting(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
     own = zip(q.inputs, x, strict=True)
     rounded = widened([y.astype(like.dtype) if is_movable(like) else y for like, y in own])
     heeds = {name: side(x).bits() != side(rounded).bits() for name, side in q.sides.items()}
-    heedless = (name for name in suspects if not heeds[name])
-    return next(heedless, None) if any(heeds.values()) else None
+    heedless = next((name for name in suspects if not heeds[name]), None)
+    if heedless is None or not any(heeds.values()):
+        return None
+    # What stays whatever last places there are, of either format, is no sign of a cast.
+    near = q.moves(_STEP * q.roundoff, q.seed + 61, wide=False)
+    return heedless if q.sides[heedless](near).bits() != q.answers[heedless].bits() else None
 
 
 def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:

@@ -57,6 +57,11 @@ def _explained_here(q: Inquiry, name: str, change: Change) -> float:
 
     if left.broken or half(then) > max(q.allowed, half(r)):
         return 0.0  # it would have brought errors to most of them, that are not there
+    # What is 0 was lost, unless it is nothing at those inputs, too.
+    lost = changed & (answer.numbers(np.float64) == 0)
+    lost &= np.abs(then.numbers(np.float64)) > q.allowed * unit
+    if np.count_nonzero(lost) > np.count_nonzero(changed) / 2:
+        return 0.0
     return 1 - kept * kept
 
 

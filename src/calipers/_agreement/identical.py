@@ -50,6 +50,8 @@ def _how_called(q: Inquiry) -> str:
             f"; they are called with {count} numbers, one for each item of inputs: pass the "
             f"numbers of one array as an array"
         )
+    if count == 1 and all("positional argument" in str(error) for error in errors):
+        return "; they are called with 1 argument: give several as a tuple, inputs=(a, b)"
     if loaded_libraries() and any("ndarray" in str(error) for error in errors):
         return "; it is called with NumPy arrays: pass tensors, if it is a function of these"
     return ""
@@ -108,9 +110,11 @@ def same_bits(q: Inquiry) -> Verdict | None:
         return elsewhere
     if same:
         n = sum(x.size for x in q.of_f.arrays)
+        if not n:
+            return Verdict(EQUAL, f"both sides give nothing to compare: {listed(q.of_f.shapes)}")
         what, they = ("the result is", "it is") if n == 1 else (f"all {n} results are", "all are")
         # Of which nothing is learnt.
-        nan = f"; {they} NaN" if n and np.isnan(q.of_f.numbers(np.float64)).all() else ""
+        nan = f"; {they} NaN" if np.isnan(q.of_f.numbers(np.float64)).all() else ""
         return Verdict(EQUAL, f"{what} equal to the last bit, and so when asked again{nan}")
     return None
 
@@ -205,9 +209,18 @@ def _ties(q: Inquiry) -> str | None:
     for zeros in (False, True):
         there = q.at_moved(2.0**-COARSEST, q.seed + 820, zeros=zeros)
         moved = _integers_apart(*there)
-        if moved is not None and not moved.any():
+        if moved is None or moved.any():
+            continue
+        # Where nothing between is what integers are, as a year of leap, both sides agree on that.
+        if _vary(*there) or not _vary(q.of_f, q.of_g):
             return none_nearby(zeros)
     return None
+
+
+def _vary(*answers: Answer) -> bool:
+    """Tell whether a side gives integers that are not all of them the same."""
+    own = (x for y in answers for x in y.arrays if x.dtype.kind in "biu" and x.size)
+    return any(bool((x != x.flat[0]).any()) for x in own)
 
 
 def _integers_apart(a: Answer, b: Answer) -> NDArray | None:

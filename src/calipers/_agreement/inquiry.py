@@ -161,6 +161,10 @@ class Inquiry:
     def _unit(self, side: Side, answer: Answer) -> Unit:
         return unit_of(side, answer, self.moves, self.roundoff, self.form, self.seed)
 
+    def unit_from(self, name: str) -> Unit:
+        """Estimate units as if they were measured from a side that answers in the wider format."""
+        return self._unit(self.sides[name], self.wide_answers[name])
+
     @property
     def standard(self) -> tuple[Side, Answer] | None:
         """The side that errors are measured from, and its answer in the wider format."""

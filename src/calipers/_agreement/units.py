@@ -155,6 +155,8 @@ def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
 
 def rms_of(numbers: NDArray) -> float:
     """Return the root mean square of what is finite."""
+    if numbers.dtype.kind == "c":  # a square of a complex number is no size of it
+        numbers = np.abs(numbers)
     known = np.isfinite(numbers)
     finite = np.ravel(numbers) if known.all() else numbers[known]
     scale = _scale(finite)

@@ -19,6 +19,7 @@ from .verdicts import (
     AMPLIFIED,
     BUG,
     COARSEST,
+    FLAT,
     GROSS,
     ILL,
     LAYOUT,
@@ -49,6 +50,9 @@ def within_rounding(q: Inquiry) -> Verdict | None:
     kappa = magnified(q.scale, q.of_f, q.roundoff) if without else q.unit.kappa
     size = _worst(q)
     if kappa > ILL:
+        alone = _felt_by_one_side(q)
+        if alone is not None:
+            return alone
         error = f"the sides are {size:.2g} apart" if without else f"the error is {size:.2g}"
         return no_rounding(q) or Verdict(
             AMPLIFIED,
@@ -79,6 +83,29 @@ def _near(q: Inquiry) -> bool:
         return True
     # What is flushed hides another function as rounding does.
     return bool(q.flushed.any()) and q.differ_wide and q.is_rounding_beside(q.flushed)
+
+
+def _felt_by_one_side(q: Inquiry) -> Verdict | None:
+    """Recognise two functions, where one magnifies last places that the other does not feel."""
+    if len(q.wide_answers) < 2:
+        return None
+    assert q.standard is not None
+    own = q.standard[0].name
+    other = next(name for name in q.wide_answers if name != own)
+    here = q.wide_answers[other]
+    with suppress(BudgetError):
+        there = q.sides[other](q.moves(q.roundoff, q.seed, wide=True))
+        if not comparable(there, here):
+            return None
+        change = np.abs(difference(there, here))
+        # Nearly all sides are told by one call; one tie may stay as it is by chance.
+        if magnified(change, here, q.roundoff) < FLAT and q.unit_from(other).kappa < FLAT:
+            return Verdict(
+                SUSPECT,
+                f"{own} magnifies a change of the inputs' last places {q.unit.kappa:.3g} times, or "
+                f"jumps, where {other} stays as it is: one function would do so on both sides",
+            )
+    return None
 
 
 def _worst(q: Inquiry) -> float:
