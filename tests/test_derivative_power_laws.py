@@ -114,6 +114,20 @@ def test_a_cusp(name, dtype):
     assert found.error.item() == np.inf
 
 
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_kink_is_no_cusp(dtype):
+    found = calipers.differentiate(np.abs, np.zeros(1, dtype))
+    assert found.status.tolist() == ["NONSMOOTH"]
+    assert 1 <= found.error.item() <= 2
+
+
+def test_one_value_beside_others_is_no_cusp():
+    """It says nothing about the slope of the others."""
+    found = calipers.differentiate(lambda x: np.sin(x) + 1e-3 * (x == 0.7), np.array([0.7]))
+    assert covered(found, np.cos(0.7))
+    assert found.error.item() < np.inf
+
+
 @pytest.mark.parametrize("name", ["x**0.5", "x log x", "x**0.9"])
 def test_what_is_infinite_is_called_nonsmooth(name):
     found = calipers.differentiate(AT_ZERO[name][0], np.zeros(1), bounds=(0, np.inf))

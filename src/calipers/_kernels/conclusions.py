@@ -158,7 +158,7 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
                 if not unknown:
                     continue
                 error, status = error + jump / 2, NONSMOOTH
-            error = max(error, far_to_go(state, room, i, value, noise))
+            error = max(error, far_to_go(state, room, i, noise))
             if error == math.inf:
                 status = NONSMOOTH
         if counts and kept[RUNG, i] + 2 <= state.rung:  # asked here: a call takes longer

@@ -54,21 +54,19 @@ def _changes_to_come(state: Any, room: Any, k: int, i: int, noise: float) -> Any
 
 
 @jitable
-def far_to_go(state: Any, room: Any, i: int, value: float, noise: float) -> Any:
+def far_to_go(state: Any, room: Any, i: int, noise: float) -> Any:
     """
-    Return how far an estimate of output i is from where slow changes go; 0 if there are none.
+    Return how far an estimate of output i is at most from where slow changes go; 0 without such.
 
     They are those up to its rung, beyond which there may be noise; or without end up to the last
-    that are seen beside that.
+    that are seen beside that. Extrapolation goes the same way, and not as far.
     """
     k = int(state.rung)
     while k > _ROW and _share(state, room, k, i, noise) == 0:
         k -= 1
     if _changes_to_come(state, room, k, i, noise) == math.inf:
         return math.inf
-    k = int(room.kept[RUNG, i])
-    left = _changes_to_come(state, room, k, i, 0.0)
-    return abs(value - room.differences[k, i]) + left if left > 0 else 0.0
+    return _changes_to_come(state, room, int(room.kept[RUNG, i]), i, 0.0)
 
 
 @jitable
