@@ -204,27 +204,3 @@ def test_what_f_raises_beside_x_is_raised_in_fast_mode():
 
     with pytest.raises(RuntimeError, match="not here"):
         checked(f, x, vjp=lambda x, w: w * np.cos(x), fast_mode=True)
-
-
-@pytest.mark.parametrize(
-    ("f", "kind"),
-    [
-        (lambda x: x > 1, "bool"),
-        (lambda x: bool(np.all(x > 1)), "bool"),
-        (lambda x: np.floor(x).astype(np.int32), "int32"),
-        (lambda x: np.sum(x > 1), "int64"),
-    ],
-)
-@pytest.mark.parametrize("of", [calipers.jacobian, calipers.differentiate])
-def test_whole_numbers_have_no_slope(of, f, kind):
-    with pytest.raises(TypeError, match=f"f must return floating-point numbers, got dtype {kind}"):
-        of(f, np.array([0.5, 1.5]))
-
-
-@pytest.mark.parametrize("x", [-1.0, 2.0])
-def test_a_constant_branch_may_be_a_whole_number(x):
-    def f(x):
-        return 0 if x < 0 else x**2
-
-    found = calipers.differentiate(f, x)
-    assert abs(float(np.asarray(found.value)) - (0 if x < 0 else 2 * x)) < 1e-9

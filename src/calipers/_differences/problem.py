@@ -354,20 +354,7 @@ def _numbers(y: Any) -> NDArray:
         kind = f"dtype {y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__
         msg = f"f must return numbers, got {kind}: {hint}"
         raise TypeError(msg)
-    if array.dtype.kind in "biu":
-        _require_weak(y, array.dtype)
     return array
-
-
-def _require_weak(y: Any, dtype: np.dtype[Any]) -> None:
-    """Refuse whole numbers that f made of floating-point ones: their slope is 0 or infinite."""
-    if isinstance(y, int) and not isinstance(y, bool):  # as of a branch that is constant
-        return
-    msg = (
-        f"f must return floating-point numbers, got dtype {dtype}: comparisons and casts to whole "
-        f"numbers have no slope; if that is meant, let f return y.astype(float)"
-    )
-    raise TypeError(msg)
 
 
 def _as_array(y: Any) -> NDArray:
