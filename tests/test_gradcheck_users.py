@@ -204,3 +204,18 @@ def test_what_f_raises_beside_x_is_raised_in_fast_mode():
 
     with pytest.raises(RuntimeError, match="not here"):
         checked(f, x, vjp=lambda x, w: w * np.cos(x), fast_mode=True)
+
+
+@pytest.mark.parametrize("options", [{"step": 1e-6}, {"eps": 1e-6}])
+def test_where_f_stands_still_within_the_steps_that_are_given_it_is_told(options):
+    def rounded(x):
+        return np.sin(x.astype(np.float16).astype(float))
+
+    def slope(x, w):
+        return w * np.cos(x)
+
+    x = np.linspace(0.3, 2, 5)
+    assert checked(rounded, x, vjp=slope).verdict == "INCONCLUSIVE"
+    assert "without step= and eps=, it is asked" in checked(rounded, x, vjp=slope, **options).reason
+    wrong = checked(np.sin, x, vjp=lambda x, w: 2 * slope(x, w), **options)
+    assert "stands still" not in wrong.reason

@@ -164,9 +164,20 @@ class Outcome:
         if entry.analytic == 0:
             silent = any(d.silent for d in self.derivatives if d.name == entry.form)
             text += f"; {entry.form} returned None" if silent else "; it is claimed to be zero"
+        elif self._stands_still():
+            text += (
+                "; f stands still within the steps that are given: without step= and eps=, it is "
+                "asked whether it rounds x to few bits"
+            )
         block = entry.form, entry.output, entry.input
         told = self._causes_of_blocks.get(block) or self._causes.line(entry)
         return text if told is None else f"{text}; {told}"
+
+    def _stands_still(self) -> bool:
+        """Tell whether all that is wrong is claimed where f does not move by the caller's steps."""
+        wrong = (e for e in self.failures if e.verdict == FAIL)
+        own = bool(self.whole) and all(look.own_step for look in self.whole)
+        return own and all(e.numerical == 0 for e in wrong)
 
     def _by(self, entry: Entry) -> str:
         """Name the forms of the derivative that are wrong in an entry, if there are several."""
