@@ -263,11 +263,10 @@ def _of_gradient(
 
 
 def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
-    """Return a report of what was found beside the entries, the wrong ones of which say more."""
+    """Return a report of what was found beside the entries, if anything was."""
     if told is None:
         return report
-    reason = report.reason if report.counts[FAIL] else told
-    return replace(report, verdict=FAIL, reason=reason, findings=(told, *report.findings))
+    return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
 
 
 def _of_number(
