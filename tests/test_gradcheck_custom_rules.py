@@ -397,3 +397,18 @@ def test_right_second_derivatives(name):
     f, inputs = RIGHT[name]
     report = calipers.gradgradcheck(f, inputs, raise_exception=False)
     assert report.verdict == "PASS", str(report)
+
+
+@pytest.mark.xfail(strict=True, reason="a ladder gives a wrong slope beside larger ones")
+def test_second_derivatives_of_attention_that_is_all_but_saturated():
+    def drawn(seed):
+        generator = torch.Generator().manual_seed(seed)
+        return (18 * torch.rand(1, 2, 8, dtype=torch.double, generator=generator) - 9).detach()
+
+    def attention(q, k, v):
+        weights = (q @ k.mT / 8**0.5).masked_fill(torch.ones(2, 2).triu(1).bool(), -torch.inf)
+        return weights.softmax(-1) @ v
+
+    inputs = [drawn(seed).requires_grad_() for seed in (0, 9, 20)]
+    report = calipers.gradgradcheck(attention, inputs, raise_exception=False)
+    assert report.verdict != "FAIL"
