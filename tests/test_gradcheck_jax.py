@@ -8,6 +8,7 @@ import pytest
 import calipers
 
 jax = pytest.importorskip("jax")
+jnp = jax.numpy
 Pair = namedtuple("Pair", "a b")
 X = np.array([1.0, 2.0, 3.0])
 
@@ -168,3 +169,88 @@ def test_a_value_that_is_not_believed_is_shown_with_as_large_an_error():
         abs(entry.analytic - entry.numerical) <= 2 * entry.error + 1e-6 * abs(entry.numerical)
         for entry in found.failures
     )
+
+
+def rule(f, forward, backward):
+    """Return a function of jax with a rule of its own for backward mode."""
+    found = jax.custom_vjp(f)
+    found.defvjp(forward, backward)
+    return found
+
+
+def wrong_rules():
+    """Return functions with rules such as people write, their count of inputs, and what is told."""
+
+    def product(x, y):
+        return x * y
+
+    def saved(x, y):
+        return x * y, (x, y)
+
+    def square(x):
+        return x**2
+
+    def alone(x):
+        return x**2, x
+
+    def size(z):
+        return jnp.sum(jnp.abs(z) ** 2)
+
+    def through(x):
+        return x + jax.lax.stop_gradient(jnp.round(x) - x)
+
+    def centered(x):
+        return x - jax.lax.stop_gradient(x.mean())
+
+    one_sided = rule(product, saved, lambda r, w: (w * r[1], None))
+    swapped = rule(product, lambda x, y: (x * y, (y, x)), lambda r, w: (w * r[1], w * r[0]))
+    clipped = rule(square, alone, lambda x, w: (2 * x * jnp.clip(w, -1, 1),))
+    twice = rule(square, alone, lambda x, w: (4 * x * w,))
+    lost = rule(square, alone, lambda x, w: (2 * jax.lax.stop_gradient(x) * w,))
+    turned = rule(size, lambda z: (size(z), z), lambda z, w: (2 * w * z,))
+    other = rule(product, lambda x, y: (1.0001 * x * y, (x, y)), lambda r, w: (w * r[1], w * r[0]))
+    return {
+        "None": (one_sided, 2, "it is claimed to be zero"),
+        "swapped": (swapped, 2, "they are swapped"),
+        "clipped": (clipped, 1, "not linear in its cotangent"),
+        "twice": (twice, 1, "twice too large"),
+        "straight through": (through, 1, "numerical 0"),
+        "stopped": (centered, 1, "-0.25 is missing in every entry"),
+        "conjugate": (turned, 0, "it is the conjugate of the right one"),
+        "another value": (other, 2, "the primal value that jax.vjp gives is not f's"),
+        "second order": (lost, 1, "second order"),
+    }
+
+
+@pytest.mark.parametrize("name", wrong_rules())
+def test_wrong_rules(name):
+    f, count, told = wrong_rules()[name]
+    inputs = tuple(jnp.linspace(0.3 + k, 1.9 + k, 4) for k in range(count))
+    inputs = inputs or (jnp.linspace(0.3, 1.9, 4) * (1 - 2j),)
+    second = name == "second order"
+    report = checked(f, *inputs)
+    assert report.verdict == ("PASS" if second else "FAIL")
+    if second:
+        report = calipers.gradgradcheck(f, inputs, raise_exception=False)
+        assert report.verdict == "FAIL"
+    assert told in str(report)
+
+
+def test_the_gradient_of_a_root_by_the_implicit_function_theorem():
+    @jax.jit
+    def root(a):
+        x = jnp.ones_like(a)
+        for _ in range(30):
+            x = x - (x**3 + x - a) / (3 * x**2 + 1)
+        return x
+
+    def by(slope):
+        def forward(a):
+            x = root(a)
+            return x, x
+
+        return rule(root, forward, lambda x, w: (w / slope(x),))
+
+    a = jnp.linspace(0.5, 4, 5)
+    assert checked(by(lambda x: 3 * x**2 + 1), a).verdict == "PASS"
+    assert checked(by(lambda x: 3 * x**2), a).verdict == "FAIL"

@@ -56,6 +56,14 @@ def require_bytes(memory_limit: Any) -> None:
         raise (ValueError if known else TypeError)(msg)
 
 
+def require_flags(**flags: Any) -> None:
+    """Refuse what is neither True nor False, which any other object would be taken for."""
+    for name, flag in flags.items():
+        if not isinstance(flag, (bool, np.bool)):
+            msg = f"{name} must be True or False, got {type(flag).__name__}: {brief(flag)}"
+            raise TypeError(msg)
+
+
 def is_weak(x: Any) -> bool:
     """Tell whether x is a Python number: numpy.float64 is a float, yet of a definite dtype."""
     return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)

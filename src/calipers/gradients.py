@@ -110,7 +110,7 @@ def gradcheck(
     raise_exception : bool
         Whether to raise an error if the verdict is neither PASS nor in `allow`.
     nondet_tol : float
-        What two calls with the same arguments may differ by.
+        What two calls with the same arguments may differ by, those of f beyond rounding.
     check_undefined_grad : bool, optional
         Whether `vjp` and `jvp` are tested with directions of None, which stand for zeros: by
         default `vjp` of torch functions is.

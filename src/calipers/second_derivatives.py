@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from ._arguments import require_flags
 from ._differences.plan import Options, others_of
 from ._differences.stencils import ADAPTIVE
 from ._gradcheck.checking import check_given
@@ -116,6 +117,10 @@ def gradgradcheck(
     """
     require_functions(f, vjp=vjp, vjp_vjp=vjp_vjp, vjp_jvp=vjp_jvp, hess=hess, hvp=hvp)
     require_handed_on(options)
+    require_flags(first_order=first_order, gen_non_contig_grad_outputs=gen_non_contig_grad_outputs)
+    wanted = check_fwd_over_rev, check_rev_over_rev
+    pairs = zip(("check_fwd_over_rev", "check_rev_over_rev"), wanted, strict=True)
+    require_flags(**{name: flag for name, flag in pairs if flag is not None})
     settings = Settings(**options, raise_exception=raise_exception, seed=seed)
     given = Given(
         f,
@@ -128,7 +133,6 @@ def gradgradcheck(
         kwargs,
     )
     library = function_library(given.several) if vjp is None else None
-    wanted = check_fwd_over_rev, check_rev_over_rev
     forms = SecondForms(vjp, vjp_vjp, vjp_jvp, hess, hvp, *wanted, library is not None)
     spread = gen_non_contig_grad_outputs
     forms.require(options, grad_outputs=grad_outputs, gen_non_contig_grad_outputs=spread)

@@ -324,7 +324,8 @@ def _missing(own: NDArray, right: NDArray) -> str | None:
     beside = np.eye(*apart.shape) == 0
     # Of a diagonal block that says nothing.
     square = apart.shape[0] == apart.shape[1]
-    if square and right[beside].any() and alike(own[beside], right[beside]):
+    right_beside = alike(own[beside], right[beside]) and not wrong[beside].any()
+    if square and right[beside].any() and right_beside:
         return "all but its diagonal is right: a term on the diagonal is missing or wrong"
     first = apart.flat[0]
     if np.abs(apart - first).max() <= CLOSE * size:

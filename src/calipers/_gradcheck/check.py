@@ -77,7 +77,8 @@ class Check:
             return self._empty()
         own: dict[str, list[str]] = {}  # what is found of one derivative
         steady: dict[str, bool] = {}  # whether it gives the same twice
-        others: list[str] = []  # and of it beside another one
+        others: list[str] = []  # and of what comes with it
+        apart: list[str] = []  # and of it beside another one, of which entries tell the wrong one
         try:
             if not self.fast_mode:
                 found.jacobians = self._jacobians()
@@ -93,8 +94,8 @@ class Check:
                     found.late += self._told(identities.batches(d, random))
             for source, value in primals.items():
                 others += identities.primal(source, value, subject, self._near)
-            vouched, adjoint = self._adjoint(random)
-            others += adjoint
+            vouched, apart = self._adjoint(random)
+            found.late += apart
             with np.errstate(all="ignore"):
                 sizes, eps = self._differences(steps, way, random, vouched)
             for d in self.derivatives:  # which is measured by sizes, known by now
@@ -107,7 +108,7 @@ class Check:
             found.jacobians, found.late = {}, []
         for d in self.derivatives:  # what is changed, by any call, explains what else is found
             found.findings += identities.mutation(d.name, d.touched)
-            failed = others or own.get(d.name) or found.entries.count[FAIL]
+            failed = others or apart or own.get(d.name) or found.entries.count[FAIL]
             if (failed or d.strays) and steady.get(d.name) and not d.touched:
                 found.findings += self._told(identities.memory(d, random, nondet_tol))
             found.findings += own.get(d.name, ())
@@ -176,8 +177,16 @@ class Check:
                     # A product takes one point after the other, and none in batches.
                     probed.append(looks(subject, part, batches=False, **own))
                     before = deepcopy(found.entries)
-                    if not self._project(probed[-1], random):
-                        continue
+                    try:
+                        if not self._project(probed[-1], random):
+                            continue
+                    except WrongFormError:
+                        raise
+                    except Exception:
+                        # All elements move along a direction, and farther than one by one, as out
+                        # of where f is defined. What is raised of each is raised below.
+                        if not _is_moderate(probed[-1]):
+                            raise
                     found.entries = before  # a look at all entries finds these again
                 whole.append(looks(subject, part, **own))
             found.whole = whole
@@ -232,8 +241,7 @@ class Check:
         else the next suspects are, and what differences do not resolve is INCONCLUSIVE.
         """
         self._found.entries.left_out += int(np.count_nonzero(look.steps == 0))
-        columns = look.problem.coordinates
-        moderate = columns * (columns + self.subject.rows) <= _MODERATE
+        moderate = _is_moderate(look)
         for d in self.derivatives:
             probe = Probe(look, d, self.resolution, random)
             wrong = 0
@@ -313,3 +321,9 @@ class Check:
             self.allow,
             hidden=found.entries.hidden,
         )
+
+
+def _is_moderate(look: Looks) -> bool:
+    """Tell whether calls of f for each column are moderate work."""
+    columns = look.problem.coordinates
+    return columns * (columns + look.subject.rows) <= _MODERATE

@@ -132,13 +132,16 @@ class Outcome:
             what = "columns that have" if count > 1 else "column that has"
             left = f", but for {count} {what} no step: it is 0, or x is not finite"
         forms = " and ".join(names)
+        agree, every = f"{forms} agree{'s' * (len(names) == 1)} with differences", " in every entry"
         if self.fast_mode:
-            return f"products of {forms} with random directions are those of differences{left}"
-        agree = f"{forms} agree{'s' * (len(names) == 1)} with differences"
+            agree, every = (
+                f"products of {forms} with random directions are those of differences",
+                "",
+            )
         hidden, total = self.entries.hidden, sum(self.entries.count.values())
         if not hidden:
-            return f"{agree} in every entry{left}"
-        if hidden == total:
+            return f"{agree}{every}{left}"
+        if hidden == total and len(self.whole) == len(self.subject.active):
             return f"{forms} may be right: rounding of f hides all entries{left}"
         return f"{agree}, but for {hidden} of {total} entries that rounding of f hides{left}"
 
@@ -158,13 +161,32 @@ class Outcome:
 
     def _mistake(self, entry: Entry) -> str:
         """Say what is wrong with an entry, and with what is about it."""
-        text = self._place(entry, "wrong") + values(entry)
+        text = self._place(entry, f"wrong{self._by(entry)}") + values(entry)
         if entry.analytic == 0:
             silent = any(d.silent for d in self.derivatives if d.name == entry.form)
             text += f"; {entry.form} returned None" if silent else "; it is claimed to be zero"
+        elif self._stands_still():
+            text += (
+                "; f stands still within the steps that are given: without step= and eps=, it is "
+                "asked whether it rounds x to few bits"
+            )
         block = entry.form, entry.output, entry.input
         told = self._causes_of_blocks.get(block) or self._causes.line(entry)
         return text if told is None else f"{text}; {told}"
+
+    def _stands_still(self) -> bool:
+        """Tell whether all that is wrong is claimed where f does not move by the caller's steps."""
+        wrong = (e for e in self.failures if e.verdict == FAIL)
+        own = bool(self.whole) and all(look.own_step for look in self.whole)
+        return own and all(e.numerical == 0 for e in wrong)
+
+    def _by(self, entry: Entry) -> str:
+        """Name the forms of the derivative that are wrong in an entry, if there are several."""
+        if len(self.derivatives) == 1:
+            return ""
+        place = entry.row, entry.column
+        wrong = {e.form for e in self.failures if (e.row, e.column) == place and e.verdict == FAIL}
+        return f" in {' and '.join(d.name for d in self.derivatives if d.name in wrong)}"
 
     def _of_block(self, key: tuple[str, int, int], text: str) -> str:
         form, output, position = key

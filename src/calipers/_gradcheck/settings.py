@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arguments import is_real
+from .._arguments import is_real, require_flags
 from .._differences.checkpoint import require_folder
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.stencils import require_method
@@ -20,6 +20,20 @@ from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 # Relative change of slope across x that calls for a second look: more than curvature explains.
 _BEND, _CURVATURE = 0.03, 16.0
 _TORCH = {"atol": 1e-5, "rtol": 1e-3}
+
+_FLAGS = (
+    "raise_exception",
+    "check_undefined_grad",
+    "check_grad_dtypes",
+    "check_batched_grad",
+    "check_batched_forward_grad",
+    "check_forward_ad",
+    "check_backward_ad",
+    "fast_mode",
+    "masked",
+    "check_sparse_nnz",
+    "equal_nan",
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +70,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse choices that there are not."""
         require_method(self.method)
+        given = {name: getattr(self, name) for name in _FLAGS}
+        # What a flag is by default may be None.
+        require_flags(**{n: x for n, x in given.items() if x is not getattr(type(self), n)})
         if not is_real(self.nondet_tol) or not self.nondet_tol >= 0:
             msg = f"nondet_tol must be at least 0, got {self.nondet_tol!r}"
             raise ValueError(msg)

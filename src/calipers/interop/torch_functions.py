@@ -219,7 +219,7 @@ class _Function:
         self._left_out = left_out
         self._f, self._inputs, self._argnums, self._sparse = f, inputs, argnums, sparse
         self._torch = sys.modules["torch"]
-        self._graph: tuple[list[Any], tuple[Any, ...]] | None = None
+        self._graph: tuple[list[Any], list[Any], tuple[Any, ...]] | None = None
         self._called = False
         self.captured: tuple[int, ...] = ()  # inputs that f uses themselves, not what it is given
 
@@ -300,15 +300,15 @@ class _Function:
         return of_batch
 
     def vjp(self, *given: Any) -> tuple[Any, ...]:
-        """Return the gradients by backward mode; the graph is made once."""
+        """Return the gradients by backward mode; the graph is made once for a point."""
         *arrays, cotangents = given
         torch = self._torch
-        if self._graph is None:
+        if self._graph is None or not self._are_those(arrays, self._graph[0]):
             tensors = self.tensors(tuple(arrays))
             for k, own in self._sparse.items():
                 tensors[k] = own.original().requires_grad_(k in self._argnums)
-            self._graph = tensors, self.outputs(tensors)
-        tensors, outputs = self._graph
+            self._graph = arrays, tensors, self.outputs(tensors)
+        _, tensors, outputs = self._graph
         sources = [tensors[k] for k in self._argnums]
         w = several(cotangents)
         kept = [
@@ -335,6 +335,11 @@ class _Function:
         )
         _hand_back(weights, [c for _, c in pairs])
         return tuple(map(self._gradient, self._argnums, found))
+
+    def _are_those(self, arrays: list[Any], others: list[Any]) -> bool:
+        """Tell whether what f is differentiated by is the same; sparse tensors have one point."""
+        pairs = ((arrays[k], others[k]) for k in self._argnums if k not in self._sparse)
+        return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
 
     def _gradient(self, position: int, gradient: Any) -> Any:
         if gradient is None:
