@@ -177,14 +177,17 @@ def attention(gap, seed):
         centred = by_weights - (weights * by_weights).sum(axis=1, keepdims=True)
         return (weights * centred) @ key
 
-    # That of a weight by its own logit is the product of both, by the other one's less that.
-    apart = np.array([key[0] - key[1], key[1] - key[0]])
-    exact = np.einsum("a,ac,rj->ajrc", weights.prod(axis=1), given, apart)
-    return f, exact.reshape(2, 8, 16), x.ravel()
+    # Of the weights as they are rounded.
+    wide = weights.astype(np.longdouble)
+    by_logits = wide[:, :, None] * (np.eye(2) - wide[:, None, :])
+    exact = np.einsum("air,ij,ac->ajrc", by_logits, key, given)
+    return f, exact.astype(float).reshape(2, 8, 16), x.ravel()
 
 
-@pytest.mark.xfail(strict=False, reason="steps that rounding hides some of f from are believed")
-@pytest.mark.parametrize("gap", range(10, 28, 2))
+VAGUE = pytest.param(26, marks=pytest.mark.xfail(strict=True, reason="errors of over 1 % in 23 %"))
+
+
+@pytest.mark.parametrize("gap", [*range(10, 26, 2), VAGUE])
 def test_what_weights_that_are_nearly_1_hide(gap):
     off, error, size = [], [], []
     for seed in range(6):

@@ -399,7 +399,6 @@ def test_right_second_derivatives(name):
     assert report.verdict == "PASS", str(report)
 
 
-@pytest.mark.xfail(strict=True, reason="a ladder gives a wrong slope beside larger ones")
 def test_second_derivatives_of_attention_that_is_all_but_saturated():
     def drawn(seed):
         generator = torch.Generator().manual_seed(seed)

@@ -18,6 +18,7 @@ from .rungs import (
     RUNG,
     bends_count,
     extrapolate_again,
+    natural_size,
     noise_left,
     raised,
     share_of,
@@ -142,13 +143,15 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         if kept[APART, i] != 0:
             value, error, status, noise = judge(state, room, i)
         # Other ladders may have seen it, of which some steps were as long as a piece.
-        most = largest_jump(state, sizes, i)
+        most, known = largest_jump(state, sizes, i), kept[JUMP, i] > 0
         if most > 0:
             kept[JUMP, i] = max(kept[JUMP, i], jump_of(state, room, i, most))
         if kept[JUMP, i] > 0:
             noise = 3 * kept[JUMP, i]
             extrapolate_again(state, room, 0, noise, i)
             value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
+            if not (first or shorter or known):  # a shorter one may have been all on one piece
+                errors[i] = max(errors[i], noise / raised(state.step / state.length, state.power))
         unknown = first or errors[i] == math.inf
         if unknown and state.status == NONSMOOTH and not error <= _ENDED * abs(value):
             continue  # a slope that had no end has found none
@@ -182,7 +185,10 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
         seen = abs(value) > error and _limited(state, sizes, kept, i, error, noise)
         if better and state.guess == 1 and not seen:
             continue
-        better |= shorter and value != 0 and apart > _CONTRADICTED * together
+        # But rounding of numbers of natural size may hide some of f from all of its steps.
+        change = abs(value) * raised(state.top, state.power)
+        contradicts = shorter and apart > _CONTRADICTED * together
+        better |= contradicts and change > state.eps * natural_size(state)
         if unknown or better:
             values[i], errors[i] = value, error
             rippled |= status == ALIASED and error < math.inf

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from .jitable import jitable
-from .rungs import BEST, ERROR, FAR, NEAR, QUARTERS, natural_size, raised
+from .rungs import BEST, BETWEEN, ERROR, FAR, NEAR, QUARTERS, RUNG, TAILS, natural_size, raised
 
 # Bits of numbers that are exact, mostly; those of float16 have one more.
 _FEW_BITS = 10
@@ -29,6 +29,18 @@ def largest_jump(state: Any, sizes: Any, i: int) -> Any:
 
 
 @jitable
+def _jitter(state: Any, room: Any, i: int) -> Any:
+    """Return what output i moves by, from rung to rung or at x itself, after its best estimate."""
+    differences, _, bends, kept = room
+    last = state.rung
+    jitter = 0.0
+    for k in range(max(1, min(int(kept[RUNG, i]) + 1, last)), last + 1):
+        moved = max(abs(differences[k, i] - differences[k - 1, i]), abs(bends[k, i]))
+        jitter = max(jitter, moved * state.top * QUARTERS[k])
+    return jitter
+
+
+@jitable
 def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
     """
     Return what output i jumps by between pieces, one of which all short steps stay on, or 0.
@@ -39,18 +51,20 @@ def jump_of(state: Any, room: Any, i: int, largest: float) -> Any:
     """
     differences, sizes, bends, kept = room
     value, error, last = kept[BEST, i], kept[ERROR, i], state.rung
-    near, far = differences[NEAR, i], differences[FAR, i]
-    if not (error < math.inf and abs(near - far) < math.inf):
+    far, other = differences[FAR, i], differences[BETWEEN if state.tail == TAILS else NEAR, i]
+    if not (error < math.inf and abs(other - far) < math.inf):
         return 0.0
     straight = _STRAIGHT * state.eps * sizes[FAR, i]
-    apart = abs(near - value)
+    apart = abs(far - value)
     if apart > error + straight / state.far:  # all steps of the ladder are longer than a piece
         t = state.top * QUARTERS[last]
         off = max(error, abs(differences[last, i] - value)) * t
-        bend = max(abs(near - far), abs(bends[FAR, i])) * state.far
+        bend = max(abs(other - far), abs(bends[FAR, i])) * state.far
         bends = 2 * straight + _ABRUPT * max(0.0, bend - straight)
         told = (apart * state.far) ** 2 > bends * off  # the left over off is a wave's own bend
-        jump = max(off, apart * t)
+        jump, jitter = max(off, apart * t), _jitter(state, room, i)
+        if apart * state.far <= 2 * jitter:  # of pieces that are as short as the tails
+            jump = min(jump, jitter)
         return jump if told and jump <= largest else 0.0
     before = 0.0
     for k in range(last, -1, -1):

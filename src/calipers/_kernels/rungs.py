@@ -212,6 +212,17 @@ def noise_left(state: Any, k: int, noise: float, size: float) -> Any:
 
 
 @jitable
+def _grown(state: Any, k: int) -> Any:
+    """
+    Return how many times as much noise there is at rung k.
+
+    Beyond the natural length of x the numbers that f computes with grow as the step does, and with
+    them what they are rounded by.
+    """
+    return raised(max(1.0, state.top * QUARTERS[k] / state.unit), state.power)
+
+
+@jitable
 def natural_size(state: Any) -> Any:
     """Return max(1, |x|), as which numbers may be large that f computes with."""
     return state.unit * state.length * state.scale
@@ -242,7 +253,8 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
     """
     kept = room.kept
     order = int(state.order)
-    per_noise = noise_left(state, k, 1.0, 0.0)
+    per_rounding = noise_left(state, k, 0.0, 1.0)
+    noise_alone = noise_left(state, k, noise * _grown(state, k), 0.0)
     size, current = room.sizes[k, first:last], kept[CURRENT, first:last]
     best, error, rung = kept[BEST, first:last], kept[ERROR, first:last], kept[RUNG, first:last]
     apart = kept[APART, first:last]
@@ -261,8 +273,8 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
             previous[i], current[i] = estimate, better
             apart[i] = one if one > other else other
         for i in range(apart.size):
-            left = state.eps * size[i]
-            apart[i] += per_noise * (left if left > noise else noise)
+            left = per_rounding * size[i]
+            apart[i] += left if left > noise_alone else noise_alone
         if counts:
             bends, eliminate_odd = kept[BENDS + p - 1, first:last], _ELIMINATE[2, p]
             for i in range(apart.size):
@@ -270,7 +282,7 @@ def extrapolate(state: Any, k: int, noise: float, room: Any, first: int, last: i
                 better = last_bend + (last_bend - old) * eliminate_odd
                 bends[i], bend[i] = last_bend, better
             for i in range(apart.size):  # rounding is in both
-                left = 0.5 * (apart[i] + abs(bend[i]) - per_noise * state.eps * size[i])
+                left = 0.5 * (apart[i] + abs(bend[i]) - per_rounding * size[i])
                 apart[i] = left if left > apart[i] else apart[i]
         if order == 1 and state.top >= _LONG:
             for i in range(apart.size):
