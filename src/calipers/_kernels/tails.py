@@ -305,7 +305,9 @@ def judge(state: Any, room: Any, i: int) -> Any:
     if state.power == 1 and state.side == 0 and kinked:
         # That of a kink at a distance of d from x is short of it by d/t.
         short = max(0.0, abs(jump) - abs(nearer)) / 15
-        if _CUSP * abs(jump) < abs(nearer) < _SPIKE * abs(jump):
+        # Of what is all rounding f at x itself may be off; later ladders meet less of a cusp.
+        told = state.attempt > 0 or not _all_rounded(state, sizes[0, i])
+        if told and _CUSP * abs(jump) < abs(nearer) < _SPIKE * abs(jump):
             short = math.inf
         return value, error + abs(jump) / 2 + short, NONSMOOTH, noise
     return value, error, status, noise
