@@ -194,19 +194,13 @@ def main(seeds: range) -> None:
     from tests import verdict_cases  # not for asv, which imports all files here without the tests
 
     started = perf_counter()
-    sets = {"Pairs that were there before the rules": verdict_cases.CASES}
-    held_out = getattr(verdict_cases, "HELD_OUT", ())
-    if held_out:
-        sets["Pairs added after the rules"] = held_out
-    transforms = getattr(verdict_cases, "TRANSFORMS", ())
-    if transforms:
-        sets["Transforms and angles, in float32 alone"] = transforms
-    fields = getattr(verdict_cases, "FIELDS", ())
-    if fields:
-        sets["Other fields, and awkward inputs"] = fields
-    everyday = getattr(verdict_cases, "EVERYDAY", ())
-    if everyday:
-        sets["Everyday ports"] = everyday
+    sets = {
+        "Pairs that were there before the rules": verdict_cases.CASES,
+        "Pairs added after the rules": verdict_cases.HELD_OUT,
+        "Transforms and angles, in float32 alone": verdict_cases.TRANSFORMS,
+        "Other fields, and awkward inputs": verdict_cases.FIELDS,
+        "Everyday ports": verdict_cases.EVERYDAY,
+    }
     for title, cases in sets.items():
         print(f"{title}: {len(cases)}, by {len(seeds)} seeds\n")
         print("\n".join(kinds_table(cases, seeds)), end="\n\n")

@@ -331,7 +331,7 @@ def test_neither_side_computes_in_float64():
         ({"float64": "h"}, ValueError, 'float64 must be "auto", "f", "g", None or a function'),
         ({"reduction": 0}, ValueError, "reduction must be at least 1, got 0"),
         ({"budget": "much"}, ValueError, 'budget must be "quick", "full" or a number of calls'),
-        ({"batch": (3,)}, ValueError, "batch names input 3: there is 0 alone"),
+        ({"batch": (3,)}, ValueError, "batch names input 3: the only one is 0"),
     ],
 )
 def test_bad_options(options, error, text):

@@ -238,8 +238,8 @@ def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
             msg = f"batch must hold places of inputs, integers from 0, got {batch!r:.60}"
             raise TypeError(msg)
         if not 0 <= k < count:
-            last = f"from 0 to {count - 1}" if count > 1 else "0 alone"
-            told = f"there is {last}" if count else "there are none: give batch=()"
+            known = f"they are 0 to {count - 1}" if count > 1 else "the only one is 0"
+            told = known if count else "there are none: give batch=()"
             msg = f"batch names input {k}: {told}"
             raise ValueError(msg)
     return tuple(nest.places(places))

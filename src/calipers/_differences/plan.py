@@ -290,8 +290,8 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
         values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)
         nfev = int(states["calls"].sum()) + 1 + problem.batched + steps.calls
         # A staircase has noise or kinks, or stands still everywhere.
-        status = states["status"]
-        unsure = not values.any() or ((status == NOISY) | (status == NONSMOOTH)).any()
+        met = states["status"]
+        unsure = not values.any() or ((met == NOISY) | (met == NONSMOOTH)).any()
         planned = in_the_format_of_x(problem, steps, bool(values.size and unsure))
         nfev += planned.calls
         if planned.narrow != steps.narrow:

@@ -117,7 +117,8 @@ class Outcome:
         if verdict == NONSMOOTH:
             kink = "a kink, a jump or an infinite slope"
             text = self._place(worst, f"not to be had: f has {kink} within a step of x")
-            return f"{text}; the step is {self._step_of(worst):.2g}: a shorter step= may end before"
+            step = f"the step is {self._step_of(worst):.2g}"
+            return f"{text}; {step}: a shorter step= may end before, unless that is at x itself"
         if verdict == INCONCLUSIVE:
             text = self._place(worst, "not to be confirmed")
             return f"{text}{values(worst)}; {self._obstacle(worst)}"
@@ -132,12 +133,14 @@ class Outcome:
             what = "columns that have" if count > 1 else "column that has"
             left = f", but for {count} {what} no step: it is 0, or x is not finite"
         forms = " and ".join(names)
-        agree, every = f"{forms} agree{'s' * (len(names) == 1)} with differences", " in every entry"
         if self.fast_mode:
             agree, every = (
                 f"products of {forms} with random directions are those of differences",
                 "",
             )
+        else:
+            verb = "agree" if len(names) > 1 else "agrees"
+            agree, every = f"{forms} {verb} with differences", " in every entry"
         hidden, total = self.entries.hidden, sum(self.entries.count.values())
         if not hidden:
             return f"{agree}{every}{left}"

@@ -2,8 +2,7 @@
 
 Beside a term t**p the difference at t is off by a multiple of t**q, q being p - 1. From rung to
 rung it changes by the same share of its change before, 4**-q; that of what is smooth is a 4th or a
-16th. From q = 0 on, which is a logarithm's, there is no end to that: the slope is infinite. So it
-is with bends, at a cusp.
+16th. From q = 0 on, which is a logarithm's, there is no end to that: the slope is infinite.
 """
 
 import math
@@ -76,24 +75,25 @@ def _risen(q: float, log: float) -> Any:
 
 
 @jitable
-def has_no_end(state: Any, rows: Any, i: int) -> bool:
+def has_no_end(state: Any, differences: Any, i: int) -> bool:
     """
-    Tell whether differences, or bends, of output i grow from the last rungs to all tails alike.
+    Tell whether differences of output i grow from the last rungs to all tails by one power.
 
-    Noise grows, too, but hardly in the order of five steps and by the same power between them.
+    Noise grows, too, but hardly in the order of six steps and by the same power between them.
     """
     k = state.rung
     if state.tail < TAILS or k == 0:
         return False
-    longer, last, near = rows[k - 1, i], rows[k, i], rows[NEAR, i]
-    two, one, far = rows[BETWEEN + 1, i], rows[BETWEEN, i], rows[FAR, i]
+    longer, last, near = differences[k - 1, i], differences[k, i], differences[NEAR, i]
+    two, one, far = differences[BETWEEN + 1, i], differences[BETWEEN, i], differences[FAR, i]
     way = 1.0 if far > near else -1.0
     changes = min(way * (last - longer), way * (near - last), way * (two - near))
     if not min(changes, way * (one - two), way * (far - one)) > 0:
         return False
+    # Squares of the steps of the far tails are 1, 2 and 6.
     to_one, to_two = 0.5 * math.log(2.0), 0.5 * math.log(6.0)
-    to_near, to_last = math.log(state.near / state.far), math.log(state.top / state.far)
-    to_last += math.log(QUARTERS[k])
+    to_near = math.log(state.near / state.far)
+    to_last = math.log(state.top * QUARTERS[k] / state.far)
     grown = (near - far) / (last - near)
     low, high = _STEEPEST * state.power, _FLATTEST
     for _ in range(_HALVINGS):
