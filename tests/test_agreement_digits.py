@@ -87,7 +87,9 @@ def distances(x):
 
 def distances_by_products(x, two=2.0):
     squares = (x * x).sum(axis=1)
-    return np.sqrt(squares[:, None] + squares - two * x @ x.T)
+    # From the last to the first, on every processor: a library's `x @ x.T` may round as the sum.
+    products = sum(x[:, None, k] * x[:, k] for k in reversed(range(x.shape[1])))
+    return np.sqrt(squares[:, None] + squares - two * products)
 
 
 def angles(a, b):

@@ -65,9 +65,9 @@ def chaotic_map(steps):
 
 @pytest.mark.parametrize("size", [1e-4, 1e-6, 1e-8])
 def test_small_singular_values(size):
-    off, vague, _ = singular_values(size)
+    off, vague, count = singular_values(size)
     assert off == 0
-    assert vague <= 5
+    assert vague <= 0.04 * count
 
 
 def test_singular_values_of_some_thousands_of_roundings():
@@ -79,7 +79,7 @@ def test_singular_values_of_some_thousands_of_roundings():
 @MISSED
 def test_most_of_them_are_known():
     _, vague, count = singular_values(1e-10)
-    assert vague <= 0.15 * count
+    assert vague <= 0.1 * count
 
 
 @pytest.mark.parametrize("size", [1e-4, 3e-5, 1e-5])
