@@ -52,6 +52,8 @@ _BY_ITSELF, _OFF = 8.0, 65536.0
 # And between which it has no end, as at a cusp: that of a kink stays, and of a value beside others
 # it grows as the step falls.
 _CUSP, _SPIKE = 1.1, 12.0
+# A share of a cusp's bend that the rungs are to know.
+_RUNGS_TOO = 0.5
 
 
 @jitable
@@ -215,6 +217,23 @@ def _of_steps(state: Any, differences: Any, kept: Any, i: int) -> Any:
 
 
 @jitable
+def _has_a_cusp(state: Any, bends: Any, i: int) -> bool:
+    """
+    Tell whether bends of output i grow by one power from the last rungs to the tails.
+
+    What bends smoothly is eliminated from those of two rungs. Where f at x is off by rounding of
+    numbers that are larger than f, the tails' bends grow, too, and the rungs know nothing of it.
+    """
+    k, jump, nearer = state.rung, abs(bends[NEAR, i]), abs(bends[FAR, i])
+    if k == 0 or not _CUSP * jump < nearer < _SPIKE * jump:
+        return False
+    power = math.log(nearer / jump) / math.log(state.far / state.near)
+    at_rung = bends[NEAR, i] * (state.top * QUARTERS[k] / state.near) ** power
+    left = (4 * bends[k, i] - bends[k - 1, i]) / (4 - 4.0**power)
+    return bool(left / at_rung >= _RUNGS_TOO)
+
+
+@jitable
 def judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
@@ -305,9 +324,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
     if state.power == 1 and state.side == 0 and kinked:
         # That of a kink at a distance of d from x is short of it by d/t.
         short = max(0.0, abs(jump) - abs(nearer)) / 15
-        # Of what is all rounding f at x itself may be off; later ladders meet less of a cusp.
-        told = state.attempt > 0 or not _all_rounded(state, sizes[0, i])
-        if told and _CUSP * abs(jump) < abs(nearer) < _SPIKE * abs(jump):
+        if _has_a_cusp(state, bends, i):
             short = math.inf
         return value, error + abs(jump) / 2 + short, NONSMOOTH, noise
     return value, error, status, noise
