@@ -81,3 +81,23 @@ def test_errors_say_so_in_float32(name):
     for far in FAR:
         value, error, slope = asked(name, far, 0, np.float32)
         assert error == np.inf or abs(value - slope) <= 3 * error, far
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-5, 1e-4, 1e-3])
+def test_a_length_above_noise(noise):
+    """Tails see noise alone, and the longest rungs do not see the length."""
+    truth = 1e-3**-0.5
+    off = lost = 0
+    for seed in range(40):
+
+        def f(x, seed=seed):
+            bits = np.asarray(1e9 * x + seed, np.float64).view(np.int64)
+            by_chance = np.remainder(bits * 2654435761, 1000003) / 1000003 - 0.5
+            return LENGTHS["root"][0](x, 1e-3) + noise * by_chance
+
+        found = calipers.differentiate(f, np.zeros(1))
+        value, error = found.value.item(), found.error.item()
+        off += error < np.inf and abs(value - truth) > 3 * error
+        lost += error > 0.1 * truth
+    assert off <= 1
+    assert lost == 0 or noise > 1e-6
