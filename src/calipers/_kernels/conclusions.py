@@ -15,6 +15,7 @@ from .rungs import (
     FAR,
     JUMP,
     NEAR,
+    QUARTERS,
     RUNG,
     bends_count,
     extrapolate_again,
@@ -23,7 +24,7 @@ from .rungs import (
     raised,
     share_of,
 )
-from .tails import borne_out, compare_tails, judge
+from .tails import borne_out, compare_tails, judge, steady_rung
 
 _ATTEMPTS = 8
 
@@ -47,8 +48,12 @@ _DOWN = 2.0**-10
 # And how far above the far tail where all tails were alike: some times the length over which f is
 # known to be straight.
 _ABOVE_FAR = 2.0**8
-# A share of a slope that seemed to have no end, as which its error is known once it has one.
-_ENDED = 2.0**-10
+# A share of a slope as which its error is to be known, and where three rungs say so.
+_VAGUE, _STEADY = 2.0**-10, 0.1
+# Times that tails are apart, beneath which an error is what shorter steps promise less of.
+_KNOWN = 4.0
+# And that rungs are as long as the near tail, which leave room for a length between them.
+_GAP = 256.0
 # Spacings that leave a ladder no rungs without noise.
 _FEWEST = 2.0**-8
 
@@ -106,6 +111,32 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 
 
 @jitable
+def _ended(state: Any, room: Any, i: int, value: float, error: float) -> bool:
+    """Tell whether the slope of output i, that seemed to have no end, has found one."""
+    steady = steady_rung(state, room.differences, i) > 0  # which noise hardly is
+    return bool(error <= (_STEADY if steady else _VAGUE) * abs(value))
+
+
+@jitable
+def _tails_know(state: Any, room: Any, i: int, value: float, error: float) -> bool:
+    """
+    Tell whether tails are far closer to each other than output i is known, by far longer rungs.
+
+    A length between them is one that a shorter ladder finds.
+    """
+    if state.top * QUARTERS[state.rung] < _GAP * state.near:
+        return False
+    differences, sizes, bends, kept = room
+    near, far = differences[NEAR, i], differences[FAR, i]
+    apart = abs(near - far) + state.eps * sizes[FAR, i] / raised(state.far, state.power)
+    if state.side == 0 and state.power == 1:
+        apart += abs(bends[NEAR, i]) + abs(bends[FAR, i])
+    # Of stairs and of what jumps between pieces they know one.
+    whole = kept[JUMP, i] == 0 and (near != 0 or far != 0)
+    return bool(whole and error > _VAGUE * abs(value) and error > _KNOWN * apart)
+
+
+@jitable
 def _by_shorter_steps(
     state: Any, room: Any, i: int, value: float, error: float, noise: float
 ) -> Any:
@@ -153,12 +184,13 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             if not (first or shorter or known):  # a shorter one may have been all on one piece
                 errors[i] = max(errors[i], noise / raised(state.step / state.length, state.power))
         unknown = first or errors[i] == math.inf
-        if unknown and state.status == NONSMOOTH and not error <= _ENDED * abs(value):
-            continue  # a slope that had no end has found none
+        if unknown and state.status == NONSMOOTH and not _ended(state, room, i, value, error):
+            error, status = math.inf, NONSMOOTH
         if kept[APART, i] != 0 and status in (CONVERGED, NOISY):
             jump = jump_within(state, room, i, value, noise)
             if jump > error:
                 if not unknown:
+                    aliased |= shorter and _tails_know(state, room, i, values[i], errors[i])
                     continue
                 error, status = error + jump / 2, NONSMOOTH
             error = max(error, far_to_go(state, room, i, noise))
@@ -202,6 +234,8 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             # Rounding hides a derivative that would show at f's supposed length scale.
             buried |= natural * sizes[FAR, i] < errors[i] < math.inf
             buried |= small and hidden > 0
+            if first or shorter:
+                aliased |= _tails_know(state, room, i, values[i], errors[i])
             judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
                 # By its first rungs, so that longer steps promise more.

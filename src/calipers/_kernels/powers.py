@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from .jitable import jitable
-from .rungs import BETWEEN, FAR, NEAR, QUARTERS, RUNG, TAILS, raised
+from .rungs import BETWEEN, FAR, NEAR, QUARTERS, RUNG, TAILS, natural_size, raised
 
 # Shares that are slow to get anywhere; those of a jump at x, or of noise, are 4, and 16 in second
 # differences. From `_ENDLESS` on no sum of the changes to come is told from infinity.
@@ -23,6 +23,10 @@ _STEEPEST, _FLATTEST = -0.95, 0.02
 # What tails and a rung may be off from one power, as a share of how far the tails are apart.
 _FITS, _NEARLY = 0.02, 0.1
 _HALVINGS = 40
+# Times the noise of tails, and of rounding, from which on changes of rungs are surely none of it.
+_BEYOND = 4.0
+# And how far the near tail is to rise, of what a power says, where they are less.
+_LEAST_RISEN, _MOST_RISEN = 0.25, 2.0
 
 
 @jitable
@@ -66,6 +70,30 @@ def far_to_go(state: Any, room: Any, i: int, noise: float) -> Any:
     if _changes_to_come(state, room, k, i, noise) == math.inf:
         return math.inf
     return _changes_to_come(state, room, int(room.kept[RUNG, i]), i, 0.0)
+
+
+@jitable
+def goes_on(state: Any, room: Any, i: int, noise: float) -> bool:
+    """
+    Tell whether differences of output i grow by one power from rung to rung.
+
+    Where that ends, nothing says but shorter steps. What makes rungs alike is no noise if it is
+    more than that, or if the near tail is where their power leads, as noise grows faster.
+    """
+    k = int(state.rung)
+    if k < 3 or state.side != 0:
+        return False
+    share, earlier = _share(state, room, k, i, 0.0), _share(state, room, k - 1, i, 0.0)
+    if not share > _ENDLESS or abs(earlier - share) > _SAME * share:
+        return False
+    noise = _BEYOND * max(noise, state.eps * natural_size(state))
+    if _share(state, room, k - 1, i, noise) > 0:
+        return True
+    last, near = room.differences[k, i], room.differences[NEAR, i]
+    rungs = math.log(state.top * QUARTERS[k] / state.near) / math.log(4.0)
+    times = rungs if share == 1 else share * math.expm1(rungs * math.log(share)) / (share - 1)
+    risen = (near - last) / (times * (last - room.differences[k - 1, i]))
+    return bool(_LEAST_RISEN < risen < _MOST_RISEN)
 
 
 @jitable

@@ -6,7 +6,7 @@ from typing import Any
 from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
 from .jitable import jitable
 from .kinks import BEYOND_NOISE, REALISED, flat_before_a_kink
-from .powers import has_no_end
+from .powers import goes_on, has_no_end
 from .rungs import (
     APART,
     BEST,
@@ -34,6 +34,8 @@ _FOUR_ALIKE = 0.3
 _COARSER = 2.0**16
 # What three differences in a row may differ by, to be those of one slope.
 _STEADY = 0.02
+# Spacings of x from which on no rung is left that is shorter.
+_FINEST = 64.0
 # A share of f that numbers are rounded by which are some thousands of times as large.
 _HARDLY = 2.0**-16
 # Noise is f's own, and not rounding, from this multiple of eps*|f| on.
@@ -190,7 +192,7 @@ def _far_agree(state: Any, differences: Any, value: float, error: float, i: int)
 
 
 @jitable
-def _steady_rung(state: Any, differences: Any, i: int) -> int:
+def steady_rung(state: Any, differences: Any, i: int) -> int:
     """Return the last rung whose slope is that of the two below it, or 0 if there is none."""
     k = state.rung - 2
     while k > 0:
@@ -234,6 +236,43 @@ def _has_a_cusp(state: Any, bends: Any, i: int) -> bool:
 
 
 @jitable
+def _without_tails(state: Any, room: Any, i: int, noise: float) -> Any:
+    """
+    Return the same as `judge` where a tail is lost beside x, as it may be in bounds' little room.
+
+    What noise f has cannot be seen; rounding inside f is as if x were rounded. A ladder that was
+    led down by a short length scale has found that if the near tail sees the same slope, or if the
+    rungs go down to spacings of x.
+    """
+    differences, sizes, _, kept = room
+    value, error, near = kept[BEST, i], kept[ERROR, i], differences[NEAR, i]
+    apart = abs(near - value) * raised(state.near, state.power)
+    if _is_all_of_f(state, sizes, NEAR, i, apart):
+        return value, math.inf, ALIASED, noise
+    if state.attempt == 0:
+        noise = max(noise, state.eps * state.unit * abs(value))
+        extrapolate_again(state, room, 0, noise, i)
+        steady = steady_rung(state, differences, i)
+        slope = differences[steady, i]
+        if abs(slope - kept[BEST, i]) > kept[ERROR, i] + _ALIKE * abs(slope):
+            # Longer ones step over waves, and rounding of x is more to those.
+            noise = max(noise, state.eps * state.unit * abs(slope))
+            extrapolate_again(state, room, steady, noise, i)
+        return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
+    if math.isnan(near):
+        finest = state.top * QUARTERS[state.rung] <= _FINEST * state.grain
+        found = finest and error <= _STEADY * abs(value)
+        apart = state.eps * state.unit * abs(value)
+    else:
+        found = abs(near - value) <= _ALIKE * abs(value)
+    if not found:
+        return value, math.inf, ALIASED, noise
+    noise = max(noise, 3 * apart)
+    extrapolate_again(state, room, 0, noise, i)
+    return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
+
+
+@jitable
 def judge(state: Any, room: Any, i: int) -> Any:
     """
     Return what the ladder and tails that differ from it say of output i: value, error, status.
@@ -251,23 +290,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
         return value, error, NONFINITE, noise
     near, far = differences[NEAR, i], differences[FAR, i]
     if not (abs(near) < math.inf and abs(far) < math.inf):
-        # Lost beside x, as it may be in the bounds' little room; a ladder that was led down here
-        # by a short length scale has not found it.
-        apart = abs(near - value) * raised(state.near, state.power)
-        if _is_all_of_f(state, sizes, NEAR, i, apart):
-            return value, math.inf, ALIASED, noise
-        if state.attempt == 0:
-            # What noise f has cannot be seen; rounding inside f is as if x were rounded.
-            noise = max(noise, state.eps * state.unit * abs(value))
-            extrapolate_again(state, room, 0, noise, i)
-            steady = _steady_rung(state, differences, i)
-            slope = differences[steady, i]
-            if abs(slope - kept[BEST, i]) > kept[ERROR, i] + _ALIKE * abs(slope):
-                # Longer ones step over waves, and rounding of x is more to those.
-                noise = max(noise, state.eps * state.unit * abs(slope))
-                extrapolate_again(state, room, steady, noise, i)
-            return kept[BEST, i], kept[ERROR, i], CONVERGED, noise
-        return value, math.inf, ALIASED, noise
+        return _without_tails(state, room, i, noise)
     per_far, per_near = raised(state.far, state.power), raised(state.near, state.power)
     measured = max(abs(near - value) * per_near, abs(far - value) * per_far)
     # Numbers of natural size would, of which f may be the small difference.
@@ -275,7 +298,7 @@ def judge(state: Any, room: Any, i: int) -> Any:
     flat = far == 0 and bends[FAR, i] == 0
     if flat and abs(value) > error and flat_before_a_kink(state, differences, bends, i):
         return value, math.inf, ALIASED, noise
-    if has_no_end(state, differences, i):
+    if has_no_end(state, differences, i) or goes_on(state, room, i, measured):
         return value, math.inf, NONSMOOTH, noise
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
