@@ -100,3 +100,17 @@ def test_a_length_above_noise(noise):
         lost += error > 0.1 * truth
     assert off <= 1
     assert lost == 0 or noise > 1e-6
+
+
+@pytest.mark.parametrize("far", [1e-7, 1e-8])
+def test_rungs_that_go_down_to_spacings_of_x_suffice(far):
+    value, error, slope = asked("root of both sides", far, 1, np.float64)
+    assert abs(value - slope) <= 3 * error
+    assert error <= 1e-3 * slope
+
+
+def test_a_kink_asks_for_no_shorter_ladder():
+    """Its tails agree, but for the slopes to both sides."""
+    found = calipers.differentiate(lambda x: np.abs(x) + 3 * x, np.zeros(1))
+    assert found.error.item() >= 1
+    assert found.nfev <= 30
