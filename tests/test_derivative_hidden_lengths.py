@@ -114,3 +114,17 @@ def test_a_kink_asks_for_no_shorter_ladder():
     found = calipers.differentiate(lambda x: np.abs(x) + 3 * x, np.zeros(1))
     assert found.error.item() >= 1
     assert found.nfev <= 30
+
+
+@pytest.mark.parametrize("far", [1e-2, 1e-4, 1e-6])
+def test_a_smooth_absolute_value_is_flat_at_0(far):
+    """Differences about 0 are 0, of all lengths; bends tell it from |x|, and from stairs."""
+
+    def f(x):
+        return np.sqrt(x * x + far * far)
+
+    found = calipers.differentiate(f, np.zeros(1))
+    assert found.value.item() == 0
+    assert found.error.item() <= 1e-6
+    report = calipers.gradcheck(f, np.zeros(3), jac=lambda x: np.diag(x / f(x)))
+    assert report.verdict == "PASS"

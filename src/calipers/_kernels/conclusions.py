@@ -132,7 +132,7 @@ def _tails_know(state: Any, room: Any, i: int, value: float, error: float) -> bo
     if state.side == 0 and state.power == 1:
         apart += abs(bends[NEAR, i]) + abs(bends[FAR, i])
     # Of stairs and of what jumps between pieces they know one.
-    whole = kept[JUMP, i] == 0 and (near != 0 or far != 0)
+    whole = kept[JUMP, i] == 0 and (near != 0 or far != 0 or bends[NEAR, i] != 0)
     return bool(whole and error > _VAGUE * abs(value) and error > _KNOWN * apart)
 
 
