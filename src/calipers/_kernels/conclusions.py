@@ -49,7 +49,7 @@ _DOWN = 2.0**-10
 # known to be straight.
 _ABOVE_FAR = 2.0**8
 # A share of a slope as which its error is to be known, and where three rungs say so.
-_VAGUE, _STEADY = 2.0**-10, 0.1
+_VAGUE, _IN_A_ROW = 2.0**-10, 0.1
 # Times that tails are apart, beneath which an error is what shorter steps promise less of.
 _KNOWN = 4.0
 # And that rungs are as long as the near tail, which leave room for a length between them.
@@ -114,7 +114,7 @@ def _limited(state: Any, sizes: Any, kept: Any, i: int, error: float, noise: flo
 def _ended(state: Any, room: Any, i: int, value: float, error: float) -> bool:
     """Tell whether the slope of output i, that seemed to have no end, has found one."""
     steady = steady_rung(state, room.differences, i) > 0  # which noise hardly is
-    return bool(error <= (_STEADY if steady else _VAGUE) * abs(value))
+    return bool(error <= (_IN_A_ROW if steady else _VAGUE) * abs(value))
 
 
 @jitable
