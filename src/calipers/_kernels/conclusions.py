@@ -124,16 +124,17 @@ def _tails_know(state: Any, room: Any, i: int, value: float, error: float) -> bo
 
     A length between them is one that a shorter ladder finds.
     """
-    if state.top * QUARTERS[state.rung] < _GAP * state.near:
-        return False
     differences, sizes, bends, kept = room
-    near, far = differences[NEAR, i], differences[FAR, i]
+    near, far, bend = differences[NEAR, i], differences[FAR, i], bends[NEAR, i]
+    # Of stairs and of what jumps between pieces they know one.
+    whole = (near != 0 or far != 0 or bend != 0) and kept[JUMP, i] == 0
+    room_left = state.top * QUARTERS[state.rung] >= _GAP * state.near
+    if not (whole and room_left and error > _VAGUE * abs(value)):
+        return False
     apart = abs(near - far) + state.eps * sizes[FAR, i] / raised(state.far, state.power)
     if state.side == 0 and state.power == 1:
-        apart += abs(bends[NEAR, i]) + abs(bends[FAR, i])
-    # Of stairs and of what jumps between pieces they know one.
-    whole = kept[JUMP, i] == 0 and (near != 0 or far != 0 or bends[NEAR, i] != 0)
-    return bool(whole and error > _VAGUE * abs(value) and error > _KNOWN * apart)
+        apart += abs(bend) + abs(bends[FAR, i])
+    return bool(error > _KNOWN * apart)
 
 
 @jitable
