@@ -5,8 +5,8 @@ import pytest
 
 import calipers
 
-# f, the derivative at 0, and the least length by which steps about 0 and about 1 are to find it.
-# Some have an offset of theirs, which rounds them, or a kink's look within the tails.
+# f, the derivative at 0, and the least length that ladders about 0 and about 1 are to find. Shorter
+# ones are rounded away, or bend within the tails' steps as a kink does.
 LENGTHS = {
     "root of both sides": (
         lambda x, far: np.sign(x) * (np.sqrt(np.abs(x) + far) - np.sqrt(far)),
@@ -75,31 +75,48 @@ def test_shorter_ladders_find_it(name, at):
             assert error <= 1e-5 * abs(slope), far
 
 
-@pytest.mark.parametrize("name", [name for name in LENGTHS if "short" not in name])
+def lost_in_float32(name):
+    return pytest.param(name, marks=NOISE if name.startswith("short") else ())
+
+
+@pytest.mark.parametrize("name", [lost_in_float32(name) for name in LENGTHS])
 def test_errors_say_so_in_float32(name):
     for far in FAR:
         value, error, slope = asked(name, far, 0, np.float32)
         assert error == np.inf or abs(value - slope) <= 3 * error, far
 
 
-@pytest.mark.parametrize("noise", [1e-6, 1e-5, 1e-4, 1e-3])
+def noisy(f, noise, seed):
+    """Return f with an error that each x has of its own."""
+
+    def found(x):
+        bits = np.asarray(1e9 * x + seed, np.float64).view(np.int64)
+        by_chance = np.remainder(bits * 2654435761, 1000003) / 1000003 - 0.5
+        return f(x) + noise * by_chance
+
+    return found
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-5, 1e-4, 1e-3, pytest.param(1e-2, marks=NOISE)])
 def test_a_length_above_noise(noise):
     """Tails see noise alone, and the longest rungs do not see the length."""
     truth = 1e-3**-0.5
     off = lost = 0
     for seed in range(40):
-
-        def f(x, seed=seed):
-            bits = np.asarray(1e9 * x + seed, np.float64).view(np.int64)
-            by_chance = np.remainder(bits * 2654435761, 1000003) / 1000003 - 0.5
-            return LENGTHS["root"][0](x, 1e-3) + noise * by_chance
-
+        f = noisy(lambda x: LENGTHS["root"][0](x, 1e-3), noise, seed)
         found = calipers.differentiate(f, np.zeros(1))
         value, error = found.value.item(), found.error.item()
         off += error < np.inf and abs(value - truth) > 3 * error
         lost += error > 0.1 * truth
     assert off <= 1
     assert lost == 0 or noise > 1e-6
+
+
+@pytest.mark.parametrize("p", [0.5, 0.7, 0.9])
+def test_a_slope_without_end_finds_none_in_noise(p):
+    for seed in range(60):
+        f = noisy(lambda x: np.sign(x) * np.abs(x) ** p, 1e-4, seed)
+        assert calipers.differentiate(f, np.zeros(1)).error.item() == np.inf, seed
 
 
 @pytest.mark.parametrize("far", [1e-7, 1e-8])
