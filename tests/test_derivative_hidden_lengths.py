@@ -143,5 +143,6 @@ def test_a_smooth_absolute_value_is_flat_at_0(far):
     found = calipers.differentiate(f, np.zeros(1))
     assert found.value.item() == 0
     assert found.error.item() <= 1e-6
+    assert found.status.tolist() == ["CONVERGED"]
     report = calipers.gradcheck(f, np.zeros(3), jac=lambda x: np.diag(x / f(x)))
     assert report.verdict == "PASS"

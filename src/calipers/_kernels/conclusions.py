@@ -17,6 +17,7 @@ from .rungs import (
     NEAR,
     QUARTERS,
     RUNG,
+    SAID,
     bends_count,
     extrapolate_again,
     natural_size,
@@ -155,7 +156,6 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     differences, sizes, _, kept = room
     first, counts = state.attempt == 0, bends_count(state)
     aliased = rippled = buried = straight = False
-    worst = CONVERGED
     compare_tails(state, room)
     natural = _NATURAL / raised(state.unit, state.power)
     small = state.unit > state.eps**-_LOST_BESIDE
@@ -185,7 +185,8 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             if not (first or shorter or known):  # a shorter one may have been all on one piece
                 errors[i] = max(errors[i], noise / raised(state.step / state.length, state.power))
         unknown = first or errors[i] == math.inf
-        if unknown and state.status == NONSMOOTH and not _ended(state, room, i, value, error):
+        endless = errors[i] == math.inf and kept[SAID, i] == NONSMOOTH
+        if endless and not _ended(state, room, i, value, error):
             error, status = math.inf, NONSMOOTH
         if kept[APART, i] != 0 and status in (CONVERGED, NOISY):
             jump = jump_within(state, room, i, value, noise)
@@ -227,7 +228,8 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             rippled |= status == ALIASED and error < math.inf
             if status in (ALIASED, NONSMOOTH):
                 aliased |= error == math.inf and not math.isnan(differences[NEAR, i])
-            worst = max(worst, status)
+            # That f is noisy stays true, whatever other steps see of it.
+            kept[SAID, i] = max(status, NOISY) if kept[SAID, i] == NOISY else status
         hidden = 0.0
         if first and value == 0:
             hidden = hidden_by_rounding(state, differences, float(base[i]), i)
@@ -242,9 +244,10 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
                 # By its first rungs, so that longer steps promise more.
                 straight |= kept[RUNG, i] <= 1 and _limited(state, sizes, kept, i, error, noise)
         errors[i] = max(errors[i], hidden)
-    # An output that this ladder was not asked about keeps what an earlier one said of it.
-    before = state.status if state.status == NOISY or state.status == NONSMOOTH else CONVERGED
-    state.status = max(before, worst)
+    worst = float(CONVERGED)
+    for i in range(values.size):
+        worst = max(worst, kept[SAID, i])
+    state.status = int(worst)
     longest = state.top * state.length
     state.step = longest if first else min(state.step, longest)
     state.attempt += 1

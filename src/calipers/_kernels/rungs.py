@@ -19,8 +19,9 @@ ORDERS = 6  # of extrapolation, at most
 
 # What is kept of the estimates that were made so far: those of the last rung, one for each order;
 # then the best one, its error, and the rung it was found at; scratch; from one ladder to the next,
-# what f jumps by; and what extrapolation leaves of the last rung's bends, one for each order.
-BEST, ERROR, RUNG, CURRENT, APART, BEND, JUMP, BENDS = range(ORDERS, ORDERS + 8)
+# what f jumps by, and the status of the value; and what extrapolation leaves of the last rung's
+# bends, one for each order.
+BEST, ERROR, RUNG, CURRENT, APART, BEND, JUMP, SAID, BENDS = range(ORDERS, ORDERS + 9)
 KEPT = BENDS + ORDERS
 
 # Spacings of binary32 are above this, and those of binary64 below.
@@ -114,7 +115,7 @@ def begin(state: Any, base: Any, kept: Any, values: Any, errors: Any) -> None:
     state.order = 2.0 if state.side == 0 else 1.0
     state.rung = state.tail = state.attempt = state.guess = state.calls = 0
     values[:], errors[:] = math.nan, math.inf
-    kept[JUMP] = 0.0
+    kept[JUMP], kept[SAID] = 0.0, state.status
     forget(kept, 0, values.size)
 
 
