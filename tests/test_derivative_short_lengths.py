@@ -1,5 +1,6 @@
 """Length scales far below x, which ladders with longer steps step over, as chaos and rank do."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -27,14 +28,21 @@ def singular_values(size, seeds=range(10), dtype=float):
     return total
 
 
+@numba.njit
 def lorenz(y, steps):
     """Take Euler's steps of Lorenz's system; return where they lead, and the derivative of that."""
-    tangent = np.eye(3)
+    y, tangent = y.copy(), np.eye(3)
     for _ in range(steps):
-        a = np.array([[-10, 10, 0], [28 - y[2], -1, -y[0]], [y[1], y[0], -8 / 3]])
-        tangent = tangent + 0.01 * a @ tangent
+        for d in tangent.T:
+            d += 0.01 * np.array(
+                [
+                    10 * (d[1] - d[0]),
+                    (28 - y[2]) * d[0] - d[1] - y[0] * d[2],
+                    y[1] * d[0] + y[0] * d[1] - 8 / 3 * d[2],
+                ]
+            )
         dy = [10 * (y[1] - y[0]), y[0] * (28 - y[2]) - y[1], y[0] * y[1] - 8 / 3 * y[2]]
-        y = y + 0.01 * np.stack(dy)
+        y += 0.01 * np.array(dy)
     return y, tangent
 
 
