@@ -9,8 +9,6 @@ AT = [1e-20, 1e-12, 1e-8, 1e-5, 1e-3]
 NOISE = [1e-10, 1e-8, 1e-6, 1e-4]
 SEEDS = 20
 
-pytestmark = pytest.mark.xfail(reason="the first ladder's noise ends them", strict=False)
-
 SMOOTH = {
     "sine": (np.sin, np.cos),
     "logistic": (lambda x: 1 / (1 + np.exp(-x)) - 0.5, lambda x: 0.25 / np.cosh(x / 2) ** 2),

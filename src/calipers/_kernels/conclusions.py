@@ -49,6 +49,8 @@ _DOWN = 2.0**-10
 # And how far above the far tail where all tails were alike: some times the length over which f is
 # known to be straight.
 _ABOVE_FAR = 2.0**8
+# And how much longer than the length of x one is, to show more.
+_FAR_ABOVE = 4.0
 # A share of a slope as which its error is to be known, and where three rungs say so.
 _VAGUE, _IN_A_ROW = 2.0**-10, 0.1
 # Times that tails are apart, beneath which an error is what shorter steps promise less of.
@@ -57,6 +59,12 @@ _KNOWN = 4.0
 _GAP = 256.0
 # Spacings that leave a ladder no rungs without noise.
 _FEWEST = 2.0**-8
+
+
+@jitable
+def _is_shorter(state: Any) -> bool:
+    """Tell whether this ladder's steps are shorter than those of all before."""
+    return bool(state.top * state.length < state.step)
 
 
 @jitable
@@ -151,6 +159,80 @@ def _by_shorter_steps(
 
 
 @jitable
+def _note_pieces(state: Any, room: Any, i: int, largest: float, errors: Any) -> None:
+    """
+    Note what output i jumps by between pieces.
+
+    Ladders before saw no jump if all of their steps were shorter than a piece: their errors grow.
+    """
+    jump = room.kept[JUMP]
+    known = jump[i] > 0
+    jump[i] = max(jump[i], jump_of(state, room, i, largest))
+    if jump[i] > 0 and not known and state.attempt > 0 and not _is_shorter(state):
+        left = 3 * jump[i] / raised(state.step / state.length, state.power)
+        errors[i] = max(errors[i], left)
+
+
+@jitable
+def _found(state: Any, room: Any, i: int, errors: Any) -> Any:
+    """Return what this ladder says of output i: value, error, status, and the noise in f."""
+    _, sizes, _, kept = room
+    value, error = kept[BEST, i], kept[ERROR, i]
+    status, noise = CONVERGED, state.eps * sizes[FAR, i]
+    differs = kept[APART, i] != 0
+    if differs:
+        value, error, status, noise = judge(state, room, i)
+    if kept[JUMP, i] > 0:
+        noise = 3 * kept[JUMP, i]
+        extrapolate_again(state, room, 0, noise, i)
+        value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
+    endless = errors[i] == math.inf and kept[SAID, i] == NONSMOOTH
+    if endless and not _ended(state, room, i, value, error):
+        error, status = math.inf, NONSMOOTH
+    if differs and status in (CONVERGED, NOISY):
+        jump = jump_within(state, room, i, value, noise)
+        if jump > error:
+            error, status = error + jump / 2, NONSMOOTH
+        error = max(error, far_to_go(state, room, i, noise))
+        if error == math.inf:
+            status = NONSMOOTH
+    if bends_count(state) and kept[RUNG, i] + 2 <= state.rung:
+        value, error = _by_shorter_steps(state, room, i, value, error, noise)
+    # One that was led down here may still be too long: its first rungs are alike by chance.
+    judged = _is_shorter(state) and status in (CONVERGED, NOISY)
+    if judged and _strays(state, room, i, value, error, noise):
+        error, status = math.inf, ALIASED
+    return value, error, status, noise
+
+
+@jitable
+def _takes_over(
+    state: Any, room: Any, i: int, estimate: Any, known: float, known_error: float
+) -> bool:
+    """
+    Tell whether this ladder's estimate of output i is to be kept, and not an earlier one.
+
+    A ladder with longer steps than those before may improve on them, not contradict them. One with
+    shorter steps may: what was noise to the longer ones was many waves, unless f stands.
+    """
+    value, error, noise = estimate
+    apart, together = abs(value - known), error + known_error
+    better = error < known_error and apart <= together
+    if _is_shorter(state):
+        # Rounding of numbers of natural size may hide some of f from all of its steps.
+        change = abs(value) * raised(state.top, state.power)
+        contradicts = apart > _CONTRADICTED * together and change > state.eps * natural_size(state)
+        return bool(better or contradicts or known_error == math.inf)
+    # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
+    better |= error < known_error and known == 0 and borne_out(state, room, i, value)
+    if not better:
+        return bool(known_error == math.inf)
+    # What is bounded has small slopes over long steps, whatever they are at x.
+    seen = abs(value) > error and _limited(state, room.sizes, room.kept, i, error, noise)
+    return bool(state.guess == 0 or seen) and not _leaves(state, room, i, value, error, noise)
+
+
+@jitable
 def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     """Keep what this ladder found out; return the top of the next one, or 0."""
     differences, sizes, _, kept = room
@@ -159,71 +241,25 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
     compare_tails(state, room)
     natural = _NATURAL / raised(state.unit, state.power)
     small = state.unit > state.eps**-_LOST_BESIDE
-    shorter = state.top * state.length < state.step
     largest = 0.0
     if state.joint == 1:
         for i in range(values.size):
             size = abs(kept[BEST, i])
             largest = size if largest < size < math.inf else largest
     for i in range(values.size):
-        wanted = first or errors[i] == math.inf or _poor(state, values[i], errors[i], largest)
-        if not wanted:
+        unknown = first or errors[i] == math.inf
+        if not (unknown or _poor(state, values[i], errors[i], largest)):
             continue
-        # Here, and not in a function: one that returns all four takes as long as half of the rest.
         value, error = kept[BEST, i], kept[ERROR, i]
         status, noise = CONVERGED, state.eps * sizes[FAR, i]
-        if kept[APART, i] != 0:
-            value, error, status, noise = judge(state, room, i)
-        # Other ladders may have seen it, of which some steps were as long as a piece.
-        most, known = largest_jump(state, sizes, i), kept[JUMP, i] > 0
+        most = largest_jump(state, sizes, i)
         if most > 0:
-            kept[JUMP, i] = max(kept[JUMP, i], jump_of(state, room, i, most))
-        if kept[JUMP, i] > 0:
-            noise = 3 * kept[JUMP, i]
-            extrapolate_again(state, room, 0, noise, i)
-            value, error, status = kept[BEST, i], kept[ERROR, i], NOISY
-            if not (first or shorter or known):  # a shorter one may have been all on one piece
-                errors[i] = max(errors[i], noise / raised(state.step / state.length, state.power))
-        unknown = first or errors[i] == math.inf
-        endless = errors[i] == math.inf and kept[SAID, i] == NONSMOOTH
-        if endless and not _ended(state, room, i, value, error):
-            error, status = math.inf, NONSMOOTH
-        if kept[APART, i] != 0 and status in (CONVERGED, NOISY):
-            jump = jump_within(state, room, i, value, noise)
-            if jump > error:
-                if not unknown:
-                    aliased |= shorter and _tails_know(state, room, i, values[i], errors[i])
-                    continue
-                error, status = error + jump / 2, NONSMOOTH
-            error = max(error, far_to_go(state, room, i, noise))
-            if error == math.inf:
-                status = NONSMOOTH
-        if counts and kept[RUNG, i] + 2 <= state.rung:  # asked here: a call takes longer
-            value, error = _by_shorter_steps(state, room, i, value, error, noise)
-        # One that was led down here may still be too long: its first rungs are alike by chance.
-        if (
-            shorter
-            and status in (CONVERGED, NOISY)
-            and _strays(state, room, i, value, error, noise)
-        ):
-            error, status = math.inf, ALIASED
-        # A ladder with longer steps than the one before may improve on that, not contradict it. One
-        # with shorter steps may: what was noise to the longer ones was many waves, unless f stands.
-        apart, together = abs(value - values[i]), error + errors[i]
-        # Short steps may be lost beside an offset, and f stand; tails vouch for longer ones then.
-        lost = not first and not shorter and values[i] == 0 and borne_out(state, room, i, value)
-        better = error < errors[i] and (apart <= together or lost)
-        if better and not shorter and _leaves(state, room, i, value, error, noise):
-            continue
-        # What is bounded has small slopes over long steps, whatever they are at x.
-        seen = abs(value) > error and _limited(state, sizes, kept, i, error, noise)
-        if better and state.guess == 1 and not seen:
-            continue
-        # But rounding of numbers of natural size may hide some of f from all of its steps.
-        change = abs(value) * raised(state.top, state.power)
-        contradicts = shorter and apart > _CONTRADICTED * together
-        better |= contradicts and change > state.eps * natural_size(state)
-        if unknown or better:
+            _note_pieces(state, room, i, most, errors)
+        plain = first and not counts and kept[APART, i] == 0 and kept[JUMP, i] == 0
+        if not plain:  # asked here: a call takes longer
+            value, error, status, noise = _found(state, room, i, errors)
+        taken = first or _takes_over(state, room, i, (value, error, noise), values[i], errors[i])
+        if taken:
             values[i], errors[i] = value, error
             rippled |= status == ALIASED and error < math.inf
             if status in (ALIASED, NONSMOOTH):
@@ -237,9 +273,9 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             # Rounding hides a derivative that would show at f's supposed length scale.
             buried |= natural * sizes[FAR, i] < errors[i] < math.inf
             buried |= small and hidden > 0
-            if first or shorter:
+            if first or _is_shorter(state):
                 aliased |= _tails_know(state, room, i, values[i], errors[i])
-            judged = status in (CONVERGED, NOISY)
+            judged = status in (CONVERGED, NOISY) and (taken or state.guess == 0)
             if judged and errors[i] < abs(values[i]):
                 # By its first rungs, so that longer steps promise more.
                 straight |= kept[RUNG, i] <= 1 and _limited(state, sizes, kept, i, error, noise)
@@ -260,14 +296,19 @@ def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: 
     state.guess = 0
     if state.attempt == _ATTEMPTS:
         return 0.0
+    share = share_of(state)
+    first, longer = 0.25 * share, share * min(state.unit / 4, state.limit)
+    lower = max(_DOWN * state.top, 4096 * state.grain)
+    seen = lower < first < state.top and state.step < first * state.length
+    if aliased and 2 * lower <= state.top and not seen:
+        return lower
+    # Where no shorter steps tell f from noise, its length may be the natural one, beside a small x.
     if aliased:
-        lower = max(_DOWN * state.top, 4096 * state.grain)
-        return lower if 2 * lower <= state.top else 0.0
+        return longer if state.top <= first and longer > _FAR_ABOVE * first else 0.0
     if rippled:
         return _ABOVE_FAR * state.far
-    share = share_of(state)
     if buried and 4 * state.top < share * min(state.unit, state.limit):
-        return share * min(state.unit / 4, state.limit)
+        return longer
     # In fewer bits than float16's noise limits all ladders, and that f is straight is a guess.
     if straight and state.eps < _FEWEST and 256 * state.top <= state.limit:
         state.guess = 1

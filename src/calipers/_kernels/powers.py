@@ -30,9 +30,8 @@ _LEAST_RISEN, _MOST_RISEN = 0.25, 2.0
 
 
 @jitable
-def _share(state: Any, room: Any, k: int, i: int, noise: float) -> Any:
-    """Return the share of the change before it that output i changes by at rung k, or 0."""
-    d, sizes, _, _ = room
+def _share(state: Any, d: Any, sizes: Any, k: int, i: int, noise: float) -> Any:
+    """Return the share of the change before it that `d` of output i changes by at rung k, or 0."""
     now, before = d[k, i] - d[k - 1, i], d[k - 1, i] - d[k - 2, i]
     most = raised(_JUMP, state.power)
     slow = _SLOW * abs(before) < abs(now) < most * abs(before) and now * before > 0
@@ -45,15 +44,16 @@ def _share(state: Any, room: Any, k: int, i: int, noise: float) -> Any:
 @jitable
 def _changes_to_come(state: Any, room: Any, k: int, i: int, noise: float) -> Any:
     """Return the sum of the slow changes of output i after rung k, or 0: a geometric series."""
-    share = _share(state, room, k, i, noise) if k > _ROW else 0.0
+    d, sizes, _, _ = room
+    share = _share(state, d, sizes, k, i, noise) if k > _ROW else 0.0
     if share == 0.0:
         return 0.0
     for earlier in range(k - _ROW + 1, k):
-        if abs(_share(state, room, earlier, i, noise) - share) > _SAME * share:
+        if abs(_share(state, d, sizes, earlier, i, noise) - share) > _SAME * share:
             return 0.0
     if share > _ENDLESS:
         return math.inf
-    return abs(room.differences[k, i] - room.differences[k - 1, i]) * share / (1 - share)
+    return abs(d[k, i] - d[k - 1, i]) * share / (1 - share)
 
 
 @jitable
@@ -65,7 +65,7 @@ def far_to_go(state: Any, room: Any, i: int, noise: float) -> Any:
     that are seen beside that. Extrapolation goes the same way, and not as far.
     """
     k = int(state.rung)
-    while k > _ROW and _share(state, room, k, i, noise) == 0:
+    while k > _ROW and _share(state, room.differences, room.sizes, k, i, noise) == 0:
         k -= 1
     if _changes_to_come(state, room, k, i, noise) == math.inf:
         return math.inf
@@ -73,26 +73,38 @@ def far_to_go(state: Any, room: Any, i: int, noise: float) -> Any:
 
 
 @jitable
-def goes_on(state: Any, room: Any, i: int, noise: float) -> bool:
-    """
-    Tell whether differences of output i grow by one power from rung to rung.
-
-    Where that ends, nothing says but shorter steps. What makes rungs alike is no noise if it is
-    more than that, or if the near tail is where their power leads, as noise grows faster.
-    """
+def _endless_share(state: Any, d: Any, sizes: Any, i: int) -> Any:
+    """Return the share that `d` of output i changes by at the last rungs, if without end, or 0."""
     k = int(state.rung)
     if k < 3 or state.side != 0:
-        return False
-    share, earlier = _share(state, room, k, i, 0.0), _share(state, room, k - 1, i, 0.0)
-    if not share > _ENDLESS or abs(earlier - share) > _SAME * share:
-        return False
+        return 0.0
+    share, earlier = _share(state, d, sizes, k, i, 0.0), _share(state, d, sizes, k - 1, i, 0.0)
+    return share if share > _ENDLESS and abs(earlier - share) <= _SAME * share else 0.0
+
+
+@jitable
+def goes_on(state: Any, d: Any, sizes: Any, i: int, noise: float) -> bool:
+    """
+    Tell whether `d` of output i, differences or bends, grow by one power from rung to rung.
+
+    By more than noise, which makes rungs alike by chance. Where that ends, nothing says but shorter
+    steps.
+    """
     noise = _BEYOND * max(noise, state.eps * natural_size(state))
-    if _share(state, room, k - 1, i, noise) > 0:
-        return True
-    last, near = room.differences[k, i], room.differences[NEAR, i]
+    endless = _endless_share(state, d, sizes, i) > 0
+    return bool(endless and _share(state, d, sizes, int(state.rung) - 1, i, noise) > 0)
+
+
+@jitable
+def leads_to_the_tail(state: Any, room: Any, i: int) -> bool:
+    """Tell whether differences do so up to the near tail: noise grows faster."""
+    d, sizes, k = room.differences, room.sizes, int(state.rung)
+    share = _endless_share(state, d, sizes, i)
+    if share == 0:
+        return False
     rungs = math.log(state.top * QUARTERS[k] / state.near) / math.log(4.0)
     times = rungs if share == 1 else share * math.expm1(rungs * math.log(share)) / (share - 1)
-    risen = (near - last) / (times * (last - room.differences[k - 1, i]))
+    risen = (d[NEAR, i] - d[k, i]) / (times * (d[k, i] - d[k - 1, i]))
     return bool(_LEAST_RISEN < risen < _MOST_RISEN)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from .differences import ALIASED, CONVERGED, NOISY, NONFINITE, NONSMOOTH
 from .jitable import jitable
 from .kinks import BEYOND_NOISE, REALISED, flat_before_a_kink
-from .powers import goes_on, has_no_end
+from .powers import goes_on, has_no_end, leads_to_the_tail
 from .rungs import (
     APART,
     BEST,
@@ -298,7 +298,11 @@ def judge(state: Any, room: Any, i: int) -> Any:
     flat = far == 0 and bends[FAR, i] == 0
     if flat and abs(value) > error and flat_before_a_kink(state, differences, bends, i):
         return value, math.inf, ALIASED, noise
-    if has_no_end(state, differences, i) or goes_on(state, room, i, measured):
+    endless = has_no_end(state, differences, i) or leads_to_the_tail(state, room, i)
+    endless |= goes_on(state, differences, sizes, i, measured)
+    if state.power == 1:  # in a bend four values may be off, and in a difference two
+        endless |= goes_on(state, bends, sizes, i, 4 * measured)
+    if endless:
         return value, math.inf, NONSMOOTH, noise
     if near == 0 and far == 0:
         # Rounding would not have hidden it: f is a staircase, its steps below the smallest rung's.
