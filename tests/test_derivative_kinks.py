@@ -104,6 +104,16 @@ def test_a_staircase_has_the_slope_of_what_it_rounds(step, share):
     assert np.mean(off <= 3 * error) >= share
 
 
+def test_stairs_stay_a_slope_beside_what_asks_for_shorter_steps():
+    """Those are shorter than a stair, on which f stands."""
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        slope, frequency = random.uniform(0.5, 2), 10 ** random.uniform(3, 8)
+        f = lambda x: np.array([np.round(slope * x[0], 6), np.sin(frequency * x[0])])  # noqa: B023, E731
+        found = calipers.differentiate(f, random.uniform(0.1, 1, 1))
+        assert abs(found.value[0, 0] - slope) <= 3 * found.error[0, 0], seed
+
+
 @pytest.mark.parametrize(
     ("x", "weight"), [(0.6888077625519957, -0.0394252), (0.615116613308706, 0.0258239)]
 )

@@ -82,3 +82,10 @@ def test_noise_hides_no_endless_slope(name, at, noise):
         truth = slope(np.float64(at))
     known = error < np.inf
     assert np.count_nonzero(~(np.abs(value - truth) <= 3 * error)[known]) <= 0.1 * SEEDS
+
+
+def test_longer_steps_are_tried_once():
+    """Beside 1e6 numbers of binary32 are a hundred to a wave, and no steps tell its slope."""
+    found = calipers.differentiate(np.sin, np.array([1e6], np.float32))
+    assert found.error.item() == np.inf
+    assert found.nfev <= 60

@@ -49,8 +49,6 @@ _DOWN = 2.0**-10
 # And how far above the far tail where all tails were alike: some times the length over which f is
 # known to be straight.
 _ABOVE_FAR = 2.0**8
-# And how much longer than the length of x one is, to show more.
-_FAR_ABOVE = 4.0
 # A share of a slope as which its error is to be known, and where three rungs say so.
 _VAGUE, _IN_A_ROW = 2.0**-10, 0.1
 # Times that tails are apart, beneath which an error is what shorter steps promise less of.
@@ -275,7 +273,7 @@ def conclude(state: Any, base: Any, room: Any, values: Any, errors: Any) -> Any:
             buried |= small and hidden > 0
             if first or _is_shorter(state):
                 aliased |= _tails_know(state, room, i, values[i], errors[i])
-            judged = status in (CONVERGED, NOISY) and (taken or state.guess == 0)
+            judged = status in (CONVERGED, NOISY)
             if judged and errors[i] < abs(values[i]):
                 # By its first rungs, so that longer steps promise more.
                 straight |= kept[RUNG, i] <= 1 and _limited(state, sizes, kept, i, error, noise)
@@ -298,13 +296,12 @@ def _next_top(state: Any, aliased: bool, rippled: bool, buried: bool, straight: 
         return 0.0
     share = share_of(state)
     first, longer = 0.25 * share, share * min(state.unit / 4, state.limit)
-    lower = max(_DOWN * state.top, 4096 * state.grain)
-    seen = lower < first < state.top and state.step < first * state.length
-    if aliased and 2 * lower <= state.top and not seen:
-        return lower
-    # Where no shorter steps tell f from noise, its length may be the natural one, beside a small x.
     if aliased:
-        return longer if state.top <= first and longer > _FAR_ABOVE * first else 0.0
+        lower, lowest = max(_DOWN * state.top, 4096 * state.grain), state.step / state.length
+        if 2 * lower <= state.top and not lowest < first < state.top:
+            return lower
+        # No shorter steps tell f from noise: beside a small x, its length may be the natural one.
+        return longer if longer > first >= state.top else 0.0
     if rippled:
         return _ABOVE_FAR * state.far
     if buried and 4 * state.top < share * min(state.unit, state.limit):
