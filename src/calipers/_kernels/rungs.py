@@ -312,10 +312,17 @@ def extrapolate_again(state: Any, room: Any, first: int, noise: float, i: int) -
 
 
 @jitable
+def reaches_over_0(state: Any) -> bool:
+    """Tell whether all steps so far are longer than x, as those of a ladder of natural length."""
+    central = state.side == 0 and state.power == 1
+    return bool(central and state.attempt > 0 and state.top * QUARTERS[state.rung] > 1)
+
+
+@jitable
 def settled(state: Any, base: Any, room: Any) -> bool:
     """Tell whether no output has anything to gain from a smaller step."""
     kept, sizes, k = room.kept, room.sizes, state.rung
-    if k < 2:
+    if k < (3 if reaches_over_0(state) else 2):
         return False
     counts = bends_count(state)
     for i in range(base.size):
