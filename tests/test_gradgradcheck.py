@@ -539,3 +539,48 @@ def test_hess_and_hvp_are_called_that():
         assert "hvp" in text
         assert "jvp" not in text
     assert "hess, output 0, input 0: the whole block" in told(hess=lambda x: np.diag(7 * x))
+
+
+def logsumexp(x):
+    most = x.real.max()
+    return np.log(np.sum(np.exp(x - most))) + most
+
+
+def logsumexp_vjp(x, w):
+    return w * np.conj(np.exp(x - logsumexp(x)))
+
+
+def logsumexp_vjp_vjp(x, w, u, factor=1.0):
+    p = np.exp(x - logsumexp(x))
+    terms = u * np.conj(w) * p
+    return factor * np.conj(terms - p * np.sum(terms)), np.sum(u * p)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [1231.8 + 1078.7j],
+        [1231834.2 + 1078753.9j],
+        [1290.0 + 1070.9j, 1530.0 - 1350.0j, 1970.0 + 1160.0j],
+        [1290e3 + 1070e3j, 1530e3 - 1350e3j, 1970e3 + 1160e3j],
+        [1286.48745455, 1331.3602873, 1380.77353818, 1351.56398651, 1070.93209924],
+    ],
+)
+def test_what_is_left_of_a_saturated_logsumexp_is_rounding(x):
+    """Its derivatives are of ``exp(x - f(x))``, which is rounded as x is, and not as itself."""
+    for seed in range(8):
+        report = checked(
+            logsumexp, np.array(x), vjp=logsumexp_vjp, vjp_vjp=logsumexp_vjp_vjp, seed=seed
+        )
+        assert report.verdict == "PASS", report
+
+
+@pytest.mark.parametrize("turned", [1.0, 1 + 0.7j])
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_rounding_of_large_numbers_hides_no_wrong_second_derivative(size, turned):
+    def pull(x, w, u):
+        return logsumexp_vjp_vjp(x, w, u, 1.0001)
+
+    for seed in range(4):
+        x = size * turned + np.random.default_rng(seed).normal(size=3)
+        assert checked(logsumexp, x, vjp=logsumexp_vjp, vjp_vjp=pull).verdict == "FAIL"
