@@ -113,3 +113,36 @@ def test_small_results_that_are_noisy_are_no_rounding():
     large, small = list(told(1.0)), list(told(2.0**-43))
     assert large.count("INCONCLUSIVE") >= 6
     assert small == large
+
+
+@pytest.mark.parametrize("x", [-4.8269849, 2.37, 3.1])
+def test_the_norm_of_a_single_number_is_0_but_for_rounding(x):
+    """By its weight it is a difference of large terms, which libraries round otherwise than f."""
+    scale = 1e-5**-0.5
+
+    def f(x, weight):
+        return weight * (x - x.mean()) * scale
+
+    def vjp(x, weight, w):
+        centred = w - w.mean()
+        return weight * centred * scale, np.sum(w * (x * scale - x.mean() / 1e-5**0.5))
+
+    assert checked(f, (np.array([x]), np.array(0.7)), vjp=vjp).verdict == "PASS"
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-15])
+@pytest.mark.parametrize("factor", [-1, 1.0001])
+def test_what_varies_fast_is_not_taken_for_rounding(factor, size):
+    def f(x):
+        return size * np.sin(100 * x)
+
+    def vjp(x, w):
+        return 100 * size * np.cos(100 * x) * w
+
+    def not_linear(x, w):
+        return vjp(x, w) * (1 + 1e-3 * np.abs(w))
+
+    x = np.array([1.0, 2.0, 3.0])
+    assert checked(f, x, vjp=vjp).verdict == "PASS"
+    assert checked(f, x, vjp=lambda x, w: factor * vjp(x, w)).verdict == "FAIL"
+    assert "not linear" in " ".join(checked(f, x, vjp=not_linear).findings)

@@ -539,3 +539,82 @@ def test_hess_and_hvp_are_called_that():
         assert "hvp" in text
         assert "jvp" not in text
     assert "hess, output 0, input 0: the whole block" in told(hess=lambda x: np.diag(7 * x))
+
+
+def logsumexp(x):
+    most = x.real.max()
+    return np.log(np.sum(np.exp(x - most))) + most
+
+
+def logsumexp_vjp(x, w):
+    return w * np.conj(np.exp(x - logsumexp(x)))
+
+
+def logsumexp_vjp_vjp(x, w, u, factor=1.0):
+    p = np.exp(x - logsumexp(x))
+    terms = u * np.conj(w) * p
+    return factor * np.conj(terms - p * np.sum(terms)), np.sum(u * p)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [1231.8 + 1078.7j],
+        [1231834.2 + 1078753.9j],
+        [1290.0 + 1070.9j, 1530.0 - 1350.0j, 1970.0 + 1160.0j],
+        [1290e3 + 1070e3j, 1530e3 - 1350e3j, 1970e3 + 1160e3j],
+        [1286.48745455, 1331.3602873, 1380.77353818, 1351.56398651, 1070.93209924],
+    ],
+)
+def test_what_is_left_of_a_saturated_logsumexp_is_rounding(x):
+    """Its derivatives are of ``exp(x - f(x))``, which is rounded as x is, and not as itself."""
+    for seed in range(8):
+        report = checked(
+            logsumexp, np.array(x), vjp=logsumexp_vjp, vjp_vjp=logsumexp_vjp_vjp, seed=seed
+        )
+        assert report.verdict == "PASS", report
+
+
+@pytest.mark.parametrize("turned", [1.0, 1 + 0.7j])
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_rounding_of_large_numbers_hides_no_wrong_second_derivative(size, turned):
+    def pull(x, w, u):
+        return logsumexp_vjp_vjp(x, w, u, 1.0001)
+
+    for seed in range(4):
+        x = size * turned + np.random.default_rng(seed).normal(size=3)
+        assert checked(logsumexp, x, vjp=logsumexp_vjp, vjp_vjp=pull).verdict == "FAIL"
+
+
+def attention(q, k):
+    e = np.exp(q @ k.T - np.max(q @ k.T, axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+_LOST = "differences of a gradient do not know that rounding of its terms hides small entries"
+
+
+@pytest.mark.parametrize(
+    "factor", [pytest.param(1.0, marks=pytest.mark.xfail(strict=True, reason=_LOST)), 1.0001]
+)
+def test_what_is_left_of_a_saturated_attention_is_rounding(factor):
+    """Its gradient is a sum of terms that are far larger than a row of it."""
+
+    def mean(p, x):
+        return (p * x).sum(axis=-1, keepdims=True)
+
+    for seed in range(12):
+        q, k, v = np.random.default_rng(seed).uniform(-5.4, 5.4, (3, 4, 8))
+
+        def vjp(q, w, k=k, v=v):
+            p, dp = attention(q, k), w @ v.T
+            return p * (dp - mean(p, dp)) @ k
+
+        def pull(q, w, u, k=k, v=v):
+            p, dp, a = attention(q, k), w @ v.T, u @ k.T
+            by_s = p * (dp - mean(p, dp)) * (a - mean(p, a))
+            by_s -= p * by_s.sum(axis=-1, keepdims=True)
+            return factor * by_s @ k, p * (a - mean(p, a)) @ v
+
+        report = checked(lambda q, k=k, v=v: attention(q, k) @ v, q, vjp=vjp, vjp_vjp=pull)
+        assert report.verdict == ("PASS" if factor == 1 else "FAIL"), report

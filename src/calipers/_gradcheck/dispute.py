@@ -12,11 +12,13 @@ from .rule import (
     INCONCLUSIVE,
     NONSMOOTH,
     PASS,
+    SURE,
     VERDICTS,
     Rule,
     breaks,
     contradicted,
     disputed,
+    few_roundings,
     is_staircase,
     kinks,
     poles,
@@ -31,10 +33,7 @@ _CUSP = 0.1  # of what slopes differ by: a larger error of the derivative is tha
 _OUTSIDE = 0.1  # of the range of slopes at a kink, by which a wrong one is outside
 _HALF = 0.45  # of a kink, that its error is at least
 _STEEPER = 2.0**-10  # of the steepest slope near x, by which that at x is beyond those farther off
-_SURE = 8  # errors
 _ALL_OF_F = 0.125
-_INSIDE = 1024.0  # roundings
-_LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
 
 
 @dataclass
@@ -132,7 +131,7 @@ class Dispute:
     def where_forms_agree(self, agree: NDArray) -> None:
         """Trust other forms of the derivative, unless what differences say contradicts that."""
         with np.errstate(invalid="ignore"):
-            near = np.abs(self.own - self.value) <= _SURE * self.error
+            near = np.abs(self.own - self.value) <= SURE * self.error
         self._say(PASS, self._are(INCONCLUSIVE) & agree & near & np.isfinite(self.error))
 
     def where_rounded(self, rounding: NDArray) -> None:
@@ -157,7 +156,7 @@ class Dispute:
         What is not known of their derivatives is no less than the natural size of these.
         """
         with np.errstate(invalid="ignore"):
-            rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= _few_roundings(eps))
+            rounding = (self.error >= _ALL_OF_F * natural) & (self.error <= few_roundings(eps))
             self._hide(self._are(INCONCLUSIVE) & rounding)
 
     def where_hidden(self, longest: NDArray, eps: float, unsure: NDArray) -> None:
@@ -168,7 +167,7 @@ class Dispute:
         known of others that are 0, by rounding.
         """
         stays = self._are(FAIL) & self.rule.is_still(self.own, self.value, self.error)
-        unsure = np.abs(self.own) <= np.minimum(unsure, _few_roundings(eps))
+        unsure = np.abs(self.own) <= np.minimum(unsure, few_roundings(eps))
         most = np.minimum(self.largest, self.beside)
         self._hide(stays & (unsure | rounded_away(self.own, most, eps)))
         still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
@@ -245,7 +244,3 @@ class Dispute:
         self._say(NONSMOOTH, endless & ~self._are(PASS))
         known = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
         self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~known[probed]])
-
-
-def _few_roundings(eps: float) -> float:
-    return min(_INSIDE * eps, _LITTLE)

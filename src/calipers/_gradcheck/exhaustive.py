@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,23 @@ class Entries:
                 self.forms.append(form)
                 self.verdicts.append(verdict)
                 self.values.append((float(own[i]), float(d[i]), float(e[i])))
+
+    def let_pass(self, which: NDArray) -> None:
+        """Let entries pass that rounding hides, by their places in the lists."""
+        left_out = set(which.tolist())
+        for k in left_out:
+            self.count[self.verdicts[k]] -= 1
+        self.count[PASS] += len(left_out)
+        self.hidden += len(left_out)
+        lists: tuple[list[Any], ...] = (
+            self.columns,
+            self.rows,
+            self.forms,
+            self.verdicts,
+            self.values,
+        )
+        for kept in lists:
+            kept[:] = [item for k, item in enumerate(kept) if k not in left_out]
 
 
 def examine(

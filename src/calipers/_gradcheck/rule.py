@@ -31,6 +31,11 @@ def rounding_of(sizes: NDArray, eps: float) -> NDArray:
     return np.asarray(eps * np.maximum(sizes, least_normal(eps)))
 
 
+def few_roundings(eps: float) -> float:
+    """Return what rounding of numbers of size 1 may leave, where they cancel."""
+    return min(_INSIDE * eps, _LITTLE)
+
+
 def rounded_away(analytic: NDArray, largest: NDArray, eps: float) -> NDArray:
     """Tell which entries are no more than rounding of the largest one."""
     return np.asarray(np.abs(analytic) <= _ROUNDINGS * rounding_of(largest, eps))
@@ -43,8 +48,11 @@ def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
     return bool(np.all(near | (one == other) | (np.isnan(one) & np.isnan(other))))
 
 
+SURE = 8  # errors
 _SLIGHT = 2.0**-7
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
+_INSIDE = 1024.0  # roundings
+_LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
 _JITTER = 64.0
 _ROUGH = 0.005  # of the value, from which on an error is as random as noise
 _BY_CHANCE = 64.0  # times that an error may be too small by chance

@@ -22,7 +22,7 @@ from .copies import private, same
 from .inplace import InPlace
 from .numerical_gradient import NumericalGradient
 from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
-from .parts import Part, moduli, parts_of, real_vector
+from .parts import Part, largest_by_part, moduli, parts_of, real_vector
 
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
 _ROUNDINGS = 64.0  # of terms, in what is left where they cancel
@@ -122,6 +122,12 @@ class Subject:
         return np.fmax(1.0, moduli([p.example for p in self.active]))
 
     @cached_property
+    def natural(self) -> NDArray:
+        """Sizes of the largest of an output's results, or 1 if that is less, or if all are 0."""
+        largest = largest_by_part(self.sizes, self.kept)
+        return np.asarray(np.where(largest == 0, 1.0, np.fmin(1.0, largest)))
+
+    @cached_property
     def noise(self) -> NDArray:
         """What the results are off by, beyond rounding of themselves."""
         if not isinstance(self.f, NumericalGradient):
@@ -138,8 +144,8 @@ class Subject:
         """Return private arguments for one call."""
         return list(map(private, self._handed))
 
-    def beside(self, random: np.random.Generator) -> "Subject":
-        """Return this at a point up to three roundings of each number nearer to 0."""
+    def beside(self, random: np.random.Generator, share: float | None = None) -> "Subject":
+        """Return this with each number up to three roundings, or a share of it, nearer to 0."""
         other = copy(self)
         other.__dict__.pop("_handed", None)
         other.values = list(self.values)
@@ -147,7 +153,10 @@ class Subject:
             x = np.array(part.example)
             eps = np.finfo(x.dtype).eps
             for reals in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
-                reals *= 1 - eps * random.integers(0, 4, x.shape)
+                if share is None:
+                    reals *= 1 - eps * random.integers(0, 4, x.shape)
+                else:
+                    reals *= 1 - random.uniform(0, share, x.shape)
             other.values[part.position] = x
         return other
 
