@@ -222,3 +222,30 @@ def test_an_even_power_at_a_number_that_is_lost_in_the_sum(p, x):
     assert (np.abs(found.value[0] - slopes) <= 3 * found.error[0]).all()
     report = calipers.gradcheck(f, x, jac=lambda _: slopes[None], raise_exception=False)
     assert report.verdict != "FAIL"
+
+
+def of_norm(x):
+    """Return 1 and the square of x by its norm and 1e-6, and the slopes of that."""
+    r = np.linalg.norm(x)
+    return 1 + (r / (1e-6 + r)) ** 2, 2e-6 * x / (1e-6 + r) ** 3
+
+
+def of_waves(x):
+    s = 50 * np.sum(np.abs(x) ** 1.2)
+    return 2 + np.cos(s), -np.sin(s) * 60 * np.sign(x) * np.abs(x) ** 0.2
+
+
+_FEW = pytest.mark.xfail(reason="too few rungs tell a slope that falls as a power", strict=True)
+
+
+@pytest.mark.xfail(reason="an even function has no differences beside 0", strict=False)
+@pytest.mark.parametrize(
+    ("pair", "rest"),
+    [(of_norm, 0.0), (of_norm, 0.7), (of_waves, 0.7), pytest.param(of_waves, 0.0, marks=_FEW)],
+)
+def test_an_even_function_of_numbers_that_are_lost_in_it(pair, rest):
+    for seed in range(10):
+        x = 1e-14 * np.random.default_rng(seed).standard_normal(4)
+        x[0] += rest
+        found = calipers.differentiate(lambda x: np.atleast_1d(pair(x)[0]), x)
+        assert (np.abs(found.value[0] - pair(x)[1]) <= 3 * found.error[0]).all(), seed
