@@ -7,7 +7,7 @@ from .differences import ALIASED, CONVERGED, NOISY, NONSMOOTH
 from .jitable import jitable
 from .kinks import contradiction, jump_within
 from .pieces import hidden_by_rounding, jump_of, largest_jump
-from .powers import bends_to_come, far_to_go
+from .powers import bend_left, far_to_go
 from .rungs import (
     APART,
     BEST,
@@ -193,10 +193,10 @@ def _found(state: Any, room: Any, i: int, errors: Any) -> Any:
         if jump > error:
             error, status = error + jump / 2, NONSMOOTH
         error = max(error, far_to_go(state, room, i, noise))
-    if reaches_over_0(state):
-        error = max(error, bends_to_come(state, room, i, 4 * noise))
-    if status in (CONVERGED, NOISY) and error == math.inf:
-        status = NONSMOOTH
+        if error == math.inf:
+            status = NONSMOOTH
+    if status in (CONVERGED, NOISY) and reaches_over_0(state):
+        error = max(error, bend_left(state, room, i, 4 * noise))
     if bends_count(state) and kept[RUNG, i] + 2 <= state.rung:
         value, error = _by_shorter_steps(state, room, i, value, error, noise)
     # One that was led down here may still be too long: its first rungs are alike by chance.

@@ -14,8 +14,8 @@ from .rungs import BETWEEN, FAR, NEAR, QUARTERS, RUNG, TAILS, natural_size, rais
 # Shares that are slow to get anywhere; those of a jump at x, or of noise, are 4, and 16 in second
 # differences. From `_ENDLESS` on no sum of the changes to come is told from infinity.
 _SLOW, _JUMP, _ENDLESS = 0.5, 3.75, 1 - 2.0**-5
-# A share of a bend's that is slower than a 4th, as that of what is smooth.
-_SLOW_BEND = 0.3
+# The share of its bend that what is smooth has at the next rung is a 4th.
+_SMOOTH = 0.3
 # By how much shares may differ to be one, and how many noise hardly makes so.
 _SAME, _ROW = 0.1, 4
 # Times what noise leaves of a difference, from which on a change is none of it.
@@ -32,15 +32,13 @@ _LEAST_RISEN, _MOST_RISEN = 0.25, 2.0
 
 
 @jitable
-def _share(
-    state: Any, d: Any, sizes: Any, k: int, i: int, noise: float, slow: float = _SLOW
-) -> Any:
+def _share(state: Any, d: Any, sizes: Any, k: int, i: int, noise: float) -> Any:
     """Return the share of the change before it that `d` of output i changes by at rung k, or 0."""
     now, before = d[k, i] - d[k - 1, i], d[k - 1, i] - d[k - 2, i]
     most = raised(_JUMP, state.power)
-    seen = slow * abs(before) < abs(now) < most * abs(before) and now * before > 0
+    slow = _SLOW * abs(before) < abs(now) < most * abs(before) and now * before > 0
     rounding = max(noise, state.eps * sizes[k, i]) / raised(state.top * QUARTERS[k], state.power)
-    if not seen or abs(now) <= _SEEN * rounding:
+    if not slow or abs(now) <= _SEEN * rounding:
         return 0.0
     return now / before
 
@@ -77,21 +75,17 @@ def far_to_go(state: Any, room: Any, i: int, noise: float) -> Any:
 
 
 @jitable
-def bends_to_come(state: Any, room: Any, i: int, noise: float) -> Any:
+def bend_left(state: Any, room: Any, i: int, noise: float) -> Any:
     """
-    Return what bends of output i fall by after the rungs that know them, if slowly, or 0.
+    Return the last bend of output i if it has not fallen as that of what is smooth, or 0.
 
-    Steps that reach over 0, from a small x, do not see what an even power of less than 2 has for a
-    slope there: its differences are as good as 0, and its bends alone are more than that.
+    Steps that reach over 0, from a small x, do not see what an even function has for a slope there:
+    its differences are as good as 0, and its bends alone are more than that.
     """
-    b, sizes, k = room.bends, room.sizes, int(state.rung)
-    while k > 2 and _share(state, b, sizes, k, i, noise, _SLOW_BEND) == 0:
-        k -= 1
-    share = _share(state, b, sizes, k, i, noise, _SLOW_BEND) if k > 2 else 0.0
-    earlier = _share(state, b, sizes, k - 1, i, noise, _SLOW_BEND) if k > 2 else 0.0
-    if share == 0 or abs(earlier - share) > _SAME * share:
-        return 0.0
-    return abs(b[k, i] - b[k - 1, i]) * share / (1 - share) if share < _ENDLESS else math.inf
+    b, k = room.bends, int(state.rung)
+    t, last = state.top * QUARTERS[k], abs(b[k, i])
+    falls = k > 0 and last <= _SMOOTH * abs(b[k - 1, i])
+    return 0.0 if falls or last * t <= _BEYOND * noise else last
 
 
 @jitable
