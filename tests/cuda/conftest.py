@@ -12,10 +12,11 @@ collect_ignore_glob = [] if chosen else ["test_*.py"]
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 if simulated:
-    from numba.cuda.simulator.kernel import BlockThread
+    from numba.cuda.simulator.kernel import BlockManager, BlockThread
     from numba.cuda.simulator.kernelapi import FakeCUDAShared
 
     is_alive = BlockThread.is_alive
+    run = BlockManager.run
     prepare = FakeCUDAShared.__init__
 
     class Allocations(dict):
@@ -49,5 +50,15 @@ if simulated:
         time.sleep(1e-6)
         return is_alive(thread)
 
+    def to_the_end(block, *args):
+        """Wait for threads that an error leaves behind, for whom modules' `cuda` is theirs."""
+        try:
+            run(block, *args)
+        finally:
+            for thread in threading.enumerate():
+                if isinstance(thread, BlockThread) and thread._manager is block:
+                    thread.join()
+
+    BlockManager.run = to_the_end
     FakeCUDAShared.__init__ = one_at_a_time
     BlockThread.is_alive = patiently
