@@ -39,6 +39,15 @@ def square(x):
     return x * x
 
 
+def hashed(x, seed=0):
+    """Return numbers between -1/2 and 1/2 that have nothing to do with each other."""
+    bits = np.ascontiguousarray(x + 0.0).view(np.uint64)  # -0 is 0
+    bits = bits + np.uint64(0x9E3779B97F4A7C15 * seed % 2**64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53 - 0.5
+
+
 def counted(f):
     """Return f, and a list that grows by its argument at each call."""
     seen = []

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import calipers
+from tests.derivative_functions import hashed
 
 AT = [1e-20, 1e-12, 1e-8, 1e-5, 1e-3]
 NOISE = [1e-10, 1e-8, 1e-6, 1e-4]
@@ -32,16 +33,8 @@ ENDLESS = {
 
 
 def noisy(f, noise, seed):
-    """Return f with an error that each x has of its own (Steele et al., SplitMix, OOPSLA 2014)."""
-
-    def found(x):
-        bits = np.asarray(x + 0.0, np.float64).view(np.uint64)
-        bits = bits + np.uint64(0x9E3779B97F4A7C15 * (seed + 1) % 2**64)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return f(x) + noise * ((bits ^ (bits >> np.uint64(31))) / 2.0**64 - 0.5)
-
-    return found
+    """Return f with an error that each x has of its own."""
+    return lambda x: f(x) + noise * hashed(x, seed + 1)
 
 
 def asked(f, noise, at):

@@ -5,18 +5,11 @@ import pytest
 from numba import njit
 
 import calipers
+from tests.derivative_functions import hashed
 
 sparse = pytest.importorskip("scipy.sparse")
 
 X = 0.3 + 3 * np.random.default_rng(5).random(400)
-
-
-def hashed(z):
-    """Return numbers between -1/2 and 1/2 that have nothing to do with each other."""
-    bits = np.ascontiguousarray(z).view(np.uint64).copy()
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    return ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53 - 0.5
 
 
 def along_the_diagonal(f, x=X):

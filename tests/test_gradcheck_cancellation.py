@@ -130,6 +130,22 @@ def test_the_norm_of_a_single_number_is_0_but_for_rounding(x):
     assert checked(f, (np.array([x]), np.array(0.7)), vjp=vjp).verdict == "PASS"
 
 
+@pytest.mark.parametrize("x", [-2.302132862361297, -4.834723644714709, 3.158535541215322])
+def test_derivatives_are_asked_beside_x_within_bounds(x):
+    asked, scale = [], 1e-5**-0.5
+
+    def f(x):
+        return 0.7 * (x - x.mean()) * scale
+
+    def vjp(x, w):
+        asked.append(x.item())
+        return w * (x * scale - x.mean() / 1e-5**0.5)
+
+    low, high = np.sort((0.98 * x, 1.02 * x))
+    assert checked(f, np.array([x]), vjp=vjp, bounds=(low, high)).verdict == "PASS"
+    assert low <= min(asked) < max(asked) <= high
+
+
 @pytest.mark.parametrize("size", [1.0, 1e-15])
 @pytest.mark.parametrize("factor", [-1, 1.0001])
 def test_what_varies_fast_is_not_taken_for_rounding(factor, size):

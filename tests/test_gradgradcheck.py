@@ -575,6 +575,34 @@ def test_what_is_left_of_a_saturated_logsumexp_is_rounding(x):
         assert report.verdict == "PASS", report
 
 
+def test_what_is_left_of_it_is_asked_for_within_bounds():
+    x = np.array([1286.48745455, 1331.3602873, 1380.77353818, 1351.56398651, 1070.93209924])
+    low, high, asked = 0.99 * x, x + 1, []
+
+    def pull(x, w, u):
+        asked.append(x.copy())
+        return logsumexp_vjp_vjp(x, w, u)
+
+    for seed in range(8):
+        options = {"vjp": logsumexp_vjp, "vjp_vjp": pull, "bounds": (low, high), "seed": seed}
+        assert checked(logsumexp, x, **options).verdict == "PASS"
+    assert np.all((low <= asked) & (asked <= high))
+    assert np.any(asked < 0.999 * x)
+
+
+def test_what_is_not_symmetric_is_asked_for_within_bounds():
+    x, asked = np.array([2.0, 3.0]), []
+    skew = 5e-7 * np.array([[0.0, 1.0], [-1.0, 0.0]])
+
+    def hvp(x, v):
+        asked.append(x.copy())
+        return (np.array([[2 * x[1], 2 * x[0]], [2 * x[0], 0.0]]) + skew) @ v
+
+    report = checked(lambda x: x[0] ** 2 * x[1], x, hvp=hvp, bounds=(0.99 * x, x + 1))
+    assert "symmetric" in report.reason
+    assert np.all(asked >= 0.99 * x)
+
+
 @pytest.mark.parametrize("turned", [1.0, 1 + 0.7j])
 @pytest.mark.parametrize("size", [1.0, 1e3])
 def test_rounding_of_large_numbers_hides_no_wrong_second_derivative(size, turned):

@@ -249,6 +249,7 @@ def _of_gradient(
     if report.shape[0] and not report.findings:
         spread, given = given, given.translated(False)
         subject = given.subject()
+        subject.confine(settings.steps(len(subject.active)))
         if contiguous is not None:
             other = replace(spread, f=contiguous).translated(False).subject()
             report = _found(report, layout(subject, other))

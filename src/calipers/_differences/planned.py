@@ -141,7 +141,7 @@ class _Plan:
         elif self._options.adaptive:
             require_rungs(problem, steps, self._options)
         if steps.lows.size:
-            require_inside(problem, steps.lows, steps.highs)
+            require_inside(problem.x, steps.lows, steps.highs)
         if self._sparse is not None:
             return self._sparse(problem).value
         if self._general:

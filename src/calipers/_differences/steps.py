@@ -107,7 +107,7 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
     """Check what the caller says of steps, and spread it over the coordinates."""
     x = problem.x
     eps = max(float(np.finfo(dtype).eps) for dtype in {x.dtype, problem.dtype})
-    lows, highs = _bounds(problem, bounds)
+    lows, highs = limits_of(problem.x, problem.mode, bounds)
     if step is not None and scale is not None:
         msg = "step and scale were both given: step is absolute, so give one of them"
         raise ValueError(msg)
@@ -185,14 +185,14 @@ def _lengths(problem: Problem, given: Any, name: str) -> NDArray:
         raise ValueError(msg)
     if values.ndim == 0:
         return values.reshape(1)
-    return _spread(problem, _shaped(problem, values, name))
+    return _spread(problem, _shaped(problem.x, values, name))
 
 
-def _shaped(problem: Problem, values: NDArray, name: str) -> NDArray:
+def _shaped(x: NDArray, values: NDArray, name: str) -> NDArray:
     try:
-        return np.broadcast_to(values, problem.x.shape)
+        return np.broadcast_to(values, x.shape)
     except ValueError:
-        msg = f"{name} has shape {values.shape}, and x has {problem.x.shape}: give one of x's shape"
+        msg = f"{name} has shape {values.shape}, and x has {x.shape}: give one of x's shape"
         raise ValueError(msg) from None
 
 
@@ -208,10 +208,11 @@ def _real_array(given: Any, name: str) -> NDArray:
     return values.astype(np.promote_types(values.dtype, float))
 
 
-def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
+def limits_of(x: NDArray, mode: str, bounds: Any) -> tuple[NDArray, NDArray]:
+    """Check bounds, and return them for each number in x, or nothing if there are none."""
     if bounds is None:
         return _NONE, _NONE
-    if problem.x.dtype.kind == "c" and problem.mode != IMAGINARY:
+    if x.dtype.kind == "c" and mode != IMAGINARY:
         msg = "bounds are for real x, and x is complex: leave them out"
         raise ValueError(msg)
     if isinstance(bounds, list) and bounds and all(isinstance(pair, tuple) for pair in bounds):
@@ -231,17 +232,17 @@ def _bounds(problem: Problem, bounds: Any) -> tuple[NDArray, NDArray]:
         if by_element and each:
             msg += ": of pairs by element that is tuple(zip(*bounds))"
         raise ValueError(msg) from None
-    shaped = [_shaped(problem, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
+    shaped = [_shaped(x, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
     if np.isnan(shaped).any():
         msg = "bounds must not be NaN: for no bound give numpy.inf or -numpy.inf"
         raise ValueError(msg)
-    kind = problem.x.real.dtype.type
+    kind = x.real.dtype.type
     lows, highs = (
         _rounded(b, kind, inward) for b, inward in zip(shaped, (np.inf, -np.inf), strict=True)
     )
-    require_inside(problem, lows, highs)
+    require_inside(x, lows, highs)
     # A complex step leaves the real parts where they are, and needs no room.
-    return (_NONE, _NONE) if problem.mode == IMAGINARY else (lows, highs)
+    return (_NONE, _NONE) if mode == IMAGINARY else (lows, highs)
 
 
 def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
@@ -252,9 +253,9 @@ def _rounded(bound: NDArray, kind: Any, inward: float) -> NDArray:
     return np.ascontiguousarray(inner, dtype=np.promote_types(kind, float))
 
 
-def require_inside(problem: Problem, lows: NDArray, highs: NDArray) -> None:
+def require_inside(x: NDArray, lows: NDArray, highs: NDArray) -> None:
     """Refuse a point outside the bounds."""
-    x = problem.x.real.reshape(-1)
+    x = x.real.reshape(-1)
     outside = ~((lows <= x) & (x <= highs))
     if outside.any():
         j = int(np.argmax(outside))

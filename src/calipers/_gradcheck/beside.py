@@ -8,6 +8,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .derivative import GivenDerivative
+from .unit_vectors import unit_vector
 
 _BESIDE = 8  # points, of which few give by chance what x gives
 _CHANGES = 16.0  # of an answer between them, that rounding of x explains
@@ -62,8 +63,6 @@ def entries_of(d: GivenDerivative, rows: NDArray, columns: NDArray) -> NDArray:
         lines, within, count = columns, rows, d.subject.columns
     found = np.empty(len(rows))
     for line in np.unique(lines):
-        unit = np.zeros(count)
-        unit[line] = 1
         own = lines == line
-        found[own] = d.product(unit)[within[own]]
+        found[own] = d.product(unit_vector(count, line))[within[own]]
     return found

@@ -180,13 +180,13 @@ class Check:
         nothing &= (np.abs(value) <= SURE * error) | self.rule.is_still(own, value, error)
         if not nothing.all():
             return
-        forms = np.array(found.forms)[failed]
+        forms, rounding = np.array(found.forms)[failed], np.zeros(len(failed), bool)
         for d in self.derivatives:
             (which,) = np.nonzero(forms == d.name)
             if len(which):
                 ask = partial(entries_of, rows=rows[which], columns=columns[which])
-                apart[which[apart[which] <= scattered(d, ask, random)]] = 0
-        found.let_pass(failed[apart == 0])
+                rounding[which] = apart[which] <= scattered(d, ask, random)
+        found.let_pass(failed[rounding])
 
     def _compared(
         self,

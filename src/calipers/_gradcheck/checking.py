@@ -24,6 +24,8 @@ def check_given(given: Given, settings: Settings) -> GradcheckReport:
     if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
         given, subject = given.zeros(subject)
         settings = replace(settings, check_undefined_grad=False, inplace=None)
+    steps = settings.steps(len(subject.active))
+    subject.confine(steps)
     forms = given.forms
     chosen = settings.chosen(forms, given.of_library)
     derivatives = given.checked(subject, chosen, settings.inplace, settings.check_grad_dtypes)
@@ -43,7 +45,6 @@ def check_given(given: Given, settings: Settings) -> GradcheckReport:
         settings.seed,
         tuple(settings.allow),
     )
-    steps = settings.steps(len(subject.active))
     heard = Progress(settings.progress, 0)
     way = Way(settings.workers, heard if heard.wanted else None, settings.checkpoint)
     try:

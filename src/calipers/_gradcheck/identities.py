@@ -1,21 +1,20 @@
 """Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._protocols import NDArray
 from .._question import equal_arrays
-from .beside import moved, scattered
+from .beside import moved
 from .blocks import WrongFormError
 from .copies import private
 from .derivative import GivenDerivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
-from .rule import Rule, alike, few_roundings, least_normal
+from .rule import Rule, alike, least_normal
 from .subject import Subject
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
@@ -235,24 +234,11 @@ def linearity(
         for text, value in found.items():
             apart = np.abs(value - expected[text])
             apart[np.isnan(value) & np.isfinite(expected[text])] = np.inf
-            wrong = apart > allowed
-            slight = apart <= few_roundings(eps) * _worst(d.subject.natural) * np.sum(lengths)
-            if np.any(wrong) and np.all(slight[wrong]):
-                wrong &= apart > scattered(d, partial(_not_linear, text=text, v=v, w=w), random)
-            if np.any(wrong):
+            if np.any(apart > allowed):
                 rest = " from the sum of those for unit vectors" if text == "v" else ""
                 off = f"{d.name}({text}) is off by {_worst(apart):.3g}{rest}"
                 yield f"{d.name} is not linear in its {what}: {off}"
                 return
-
-
-def _not_linear(d: GivenDerivative, text: str, v: NDArray, w: NDArray) -> NDArray:
-    """Return what `linearity` finds in what it tests."""
-    if text == "2v + w":
-        return np.asarray(d.applied(2 * v + w) - 2 * d.applied(v) - d.applied(w))
-    if text == "-16v":
-        return np.asarray(d.applied(-16 * v) + 16 * d.applied(v))
-    return np.asarray(d.applied(v) - sum(map(d.applied, v * np.eye(len(v)))))
 
 
 def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:

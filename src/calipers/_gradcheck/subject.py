@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 from .._arity import note_form
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
-from .._differences.steps import modes_of
+from .._differences.steps import limits_of, modes_of
 from .._protocols import NDArray
 from ..interop.containers import Leaves
 from .batches import base_in_batches
@@ -65,6 +65,8 @@ class Subject:
     calls: int = 0
     seconds: float = math.inf  # that a call of f took at best
     touched: list[str] = field(default_factory=list)  # by the first call
+    # Of inputs that have bounds, in which derivatives are asked, too.
+    limits: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         y = self.call()
@@ -144,6 +146,14 @@ class Subject:
         """Return private arguments for one call."""
         return list(map(private, self._handed))
 
+    def confine(self, steps: Sequence[Mapping[str, Any]]) -> None:
+        """Stay within the bounds among what is said of steps, for each input."""
+        for part, own in zip(self.active, steps, strict=True):
+            if own["bounds"] is not None:
+                x = part.example
+                lows, highs = limits_of(x, modes_of(x, "", False), own["bounds"])
+                self.limits[part.position] = lows.reshape(x.shape), highs.reshape(x.shape)
+
     def beside(self, random: np.random.Generator, share: float | None = None) -> "Subject":
         """Return this with each number up to three roundings, or a share of it, nearer to 0."""
         other = copy(self)
@@ -152,11 +162,13 @@ class Subject:
         for part in self.active:
             x = np.array(part.example)
             eps = np.finfo(x.dtype).eps
+            low, high = self.limits.get(part.position, (-np.inf, np.inf))
             for reals in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
                 if share is None:
                     reals *= 1 - eps * random.integers(0, 4, x.shape)
                 else:
                     reals *= 1 - random.uniform(0, share, x.shape)
+                np.clip(reals, low, high, out=reals, casting="same_kind")
             other.values[part.position] = x
         return other
 

@@ -61,7 +61,7 @@ class UnitVectors:
         self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))
         self._first: NDArray | None = None  # batch
         if self._work is not None or self._batches:
-            self._compare(d.applied(_unit(self.count, 0)))
+            self._compare(d.applied(unit_vector(self.count, 0)))
 
     @property
     def compiled(self) -> bool:
@@ -129,7 +129,7 @@ class UnitVectors:
             elif self._batches:
                 out[first:last] = self._batch(start + first, start + last)
             else:
-                out[first] = self._d.product(_unit(self.count, start + first))
+                out[first] = self._d.product(unit_vector(self.count, start + first))
 
     def _is_pure(self) -> bool:
         """Tell whether the loop's own arguments are what they were, each thread's."""
@@ -157,7 +157,8 @@ class UnitVectors:
         return self._d.together(units)
 
 
-def _unit(size: int, k: int) -> NDArray:
+def unit_vector(size: int, k: int) -> NDArray:
+    """Return zeros, and a 1 at place k."""
     unit = np.zeros(size)
     unit[k] = 1
     return unit
