@@ -91,7 +91,6 @@ def verdicts(f, vjp, scale, **options):
     return [checked(f, x, vjp=vjp, **options).verdict for x in points(scale)]
 
 
-@pytest.mark.xfail(reason="differences do not know that all is rounding", strict=False)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", CASES)
 def test_rounding_of_0_is_no_wrong_derivative(name, scale):
@@ -100,7 +99,6 @@ def test_rounding_of_0_is_no_wrong_derivative(name, scale):
     assert told.count("PASS") >= SEEDS - 1, told
 
 
-@pytest.mark.xfail(reason="differences do not know that all is rounding", strict=False)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", CASES)
 def test_of_what_is_constant_other_derivatives_are_wrong(name, scale):
@@ -117,10 +115,18 @@ def test_of_what_is_constant_other_derivatives_are_wrong(name, scale):
     assert set(verdicts(f, slight, scale)) == {"FAIL"}
 
 
-@pytest.mark.xfail(reason="differences do not know that all is rounding", strict=False)
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("size", [1e-6, 1e-9])
-def test_what_is_not_constant_beside_rounding_is_seen(scale, size):
+small = pytest.mark.xfail(reason="rounding of a derivative itself is 1e-4 of it", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "scale"),
+    [
+        *((1e-6, scale) for scale in SCALES),
+        *((1e-9, scale) for scale in SCALES[2:]),
+        *(pytest.param(1e-9, scale, marks=small) for scale in SCALES[:2]),
+    ],
+)
+def test_what_is_not_constant_beside_rounding_is_seen(size, scale):
     f, vjp = CASES["sum of standard scores"]
 
     def waves(x):
@@ -144,6 +150,15 @@ def test_numbers_that_are_too_small_to_move_f_hide_no_wrong_slope(x, factor):
     for f, slope in ((np.exp, np.exp), (lambda x: np.sin(x + 1), lambda x: np.cos(x + 1))):
         assert checked(f, x, vjp=lambda x, w, s=slope: s(x) * w).verdict == "PASS"
         assert checked(f, x, vjp=lambda x, w, s=slope: factor * s(x) * w).verdict == "FAIL"
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-10, 1e-12, 1e-14])
+def test_a_kink_of_what_is_small_is_one(size):
+    def f(x):
+        return size * np.abs(x)
+
+    report = checked(f, np.array([0.5, 0.0, -1.2]), vjp=lambda x, w: w * size * np.sign(x))
+    assert report.verdict == "NONSMOOTH"
 
 
 def test_a_slope_of_what_has_none_is_wrong():

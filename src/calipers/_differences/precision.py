@@ -30,6 +30,7 @@ _OTHERS = 2.0**-3, 2.0**3  # times as large, where quantised inputs have the spa
 _BY_CHANCE = 10  # bits that may be 0 by chance
 # Times x, where few results are asked for more: those of one size tell little.
 _SIZES = *0.75 ** np.arange(1, 9), *1.5 ** np.arange(1, 7)
+_ROUNDINGS = 64.0  # of results that stay as they are, as those of a constant do
 _FARTHER = 4  # times as far, where few results stay as they are
 
 
@@ -99,9 +100,16 @@ def _rounds_to(
         if there is None or inside is None or not np.array_equal(there, inside):
             return ""
         beyond = asked((0.5 + _ASIDE) * spacing)
-        if beyond is not None and not np.array_equal(there, beyond):
+        if beyond is not None and _move(there, beyond):
             return name
     return ""
+
+
+def _move(one: NDArray, other: NDArray) -> bool:
+    """Tell whether results are others, by more than they are rounded by themselves."""
+    with np.errstate(invalid="ignore"):
+        near = np.abs(one - other) <= _ROUNDINGS * np.finfo(one.dtype).eps * np.abs(one)
+    return not np.all(near | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
 def _by_results(problem: Problem, steps: Steps) -> tuple[Steps, NDArray]:

@@ -1,4 +1,4 @@
-"""What a derivative is off by, as its answers at points beside x tell."""
+"""What a function and its derivatives are off by, as their answers at points beside x tell."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,19 +8,33 @@ import numpy as np
 
 from .._protocols import NDArray
 from .derivative import GivenDerivative
+from .subject import Subject
 from .unit_vectors import unit_vector
 
+Move = Callable[[NDArray], NDArray]
+
 _BESIDE = 8  # points, of which few give by chance what x gives
-_CHANGES = 16.0  # of an answer between them, that rounding of x explains
+_CHANGES = 16.0  # of an answer between them, that rounding explains
+_VERY_NEAR = 2.0**-26  # of x, whose square is rounding
 _SHARE = 0.05  # of x, by which what is smooth changes by far less than itself
 _OTHERS = 4.0  # times that what is all rounding changes
+_ROUNDINGS = 64.0  # times what a few points show of rounding, of f or of its derivative
 
 
 def moved(
-    d: GivenDerivative, ask: Callable[[GivenDerivative], Any], random: np.random.Generator
+    d: GivenDerivative, ask: Callable[[GivenDerivative, Move], Any], random: np.random.Generator
 ) -> Any:
-    """Return what an answer of d may be off by as x, and what is computed of x, is rounded."""
-    return _CHANGES * _change(d, ask, random, None)
+    """
+    Return what an answer of d may be off by as what is computed is rounded.
+
+    It is asked at points to both sides of x, for directions that are moved likewise.
+    """
+
+    def answer(move: Move) -> Any:
+        return _asked(d, lambda other: ask(other, move), d.subject.moved(move))
+
+    here = np.array(ask(d, lambda numbers: numbers))
+    return _CHANGES * _largest(lambda: _bend(answer, here, random))
 
 
 def scattered(
@@ -32,26 +46,74 @@ def scattered(
     That is another number at every point, even where it is the same for all roundings of x: as of
     ``1 - exp(2j*pi*n)``, at 0 by the nearest number to ``2*pi*n``.
     """
+
+    def nearer(x: NDArray) -> NDArray:
+        return np.asarray(x * (1 - random.uniform(0, _SHARE, x.shape)))
+
+    here = np.array(ask(d))
+    return _OTHERS * _largest(lambda: _asked(d, ask, d.subject.moved(nearer)) - here)
+
+
+def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
+    """
+    Return by how much rounding changes results of f that nothing else changes, and 0 for others.
+
+    They are as far from those at x for points that are very near as for some farther off, by a
+    share of x or of natural numbers.
+    """
+
+    def answer(move: Move) -> NDArray:
+        other = subject.moved(move)
+        found = other.reals_of(other.call())
+        subject.calls = other.calls
+        return found
+
+    def about(x: NDArray) -> NDArray:
+        size = np.abs(x[np.isfinite(x)]).max(initial=1.0)
+        return np.asarray(x + random.uniform(-_SHARE, _SHARE, x.shape) * size)
+
+    near = _largest(lambda: _bend(answer, subject.base, random))
+    near = np.fmax(near, subject.eps * subject.rounded)  # of which one rounding may hide all
+    far = _largest(lambda: answer(about) - subject.base, np.inf)
+    return np.where(far <= _ROUNDINGS * near, near, 0.0)
+
+
+def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
+    """Tell which slopes by numbers of some size change f by rounding, where it is nothing else."""
+    small = np.abs(slopes) * (_SHARE * largest) <= _ROUNDINGS * rounding
+    return np.asarray(small & (rounding > 0))
+
+
+def _bend(answer: Callable[[Move], Any], here: Any, random: np.random.Generator) -> Any:
+    """Return by how much the mean of answers to both sides is another one: rounding, very near."""
+    seed = random.integers(2**63)
+
+    def to(side: int) -> Any:
+        own = np.random.default_rng(seed)
+        return answer(lambda x: x * (1 + side * own.uniform(0, _VERY_NEAR, x.shape)))
+
+    return (to(-1) - here) / 2 + (to(1) - here) / 2
+
+
+def _largest(change: Callable[[], Any], unknown: float = 0.0) -> Any:
+    """Return the largest of some changes; what is not finite, or not defined, is `unknown`."""
+    most = np.zeros(())
     try:
-        return _OTHERS * _change(d, ask, random, _SHARE)
-    except Exception:  # d is not defined everywhere
-        return np.zeros(())
-
-
-def _change(
-    d: GivenDerivative,
-    ask: Callable[[GivenDerivative], Any],
-    random: np.random.Generator,
-    share: float | None,
-) -> Any:
-    here, most = np.array(ask(d)), np.zeros(())
-    for _ in range(_BESIDE):
-        other = replace(d, subject=d.subject.beside(random, share), known=None)
-        with np.errstate(invalid="ignore", over="ignore"):
-            apart = np.abs(ask(other) - here)
-            most = np.maximum(most, np.where(np.isfinite(apart), apart, 0.0))
-        d.calls = other.calls
+        for _ in range(_BESIDE):
+            with np.errstate(invalid="ignore", over="ignore"):
+                apart = np.abs(change())
+            most = np.maximum(most, np.where(np.isfinite(apart), apart, unknown))
+    except Exception:  # of what is not defined everywhere
+        return np.full((), unknown)
     return most
+
+
+def _asked(d: GivenDerivative, ask: Callable[[GivenDerivative], Any], subject: Subject) -> Any:
+    """Return the answer of d at another point."""
+    other = replace(d, subject=subject, known=None)
+    found = np.array(ask(other))
+    d.calls = other.calls
+    return found
 
 
 def entries_of(d: GivenDerivative, rows: NDArray, columns: NDArray) -> NDArray:

@@ -13,12 +13,13 @@ from .._kernels.differences import NOISY
 from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
-from .beside import entries_of, scattered
+from .beside import all_rounding, entries_of, hides, scattered
 from .blocks import WrongFormError
 from .derivative import GivenDerivative
 from .exhaustive import Entries, examine
 from .numerical import Looks, Way, looks
 from .outcome import Outcome
+from .parts import largest_by_part, moduli
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import GradcheckReport
 from .rule import (
@@ -165,28 +166,34 @@ class Check:
         return sizes, max([subject.eps, *(look.eps for look in every)])
 
     def _excuse(self, sizes: Sizes | None, eps: float, random: np.random.Generator) -> None:
-        """Let pass entries that are nothing beside others, and nothing but rounding."""
-        found = self._found.entries
-        failed = np.flatnonzero([v == FAIL for v in found.verdicts])
-        if not 0 < len(failed) == found.count[FAIL]:  # if not all are kept
+        """Let pass entries that are nothing but rounding, if no other one is wrong."""
+        found, subject = self._found.entries, self.subject
+        verdicts, forms = np.array(found.verdicts), np.array(found.forms)
+        if not 0 < len(verdicts) == sum(found.count[v] for v in VERDICTS if v != PASS):
+            return  # if not all are kept
+        columns, rows = np.array(found.columns), np.array(found.rows)
+        own, value, error = np.array(found.values).T
+        failed, apart = verdicts == FAIL, np.abs(own - value)
+        zero = (np.abs(value) <= SURE * error) | self.rule.is_still(own, value, error)
+        if not (zero.any() and zero[failed].all()):
             return
-        columns, rows = np.array(found.columns)[failed], np.array(found.rows)[failed]
-        own, value, error = np.array(found.values)[failed].T
-        apart = np.abs(own - value)
-        nothing = apart <= few_roundings(eps) * self.subject.natural[rows]
+        nothing = apart <= few_roundings(eps) * subject.natural[rows]
         if sizes is not None:
             beside = np.fmax(sizes.rows[rows], sizes.columns[columns])
             nothing |= self.rule.is_nothing(apart, beside)
-        nothing &= (np.abs(value) <= SURE * error) | self.rule.is_still(own, value, error)
-        if not nothing.all():
+        largest = largest_by_part(moduli([p.example for p in subject.active]), subject.active)
+        rounding = all_rounding(subject, random)[rows]
+        hidden = hides(rounding, own, largest[columns])
+        hidden &= self.rule.is_nothing(rounding, np.fmax(subject.sizes[rows], subject.units.max()))
+        excused = hidden | (nothing & failed)
+        if not excused[failed].all():
             return
-        forms, rounding = np.array(found.forms)[failed], np.zeros(len(failed), bool)
         for d in self.derivatives:
-            (which,) = np.nonzero(forms == d.name)
+            (which,) = np.nonzero(excused & (forms == d.name))
             if len(which):
                 ask = partial(entries_of, rows=rows[which], columns=columns[which])
-                rounding[which] = apart[which] <= scattered(d, ask, random)
-        found.let_pass(failed[rounding])
+                excused[which] = np.abs(own[which]) <= scattered(d, ask, random)
+        found.let_pass(np.flatnonzero(excused))
 
     def _compared(
         self,

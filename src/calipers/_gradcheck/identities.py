@@ -1,13 +1,14 @@
 """Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._protocols import NDArray
 from .._question import equal_arrays
-from .beside import moved
+from .beside import Move, moved
 from .blocks import WrongFormError
 from .copies import private
 from .derivative import GivenDerivative
@@ -16,6 +17,7 @@ from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
 from .rule import Rule, alike, least_normal
 from .subject import Subject
+from .unit_vectors import UnitVectors
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
 ROUNDING = 256.0
@@ -197,7 +199,7 @@ def linearity(
     zero = d.applied(np.zeros_like(v))
     what = "cotangent" if d.form == "vjp" else "tangent"
     if np.any(np.abs(zero) > tolerance) and np.any(
-        np.abs(zero) > tolerance + moved(d, lambda g: g.applied(np.zeros_like(v)), random)
+        np.abs(zero) > tolerance + moved(d, lambda g, _: g.applied(np.zeros_like(v)), random)
     ):
         cause = "grad_output" if d.form == "vjp" else "the tangent"
         yield (
@@ -224,21 +226,46 @@ def linearity(
         allowed = allowed + eps * terms
     allowed = allowed + rule.rtol * size * np.sqrt(np.sum(lengths**2))
     allowed = allowed + (rule.atol + largest_by_part(errors, d.given)) * np.sum(lengths)
-    # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.
-    found = {"2v + w": d.applied(2 * v + w), "-16v": d.applied(-16 * v)}
     with np.errstate(invalid="ignore", over="ignore"):
-        expected = {"2v + w": 2 * of_v + of_w, "-16v": -16 * of_v}
+        both = _in_both_ways(d, v, w, of_v, of_w)
         if lines is not None:
-            # Not by BLAS, whose threads would wait for more while those of f work.
-            found["v"], expected["v"] = of_v, np.einsum("i,ij->j", v, lines)
-        for text, value in found.items():
-            apart = np.abs(value - expected[text])
-            apart[np.isnan(value) & np.isfinite(expected[text])] = np.inf
-            if np.any(apart > allowed):
+            both["v"] = of_v, _by_lines(v, lines)
+        for text, (value, expected) in both.items():
+            apart = np.abs(value - expected)
+            apart[np.isnan(value) & np.isfinite(expected)] = np.inf
+            if np.any(apart > allowed) and np.any(
+                apart > allowed + moved(d, partial(_not_linear, text, v, w), random)
+            ):
                 rest = " from the sum of those for unit vectors" if text == "v" else ""
                 off = f"{d.name}({text}) is off by {_worst(apart):.3g}{rest}"
                 yield f"{d.name} is not linear in its {what}: {off}"
                 return
+
+
+def _in_both_ways(
+    d: GivenDerivative, v: NDArray, w: NDArray, of_v: NDArray, of_w: NDArray
+) -> dict[str, tuple[NDArray, NDArray]]:
+    """Return what d gives for directions, and what it has to if it is linear."""
+    # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.
+    return {
+        "2v + w": (d.applied(2 * v + w), 2 * of_v + of_w),
+        "-16v": (d.applied(-16 * v), -16 * of_v),
+    }
+
+
+def _by_lines(v: NDArray, lines: NDArray) -> NDArray:
+    # Not by BLAS, whose threads would wait for more while those of f work.
+    return np.asarray(np.einsum("i,ij->j", v, lines))
+
+
+def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
+    """Return by how much d is not linear in one of the ways that are tested."""
+    v, w = turn(v), turn(w)
+    of_v = d.applied(v)
+    if text == "v":
+        return np.asarray(of_v - _by_lines(v, UnitVectors(d).all()))
+    value, expected = _in_both_ways(d, v, w, of_v, d.applied(w))[text]
+    return np.asarray(value - expected)
 
 
 def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
@@ -289,8 +316,8 @@ def adjoint(
     allowed = allowed + cancelled(pushes, w, v)
     if abs(left - right) <= allowed or (np.isnan(left) and np.isnan(right)):
         return True, None
-    allowed += moved(pushes, lambda d: w @ d.times(v), random)
-    allowed += moved(pulls, lambda d: d.transposed_times(w) @ v, random)
+    allowed += moved(pushes, lambda d, turn: turn(w) @ d.times(turn(v)), random)
+    allowed += moved(pulls, lambda d, turn: d.transposed_times(turn(w)) @ turn(v), random)
     if abs(left - right) <= allowed:
         return False, None
     return False, (

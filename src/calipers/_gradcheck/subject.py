@@ -154,21 +154,16 @@ class Subject:
                 lows, highs = limits_of(x, modes_of(x, "", False), own["bounds"])
                 self.limits[part.position] = lows.reshape(x.shape), highs.reshape(x.shape)
 
-    def beside(self, random: np.random.Generator, share: float | None = None) -> "Subject":
-        """Return this with each number up to three roundings, or a share of it, nearer to 0."""
+    def moved(self, move: Callable[[NDArray], NDArray]) -> "Subject":
+        """Return this with other real numbers in each input, within bounds."""
         other = copy(self)
         other.__dict__.pop("_handed", None)
         other.values = list(self.values)
         for part in self.active:
             x = np.array(part.example)
-            eps = np.finfo(x.dtype).eps
             low, high = self.limits.get(part.position, (-np.inf, np.inf))
             for reals in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
-                if share is None:
-                    reals *= 1 - eps * random.integers(0, 4, x.shape)
-                else:
-                    reals *= 1 - random.uniform(0, share, x.shape)
-                np.clip(reals, low, high, out=reals, casting="same_kind")
+                np.clip(move(reals), low, high, out=reals, casting="same_kind")
             other.values[part.position] = x
         return other
 
