@@ -152,6 +152,31 @@ def test_numbers_that_are_too_small_to_move_f_hide_no_wrong_slope(x, factor):
         assert checked(f, x, vjp=lambda x, w, s=slope: factor * s(x) * w).verdict == "FAIL"
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-12, 1e-9])
+def test_what_is_linear_and_cancels_is_rounding_for_other_directions(off):
+    """Its derivatives are the same numbers at all points."""
+    told = []
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        n = random.integers(2, 7)
+        m, x = np.linspace(-1, 1, n * n).reshape(n, n), random.standard_normal((2, n))
+
+        def f(x, m=m, n=n):
+            return ((x.sum(-1, keepdims=True) * np.ones(n)) @ m).mean()
+
+        def vjp(x, w, m=m, n=n):
+            return (
+                np.zeros(x.shape) + (np.full((2, n), w / (2 * n)) @ m.T).sum(-1)[:, None] + off * w
+            )
+
+        told.append(checked(f, x, vjp=vjp, jvp=lambda x, v, f=f: f(v) + off * v.sum()).verdict)
+    if off:
+        assert set(told) == {"FAIL"}
+    else:
+        assert "FAIL" not in told
+        assert told.count("PASS") >= 38
+
+
 @pytest.mark.parametrize("size", [1e-9, 1e-10, 1e-12, 1e-14])
 def test_a_kink_of_what_is_small_is_one(size):
     def f(x):

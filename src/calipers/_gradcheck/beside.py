@@ -38,20 +38,25 @@ def moved(
 
 
 def scattered(
-    d: GivenDerivative, ask: Callable[[GivenDerivative], Any], random: np.random.Generator
+    d: GivenDerivative, ask: Callable[[GivenDerivative, float], Any], random: np.random.Generator
 ) -> Any:
     """
     Return what an answer of d may be if it is nothing but rounding.
 
     That is another number at every point, even where it is the same for all roundings of x: as of
-    ``1 - exp(2j*pi*n)``, at 0 by the nearest number to ``2*pi*n``.
+    ``1 - exp(2j*pi*n)``, at 0 by the nearest number to ``2*pi*n``; and so it is for directions as
+    many times as large as d is asked for, if f is linear.
     """
 
     def nearer(x: NDArray) -> NDArray:
         return np.asarray(x * (1 - random.uniform(0, _SHARE, x.shape)))
 
-    here = np.array(ask(d))
-    return _OTHERS * _largest(lambda: _asked(d, ask, d.subject.moved(nearer)) - here)
+    def elsewhere() -> Any:
+        times = random.uniform(1, 2)
+        return _asked(d, lambda other: ask(other, times), d.subject.moved(nearer))
+
+    here = np.array(ask(d, 1.0))
+    return _OTHERS * _largest(lambda: elsewhere() - here)
 
 
 def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
@@ -116,8 +121,8 @@ def _asked(d: GivenDerivative, ask: Callable[[GivenDerivative], Any], subject: S
     return found
 
 
-def entries_of(d: GivenDerivative, rows: NDArray, columns: NDArray) -> NDArray:
-    """Return some entries of a derivative."""
+def entries_of(d: GivenDerivative, times: float, rows: NDArray, columns: NDArray) -> NDArray:
+    """Return some entries of a derivative, by unit vectors times a number."""
     if d.form == "jac":
         return np.asarray(d.matrix()[rows, columns]).ravel()
     lines, within, count = rows, columns, d.subject.rows
@@ -126,5 +131,5 @@ def entries_of(d: GivenDerivative, rows: NDArray, columns: NDArray) -> NDArray:
     found = np.empty(len(rows))
     for line in np.unique(lines):
         own = lines == line
-        found[own] = d.product(unit_vector(count, line))[within[own]]
+        found[own] = d.product(times * unit_vector(count, line))[within[own]] / times
     return found

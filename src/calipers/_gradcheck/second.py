@@ -161,8 +161,9 @@ def skewness(
             continue
         u, v = (random.standard_normal(size) for _ in range(2))
 
-        def skew(d: GivenDerivative, u: NDArray = u, v: NDArray = v) -> float:
-            return float(u @ _product(d, v, size) - v @ _product(d, u, size))
+        def skew(d: GivenDerivative, times: float, u: NDArray = u, v: NDArray = v) -> float:
+            forward, backward = (_product(d, times * w, size) for w in (v, u))
+            return float(u @ forward - v @ backward) / times
 
         forward, backward = (_product(d, w, size) for w in (v, u))
         left, right = float(u @ forward), float(v @ backward)
