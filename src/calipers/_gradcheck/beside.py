@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._protocols import NDArray
 from .derivative import GivenDerivative
+from .parts import largest_by_part
 from .subject import Subject
 from .unit_vectors import unit_vector
 
@@ -63,24 +65,36 @@ def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
     """
     Return by how much rounding changes results of f that nothing else changes, and 0 for others.
 
-    They are as far from those at x for points that are very near as for some farther off, by a
-    share of x or of natural numbers.
+    They are the same but for rounding, there and here, at points that are farther off by a share of
+    x or of natural numbers.
     """
-
-    def answer(move: Move) -> NDArray:
-        other = subject.moved(move)
-        found = other.reals_of(other.call())
-        subject.calls = other.calls
-        return found
 
     def about(x: NDArray) -> NDArray:
         size = np.abs(x[np.isfinite(x)]).max(initial=1.0)
         return np.asarray(x + random.uniform(-_SHARE, _SHARE, x.shape) * size)
 
-    near = _largest(lambda: _bend(answer, subject.base, random))
-    near = np.fmax(near, subject.eps * subject.rounded)  # of which one rounding may hide all
-    far = _largest(lambda: answer(about) - subject.base, np.inf)
-    return np.where(far <= _ROUNDINGS * near, near, 0.0)
+    def bend(at: Subject, value: NDArray) -> NDArray:
+        return np.asarray(np.abs(_bend(partial(_value, at), value, random)))
+
+    def farther_off() -> NDArray:
+        there = subject.moved(about)
+        value = there.reals_of(there.call())
+        own = largest_by_part(bend(there, value), subject.kept)
+        subject.calls = there.calls
+        return np.asarray(np.maximum(np.abs(value - subject.base) - _ROUNDINGS * own, 0.0))
+
+    near = _largest(lambda: bend(subject, subject.base))
+    # One rounding may hide all, and few results show those of few bits.
+    near = largest_by_part(np.fmax(near, subject.eps * subject.rounded), subject.kept)
+    return np.where(_largest(farther_off, np.inf) <= _ROUNDINGS * near, near, 0.0)
+
+
+def _value(subject: Subject, move: Move) -> NDArray:
+    """Return the results of f at another point."""
+    other = subject.moved(move)
+    found = other.reals_of(other.call())
+    subject.calls = other.calls
+    return found
 
 
 def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from .._arity import note_form
 from .._arrays import given_array
 from .._containers import several
 from .._protocols import NDArray
-from .beside import scattered
+from .beside import Move, moved, scattered
 from .blocks import WrongFormError
 from .derivative import GivenDerivative
 from .identities import ROUNDING, cancelled, largest_difference
@@ -161,9 +162,12 @@ def skewness(
             continue
         u, v = (random.standard_normal(size) for _ in range(2))
 
-        def skew(d: GivenDerivative, times: float, u: NDArray = u, v: NDArray = v) -> float:
-            forward, backward = (_product(d, times * w, size) for w in (v, u))
-            return float(u @ forward - v @ backward) / times
+        def skew(d: GivenDerivative, turn: Move, u: NDArray = u, v: NDArray = v) -> float:
+            u, v = turn(u), turn(v)
+            return float(u @ _product(d, v, size) - v @ _product(d, u, size))
+
+        def longer(d: GivenDerivative, times: float, skew: Callable[..., float] = skew) -> float:
+            return skew(d, partial(np.multiply, times)) / times**2
 
         forward, backward = (_product(d, w, size) for w in (v, u))
         left, right = float(u @ forward), float(v @ backward)
@@ -171,8 +175,11 @@ def skewness(
         noise = tolerance * float(np.abs(u).sum() + np.abs(v).sum())
         noise += cancelled(d, u, v) + cancelled(d, v, u)
         apart = abs(left - right)
-        slight = few_roundings(d.subject.eps) * d.subject.natural.max() * norm(u) * norm(v)
-        if apart > share * terms + noise and not apart <= min(slight, scattered(d, skew, random)):
+        allowed = share * terms + noise
+        if apart > allowed:
+            slight = few_roundings(d.subject.eps) * d.subject.natural.max() * norm(u) * norm(v)
+            allowed += moved(d, skew, random) + min(slight, scattered(d, longer, random))
+        if apart > allowed:
             return (
                 f"the Hessian of {d.name} is not symmetric: <u, Hv> is {left:.9g} and <v, Hu> "
                 f"{right:.9g}"

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -165,6 +165,8 @@ class Subject:
             for reals in (x.real, x.imag) if x.dtype.kind == "c" else (x,):
                 np.clip(move(reals), low, high, out=reals, casting="same_kind")
             other.values[part.position] = x
+        pairs = ((part, other.values[part.position]) for part in self.active)
+        other.active = tuple(replace(part, example=x) for part, x in pairs)
         return other
 
     @cached_property
