@@ -17,7 +17,6 @@ Move = Callable[[NDArray], NDArray]
 
 _BESIDE = 8  # points, of which few give by chance what x gives
 _CHANGES = 16.0  # of an answer between them, that rounding explains
-_VERY_NEAR = 2.0**-26  # of x, whose square is rounding
 _SHARE = 0.05  # of x, by which what is smooth changes by far less than itself
 _OTHERS = 4.0  # times that what is all rounding changes
 _ROUNDINGS = 64.0  # times what a few points show of rounding, of f or of its derivative
@@ -36,7 +35,7 @@ def moved(
         return _asked(d, lambda other: ask(other, move), d.subject.moved(move))
 
     here = np.array(ask(d, lambda numbers: numbers))
-    return _CHANGES * _largest(lambda: _bend(answer, here, random))
+    return _CHANGES * _largest(lambda: _bend(answer, here, d.subject.eps, random))
 
 
 def scattered(
@@ -74,7 +73,7 @@ def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
         return np.asarray(x + random.uniform(-_SHARE, _SHARE, x.shape) * size)
 
     def bend(at: Subject, value: NDArray) -> NDArray:
-        return np.asarray(np.abs(_bend(partial(_value, at), value, random)))
+        return np.asarray(np.abs(_bend(partial(_value, at), value, subject.eps, random)))
 
     def farther_off() -> NDArray:
         there = subject.moved(about)
@@ -103,13 +102,13 @@ def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
     return np.asarray(small & (rounding > 0))
 
 
-def _bend(answer: Callable[[Move], Any], here: Any, random: np.random.Generator) -> Any:
+def _bend(answer: Callable[[Move], Any], here: Any, eps: float, random: np.random.Generator) -> Any:
     """Return by how much the mean of answers to both sides is another one: rounding, very near."""
-    seed = random.integers(2**63)
+    seed, share = random.integers(2**63), np.sqrt(eps)  # the square of which is rounding
 
     def to(side: int) -> Any:
         own = np.random.default_rng(seed)
-        return answer(lambda x: x * (1 + side * own.uniform(0, _VERY_NEAR, x.shape)))
+        return answer(lambda x: x * (1 + side * own.uniform(0, share, x.shape)))
 
     return (to(-1) - here) / 2 + (to(1) - here) / 2
 
