@@ -154,6 +154,36 @@ def test_numbers_that_are_too_small_to_move_f_hide_no_wrong_slope(x, factor):
         assert checked(f, x, vjp=lambda x, w, s=slope: factor * s(x) * w).verdict == "FAIL"
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e-5, 1e-4])
+def test_rounding_may_be_larger_farther_off(scale):
+    """With numbers far below the square root of 1e-5, as layer norms have it, scores are small."""
+
+    def deviation(x):
+        return np.sqrt(mean((x - mean(x)) ** 2) + 1e-5)
+
+    def f(x):
+        return ((x - mean(x)) / deviation(x)).sum(-1)
+
+    def vjp(x, w):
+        y, w = (x - mean(x)) / deviation(x), w[:, None] * np.ones(x.shape)
+        return (w - mean(w) - y * mean(w * y)) / deviation(x)
+
+    assert verdicts(f, vjp, scale).count("PASS") >= SEEDS - 1
+
+
+def test_what_is_smooth_beside_x_is_no_rounding():
+    """Noise leaves differences nothing to say, and both forms differ by what is far above it."""
+    x = np.array([0.3, 0.7, 1.1])
+    report = checked(
+        lambda x: np.sin(x) + 1e-4 * hashed(x),
+        x,
+        jvp=lambda x, v: np.cos(x) * v,
+        vjp=lambda x, w: np.cos(x) * (1 + 1e-9) * w,
+        rtol=1e-12,
+    )
+    assert any("not of one matrix" in told for told in report.findings)
+
+
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", ["sum of standard scores", "length of a direction"])
 def test_rounding_of_0_in_float32_is_no_wrong_derivative(name, scale):
@@ -163,7 +193,7 @@ def test_rounding_of_0_in_float32_is_no_wrong_derivative(name, scale):
 
 
 vague = pytest.mark.xfail(reason="what some show of rounding is less than the rest", strict=False)
-VAGUE = ("layer_norm", 1e-6), ("scores", 1e-6)
+VAGUE = ("layer_norm", 1e-6), ("layer_norm", 1e-3), ("scores", 1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:gradcheck compared nothing")  # where all is 0
@@ -172,7 +202,7 @@ VAGUE = ("layer_norm", 1e-6), ("scores", 1e-6)
     [
         pytest.param(normal, scale, marks=[vague] * ((normal, scale) in VAGUE))
         for normal in ("layer_norm", "scores")
-        for scale in (1e-6, 0.1, 1e3)
+        for scale in (1e-6, 1e-3, 1e3)
     ],
 )
 def test_second_derivatives_of_what_is_constant_are_rounding(normal, scale):
