@@ -56,7 +56,10 @@ def check_given(given: Given, settings: Settings) -> GradcheckReport:
         of_outputs = tuple(given.leaves.outputs)
         report = replace(report, input_names=given.leaves.names, output_names=of_outputs)
     if given.of_library and report and not (check.any_slope or given.constant):
-        told = "f does not depend on the inputs that it is checked by; does it use other tensors?"
+        told = (
+            "f does not depend on the inputs that it is checked by: "
+            "is it constant, or does it use other tensors?"
+        )
         report = replace(report, vacuous=True, reason=told)
     if given.constant and report.verdict == FAIL and not report.findings:
         told = "no result carries a graph: f detaches it, or leaves torch by .numpy() or .item()"
