@@ -60,6 +60,27 @@ def test_a_second_process_reads_what_the_first_compiled(cache):
     assert cached(cache) == before
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"NUMBA_OPT": 0},
+        {"NUMBA_OPT": "max"},
+        {"NUMBA_LOOP_VECTORIZE": 0},
+        {"NUMBA_SLP_VECTORIZE": 1},
+        {"NUMBA_BOUNDSCHECK": 1},
+        {"NUMBA_DEBUGINFO": 1},
+        {"NUMBA_ENABLE_PROFILING": 1},
+    ],
+)
+def test_what_other_settings_compile_is_kept_apart(cache, setting):
+    """A process that is debugged would leave slow kernels to all that come after it."""
+    before = cached(cache)
+    assert run_python(ASK, NUMBA_CACHE_DIR=cache, **setting) == RIGHT
+    after = cached(cache)
+    assert len(after) == 2 * len(before)
+    assert before.items() <= after.items()
+
+
 def test_the_cache_can_be_turned_off(tmp_path):
     assert run_python(ASK, NUMBA_CACHE_DIR=tmp_path, CALIPERS_CACHE="0") == RIGHT
     assert not cached(tmp_path)

@@ -17,6 +17,9 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# What Numba's environment variables change in machine code, and its own names for it do not tell.
+_SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT")
+_SETTINGS += ("ENABLE_PROFILING", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS", "USING_SVML")
 
 # Held across a fork, so that no child inherits a build that nobody will finish.
 _building = threading.RLock()
@@ -56,7 +59,8 @@ def _entry_point(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ca
             # parts now and then: either costs the cache, never the call.
             with contextlib.suppress(RuntimeError, AttributeError, TypeError, OSError):
                 target = dispatcher.targetctx.codegen().magic_tuple()
-                dispatcher._cache = _PackageCache(function, (arguments, target))
+                settings = [getattr(config, name, None) for name in _SETTINGS]
+                dispatcher._cache = _PackageCache(function, (arguments, target, settings))
         dispatcher.compile(arguments)
         entry: Callable[..., Any] = dispatcher.overloads[arguments].entry_point
         return entry
