@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 import calipers
 from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
@@ -14,6 +16,7 @@ from calipers._gradcheck.derivative import GivenDerivative
 from calipers._gradcheck.exhaustive import Entries, examine
 from calipers._gradcheck.numerical import Way, looks
 from calipers._gradcheck.posing import pose
+from calipers._gradcheck.rows import Rows
 from calipers._gradcheck.rule import Rule
 from calipers._gradcheck.unit_vectors import UnitVectors
 
@@ -418,7 +421,47 @@ def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
 
     subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
     d = GivenDerivative("jvp", jvp, subject, False, batches=True)
-    assert np.array_equal(UnitVectors(d).all(), matrix.T)
+    found = np.empty((columns, 3))
+    UnitVectors(d).all().read(0, columns, found)
+    assert np.array_equal(found, matrix.T)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.03, 0.5, 1.0])
+@pytest.mark.parametrize("shape", [(40, 30), (300, 500), (3, 0)])
+def test_rows_are_kept_without_zeros_while_most_are_0(shape, share):
+    random = np.random.default_rng(0)
+    expected = np.where(random.random(shape) < share, random.normal(size=shape), 0.0)
+    expected[:, :2] = 0.0
+    if expected.size and share:
+        expected[1, -1], expected[2, -1] = np.nan, np.inf
+    count, size = shape
+    rows = Rows(count, size)
+
+    def store(first, out):
+        out[:] = np.nan  # what memory held before
+        out[:] = expected[first : first + len(out)]
+
+    starts = random.permutation(range(0, count, 7))
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(rows.fill, k, min(k + 7, count), store, 3) for k in starts]:
+            done.result()
+    assert (rows.whole is None) == (share < 0.1 or expected.size == 0)
+    weights = random.normal(size=count)
+    product = np.where(expected == 0, 0.0, expected * weights[:, None]).sum(axis=0)
+    assert_allclose(rows.combined(weights), product, rtol=1e-13, atol=1e-13)
+    for first, last in ((0, count), (1, 3), (2, 2)):
+        found = np.full((last - first, size), np.nan)
+        rows.read(first, last, found)
+        assert_array_equal(found, expected[first:last])
+    if rows.whole is None:
+        columns = Sparse(rows.columns())
+        assert columns.shape == shape
+        for first, last in ((0, size), (size // 3, size // 2), (0, 0)):
+            found = np.full((last - first, count), np.nan)
+            columns.columns(first, last, found)
+            assert_array_equal(found, expected[:, first:last].T)
+    else:
+        assert_array_equal(rows.whole, expected)
 
 
 MEMORY = """

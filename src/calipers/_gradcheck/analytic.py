@@ -11,9 +11,9 @@ from .._kernels.gradcheck import ENLARGE, TURN
 from .._protocols import NDArray
 from .._threads import get_num_threads, in_parts
 from .derivative import GivenDerivative
+from .rows import Rows, together
 from .unit_vectors import UnitVectors
 
-_BLOCK_BYTES = 1 << 20  # of columns that are made together: half of a cache of a core
 _KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
 _TASK_BYTES = 1 << 22  # that take longer to read than a thread to wake
 
@@ -30,8 +30,8 @@ class Jacobian(Protocol):
         ...
 
     @property
-    def lines(self) -> NDArray | None:
-        """What vjp or jvp gave for unit vectors, a row for each, if that is kept."""
+    def lines(self) -> Rows | None:
+        """What vjp or jvp gave for unit vectors, if that is kept."""
         ...
 
     def columns(self, first: int, last: int, out: NDArray) -> None:
@@ -44,12 +44,8 @@ class Dense:
     """The columns of an array."""
 
     matrix: NDArray
-    of_rows: bool = False  # which were asked for one by one
+    lines: Rows | None = None
     concurrent = True
-
-    @property
-    def lines(self) -> NDArray | None:
-        return self.matrix if self.of_rows else None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -61,11 +57,11 @@ class Dense:
 
 @dataclass
 class Sparse:
-    """The columns of a csc_array without duplicates."""
+    """The columns of a csc_array without duplicates, or of what is like one."""
 
     matrix: Any
+    lines: Rows | None = None
     concurrent = True
-    lines = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,14 +86,14 @@ class Pushed:
         self.units, self._kept = units, units.all() if kept else None
 
     @property
-    def lines(self) -> NDArray | None:
+    def lines(self) -> Rows | None:
         return self._kept
 
     def columns(self, first: int, last: int, out: NDArray) -> None:
         if self._kept is None:
             self.units.rows(first, out)
         else:
-            out[:] = self._kept[first:last]
+            self._kept.read(first, last, out)
 
 
 def jacobian_of(d: GivenDerivative) -> Jacobian:
@@ -105,7 +101,8 @@ def jacobian_of(d: GivenDerivative) -> Jacobian:
     if d.form == "jvp":
         return Pushed(UnitVectors(d))
     if d.form == "vjp":
-        return Dense(UnitVectors(d).all(), of_rows=True)
+        rows = UnitVectors(d).all()
+        return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
     matrix = d.matrix()
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
 
@@ -132,11 +129,6 @@ def largest_terms(jacobians: Iterable[Jacobian], x: NDArray) -> NDArray:
             np.maximum(largest, terms.max(axis=0), out=largest)
         found.append(largest)
     return np.asarray(np.max(found, axis=0))
-
-
-def together(rows: int) -> int:
-    """Return how many columns of so many rows stay in the caches."""
-    return max(1, _BLOCK_BYTES // max(1, 8 * rows))
 
 
 @dataclass

@@ -147,7 +147,6 @@ class Check:
         to a format of few bits. If it is, all are judged again by steps for that.
         """
         subject, found = self.subject, self._found
-        before = deepcopy(found.entries)
         sizes, every = self._compared(steps, way, random, vouched)
         count = found.entries.count
         clear = found.undecided is None and not any(count[name] for name in VERDICTS[:-1])
@@ -157,7 +156,7 @@ class Check:
             told = {position: k.in_the_format_of_x() for position, k in asked.items()}
             rounded = {k: known for k, known in told.items() if known is not None}
             if rounded:
-                found.entries, found.undecided = before, None
+                found.entries, found.undecided = Entries(), None
                 pairs = zip(subject.active, steps, strict=True)
                 steps = [{**own, "known": rounded.get(part.position)} for part, own in pairs]
                 again = replace(way, checkpoint=None)  # which keeps the first look

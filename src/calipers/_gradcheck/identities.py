@@ -15,6 +15,7 @@ from .derivative import GivenDerivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
+from .rows import Rows
 from .rule import Rule, alike, least_normal
 from .subject import Subject
 from .unit_vectors import UnitVectors
@@ -180,7 +181,7 @@ def linearity(
     tolerance: float,
     rule: Rule,
     sizes: tuple[NDArray, NDArray] | None,
-    lines: NDArray | None,
+    lines: Rows | None,
     eps: float,
 ) -> Iterator[str]:
     """
@@ -229,7 +230,7 @@ def linearity(
     with np.errstate(invalid="ignore", over="ignore"):
         both = _in_both_ways(d, v, w, of_v, of_w)
         if lines is not None:
-            both["v"] = of_v, _by_lines(v, lines)
+            both["v"] = of_v, lines.combined(v)
         for text, (value, expected) in both.items():
             apart = np.abs(value - expected)
             apart[np.isnan(value) & np.isfinite(expected)] = np.inf
@@ -253,17 +254,12 @@ def _in_both_ways(
     }
 
 
-def _by_lines(v: NDArray, lines: NDArray) -> NDArray:
-    # Not by BLAS, whose threads would wait for more while those of f work.
-    return np.asarray(np.einsum("i,ij->j", v, lines))
-
-
 def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
     """Return by how much d is not linear in one of the ways that are tested."""
     v, w = turn(v), turn(w)
     of_v = d.applied(v)
     if text == "v":
-        return np.asarray(of_v - _by_lines(v, UnitVectors(d).all()))
+        return np.asarray(of_v - UnitVectors(d).all().combined(v))
     value, expected = _in_both_ways(d, v, w, of_v, d.applied(w))[text]
     return np.asarray(value - expected)
 

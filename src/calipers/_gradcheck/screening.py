@@ -1,5 +1,6 @@
 """The first look at every column: two slopes, and which entries are not near their mean."""
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,9 +25,10 @@ from .._kernels.gradcheck import (
 )
 from .._protocols import NDArray
 from .._reals import reals
-from .analytic import Jacobian, Pushed, Sizes, together
+from .analytic import Jacobian, Pushed, Sizes
 from .numerical import Looks
 from .parts import real_vector
+from .rows import together
 from .rule import Rule, rounding_of
 from .slopes import Slopes
 from .unit_vectors import UnitVectors
@@ -36,7 +38,7 @@ _AT_ONCE = 1024  # columns, where none is stored
 
 
 class SpoiledError(Exception):
-    """Something was raised, or written to, where f and its derivative were called in one loop."""
+    """Something was raised where f and its derivative were called in one loop."""
 
 
 @dataclass
@@ -96,13 +98,10 @@ class Screening:
         try:
             for first, part in self._parts(found):
                 look(start + first, part)
-            spoiled = self.jvp is not None and not self.jvp.asked(len(found))
         except Exception as error:
             if self.jvp is None:
                 raise
             raise SpoiledError from error
-        if spoiled:
-            raise SpoiledError
         spare.append(look)
 
     def _parts(self, found: NDArray) -> Iterator[tuple[int, NDArray]]:
@@ -302,11 +301,12 @@ def settle(screening: Screening, marks: NDArray) -> None:
 
 
 def _marks(screening: Screening, start: int, count: int) -> NDArray:
-    try:
-        return _shared_out(screening, start, count)
-    except SpoiledError:  # asked one after the other, they say themselves what is wrong
-        screening.begin_anew()
-        return _shared_out(screening, start, count)
+    with contextlib.suppress(SpoiledError):
+        marks = _shared_out(screening, start, count)
+        if screening.jvp is None or screening.jvp.asked(count):
+            return marks
+    screening.begin_anew()  # asked one after the other, they say themselves what is wrong
+    return _shared_out(screening, start, count)
 
 
 def _shared_out(screening: Screening, start: int, count: int) -> NDArray:

@@ -17,6 +17,7 @@ from .._reals import reals
 from .copies import private
 from .derivative import GivenDerivative
 from .inplace import InPlace
+from .rows import Rows
 from .rule import alike
 
 _MANY = 64  # unit vectors that are worth a compiled loop
@@ -27,24 +28,43 @@ _BATCH_BYTES = 1 << 24  # of the results of one
 
 @dataclass
 class _Loop:
-    """A compiled function, called with unit vectors in a compiled loop: a row of values each."""
+    """A compiled function, called with unit vectors in a compiled loop."""
 
     problem: Problem
-    calls = 1.0
 
-    def results(self, count: int) -> Outs:
-        base = self.problem.base
-        return (aligned((count, base.size), base.dtype),)
-
-    def __call__(self, start: int, outs: Outs) -> None:
+    def store(self, start: int, out: NDArray) -> None:
+        """Store a row of values for each unit vector from `start`."""
         problem = self.problem
         assert problem.native is not None
+        kind, count = problem.base.dtype, len(out)
+        rows = out if out.dtype == kind else aligned(out.shape, kind)
         zeros, like = reals(problem.x), np.empty(problem.native_shape, problem.dtype)
-        count = len(outs[0])
         numbers, ones = np.arange(start, start + count), np.ones(count, zeros.dtype)
         points = zeros, numbers, ones, like
         kernel = problem.native.entry(AT_POINTS)
-        kernel(problem.native.form, np.empty_like(problem.x), *points, *outs, np.empty(1, np.int64))
+        kernel(problem.native.form, np.empty_like(problem.x), *points, rows, np.empty(1, np.int64))
+        if rows is not out:
+            out[:] = rows
+
+
+@dataclass
+class _Filling:
+    """The work of storing what a loop gives, which threads may share."""
+
+    loop: _Loop
+    rows: Rows
+    calls = 1.0
+
+    @property
+    def problem(self) -> Problem:
+        return self.loop.problem
+
+    def results(self, count: int) -> Outs:
+        """Return arrays as long as there are rows: these are kept elsewhere."""
+        return (np.empty(count, np.int8),)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        self.rows.fill(start, start + len(outs[0]), self.loop.store)
 
 
 class UnitVectors:
@@ -91,7 +111,7 @@ class UnitVectors:
         tolerance = 256 * self._d.subject.eps * float(np.abs(alone).max(initial=0.0))
         try:
             if self._work is not None:
-                self._loop(self._work, 0, first)
+                self._work.store(0, first)
             else:
                 first = self._first = self._batch(0, min(self._together, self.count))
             same = not self._d.touched and alike(first[0], alone, tolerance)
@@ -100,16 +120,17 @@ class UnitVectors:
         if not same:
             self._work, self._batches, self._first = None, False, None
 
-    def all(self) -> NDArray:
+    def all(self) -> Rows:
         """Return a row for each unit vector."""
         if self._work is not None:
             with contextlib.suppress(Exception):  # asked from Python, it says itself what is wrong
-                rows: NDArray = run(self._work, self.count)[0].astype(float, copy=False)
+                found = Rows(self.count, self.size)
+                run(_Filling(self._work, found), self.count)
                 if self.asked(self.count):
-                    return rows
+                    return found
             self._work = None
-        found = np.empty((self.count, self.size))
-        self.rows(0, found)
+        found = Rows(self.count, self.size)
+        found.fill(0, self.count, self._ask, self._together if self._batches else 0)
         return found
 
     def rows(self, start: int, out: NDArray) -> None:
@@ -117,10 +138,15 @@ class UnitVectors:
         count, work = len(out), self._work
         if work is not None:
             with contextlib.suppress(Exception):  # as above
-                self._loop(work, start, out)
+                work.store(start, out)
                 if self.asked(count):
                     return
             self._work = None
+        self._ask(start, out)
+
+    def _ask(self, start: int, out: NDArray) -> None:
+        """Do as `rows`, from Python."""
+        count = len(out)
         step = self._together if self._batches else 1
         for first in range(0, count, step):
             last = min(first + step, count)
@@ -144,12 +170,6 @@ class UnitVectors:
     def _counted(self, count: int) -> None:
         with self._one_at_a_time:
             self._d.calls += count
-
-    def _loop(self, work: _Loop, start: int, out: NDArray) -> None:
-        rows = (out,) if out.dtype == work.problem.base.dtype else work.results(len(out))
-        work(start, rows)
-        if rows[0] is not out:
-            out[:] = rows[0]
 
     def _batch(self, first: int, last: int) -> NDArray:
         units = np.zeros((last - first, self.count))
