@@ -19,7 +19,7 @@ _BESIDE = 8  # points, of which few give by chance what x gives
 _CHANGES = 16.0  # of an answer between them, that rounding explains
 _SHARE = 0.05  # of x, by which what is smooth changes by far less than itself
 _OTHERS = 4.0  # times that what is all rounding changes
-_ROUNDINGS = 64.0  # times what a few points show of rounding, of f or of its derivative
+_MORE = 64.0  # times what a few points show of rounding, of f or of its derivative
 
 
 def moved(
@@ -80,12 +80,12 @@ def all_rounding(subject: Subject, random: np.random.Generator) -> NDArray:
         value = there.reals_of(there.call())
         own = largest_by_part(bend(there, value), subject.kept)
         subject.calls = there.calls
-        return np.asarray(np.maximum(np.abs(value - subject.base) - _ROUNDINGS * own, 0.0))
+        return np.asarray(np.maximum(np.abs(value - subject.base) - _MORE * own, 0.0))
 
     near = _largest(lambda: bend(subject, subject.base))
     # One rounding may hide all, and few results show those of few bits.
     near = largest_by_part(np.fmax(near, subject.eps * subject.rounded), subject.kept)
-    return np.where(_largest(farther_off, np.inf) <= _ROUNDINGS * near, near, 0.0)
+    return np.where(_largest(farther_off, np.inf) <= _MORE * near, near, 0.0)
 
 
 def _value(subject: Subject, move: Move) -> NDArray:
@@ -98,7 +98,7 @@ def _value(subject: Subject, move: Move) -> NDArray:
 
 def hides(rounding: NDArray, slopes: NDArray, largest: NDArray) -> NDArray:
     """Tell which slopes by numbers of some size change f by rounding, where it is nothing else."""
-    small = np.abs(slopes) * (_SHARE * largest) <= _ROUNDINGS * rounding
+    small = np.abs(slopes) * (_SHARE * largest) <= _MORE * rounding
     return np.asarray(small & (rounding > 0))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -13,24 +12,21 @@ from .._kernels.differences import NOISY
 from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
-from .beside import all_rounding, entries_of, hides, scattered
 from .blocks import WrongFormError
 from .derivative import GivenDerivative
+from .excuses import excused
 from .exhaustive import Entries, examine
 from .numerical import Looks, Way, looks
 from .outcome import Outcome
-from .parts import largest_by_part, moduli
 from .projected import CLEAR, UNKNOWN, Probe, column_of
 from .report import GradcheckReport
 from .rule import (
     FAIL,
     INCONCLUSIVE,
     PASS,
-    SURE,
     VERDICTS,
     Rule,
     disputed,
-    few_roundings,
     rounding_of,
     sided,
 )
@@ -103,7 +99,8 @@ class Check:
             found.late += apart
             with np.errstate(all="ignore"):
                 sizes, eps = self._differences(steps, way, random, vouched)
-                self._excuse(sizes, eps, random)
+                about = self.derivatives, self.rule, sizes, eps, random
+                found.entries.let_pass(excused(found.entries, subject, *about))
             for d in self.derivatives:  # which is measured by sizes, known by now
                 lines = found.jacobians[d.name].lines if found.jacobians else None
                 known = None if sizes is None else sizes.of_results(d.form)
@@ -163,36 +160,6 @@ class Check:
                 sizes, every = self._compared(steps, again, random, vouched)
         found.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
         return sizes, max([subject.eps, *(look.eps for look in every)])
-
-    def _excuse(self, sizes: Sizes | None, eps: float, random: np.random.Generator) -> None:
-        """Let pass entries that are nothing but rounding, if no other one is wrong."""
-        found, subject = self._found.entries, self.subject
-        verdicts, forms = np.array(found.verdicts), np.array(found.forms)
-        if not 0 < len(verdicts) == sum(found.count[v] for v in VERDICTS if v != PASS):
-            return  # if not all are kept
-        columns, rows = np.array(found.columns), np.array(found.rows)
-        own, value, error = np.array(found.values).T
-        failed, apart = verdicts == FAIL, np.abs(own - value)
-        zero = (np.abs(value) <= SURE * error) | self.rule.is_still(own, value, error)
-        if not (zero.any() and zero[failed].all()):
-            return
-        nothing = apart <= few_roundings(eps) * subject.natural[rows]
-        if sizes is not None:
-            beside = np.fmax(sizes.rows[rows], sizes.columns[columns])
-            nothing |= self.rule.is_nothing(apart, beside)
-        largest = largest_by_part(moduli([p.example for p in subject.active]), subject.active)
-        rounding = all_rounding(subject, random)[rows]
-        hidden = hides(rounding, own, largest[columns])
-        hidden &= self.rule.is_nothing(rounding, np.fmax(subject.sizes[rows], subject.units.max()))
-        excused = hidden | (nothing & failed)
-        if not excused[failed].all():
-            return
-        for d in self.derivatives:
-            (which,) = np.nonzero(excused & (forms == d.name))
-            if len(which):
-                ask = partial(entries_of, rows=rows[which], columns=columns[which])
-                excused[which] = np.abs(own[which]) <= scattered(d, ask, random)
-        found.let_pass(np.flatnonzero(excused))
 
     def _compared(
         self,
