@@ -10,6 +10,7 @@ from .gradcheck_functions import checked
 
 SCALES = [1e-6, 1e-3, 0.1, 1.0, 1e3]
 SEEDS = 12
+FEW = 4  # of them, for what is wrong everywhere
 
 
 def mean(x):
@@ -83,14 +84,14 @@ CASES = {
 }
 
 
-def points(scale):
-    for seed in range(SEEDS):
+def points(scale, seeds=SEEDS):
+    for seed in range(seeds):
         random = np.random.default_rng(seed)
         yield scale * random.standard_normal((3, random.integers(2, 9)))
 
 
-def verdicts(f, vjp, scale, **options):
-    return [checked(f, x, vjp=vjp, **options).verdict for x in points(scale)]
+def verdicts(f, vjp, scale, seeds=SEEDS):
+    return [checked(f, x, vjp=vjp).verdict for x in points(scale, seeds)]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -113,8 +114,8 @@ def test_of_what_is_constant_other_derivatives_are_wrong(name, scale):
     def slight(x, w):
         return vjp(x, w) + 1e-6 * np.sum(w) / scale
 
-    assert set(verdicts(f, uncentred, scale)) == {"FAIL"}
-    assert set(verdicts(f, slight, scale)) == {"FAIL"}
+    assert set(verdicts(f, uncentred, scale, FEW)) == {"FAIL"}
+    assert set(verdicts(f, slight, scale, FEW)) == {"FAIL"}
 
 
 small = pytest.mark.xfail(reason="rounding of a derivative itself is 1e-4 of it", strict=True)

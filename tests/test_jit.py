@@ -64,12 +64,9 @@ def test_a_second_process_reads_what_the_first_compiled(cache):
     "setting",
     [
         {"NUMBA_OPT": 0},
-        {"NUMBA_OPT": "max"},
         {"NUMBA_LOOP_VECTORIZE": 0},
-        {"NUMBA_SLP_VECTORIZE": 1},
         {"NUMBA_BOUNDSCHECK": 1},
         {"NUMBA_DEBUGINFO": 1},
-        {"NUMBA_ENABLE_PROFILING": 1},
     ],
 )
 def test_what_other_settings_compile_is_kept_apart(cache, setting):
