@@ -619,30 +619,43 @@ def attention(q, k):
     return e / e.sum(axis=-1, keepdims=True)
 
 
-_LOST = "differences of a gradient do not know that rounding of its terms hides small entries"
+lost = pytest.mark.xfail(
+    strict=True, reason="differences of a gradient do not know what rounding of its terms hides"
+)
 
 
 @pytest.mark.parametrize(
-    "factor", [pytest.param(1.0, marks=pytest.mark.xfail(strict=True, reason=_LOST)), 1.0001]
+    "seed",
+    [
+        pytest.param(seed, marks=lost if seed in {0, 1, 4, 5, 6, 7, 8, 9, 11} else ())
+        for seed in range(12)
+    ],
 )
-def test_what_is_left_of_a_saturated_attention_is_rounding(factor):
+def test_what_is_left_of_a_saturated_attention_is_rounding(seed):
     """Its gradient is a sum of terms that are far larger than a row of it."""
+    assert check_attention(seed, 1.0).verdict == "PASS", check_attention(seed, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_wrong_second_derivatives_of_a_saturated_attention_fail(seed):
+    assert check_attention(seed, 1.0001).verdict == "FAIL"
+
+
+def check_attention(seed, factor):
+    """Check it with a second derivative by the scores that is some times as large as it should."""
+    q, k, v = np.random.default_rng(seed).uniform(-5.4, 5.4, (3, 4, 8))
 
     def mean(p, x):
         return (p * x).sum(axis=-1, keepdims=True)
 
-    for seed in range(12):
-        q, k, v = np.random.default_rng(seed).uniform(-5.4, 5.4, (3, 4, 8))
+    def vjp(q, w):
+        p, dp = attention(q, k), w @ v.T
+        return p * (dp - mean(p, dp)) @ k
 
-        def vjp(q, w, k=k, v=v):
-            p, dp = attention(q, k), w @ v.T
-            return p * (dp - mean(p, dp)) @ k
+    def pull(q, w, u):
+        p, dp, a = attention(q, k), w @ v.T, u @ k.T
+        by_s = p * (dp - mean(p, dp)) * (a - mean(p, a))
+        by_s -= p * by_s.sum(axis=-1, keepdims=True)
+        return factor * by_s @ k, p * (a - mean(p, a)) @ v
 
-        def pull(q, w, u, k=k, v=v):
-            p, dp, a = attention(q, k), w @ v.T, u @ k.T
-            by_s = p * (dp - mean(p, dp)) * (a - mean(p, a))
-            by_s -= p * by_s.sum(axis=-1, keepdims=True)
-            return factor * by_s @ k, p * (a - mean(p, a)) @ v
-
-        report = checked(lambda q, k=k, v=v: attention(q, k) @ v, q, vjp=vjp, vjp_vjp=pull)
-        assert report.verdict == ("PASS" if factor == 1 else "FAIL"), report
+    return checked(lambda q: attention(q, k) @ v, q, vjp=vjp, vjp_vjp=pull)
