@@ -626,10 +626,7 @@ lost = pytest.mark.xfail(
 
 @pytest.mark.parametrize(
     "seed",
-    [
-        pytest.param(seed, marks=lost if seed in {0, 1, 4, 5, 6, 7, 8, 9, 11} else ())
-        for seed in range(12)
-    ],
+    [pytest.param(seed, marks=lost if seed in {5, 9} else ()) for seed in range(12)],
 )
 def test_what_is_left_of_a_saturated_attention_is_rounding(seed):
     """Its gradient is a sum of terms that are far larger than a row of it."""

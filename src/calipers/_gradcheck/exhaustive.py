@@ -216,7 +216,11 @@ def _look_again(
         if agrees is not None:
             dispute.where_forms_agree(agrees[which])
         unit = subject.units[numbers[k]]
-        dispute.where_rounded(rounding_of(subject.rounded[rows], eps) / unit)
+        # What terms that cancel are rounded by, differences do not see over less than their step.
+        # The lowest ladder may be another entry's: that of the first look is no longer.
+        along = np.fmin(unit, np.fmax(states["step"][k], lengths))
+        rounding = rounding_of(subject.rounded[rows], eps) / unit
+        dispute.where_rounded(np.fmax(rounding, subject.noise[rows] / along))
         natural = subject.sizes[rows] / unit
         dispute.where_slight(np.fmax(natural, subject.terms / unit))
         dispute.where_cancelled(natural, eps)
