@@ -10,7 +10,7 @@ import calipers
 from .test_derivative_networks import UNITS, network
 from .test_derivative_precision import LOSSES
 
-SEEDS = 20
+SEEDS = 12
 
 
 def rounded(dtype):

@@ -141,9 +141,9 @@ def test_what_is_not_constant_beside_rounding_is_seen(size, scale):
     told = verdicts(waves, waves_vjp, scale)
     assert "FAIL" not in told
     for factor in (-1.0, 0.0, 2.0):
-        told = verdicts(waves, lambda x, w, k=factor: waves_vjp(x, w, k), scale)
+        told = verdicts(waves, lambda x, w, k=factor: waves_vjp(x, w, k), scale, FEW)
         assert "PASS" not in told, told
-        assert told.count("FAIL") >= SEEDS - 1, told
+        assert told.count("FAIL") >= FEW - 1, told
 
 
 @pytest.mark.parametrize("x", [1e-10, 1e-14, 1e-16, 1e-18])
