@@ -29,6 +29,7 @@ from calipers._files.pairs import FileOptions, compare_files, is_ignored
 from calipers._files.trees import compare_pairs, pairs_of
 
 from .file_mutants import saved, tensors
+from .peak import PEAK
 
 X = np.random.default_rng(0).normal(size=(40, 30))
 MEMBERS = {"w": X, "n": np.arange(7), "one": np.float32(3)}
@@ -682,12 +683,9 @@ def test_zip_bombs_are_harmless(tmp_path):
 
 
 BIG = """
-    import json, os, resource, struct, sys, tempfile
+    import json, os, struct, sys, tempfile
     import numpy as np
     from calipers._files.pairs import FileOptions, compare_files
-
-    def peak():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
     def compare(a, b):
         found = compare_files(a, b, "", FileOptions(memory_limit=limit), lambda share: None)
@@ -770,7 +768,10 @@ def test_files_beyond_memory():
     import textwrap
 
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(BIG)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", PEAK + textwrap.dedent(BIG)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) <= 1.0

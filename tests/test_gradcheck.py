@@ -13,6 +13,7 @@ from calipers._gradcheck import screening
 
 from .derivative_functions import DISPLACED
 from .gradcheck_functions import MATRIX, checked, sine_vjp
+from .peak import PEAK
 
 X = np.array([[0.5, 1.0, 2.0], [-1.0, 0.25, 3.0]])
 
@@ -218,8 +219,8 @@ def test_compiled_functions_give_the_verdicts_of_plain_ones():
 )
 def test_peak_memory_is_two_jacobians(f, vjp, jacobians):
     code = f"""
-import numpy as np, calipers, resource
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+import numpy as np, calipers
+{PEAK}
 f, given = lambda x: {f}, dict(vjp=lambda x, w: {vjp})
 calipers.gradcheck(f, np.ones(10), **given)
 before = peak()

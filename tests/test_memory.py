@@ -5,16 +5,17 @@ import sys
 
 import pytest
 
+from .peak import PEAK
+
 N = 24_000_000  # a byte per element is 24 MB
 SLACK = 10e6  # buffers, the pool's stacks, what the allocator keeps
 
 SETUP = f"""
-import resource, sys
+import sys
 import numpy as np
 import calipers
 n = {N}
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+{PEAK}
 """
 
 # inputs, and the same expression small enough to compile and start the pool beforehand

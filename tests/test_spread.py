@@ -18,6 +18,8 @@ from calipers._spread.overlap import overlapped
 from calipers._spread.regions import Grid, block_shape
 from calipers._spread.sources import Mapped, Stored
 
+from .peak import PEAK
+
 SHAPES = [(1000,), (37, 41), (5, 1, 300), (13, 11, 17), (1,), (0,), (4, 0)]
 
 
@@ -403,12 +405,9 @@ def test_an_iterator_is_asked_by_the_thread_of_its_owner():
 
 
 SCRIPT = """
-    import os, resource, sys, tempfile
+    import os, sys, tempfile
     import numpy as np
     import calipers
-
-    def peak():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
     size, limit = 1 << 30, 48 << 20
     with tempfile.TemporaryDirectory() as folder:
@@ -438,19 +437,19 @@ SCRIPT = """
 
 def test_maps_of_two_gibibytes_stay_within_48_mebibytes():
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", PEAK + textwrap.dedent(SCRIPT)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     assert float(run.stdout) <= 1.0
 
 
 ZARR_SCRIPT = """
-    import resource, sys, tempfile
+    import sys, tempfile
     import numpy as np, zarr, h5py
     import calipers
-
-    def peak():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
     limit = 32 << 20
     shape = (4000, 4000)
@@ -477,7 +476,7 @@ def test_stores_stay_within_the_limit():
     pytest.importorskip("zarr")
     pytest.importorskip("h5py")
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(ZARR_SCRIPT)],
+        [sys.executable, "-c", PEAK + textwrap.dedent(ZARR_SCRIPT)],
         capture_output=True,
         text=True,
         check=False,
