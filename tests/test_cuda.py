@@ -27,7 +27,7 @@ FOUND += [(kind, False) for kind in ("int8", "float16", "float32", "float64", "c
 # The simulator compiles the rule for the host, of which only the verdicts are asked.
 SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_OPT": "0"}
 SIMULATED = sorted({path.name for path in HERE.glob("cuda/test_*.py")} - {"test_real_device.py"})
-CAPABILITIES = (7, 5), (9, 0)  # the least, and one of today
+CAPABILITIES = (7, 5), (8, 0), (9, 0)  # the least, and those of today
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 
