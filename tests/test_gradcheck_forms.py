@@ -96,7 +96,8 @@ def test_a_compiled_vjp_without_conjugates_is_right_where_its_first_row_is_real(
 
 @pytest.mark.parametrize("form", ["vjp", "jvp"])
 def test_compiled_calls_are_counted(form):
-    report = checked(cubic, point(), **{form: slope})
+    # Of two forms, none is asked for products in place of entries.
+    report = checked(cubic, point(), jac=lambda x: np.diag(3 * x * x - 1), **{form: slope})
     assert report.calls["f"] == 2 * N + 2
     assert report.calls[form] in range(N, N + 12)  # entries and sizes take each column once
 
@@ -160,7 +161,7 @@ def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():
     jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(THREE.size), np.eye(THREE.size)]))}
     rule = Rule(0.0, 1e-6, 0.1, 1e-2, False, 0.0)
     look = looks(subject, subject.active[1], "adaptive", None, None, None, Way())
-    sizes = examine([look], jacobians, rule, Entries())
+    sizes = examine([look], jacobians, rule, Entries(), np.random.default_rng(0))
     assert look.compiled
     assert np.all(sizes.rows == 1e3)
 
@@ -293,7 +294,7 @@ def test_an_error_of_a_compiled_derivative_arrives():
     def vjp(x, w):
         if w[N - 1] == 1 and w[0] == 0:
             raise ValueError("no such cotangent")
-        return w * (3 * x * x - 1)
+        return w * (3 * x * x - 2)  # wrong, so that it is asked for each of its rows
 
     with pytest.raises(ValueError, match="no such cotangent") as caught:
         checked(cubic, point(), vjp=vjp)
@@ -306,7 +307,7 @@ def test_an_error_of_a_compiled_loop_is_that_of_the_call(form):
     def failing(x, v):
         if v[69] == 1 and v[0] == 0:
             raise ValueError("no such direction")
-        return v * (3 * x * x - 1)
+        return v * (3 * x * x - 2)  # wrong, so that a vjp is asked for each of its rows
 
     with pytest.raises(ValueError, match="no such direction") as caught:
         checked(cubic, np.linspace(1, 2, 70), **{form: failing})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from .rows import Rows, together
 from .unit_vectors import UnitVectors
 
 _KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
+_MANY = 64  # rows, of which products with a few are sooner asked for
 _TASK_BYTES = 1 << 22  # that take longer to read than a thread to wake
 
 
@@ -96,13 +98,36 @@ class Pushed:
             self._kept.read(first, last, out)
 
 
-def jacobian_of(d: GivenDerivative) -> Jacobian:
-    """Return the columns of a derivative."""
+@dataclass
+class Pulled:
+    """Columns of the rows that vjp gives, for which it is asked if its products do not do."""
+
+    d: GivenDerivative
+    lines: Rows | None = None
+    concurrent = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.d.subject.rows, self.d.subject.columns
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        self.whole.columns(first, last, out)
+
+    @cached_property
+    def whole(self) -> Dense | Sparse:
+        """The same, with all rows at hand."""
+        rows = UnitVectors(self.d).all()
+        return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
+
+
+def jacobian_of(d: GivenDerivative, alone: bool) -> Jacobian:
+    """Return the columns of a derivative, which may be the one that is given alone."""
     if d.form == "jvp":
         return Pushed(UnitVectors(d))
     if d.form == "vjp":
-        rows = UnitVectors(d).all()
-        return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
+        pulled = Pulled(d)
+        by_products = alone and d.subject.compiled and d.subject.rows >= _MANY
+        return pulled if by_products else pulled.whole
     matrix = d.matrix()
     return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
 

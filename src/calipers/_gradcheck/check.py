@@ -123,7 +123,8 @@ class Check:
         return self._reported()
 
     def _jacobians(self) -> dict[str, Jacobian]:
-        return {d.name: jacobian_of(d) for d in self.derivatives}
+        alone = len(self.derivatives) == 1
+        return {d.name: jacobian_of(d, alone) for d in self.derivatives}
 
     def _acquit(self, why: str | None) -> None:
         """Blame no entry, if there is a reason."""
@@ -194,7 +195,8 @@ class Check:
             found.whole = whole
             if whole:
                 found.jacobians = found.jacobians or self._jacobians()
-                sizes = examine(whole, found.jacobians, self.rule, found.entries, vouched)
+                about = self.rule, found.entries, random
+                sizes = examine(whole, found.jacobians, *about, vouched)
                 self.any_slope = bool(sizes.rows.any())
         finally:
             every = [*probed, *whole]

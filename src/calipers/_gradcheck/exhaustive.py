@@ -10,10 +10,11 @@ from .._differences.run import WORTH_SHARING
 from .._kernels.gradcheck import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
-from .analytic import Jacobian, Sizes, taken
+from .analytic import Jacobian, Pulled, Sizes, taken
 from .dispute import Dispute, SlopesBelow
 from .numerical import Looks
 from .parts import largest_by_part
+from .products import Products
 from .rule import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening, first_look, settle
 from .second_look import MANY, VALUES
@@ -39,6 +40,7 @@ class Entries:
     largest_error: float = 0.0
     left_out: int = 0  # columns
     hidden: int = 0  # that pass since rounding of f hides whether they are right
+    products: int = 0  # by which all are told to be right, and not one by one
 
     def keep(self, column: int, numerical: NDArray) -> None:
         """Keep a numerical column for the diagnosis, unless there are too many."""
@@ -91,16 +93,26 @@ def examine(
     jacobians: dict[str, Jacobian],
     rule: Rule,
     found: Entries,
+    random: np.random.Generator,
     vouched: bool = False,
 ) -> Sizes:
     """
     Judge the entries of inputs, in every form in which their derivatives were given.
 
-    Return the largest magnitudes in rows and columns.
+    Return the largest magnitudes in rows and columns. Of `jacobians` those that are asked for their
+    rows are exchanged.
     """
-    rows, columns = next(iter(jacobians.values())).shape
+    one = next(iter(jacobians.values()))
+    rows, columns = one.shape
     covered = sum(look.problem.coordinates for look in whole) == columns
-    if covered and all(look.compiled for look in whole):
+    unknown = covered and all(look.compiled for look in whole)
+    if unknown and isinstance(one, Pulled):
+        sizes = _by_products(whole, one, rule, found, random)
+        if sizes is not None:
+            return sizes
+    for name, jacobian in jacobians.items():
+        jacobians[name] = jacobian.whole if isinstance(jacobian, Pulled) else jacobian
+    if unknown:
         sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
     else:
         sizes = Sizes.of(jacobians, rows, columns)
@@ -113,6 +125,35 @@ def examine(
         settle(screening, marked)
         screening.looks.calls += SLOPE_CALLS * screening.taken
         _judge(screening, marked, found, vouched)
+    return sizes
+
+
+def _by_products(
+    whole: Sequence[Looks],
+    pulled: Pulled,
+    rule: Rule,
+    found: Entries,
+    random: np.random.Generator,
+) -> Sizes | None:
+    """Do as `examine` by a few products, if they tell that all entries are right; else None."""
+    rows, columns = pulled.shape
+    sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
+    products = Products.of(pulled.d, random)
+    screenings = [Screening(look, {pulled.d.name: pulled}, sizes, rule, products) for look in whole]
+    marks = [first_look(screening) for screening in screenings]
+    for screening in screenings:
+        screening.measure()
+        screening.looks.calls += SLOPE_CALLS * screening.taken
+    if not all(map(Screening.is_clear, screenings, marks)):
+        return None
+    taken = np.concatenate([marked != LEFT_OUT for marked in marks])
+    least = max(screening.least for screening in screenings)
+    sums = np.sum([screening.sums for screening in screenings], axis=0)
+    if not products.confirm(sizes.rows, least, sums, taken, rule):
+        return None
+    for screening, marked in zip(screenings, marks, strict=True):
+        _judge(screening, marked, found, vouched=False)
+    sizes.known, found.products = True, len(products.images)
     return sizes
 
 

@@ -141,6 +141,8 @@ class Outcome:
         else:
             verb = "agree" if len(names) > 1 else "agrees"
             agree, every = f"{forms} {verb} with differences", " in every entry"
+            if self.entries.products:
+                every += f", by {self.entries.products} products with random cotangents"
         hidden, total = self.entries.hidden, sum(self.entries.count.values())
         if not hidden:
             return f"{agree}{every}{left}"

@@ -28,6 +28,7 @@ from .._reals import reals
 from .analytic import Jacobian, Pushed, Sizes
 from .numerical import Looks
 from .parts import real_vector
+from .products import Products
 from .rows import together
 from .rule import Rule, rounding_of
 from .slopes import Slopes
@@ -54,6 +55,7 @@ class Screening:
     jacobians: dict[str, Jacobian]
     sizes: Sizes
     rule: Rule
+    products: Products | None = None  # that slopes are compared with, in place of entries
     calls = Slopes.calls
 
     def __post_init__(self) -> None:
@@ -63,9 +65,14 @@ class Screening:
         self.jvp = _asked(self.looks, self.jacobians)
         self._begin()
 
+    @property
+    def stores(self) -> bool:
+        """Whether looks have columns of the Jacobian given, rather than one at a time."""
+        return self.jvp is None and self.products is None
+
     def _begin(self) -> None:
         """Make room for one look before the first is timed."""
-        self._at_once = together(self.problem.base.size) if self.jvp is None else _AT_ONCE
+        self._at_once = together(self.problem.base.size) if self.stores else _AT_ONCE
         self._at_once = max(1, min(self._at_once, self.problem.coordinates))
         self._made: list[_Look] = []
         self._spare = [self._new()]
@@ -129,6 +136,21 @@ class Screening:
         """Whether rows are as large as they had to be."""
         return all(bool(np.all(look.needs <= self.sizes.rows)) for look in self._made)
 
+    def is_clear(self, marks: NDArray) -> bool:
+        """Tell whether products leave no column in doubt, but for rows that are too small."""
+        doubted = (marks != LEFT_OUT) & ((marks >= VAGUE) | self.looks.small)
+        return self.suffices and not doubted.any()
+
+    @property
+    def least(self) -> float:
+        """Return the size of rows for which products tell that columns are clear."""
+        return max(float(look.least[0]) for look in self._made)
+
+    @property
+    def sums(self) -> NDArray:
+        """Return the products of rows of slopes."""
+        return np.asarray(np.sum([look.sums for look in self._made], axis=0))
+
     def seen(self, start: int, slopes: tuple[NDArray, ...], found: NDArray) -> None:
         """Judge columns from `start` by slopes that were found elsewhere."""
         look = self._taken()
@@ -178,6 +200,8 @@ class _Look(ABC):
         size = screening.problem.base.size
         self.needs = np.zeros(size)
         self.by_row = np.zeros(size, np.int64)  # sizes that were found in passing
+        self.least = np.zeros(1)  # the size of rows for which products tell
+        self.sums = np.empty(0)  # with weights of columns
         self.taken = 0
         self._own = aligned((len(screening.jacobians), count, size), np.dtype(float))
 
@@ -245,7 +269,7 @@ class _Glance(_Look):
 
     def __init__(self, screening: Screening, count: int) -> None:
         jvp = None if screening.jvp is None else screening.jvp.loop
-        super().__init__(screening, count if jvp is None else 1)
+        super().__init__(screening, count if screening.stores else 1)
         looks, problem = screening.looks, screening.problem
         native = problem.native
         assert native is not None
@@ -256,8 +280,18 @@ class _Glance(_Look):
         other = None if jvp is None else jvp.native
         if jvp is not None and other is not None:
             asked = np.zeros_like(jvp.x), np.empty(jvp.native_shape, jvp.dtype)
-        self._native, self._other = native, other
-        self._kernel = native.entry(GLANCE, None if other is None else other.key)
+        products, part, compared = screening.products, looks.part, None
+        if products is not None:
+            own = slice(part.start, part.stop)
+            images, of_columns = (
+                np.ascontiguousarray(array[:, own])
+                for array in (products.images, products.of_columns)
+            )
+            self.sums = np.zeros(products.of_rows.shape)
+            compared = products.of_rows, images, of_columns, self.sums
+        self._native, self._other, self._compared = native, other, compared
+        key = None if other is None else other.key, products is not None
+        self._kernel = native.entry(GLANCE, *key)
         self._status = np.empty(count, np.int8)
         self._where = x, reals(problem.x)
         self._asked = asked
@@ -267,12 +301,13 @@ class _Glance(_Look):
 
     def __call__(self, start: int, found: NDArray) -> None:
         screening, status, told = self.screening, self._status[: len(found)], np.zeros(2, np.int64)
-        own = self.own(start, len(found)) if self._other is None else self._own
+        own = self.own(start, len(found)) if screening.stores else self._own
         asked = None if self._other is None else (self._other.form, *self._asked)
-        where = self._native.form, *self._where, asked
+        where = self._native.form, *self._where, asked, self._compared
         rule = own, screening.criteria(_from(start, found))
         try:
-            lost = self._kernel(*where, start, *self._fixed, *rule, found, self.needs, status, told)
+            needs = self.needs, self.least
+            lost = self._kernel(*where, start, *self._fixed, *rule, found, *needs, status, told)
         except Exception as error:
             blame(error, screening.problem, told[0])
             raise

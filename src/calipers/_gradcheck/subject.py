@@ -232,7 +232,7 @@ class Subject:
         before, after, named = self._others(part)
         mode = WIRTINGER if x.dtype.kind == "c" else REAL
         f: Callable[..., Any]
-        if self._alone and isinstance(self._inner, Dispatcher):
+        if self.compiled:
             f, y = self._inner, self.kept[0].example
             out_like = y if self._fills else None
         else:
@@ -297,6 +297,11 @@ class Subject:
         given = self.arguments()
         before, after = given[: part.position], given[part.position + 1 :]
         return tuple(before), tuple(after), private(self.kwargs)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether f is a compiled function that kernels may call."""
+        return self._alone and isinstance(self._inner, Dispatcher)
 
     @property
     def _alone(self) -> bool:

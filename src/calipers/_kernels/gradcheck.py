@@ -21,7 +21,7 @@ from .differences import (
     tabulate,
 )
 from .formats import vector
-from .jitable import jitable
+from .jitable import in_any_order, jitable
 from .views import assign, borrowed, reals, shaped
 
 # What is found of a column, the worse the later.
@@ -149,15 +149,79 @@ def _mark_by_more(
             odd = abs(up - down - (far_up - far_down) * (step / distance))
             if not (straight or odd <= _ODD * abs(up - down) + _ROUNDED * noise):
                 return DOUBTED
-            mean = 0.5 * far_up + 0.5 * far_down
-            one = (2.0 * half_up + 2.0 * half_down - mean) / 3.0
-            other = (4.0 * mean - 0.5 * twice_up - 0.5 * twice_down) / 3.0
+            one = _fourth_order(half_up, half_down, far_up, far_down)
+            other = _fourth_order(far_up, far_down, twice_up, twice_down)
             error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
             size = _size_needed(own[i], one, error, max(_KNOWN, rule.share), rule)
             if not size <= least:
                 return DOUBTED
         needs[i] = max(needs[i], size)
     return WAITING
+
+
+@in_any_order
+def _dot(weights: Any, x: Any) -> float:
+    total = 0.0
+    for i in range(x.size):
+        total += weights[i] * x[i]
+    return total
+
+
+@jitable
+def _mark_by_products(own: Any, c: int, products: Any, rule: Any, k: int, least: Any) -> int:
+    """
+    Return CLEAR, WAITING or DOUBTED for column k, the c-th, by products with weights of rows.
+
+    `own` is what the column is by slopes, and `images` are what the Jacobian to check gives. What
+    is WAITING is clear in rows of a size, which `least` is raised to.
+    """
+    weights, images, _, _ = borrowed(products)
+    off = 0.0
+    for i in range(weights.shape[0]):
+        apart = abs(_dot(weights[i], own) - images[i, c])
+        if not apart < np.inf:
+            return DOUBTED
+        off = max(off, apart)
+    if off <= rule.share * rule.atol:
+        return CLEAR
+    needed = (off / rule.share - rule.atol) / rule.rtol
+    if not needed <= rule.column_sizes[k]:
+        return DOUBTED
+    least[0] = max(least[0], needed)
+    return WAITING
+
+
+@jitable
+def _add_to_rows(own: Any, c: int, products: Any) -> None:
+    """Add column c to the products of rows with weights of columns."""
+    _, _, weights, sums = borrowed(products)
+    for k in range(weights.shape[0]):
+        weight, line = weights[k, c], sums[k]
+        for i in range(own.size):
+            line[i] += weight * own[i]
+
+
+@jitable
+def _take_means(sides: Any, base: Any, own: Any) -> None:
+    """Store the means of slopes to both sides."""
+    for i in range(own.size):
+        up, down = _slopes(sides, base, i)
+        own[i] = 0.5 * up + 0.5 * down
+
+
+@jitable
+def _take_fourth_order(far: Any, base: Any, own: Any) -> None:
+    """Store the slopes that `_mark_by_more` compares entries with."""
+    for i in range(own.size):
+        near_up, near_down = _slopes(far[0], base, i)
+        up, down = _slopes(far[1], base, i)
+        own[i] = _fourth_order(near_up, near_down, up, down)
+
+
+@jitable
+def _fourth_order(half_up: float, half_down: float, up: float, down: float) -> float:
+    """Return the slope by those from two distances, half of one and all of it."""
+    return (2.0 * half_up + 2.0 * half_down - (0.5 * up + 0.5 * down)) / 3.0
 
 
 def screen(analytic, right, left, none, rule, found, needs):
@@ -195,6 +259,7 @@ def glance(
     x,
     origin,
     asked,
+    products,
     start,
     right,
     left,
@@ -208,6 +273,7 @@ def glance(
     rule,
     found,
     needs,
+    least,
     status,
     told,
 ):
@@ -220,15 +286,17 @@ def glance(
     `right` and `left` are the steps of slopes, and `far` the farther ones, 0 where there are none;
     `tables` is room for where they are and `values` for what f gives there, arrays like `like`.
     `asked`, if it is not None, is a jvp that is asked for each column by itself, an array of zeros
-    for its directions, and one like what it returns; then `analytic` has room for one column. In
-    `told` are the last coordinate begun and how many slopes were taken. Return the first coordinate
-    whose step is lost, or -1.
+    for its directions, and one like what it returns. `products`, if they are not None, are what is
+    compared in place of entries: weights of rows and what the Jacobian gives for them, and weights
+    of columns and room for what slopes give for them. With either, `analytic` has room for one
+    column. In `told` are the last coordinate begun and how many slopes were taken. Return the first
+    coordinate whose step is lost, or -1.
     """
     (x, origin, far), right, left = borrowed((x, origin, far)), borrowed(right), borrowed(left)
     tables, base, like, values, analytic, status = borrowed(
         (tables, base, like, values, analytic, status)
     )
-    by_row, found, needs, told = borrowed((by_row, found, needs, told))
+    by_row, found, needs, least, told = borrowed((by_row, found, needs, least, told))
     rule = borrowed(rule)
     coords = reals(x)
     bits, sizes = analytic.view(np.int64), rule.column_sizes.view(np.int64)
@@ -244,17 +312,14 @@ def glance(
     for k in range(status.size):
         c = start + k
         told[0] = c
-        line = k
+        line = k if asked is None and products is None else 0
         if asked is not None:
-            line = 0
             jvp, unit, like_jvp = asked
             reals(unit)[c] = 1.0
             evaluate(jvp, unit, shaped(analytic[0, 0], like_jvp))
             reals(unit)[c] = 0.0
-        size = 0
-        for form in range(bits.shape[0]):
-            size = max(size, _enlarged(bits[form, line], by_row))
-        sizes[k] = size
+        if products is None:
+            sizes[k] = _measured(bits, line, by_row)
         if status[k] == LOST and lost < 0:
             lost = c
         if status[k] != FIXED:  # no slope confirms anything here
@@ -262,23 +327,32 @@ def glance(
             continue
         sides = _sides(f, x, origin, c, tables[0], k, like, values[0])
         told[1] += 1
+        if products is not None:
+            _take_means(sides, base, analytic[0, 0])
+            sizes[k] = _measured(bits, line, by_row)
         for form in range(analytic.shape[0]):
             found[k] = max(found[k], _mark(analytic[form, line], sides, base, rule, k, needs))
-        if found[k] != VAGUE:
-            continue
-        found[k] = DOUBTED
-        if far[c] == 0:
-            continue
-        half = _sides(f, x, origin, c, tables[1], k, like, values[1])
-        whole = _sides(f, x, origin, c, tables[2], k, like, values[2])
-        twice = _sides(f, x, origin, c, tables[3], k, like, values[3])
-        told[1] += 3
-        more, worst = (half, whole, twice), WAITING
-        for form in range(analytic.shape[0]):
-            own = analytic[form, line]
-            mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs)
-            worst = max(worst, mark)
-        found[k] = worst
+        if products is not None and found[k] != DOUBTED:
+            mark = _mark_by_products(analytic[0, 0], c, products, rule, k, least)
+            found[k] = VAGUE if mark == DOUBTED else max(found[k], mark)
+        if found[k] == VAGUE and far[c] == 0:
+            found[k] = DOUBTED
+        if found[k] == VAGUE:
+            half = _sides(f, x, origin, c, tables[1], k, like, values[1])
+            whole = _sides(f, x, origin, c, tables[2], k, like, values[2])
+            twice = _sides(f, x, origin, c, tables[3], k, like, values[3])
+            told[1] += 3
+            more, worst = (half, whole, twice), WAITING
+            if products is not None:
+                _take_fourth_order(more, base, analytic[0, 0])
+                worst = _mark_by_products(analytic[0, 0], c, products, rule, k, least)
+            for form in range(analytic.shape[0]):
+                own = analytic[form, line]
+                mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs)
+                worst = max(worst, mark)
+            found[k] = worst
+        if products is not None:
+            _add_to_rows(analytic[0, 0], c, products)
     require_unchanged(coords, origin)
     if asked is not None:
         unit = reals(asked[1])
@@ -366,6 +440,15 @@ def _enlarged(bits: Any, largest: Any) -> Any:
     return most
 
 
+@jitable
+def _measured(bits: Any, line: int, by_row: Any) -> int:
+    """Return the largest magnitude in a column, in any form, and raise those of the rows."""
+    size = 0
+    for form in range(bits.shape[0]):
+        size = max(size, _enlarged(bits[form, line], by_row))
+    return size
+
+
 def enlarge(bits, by_row, by_column):
     """Raise the largest magnitudes of rows and columns to those of a matrix, as `_enlarged`."""
     for r in range(bits.shape[0]):
@@ -403,17 +486,21 @@ def _resolve_signature(dtype: Any) -> tuple[Any, ...]:
 
 
 def _glance_signature(key: Any) -> tuple[Any, ...]:
-    own, jvp = key
+    own, jvp, by_products = key
     form, x, coords, out, base = function_types(own)
     asked: Any = types.none
+    products: Any = types.none
+    if by_products:
+        products = containers.Tuple((_ROWS, _ROWS, _ROWS, _MATRIX))
     if jvp is not None:
         call, unit, _, like, _ = function_types(jvp)
         asked = containers.Tuple((call, unit, like))
-    where = (form, x, vector(coords.dtype), asked, types.int64)
+    where = (form, x, vector(coords.dtype), asked, products, types.int64)
     ways = (STEP_RULE, STEP_RULE, _DOUBLES)
+    told = (STATUS, _ROOM, _ROOM, STATUS, REACHED)
     values = types.Array(base.dtype, 3, "C")
     scratch = (types.Array(types.float64, 5, "C"), base, out, values)
-    return (*where, *ways, *scratch, _SIZES, _FORMS, _CRITERIA, STATUS, _ROOM, STATUS, REACHED)
+    return (*where, *ways, *scratch, _SIZES, _FORMS, _CRITERIA, *told)
 
 
 def _doubts_signature(_: Any) -> tuple[Any, ...]:

@@ -53,4 +53,6 @@ class _CompilerOfParts(CompilerBase):  # type: ignore[misc]
 _OPTIONS = {"no_cfunc_wrapper": True, "pipeline_class": _CompilerOfParts}
 
 jitable = register_jitable(**_OPTIONS)
+# For sums whose order is of no matter: else each term would wait for the one before.
+in_any_order = register_jitable(**_OPTIONS, fastmath={"reassoc"})
 jitable_as = partial(overload, jit_options=_OPTIONS)
