@@ -8,24 +8,24 @@ from .._protocols import NDArray
 from .derivative import GivenDerivative
 from .rule import Rule
 
-COUNT = 4
+_COUNTS = 4, 2  # of products with weights of rows, and with those of columns, for a few rows
 _STEPS = 2**11  # in which weights are drawn: float32 has them all
 _FEW = 64  # rows that are asked for by themselves
 
 
-def drawn(size: int, random: np.random.Generator) -> NDArray:
+def _drawn(count: int, size: int, random: np.random.Generator) -> NDArray:
     """Draw weights: 1 to 2 of either sign."""
-    signs = random.choice([-1.0, 1.0], (COUNT, size))
-    return np.asarray(signs * random.integers(_STEPS, 2 * _STEPS, (COUNT, size)) / _STEPS)
+    drawn = random.integers(-_STEPS, _STEPS, (count, size))
+    return np.asarray(np.where(drawn < 0, drawn - (_STEPS - 1), drawn + _STEPS) / _STEPS)
 
 
 class Products(NamedTuple):
     """
     What vjp gives for weights of the rows; and weights of the columns, for slopes.
 
-    A wrong entry counts once to twice. Several in a column make up for each other in one product by
-    a chance of one in twenty at most, if they are ten times what is told apart there, and hardly in
-    all of them: so Freivalds tested products of matrices (MFCS 1979).
+    A wrong entry counts once to twice. Two in a column that are as large as the tolerance make up
+    for each other in one product by a chance of one in ten, as a tenth of that is told apart, and
+    hardly in all of them: so Freivalds tested products of matrices (MFCS 1979).
     """
 
     d: GivenDerivative
@@ -36,7 +36,8 @@ class Products(NamedTuple):
     @classmethod
     def of(cls, d: GivenDerivative, random: np.random.Generator) -> "Products":
         """Ask a derivative."""
-        rows, columns = (drawn(n, random) for n in (d.subject.rows, d.subject.columns))
+        sizes = d.subject.rows, d.subject.columns
+        rows, columns = (_drawn(*given, random) for given in zip(_COUNTS, sizes, strict=True))
         return cls(d, rows, np.array([d.applied(w) for w in rows], float), columns)
 
     def confirm(

@@ -287,7 +287,7 @@ class _Glance(_Look):
                 np.ascontiguousarray(array[:, own])
                 for array in (products.images, products.of_columns)
             )
-            self.sums = np.zeros(products.of_rows.shape)
+            self.sums = np.zeros((len(of_columns), screening.problem.base.size))
             compared = products.of_rows, images, of_columns, self.sums
         self._native, self._other, self._compared = native, other, compared
         key = None if other is None else other.key, products is not None
