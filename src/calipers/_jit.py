@@ -45,15 +45,23 @@ class Kernels(dict[Any, Callable[..., Any]]):
         super().__init__()
         self._function = function
         self._signature = signature
+        self._compiled: dict[Any, Any] = {}
 
     def __missing__(self, key: Any) -> Callable[..., Any]:
         with _building:
             if key not in self:
-                self[key] = _entry_point(self._function, self._signature(key))
+                self._compiled[key] = found = _compiled(self._function, self._signature(key))
+                self[key] = found.entry_point
             return self[key]
 
+    def address(self, key: Any) -> int:
+        """Return where the machine code begins, for other kernels that call it."""
+        self[key]
+        found = self._compiled[key]
+        return int(found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
 
-def _entry_point(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
+
+def _compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     with _jit_enabled(), _collector_paused():
         dispatcher = numba.njit(**_OPTIONS)(function)
         if os.environ.get("CALIPERS_CACHE", "1") != "0":
@@ -64,8 +72,7 @@ def _entry_point(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ca
                 settings = [getattr(config, name, None) for name in _SETTINGS]
                 dispatcher._cache = _PackageCache(function, (arguments, target, settings))
         dispatcher.compile(arguments)
-        entry: Callable[..., Any] = dispatcher.overloads[arguments].entry_point
-        return entry
+        return dispatcher.overloads[arguments]
 
 
 def cache_folder(function: Callable[..., Any]) -> str | None:

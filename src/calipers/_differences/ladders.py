@@ -137,10 +137,10 @@ class Ladders:
         where = (native.form, x, reals(x), reals(problem.x), problem.stride, start)
         upper = np.empty(problem.native_shape, problem.dtype)
         scratch = (problem.base, upper, np.empty_like(upper), _room(problem.base.size))
-        reached = np.empty(1, np.int64)
+        further, reached = CLIMB.address(problem.base.dtype), np.empty(1, np.int64)
         try:
             native.entry(CLIMB_COLUMNS)(
-                *where, _reach(problem, steps, self.other), *scratch, *outs, reached
+                *where, _reach(problem, steps, self.other), further, *scratch, *outs, reached
             )
         except Exception as error:
             blame(error, problem, reached[0])

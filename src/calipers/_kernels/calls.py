@@ -1,4 +1,4 @@
-"""Calls of a user's compiled function by the address of its machine code.
+"""Calls of compiled functions, the user's and our own, by the address of their machine code.
 
 A loop that takes f as an address serves every function of a signature, and is found in the disk
 cache; one that takes f as a function is compiled anew for each. The call follows Numba's own
@@ -71,14 +71,34 @@ def _calling(f: Any, *given: Any) -> Any:
             *cgutils.unpack_tuple(builder, part["after"], len(after)),
             *values[middle + 1 :],
         ]
-        function = context.call_conv.get_function_type(result, kinds)
-        pointer = builder.inttoptr(part["address"], ir.PointerType(function))
-        status, value = context.call_conv.call_function(builder, pointer, result, kinds, values)
-        with cgutils.if_unlikely(builder, status.is_error):
-            context.call_conv.return_status_propagate(builder, status)
-        return imputils.impl_ret_new_ref(context, builder, result, value)
+        return _called(context, builder, part["address"], result, kinds, values)
 
     return result(f, *first, x, *last), codegen
+
+
+def _called(context: Any, builder: Any, address: Any, result: Any, kinds: Any, values: Any) -> Any:
+    """Return what machine code at an address gives, or end as it does."""
+    function = context.call_conv.get_function_type(result, kinds)
+    pointer = builder.inttoptr(address, ir.PointerType(function))
+    status, value = context.call_conv.call_function(builder, pointer, result, kinds, values)
+    with cgutils.if_unlikely(builder, status.is_error):
+        context.call_conv.return_status_propagate(builder, status)
+    return imputils.impl_ret_new_ref(context, builder, result, value)
+
+
+@intrinsic
+def call_kernel(typingctx: Any, address: Any, given: Any) -> Any:
+    """
+    Return the number that another kernel gives, whose parameters are of the types given.
+
+    What is large is so compiled once, and not anew in each loop around a function of the user's.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values = cgutils.unpack_tuple(builder, args[1], len(given))
+        return _called(context, builder, args[0], types.float64, given.types, values)
+
+    return types.float64(address, given), codegen
 
 
 @intrinsic

@@ -21,7 +21,7 @@ from numba.core import types
 from numba.core.types import containers
 
 from .._jit import Kernels
-from .calls import evaluate
+from .calls import call_kernel, evaluate
 from .conclusions import conclude
 from .differences import (
     BOUNDED,
@@ -160,6 +160,7 @@ def climb_columns(
     stride,
     start,
     reach,
+    further,
     base,
     upper,
     lower,
@@ -169,13 +170,17 @@ def climb_columns(
     states,
     reached,
 ):
-    """Run the ladder along ``values.shape[0]`` coordinates from `start`; see `columns`."""
+    """
+    Run the ladder along ``values.shape[0]`` coordinates from `start`; see `columns`.
+
+    `further` is the address of `climb`, which takes long to compile, and knows no f.
+    """
     x, coords, origin, base, upper, lower = borrowed((x, coords, origin, base, upper, lower))
     values, errors, states = borrowed((values, errors, states))
     reach, room = borrowed(reach), borrowed(room)
     assign(coords, origin)
     above, below = reals(upper), reals(lower)
-    for k in range(values.shape[0]):
+    for k in range(np.int64(values.shape[0])):
         state, row, error = states[k], values[k], errors[k]
         j = start + k
         reached[0] = j
@@ -191,13 +196,14 @@ def climb_columns(
                 evaluate(f, x, upper)
                 width -= move(coords, c, value, -t * length, low, high)
                 evaluate(f, x, lower)
-                note(state, above, below, base, width / length, room)
+                ends = above, below
             else:
                 width = move(coords, c, value, side * t * length, low, high) - value
                 evaluate(f, x, upper)
-                note(state, above, base, base, width / length, room)
+                ends = above, base
             coords[c] = value
-            t = advance(state, base, room, row, error)
+            far = np.float64(width / length)
+            t = call_kernel(further, (states, k, ends[0], ends[1], base, far, room, row, error))
         finish(state, row, error)
     require_unchanged(coords, origin)
 
@@ -237,7 +243,7 @@ _ROOM = containers.NamedTuple((_MATRIX,) * 4, Room)
 def _climb_columns_signature(key: Any) -> tuple[Any, ...]:
     form, x, coords, out, base = function_types(key)
     where = (form, x, coords, vector(coords.dtype), types.int64, types.int64)
-    return (*where, _REACH, base, out, out, _ROOM, _MATRIX, _MATRIX, _STATES, REACHED)
+    return (*where, _REACH, types.int64, base, out, out, _ROOM, *(_MATRIX,) * 2, _STATES, REACHED)
 
 
 def _measure_signature(dtype: Any) -> tuple[Any, ...]:
