@@ -5,7 +5,7 @@ BIN := .venv/bin
 comma := ,
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-lowest lint bench compare docs gpu release-check clean
+.PHONY: demo test test-lowest lint types types-of-windows bench compare docs gpu release-check clean
 
 .venv/pyvenv.cfg:
 	$(PYTHON) -m venv .venv
@@ -38,7 +38,13 @@ test-lowest:
 lint: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 types types-of-windows
+
+types:
 	$(BIN)/mypy
+
+types-of-windows:
+	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32
 
 bench: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/python -m benchmarks
@@ -60,7 +66,6 @@ release-check: .venv/.installed-release,test
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
-	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32
 	$(BIN)/python .ci/check_wheel.py
 
 # On a machine with a GPU: the device's verdicts beside the host's, and their speed. EXTRAS=torch,jax
