@@ -218,7 +218,11 @@ def derivatives() -> Iterator[Bar]:
     case = bench_derivatives.Adaptive()
     case.setup()
     name = "differentiate, 100 x 100"
-    yield Bar(name, _measured(case.track_over_numdifftools), 50, "x numdifftools")
+    for way, track in (
+        ("in turns", case.track_over_numdifftools),
+        ("in a row", case.track_over_numdifftools_in_a_row),
+    ):
+        yield Bar(f"{name}, {way}", _measured(track), 50, "x numdifftools")
     yield Bar(name, _measured(case.track_over_jacobi), 20, "x jacobi")
 
 

@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import calipers
 from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.derivative import GivenDerivative
-from calipers._gradcheck.exhaustive import Entries, examine
+from calipers._gradcheck.entries import Entries
+from calipers._gradcheck.exhaustive import examine
 from calipers._gradcheck.numerical import Way, looks
 from calipers._gradcheck.posing import pose
 from calipers._gradcheck.rows import Rows

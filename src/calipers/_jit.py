@@ -18,7 +18,7 @@ from numba.core.runtime import rtsys
 
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 # What Numba's environment variables change in machine code, and its own names for it do not tell.
-_SETTINGS = [
+SETTINGS = [
     *("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT"),
     *("ENABLE_PROFILING", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS", "USING_SVML"),
 ]
@@ -69,10 +69,14 @@ def _compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
             # parts now and then: either costs the cache, never the call.
             with contextlib.suppress(RuntimeError, AttributeError, TypeError, OSError):
                 target = dispatcher.targetctx.codegen().magic_tuple()
-                settings = [getattr(config, name, None) for name in _SETTINGS]
-                dispatcher._cache = _PackageCache(function, (arguments, target, settings))
+                dispatcher._cache = _PackageCache(function, (arguments, target, settings()))
         dispatcher.compile(arguments)
         return dispatcher.overloads[arguments]
+
+
+def settings() -> list[Any]:
+    """Return what Numba is set to, of all that changes machine code."""
+    return [getattr(config, name, None) for name in SETTINGS]
 
 
 def cache_folder(function: Callable[..., Any]) -> str | None:

@@ -14,8 +14,9 @@ from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
 from .derivative import GivenDerivative
+from .entries import Entries
 from .excuses import excused
-from .exhaustive import Entries, examine
+from .exhaustive import examine
 from .numerical import Looks, Way, looks
 from .outcome import Outcome
 from .projected import CLEAR, UNKNOWN, Probe, column_of

@@ -8,7 +8,7 @@ from .._protocols import NDArray
 from .analytic import Sizes
 from .beside import all_rounding, entries_of, hides, scattered
 from .derivative import GivenDerivative
-from .exhaustive import Entries
+from .entries import Entries
 from .parts import largest_by_part, moduli
 from .rule import FAIL, PASS, SURE, VERDICTS, Rule, few_roundings
 from .subject import Subject

@@ -11,7 +11,7 @@ from .._reals import reals
 from .analytic import Jacobian
 from .causes import Causes
 from .derivative import GivenDerivative
-from .exhaustive import Entries
+from .entries import Entries
 from .numerical import Looks
 from .parts import Part, part_at
 from .report import Entry

@@ -36,7 +36,7 @@ class Rows:
 
     def fill(self, first: int, last: int, store: Store, step: int = 0) -> None:
         """Have rows stored by ``store(number of the first, room for some)``, `step` at a time."""
-        step = min(step or together(self.shape[1]), last - first)
+        step = max(1, min(step or together(self.shape[1]), last - first))
         room: NDArray | None = None
         for start in range(first, last, step):
             stop = min(start + step, last)
