@@ -41,6 +41,20 @@ def softmax_vjp(x, w):
 
 
 @numba.njit
+def coupled(x, weak):
+    y = x * x
+    y[1:] += weak * x[:-1] * x[1:]
+    return y
+
+
+def coupled_vjp(x, weak, w):
+    g = 2 * x * w
+    g[:-1] += weak * x[1:] * w[1:]
+    g[1:] += weak * x[:-1] * w[1:]
+    return g
+
+
+@numba.njit
 def products_of_pairs(x, y):
     return x * y + x[::-1]
 
@@ -85,7 +99,7 @@ def wrong_places(report):
 RIGHT = {
     "cubic": (cubic, point(), cubic_vjp, {}),
     "sine": (scaled_sine, point(), scaled_sine_vjp, {"args": (np.linspace(1, 3, N),)}),
-    "softmax": (softmax, point(n=80), softmax_vjp, {}),
+    "coupled": (coupled, 1 + point(), coupled_vjp, {"args": (0.3,)}),
     "two inputs": (products_of_pairs, (point(), 1 + point(1)), products_of_pairs_vjp, {}),
     "complex": (squared, point(n=100) + 1j * point(1, 100), squared_vjp, {}),
     "float32": (cubic, 1 + point().astype("f4"), cubic_vjp, {}),
@@ -119,6 +133,75 @@ def test_by_rows_the_verdict_is_the_same(name, monkeypatch):
     assert report.verdict == "PASS"
     assert "products" not in report.reason
     assert report.calls["vjp"] >= report.shape[0]
+
+
+def test_of_a_dense_jacobian_rows_are_asked_for():
+    report = check(softmax, point(n=80), softmax_vjp)
+    assert report.verdict == "PASS"
+    assert "products" not in report.reason
+    assert report.calls["f"] == 2 * 80 + 2
+
+
+@pytest.mark.parametrize("weak", [1e-2, 1e-4])
+def test_wrong_entries_that_are_small_beside_others_are_found(weak):
+    """They are measured by themselves, as long as they are more than nothing."""
+    x = 1 + point()
+    assert check(coupled, x, coupled_vjp, args=(weak,)).verdict == "PASS"
+    report = check(coupled, x, lambda x, weak, w: coupled_vjp(x, 1.00003 * weak, w), args=(weak,))
+    assert wrong_places(report) >= {(i, i - 1) for i in range(1, N)}
+
+
+@pytest.mark.parametrize(
+    ("largest", "entry", "claimed", "options"),
+    [
+        (4.0, 5e-3, 5.1e-3, {"rtol": 1e-3, "atol": 0.0}),  # the caller's tolerance
+        (
+            100.0,
+            5e-2,
+            5.01e-2,
+            {"rtol": 1e-3, "atol": 0.0},
+        ),  # nothing in its row alone
+        (8e-2, 1e-7, 1.03e-7, {}),  # nothing in its column alone
+    ],
+)
+def test_one_small_entry_is_measured_by_itself(largest, entry, claimed, options):
+    @numba.njit
+    def f(x):
+        y = 4 * x
+        y[3] = largest * x[3] + entry * x[4]
+        return y
+
+    def vjp(x, w):
+        g = 4 * w
+        g[3] = largest * w[3]
+        g[4] += claimed * w[3]
+        return g
+
+    report = check(f, point(), vjp, **options)
+    assert wrong_places(report) == {(3, 4)}
+
+
+def test_errors_just_beyond_the_callers_tolerance_do_not_make_up_for_each_other():
+    wrong = with_more(cubic_vjp, (6, 100, 1.1e-3), (9, 100, -1.1e-3))
+    for seed in range(100):
+        report = check(cubic, 1 + point(), wrong, atol=1e-3, seed=seed)
+        assert wrong_places(report) == {(6, 100), (9, 100)}
+
+
+def test_what_is_left_out_may_be_off_by_as_much_as_others():
+    def vjp(x, w):  # as of a solver
+        return cubic_vjp(x, w) * (1 + 1e-8 * np.sign(w))
+
+    step = np.full(N, 1e-5)
+    step[7] = 0
+    assert check(cubic, 1 + point(), vjp, step=step).verdict == "PASS"
+
+
+def test_a_vjp_that_is_wrong_for_unit_vectors_alone_is_found():
+    def vjp(x, w):
+        return cubic_vjp(x, w) * (1.01 if np.count_nonzero(w) == 1 else 1.0)
+
+    assert check(cubic, 1 + point(), vjp).verdict == "FAIL"
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -230,7 +313,7 @@ def test_a_kink_is_one():
 
 
 def test_what_the_caller_tolerates_passes():
-    wrong = with_more(cubic_vjp, (3, 4, 1e-3))
+    wrong = with_more(cubic_vjp, (3, 4, 3e-4))
     report = check(cubic, 1 + point(), wrong, atol=1e-2)
     assert report.verdict == "PASS"
     assert report.calls["vjp"] < 20

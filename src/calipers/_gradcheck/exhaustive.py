@@ -72,6 +72,8 @@ def _by_products(
     rows, columns = pulled.shape
     sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
     products = Products.of(pulled.d, random)
+    if products is None:
+        return None
     screenings = [Screening(look, {pulled.d.name: pulled}, sizes, rule, products) for look in whole]
     marks = [first_look(screening) for screening in screenings]
     for screening in screenings:
@@ -86,6 +88,9 @@ def _by_products(
         return None
     for screening, marked in zip(screenings, marks, strict=True):
         _judge(screening, marked, found, vouched=False)
+    # Of columns that are left out nothing else is known.
+    images = np.abs(products.images[:, ~taken]).max(axis=0, initial=0.0)
+    sizes.columns[~taken] = np.where(np.isfinite(images), images, 0.0)
     sizes.known, found.products = True, len(products.images)
     return sizes
 

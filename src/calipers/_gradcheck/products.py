@@ -8,9 +8,11 @@ from .._protocols import NDArray
 from .derivative import GivenDerivative
 from .rule import Rule
 
-_COUNTS = 4, 2  # of products with weights of rows, and with those of columns, for a few rows
+_COUNTS = 4, 3  # of products with weights of rows, and with those of columns, for a few rows
 _STEPS = 2**11  # in which weights are drawn: float32 has them all
 _FEW = 64  # rows that are asked for by themselves
+_SPARSE = 1 / 4  # of a row: where more is not 0, some entries are too small for products
+_TOLD_APART = 0.1  # of the tolerance of a row
 
 
 def _drawn(count: int, size: int, random: np.random.Generator) -> NDArray:
@@ -32,13 +34,18 @@ class Products(NamedTuple):
     of_rows: NDArray
     images: NDArray
     of_columns: NDArray
+    lines: dict[int, NDArray]  # some rows themselves
 
     @classmethod
-    def of(cls, d: GivenDerivative, random: np.random.Generator) -> "Products":
-        """Ask a derivative."""
+    def of(cls, d: GivenDerivative, random: np.random.Generator) -> "Products | None":
+        """Ask a derivative, unless rows show that it is no sparse matrix."""
         sizes = d.subject.rows, d.subject.columns
+        lines = {row: _line(d, row) for row in (0, sizes[0] // 2)}
+        if any(np.count_nonzero(line) > _SPARSE * line.size for line in lines.values()):
+            return None
         rows, columns = (_drawn(*given, random) for given in zip(_COUNTS, sizes, strict=True))
-        return cls(d, rows, np.array([d.applied(w) for w in rows], float), columns)
+        images = np.array([d.applied(w) for w in rows], float)
+        return cls(d, rows, images, columns, lines)
 
     def confirm(
         self, sizes: NDArray, least: float, sums: NDArray, taken: NDArray, rule: Rule
@@ -46,21 +53,27 @@ class Products(NamedTuple):
         """
         Tell whether rows are right that are smaller than `least`, which products were to be sure.
 
-        `sums` are those of the slopes in `taken` columns, with their weights.
+        And those that were asked for by themselves. `sums` are those of the slopes in `taken`
+        columns, with their weights.
         """
         nothing = sizes == 0
         if nothing.any():
             images = (self.d.product(w * nothing)[taken] for w in self.of_rows)
             if any(np.any(image != 0) for image in images):
                 return False
-        small = np.flatnonzero(~nothing & (sizes < least))
+        small = np.flatnonzero(~nothing & (sizes < least)).tolist()
         if len(small) > _FEW:
             return False
-        weights, unit = self.of_columns[:, taken], np.zeros(len(sizes))
-        for row in small:
-            unit[row] = 1
-            apart = np.abs(weights @ self.d.product(unit)[taken] - sums[:, row])
-            unit[row] = 0
-            if not np.all(apart <= rule.share * (rule.atol + rule.rtol * sizes[row])):
+        weights, share = self.of_columns[:, taken], min(rule.share, _TOLD_APART)
+        for row in {*small, *self.lines}:
+            line = self.lines[row] if row in self.lines else _line(self.d, row)
+            apart = np.abs(weights @ line[taken] - sums[:, row])
+            if not np.all(apart <= share * (rule.atol + rule.rtol * sizes[row])):
                 return False
         return True
+
+
+def _line(d: GivenDerivative, row: int) -> NDArray:
+    unit = np.zeros(d.subject.rows)
+    unit[row] = 1
+    return d.applied(unit)

@@ -29,6 +29,7 @@ CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
 
 _ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
 _ROUNDED = 2.0**-4  # of the noise: what rounding alone may do to a slope
+_TOLD_APART = 0.1  # of the tolerance, by products: as much is left where some errors cancel
 _KNOWN = 0.5  # of the tolerance: for an entry and the error of a slope that has one
 
 
@@ -168,25 +169,40 @@ def _dot(weights: Any, x: Any) -> float:
 
 
 @jitable
-def _mark_by_products(own: Any, c: int, products: Any, rule: Any, k: int, least: Any) -> int:
+def _mark_by_products(
+    own: Any, c: int, products: Any, rule: Any, k: int, needs: Any, least: Any
+) -> int:
     """
     Return CLEAR, WAITING or DOUBTED for column k, the c-th, by products with weights of rows.
 
     `own` is what the column is by slopes, and `images` are what the Jacobian to check gives. What
-    is WAITING is clear in rows of a size, which `least` is raised to.
+    is WAITING is clear in rows of a size: those of zeros have to be as large as `least`, and those
+    of small entries as `needs` says.
     """
     weights, images, _, _ = borrowed(products)
+    share = min(rule.share, _TOLD_APART)
     off = 0.0
     for i in range(weights.shape[0]):
         apart = abs(_dot(weights[i], own) - images[i, c])
         if not apart < np.inf:
             return DOUBTED
         off = max(off, apart)
-    if off <= rule.share * rule.atol:
+    if off <= share * rule.atol:
         return CLEAR
-    needed = (off / rule.share - rule.atol) / rule.rtol
-    if not needed <= rule.column_sizes[k]:
+    # An entry of that size may be off by as much; a smaller one has to be nothing in its row and
+    # column, as a zero is, and these to be of that size.
+    needed, size = (off / share - rule.atol) / rule.rtol, rule.column_sizes[k]
+    if not needed <= size:
         return DOUBTED
+    smallest = size * rule.rtol
+    doubted = False
+    for i in range(own.size):
+        doubted |= smallest < abs(own[i]) < needed
+    if doubted:
+        return DOUBTED
+    for i in range(own.size):
+        if 0 < abs(own[i]) < needed:
+            needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
     least[0] = max(least[0], needed)
     return WAITING
 
@@ -333,7 +349,7 @@ def glance(
         for form in range(analytic.shape[0]):
             found[k] = max(found[k], _mark(analytic[form, line], sides, base, rule, k, needs))
         if products is not None and found[k] != DOUBTED:
-            mark = _mark_by_products(analytic[0, 0], c, products, rule, k, least)
+            mark = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least)
             found[k] = VAGUE if mark == DOUBTED else max(found[k], mark)
         if found[k] == VAGUE and far[c] == 0:
             found[k] = DOUBTED
@@ -345,7 +361,7 @@ def glance(
             more, worst = (half, whole, twice), WAITING
             if products is not None:
                 _take_fourth_order(more, base, analytic[0, 0])
-                worst = _mark_by_products(analytic[0, 0], c, products, rule, k, least)
+                worst = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least)
             for form in range(analytic.shape[0]):
                 own = analytic[form, line]
                 mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs)
