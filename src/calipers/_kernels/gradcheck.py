@@ -194,15 +194,17 @@ def _mark_by_products(
     needed, size = (off / share - rule.atol) / rule.rtol, rule.column_sizes[k]
     if not needed <= size:
         return DOUBTED
-    smallest = size * rule.rtol
-    doubted = False
+    small, something = 0, 0
     for i in range(own.size):
-        doubted |= smallest < abs(own[i]) < needed
-    if doubted:
+        entry = abs(own[i])
+        small += 1 if (entry > 0.0) & (entry < needed) else 0
+        something += 1 if (entry > rule.rtol * size) & (entry < needed) else 0
+    if something > 0:
         return DOUBTED
-    for i in range(own.size):
-        if 0 < abs(own[i]) < needed:
-            needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
+    if small > 0:
+        for i in range(own.size):
+            if 0.0 < abs(own[i]) < needed:
+                needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
     least[0] = max(least[0], needed)
     return WAITING
 
