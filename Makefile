@@ -3,8 +3,7 @@ PYTHON ?= python3
 EXTRAS ?=
 BIN := .venv/bin
 comma := ,
-# Nothing is compiled to bytecode before it is imported: of torch and jax that is little.
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test test-lowest lint types types-of-windows bench compare docs gpu release-check clean
 
