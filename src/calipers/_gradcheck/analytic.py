@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._differences.evaluate import runs
-from .._kernels.gradcheck import ENLARGE, TURN
+from .._kernels.matrices import ENLARGE, TURN
 from .._protocols import NDArray
 from .._threads import get_num_threads, in_parts
 from .derivative import GivenDerivative
@@ -59,7 +59,7 @@ class Dense:
 
 @dataclass
 class Sparse:
-    """The columns of a csc_array without duplicates, or of what is like one."""
+    """The columns of a csc_array without duplicates, or of `Columns`."""
 
     matrix: Any
     lines: Rows | None = None

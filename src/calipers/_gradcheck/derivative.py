@@ -19,6 +19,7 @@ from .blocks import WrongFormError, as_matrix, require_nothing
 from .copies import private
 from .inplace import InPlace
 from .parts import Part, picked, real_rows, real_vector
+from .rows import Columns
 from .subject import Subject
 
 CONVENTIONS = ("torch", "jax")
@@ -84,7 +85,7 @@ class GivenDerivative:
             require_nothing(gradients[k], self.name, f"input {subject.names[k]}")
 
     def matrix(self) -> Any:
-        """Return the real Jacobian that jac gives: an array, or a csc_array."""
+        """Return the real Jacobian that jac gives: an array, `Columns` or a csc_array."""
         self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
         return self.known
 
@@ -154,14 +155,16 @@ class GivenDerivative:
         """Return the real Jacobian times v, of jac or jvp."""
         if self.form == "jvp":
             return self.product(v)
-        product: NDArray = (self.matrix() if self.known is None else self.known) @ v
+        matrix = self.matrix() if self.known is None else self.known
+        product: NDArray = matrix.times(v) if isinstance(matrix, Columns) else matrix @ v
         return product
 
     def transposed_times(self, w: NDArray) -> NDArray:
         """Return the real Jacobian's transpose times w, of jac or vjp."""
         if self.form == "vjp":
             return self.product(w)
-        product: NDArray = w @ (self.matrix() if self.known is None else self.known)
+        matrix = self.matrix() if self.known is None else self.known
+        product: NDArray = matrix.transposed_times(w) if isinstance(matrix, Columns) else w @ matrix
         return product
 
     def _fitted(self, result: Any) -> list[NDArray]:

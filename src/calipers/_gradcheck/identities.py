@@ -15,7 +15,7 @@ from .derivative import GivenDerivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
-from .rows import Rows
+from .rows import Columns, Rows, places_of
 from .rule import Rule, alike, least_normal
 from .subject import Subject
 from .unit_vectors import UnitVectors
@@ -84,10 +84,9 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
         before = first[_SAMPLE].copy() if isinstance(first, np.ndarray) else None
         one, two = first, d.matrix()
         d.known = first  # lets go of the other
-        if before is not None and np.may_share_memory(one, two):  # what it was is seen in a part
-            one, two = before, two[_SAMPLE]
-        if not isinstance(one, np.ndarray) or not isinstance(two, np.ndarray):
-            one, two = _on_one_pattern(one, two)
+        if before is not None and not equal_arrays(before, first[_SAMPLE], equal_nan=True):
+            one, two = before, first[_SAMPLE]  # which was written over
+        one, two = _on_one_pattern(one, two)
     else:
         v = _direction(d, random) / _SCALE  # at most 1, which the tolerance is for
         one, two = d.applied(v), d.applied(v)
@@ -381,14 +380,20 @@ def _rounding(d: GivenDerivative, terms: Any) -> Any:
 
 
 def _on_one_pattern(one: Any, two: Any) -> tuple[NDArray, NDArray]:
-    """Return the stored elements of two sparse matrices, or what stands for them if they differ."""
+    """Return the elements of two matrices, where either has some stored."""
     if isinstance(one, np.ndarray) or isinstance(two, np.ndarray):
+        one, two = (x.dense() if isinstance(x, Columns) else x for x in (one, two))
+        if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
+            return one, two
         return np.zeros(1), np.full(1, np.inf)  # jac returns now this, now that
-    same = np.array_equal(one.indptr, two.indptr) and np.array_equal(one.indices, two.indices)
-    if same:
+    places = places_of(one), places_of(two)
+    if np.array_equal(*places):
         return one.data, two.data
-    apart = (one - two).data
-    return apart, np.zeros_like(apart)
+    every = np.union1d(*places)
+    found = np.zeros((2, len(every)))
+    for values, own, matrix in zip(found, places, (one, two), strict=True):
+        values[np.searchsorted(every, own)] = matrix.data
+    return found[0], found[1]
 
 
 def _worst(values: NDArray) -> float:

@@ -23,6 +23,7 @@ from .._kernels.gradcheck import (
     WAITING,
     Criteria,
 )
+from .._kernels.matrices import WORD
 from .._protocols import NDArray
 from .._reals import reals
 from .analytic import Jacobian, Pushed, Sizes
@@ -203,6 +204,7 @@ class _Look(ABC):
         self.least = np.zeros(1)  # the size of rows for which products tell
         self.sums = np.empty(0)  # with weights of columns
         self.taken = 0
+        self._stretches = np.empty((1 + size // WORD, 2), np.uint64)
         self._own = aligned((len(screening.jacobians), count, size), np.dtype(float))
 
     def own(self, start: int, count: int) -> NDArray:
@@ -241,7 +243,9 @@ class _BySlopes(_Look):
     ) -> NDArray:
         """Judge by slopes, and return columns of the Jacobian."""
         own, criteria = self.own(start, len(found)), self.screening.criteria(_from(start, found))
-        SCREEN[right.dtype](own, right, left, self._none, criteria, found, self.needs)
+        SCREEN[right.dtype](
+            own, right, left, self._none, criteria, found, self.needs, self._stretches
+        )
         self.taken += int(np.count_nonzero(status == FIXED))
         found[status == EXCLUDED] = LEFT_OUT
         return own
@@ -261,7 +265,8 @@ class _BySlopes(_Look):
             self.taken += int(np.count_nonzero(status == FIXED))
             farther.append((right, left))
         given = own, slopes, tuple(farther), looks.far[part], self._none
-        RESOLVE[slopes[0].dtype](*given, self.screening.criteria(part), found, self.needs)
+        told = found, self.needs, self._stretches
+        RESOLVE[slopes[0].dtype](*given, self.screening.criteria(part), *told)
 
 
 class _Glance(_Look):
@@ -297,7 +302,8 @@ class _Glance(_Look):
         self._asked = asked
         right, left = (work.steps.rule for work in looks.slopes.sides)
         tables = np.empty((4, 2, 3, 1, count))
-        self._fixed = right, left, looks.far, tables, problem.base, like, values, self.by_row
+        room = like, values, self.by_row, self._stretches
+        self._fixed = right, left, looks.far, tables, problem.base, *room
 
     def __call__(self, start: int, found: NDArray) -> None:
         screening, status, told = self.screening, self._status[: len(found)], np.zeros(2, np.int64)

@@ -1,4 +1,4 @@
-"""The first look of gradcheck at many columns, and what it needs to know of a large matrix."""
+"""The first look of gradcheck at many columns."""
 
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from .differences import (
 )
 from .formats import vector
 from .jitable import in_any_order, jitable
+from .matrices import WORD, measured
 from .views import assign, borrowed, reals, shaped
 
 # What is found of a column, the worse the later.
@@ -87,12 +88,61 @@ def _slopes(sides: Any, base: Any, i: int) -> Any:
 
 
 @jitable
-def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any) -> int:
+def _changed(sides: Any, base: Any, first: int, last: int) -> bool:
+    """Tell whether f gives something else to a side of x, or what cannot be told apart."""
+    above, below = sides[0], sides[1]
+    count = 0
+    for i in range(first, last):
+        count += 1 if (above[i] - base[i] != 0.0) | (below[i] - base[i] != 0.0) else 0
+    return count > 0
+
+
+@jitable
+def _something(own: Any, first: int, last: int) -> bool:
+    """Tell whether an entry is not 0."""
+    count = 0
+    for i in range(first, last):
+        count += 1 if own[i] != 0.0 else 0
+    return count > 0
+
+
+@jitable
+def _stretches(forms: Any, line: int, sides: Any, base: Any, room: Any) -> Any:
+    """
+    Return where a column begins and ends to be something: what f does or what a form claims.
+
+    Of most functions of many numbers a column is mostly 0, and of that there is nothing to judge.
+    The ends are unsigned: indices that might be negative keep loops from being vectorised.
+    """
+    count, size = 0, np.uint64(base.size)
+    for first in range(np.uint64(0), size, np.uint64(WORD)):
+        last = min(first + np.uint64(WORD), size)
+        some = _changed(sides, base, first, last)
+        for form in range(forms.shape[0]):
+            some |= _something(forms[form, line], first, last)
+        if some:
+            if count > 0 and room[count - 1, 1] == first:
+                room[count - 1, 1] = last
+            else:
+                room[count, 0], room[count, 1] = first, last
+                count += 1
+    return room[:count]
+
+
+@jitable
+def _whole(room: Any, size: int) -> Any:
+    """Return all of a column as one stretch."""
+    room[0, 0], room[0, 1] = 0, size
+    return room[:1]
+
+
+@jitable
+def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any, parts: Any) -> int:
     """
     Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `own` are claimed to be.
 
     WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`. VAGUE is
-    what may only be hidden by rounding, or bent by curvature.
+    what may only be hidden by rounding, or bent by curvature. `parts` are its `_stretches`.
     """
     # A first pass leaves sizes out, which never make it harder, and asks for a little more than
     # the rule, so that the bound is of `own`. Both sides are doubled: that spares a halving.
@@ -102,32 +152,44 @@ def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any) -> int
     least, more = 2.0 * rule.share * rule.atol / exact, 2.0 * rule.share * rule.rtol / exact
     curved = min(rule.bend, 1e300)
     unsure = 0
-    for i in range(own.size):
-        up, down, size = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind, abs(own[i])
-        near = (abs(own[i] + own[i] - (up + down)) <= least + more * size) & (size < np.inf)
-        straight = abs(up - down) <= curved * size + noise[i] * per_step
-        unsure += 0 if near & straight else 1
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
+            size = abs(own[i])
+            near = (abs(own[i] + own[i] - (up + down)) <= least + more * size) & (size < np.inf)
+            straight = abs(up - down) <= curved * size + noise[i] * per_step
+            unsure += 0 if near & straight else 1
     if unsure == 0:
         return CLEAR
     vague = False
-    for i in range(own.size):
-        up, down = _slopes(sides, base, i)
-        noisy = noise[i] * per_step
-        near = _size_by_mean(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
-        if not (near or abs(own[i] - (0.5 * up + 0.5 * down)) <= noisy):
-            return DOUBTED
-        vague |= not (near and _is_straight(own[i], up, down, rule.bend, noisy))
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            up, down = _slopes(sides, base, i)
+            noisy = noise[i] * per_step
+            near = _size_by_mean(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
+            if not (near or abs(own[i] - (0.5 * up + 0.5 * down)) <= noisy):
+                return DOUBTED
+            vague |= not (near and _is_straight(own[i], up, down, rule.bend, noisy))
     if vague:
         return VAGUE
-    for i in range(own.size):
-        up, down = _slopes(sides, base, i)
-        needs[i] = max(needs[i], _size_by_mean(own[i], up, down, rule))
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            up, down = _slopes(sides, base, i)
+            needs[i] = max(needs[i], _size_by_mean(own[i], up, down, rule))
     return WAITING
 
 
 @jitable
 def _mark_by_more(
-    own: Any, sides: Any, far: Any, distance: float, base: Any, rule: Any, k: int, needs: Any
+    own: Any,
+    sides: Any,
+    far: Any,
+    distance: float,
+    base: Any,
+    rule: Any,
+    k: int,
+    needs: Any,
+    parts: Any,
 ) -> int:
     """
     Return WAITING or DOUBTED for column k, which is VAGUE, by slopes from farther away.
@@ -138,39 +200,41 @@ def _mark_by_more(
     curvature, and at no kink.
     """
     step, column_size = rule.steps[k], rule.column_sizes[k]
-    for i in range(own.size):
-        up, down = _slopes(sides, base, i)
-        noise, least = rule.noise[i] / step, min(rule.row_sizes[i], column_size)
-        size = _size_by_mean(own[i], up, down, rule)
-        straight = _is_straight(own[i], up, down, rule.bend, noise)
-        if not (straight and size <= least):
-            half_up, half_down = _slopes(far[0], base, i)
-            far_up, far_down = _slopes(far[1], base, i)
-            twice_up, twice_down = _slopes(far[2], base, i)
-            odd = abs(up - down - (far_up - far_down) * (step / distance))
-            if not (straight or odd <= _ODD * abs(up - down) + _ROUNDED * noise):
-                return DOUBTED
-            one = _fourth_order(half_up, half_down, far_up, far_down)
-            other = _fourth_order(far_up, far_down, twice_up, twice_down)
-            error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
-            size = _size_needed(own[i], one, error, max(_KNOWN, rule.share), rule)
-            if not size <= least:
-                return DOUBTED
-        needs[i] = max(needs[i], size)
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            up, down = _slopes(sides, base, i)
+            noise, least = rule.noise[i] / step, min(rule.row_sizes[i], column_size)
+            size = _size_by_mean(own[i], up, down, rule)
+            straight = _is_straight(own[i], up, down, rule.bend, noise)
+            if not (straight and size <= least):
+                half_up, half_down = _slopes(far[0], base, i)
+                far_up, far_down = _slopes(far[1], base, i)
+                twice_up, twice_down = _slopes(far[2], base, i)
+                odd = abs(up - down - (far_up - far_down) * (step / distance))
+                if not (straight or odd <= _ODD * abs(up - down) + _ROUNDED * noise):
+                    return DOUBTED
+                one = _fourth_order(half_up, half_down, far_up, far_down)
+                other = _fourth_order(far_up, far_down, twice_up, twice_down)
+                error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
+                size = _size_needed(own[i], one, error, max(_KNOWN, rule.share), rule)
+                if not size <= least:
+                    return DOUBTED
+            needs[i] = max(needs[i], size)
     return WAITING
 
 
 @in_any_order
-def _dot(weights: Any, x: Any) -> float:
+def _dot(weights: Any, x: Any, parts: Any) -> float:
     total = 0.0
-    for i in range(x.size):
-        total += weights[i] * x[i]
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            total += weights[i] * x[i]
     return total
 
 
 @jitable
 def _mark_by_products(
-    own: Any, c: int, products: Any, rule: Any, k: int, needs: Any, least: Any
+    own: Any, c: int, products: Any, rule: Any, k: int, needs: Any, least: Any, parts: Any
 ) -> int:
     """
     Return CLEAR, WAITING or DOUBTED for column k, the c-th, by products with weights of rows.
@@ -183,7 +247,7 @@ def _mark_by_products(
     share = min(rule.share, _TOLD_APART)
     off = 0.0
     for i in range(weights.shape[0]):
-        apart = abs(_dot(weights[i], own) - images[i, c])
+        apart = abs(_dot(weights[i], own, parts) - images[i, c])
         if not apart < np.inf:
             return DOUBTED
         off = max(off, apart)
@@ -195,45 +259,50 @@ def _mark_by_products(
     if not needed <= size:
         return DOUBTED
     small, something = 0, 0
-    for i in range(own.size):
-        entry = abs(own[i])
-        small += 1 if (entry > 0.0) & (entry < needed) else 0
-        something += 1 if (entry > rule.rtol * size) & (entry < needed) else 0
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            entry = abs(own[i])
+            small += 1 if (entry > 0.0) & (entry < needed) else 0
+            something += 1 if (entry > rule.rtol * size) & (entry < needed) else 0
     if something > 0:
         return DOUBTED
     if small > 0:
-        for i in range(own.size):
-            if 0.0 < abs(own[i]) < needed:
-                needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
+        for part in range(len(parts)):
+            for i in range(parts[part, 0], parts[part, 1]):
+                if 0.0 < abs(own[i]) < needed:
+                    needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
     least[0] = max(least[0], needed)
     return WAITING
 
 
 @jitable
-def _add_to_rows(own: Any, c: int, products: Any) -> None:
+def _add_to_rows(own: Any, c: int, products: Any, parts: Any) -> None:
     """Add column c to the products of rows with weights of columns."""
     _, _, weights, sums = borrowed(products)
     for k in range(weights.shape[0]):
         weight, line = weights[k, c], sums[k]
-        for i in range(own.size):
-            line[i] += weight * own[i]
+        for part in range(len(parts)):
+            for i in range(parts[part, 0], parts[part, 1]):
+                line[i] += weight * own[i]
 
 
 @jitable
-def _take_means(sides: Any, base: Any, own: Any) -> None:
+def _take_means(sides: Any, base: Any, own: Any, parts: Any) -> None:
     """Store the means of slopes to both sides."""
-    for i in range(own.size):
-        up, down = _slopes(sides, base, i)
-        own[i] = 0.5 * up + 0.5 * down
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            up, down = _slopes(sides, base, i)
+            own[i] = 0.5 * up + 0.5 * down
 
 
 @jitable
-def _take_fourth_order(far: Any, base: Any, own: Any) -> None:
+def _take_fourth_order(far: Any, base: Any, own: Any, parts: Any) -> None:
     """Store the slopes that `_mark_by_more` compares entries with."""
-    for i in range(own.size):
-        near_up, near_down = _slopes(far[0], base, i)
-        up, down = _slopes(far[1], base, i)
-        own[i] = _fourth_order(near_up, near_down, up, down)
+    for part in range(len(parts)):
+        for i in range(parts[part, 0], parts[part, 1]):
+            near_up, near_down = _slopes(far[0], base, i)
+            up, down = _slopes(far[1], base, i)
+            own[i] = _fourth_order(near_up, near_down, up, down)
 
 
 @jitable
@@ -242,7 +311,7 @@ def _fourth_order(half_up: float, half_down: float, up: float, down: float) -> f
     return (2.0 * half_up + 2.0 * half_down - (0.5 * up + 0.5 * down)) / 3.0
 
 
-def screen(analytic, right, left, none, rule, found, needs):
+def screen(analytic, right, left, none, rule, found, needs, room):
     """
     Raise the marks of columns to what `_mark` says of an analytic Jacobian and slopes of f.
 
@@ -250,12 +319,13 @@ def screen(analytic, right, left, none, rule, found, needs):
     `none` is a vector of zeros.
     """
     for k in range(right.shape[0]):
+        sides = right[k], left[k], 1.0, 1.0
+        parts = _stretches(analytic, k, sides, none, room)
         for form in range(analytic.shape[0]):
-            sides = right[k], left[k], 1.0, 1.0
-            found[k] = max(found[k], _mark(analytic[form, k], sides, none, rule, k, needs))
+            found[k] = max(found[k], _mark(analytic[form, k], sides, none, rule, k, needs, parts))
 
 
-def resolve(analytic, slopes, far, distances, none, rule, found, needs):
+def resolve(analytic, slopes, far, distances, none, rule, found, needs, room):
     """Resolve the marks of columns that are VAGUE, by slopes to both sides at farther steps."""
     for k in range(found.size):
         if found[k] != VAGUE:
@@ -266,9 +336,10 @@ def resolve(analytic, slopes, far, distances, none, rule, found, needs):
         whole = far[1][0][k], far[1][1][k], 1.0, 1.0
         twice = far[2][0][k], far[2][1][k], 1.0, 1.0
         more = half, whole, twice
+        parts = _whole(room, none.size)
         for form in range(analytic.shape[0]):
             own = analytic[form, k]
-            mark = _mark_by_more(own, sides, more, distances[k], none, rule, k, needs)
+            mark = _mark_by_more(own, sides, more, distances[k], none, rule, k, needs, parts)
             found[k] = max(found[k], mark)
 
 
@@ -287,6 +358,7 @@ def glance(
     like,
     values,
     by_row,
+    stretches,
     analytic,
     rule,
     found,
@@ -299,7 +371,8 @@ def glance(
     Raise the marks of columns from `start` to what is found of an analytic Jacobian.
 
     That is what `screen` and `resolve` do, with f called where it is needed: no slope leaves the
-    caches. And the Jacobian is measured, into `rule.column_sizes` and `by_row`.
+    caches. And the Jacobian is measured, into `rule.column_sizes` and `by_row`. `stretches` is room
+    for those of a column.
 
     `right` and `left` are the steps of slopes, and `far` the farther ones, 0 where there are none;
     `tables` is room for where they are and `values` for what f gives there, arrays like `like`.
@@ -311,8 +384,8 @@ def glance(
     coordinate whose step is lost, or -1.
     """
     (x, origin, far), right, left = borrowed((x, origin, far)), borrowed(right), borrowed(left)
-    tables, base, like, values, analytic, status = borrowed(
-        (tables, base, like, values, analytic, status)
+    tables, base, like, values, stretches, analytic, status = borrowed(
+        (tables, base, like, values, stretches, analytic, status)
     )
     by_row, found, needs, least, told = borrowed((by_row, found, needs, least, told))
     rule = borrowed(rule)
@@ -336,22 +409,26 @@ def glance(
             reals(unit)[c] = 1.0
             evaluate(jvp, unit, shaped(analytic[0, 0], like_jvp))
             reals(unit)[c] = 0.0
-        if products is None:
-            sizes[k] = _measured(bits, line, by_row)
         if status[k] == LOST and lost < 0:
             lost = c
         if status[k] != FIXED:  # no slope confirms anything here
             found[k] = DOUBTED
+            if products is None:
+                sizes[k] = measured(bits, line, by_row, _whole(stretches, base.size))
             continue
         sides = _sides(f, x, origin, c, tables[0], k, like, values[0])
         told[1] += 1
-        if products is not None:
-            _take_means(sides, base, analytic[0, 0])
-            sizes[k] = _measured(bits, line, by_row)
+        if products is None:
+            parts = _stretches(analytic, line, sides, base, stretches)
+        else:
+            parts = _stretches(analytic[:0], line, sides, base, stretches)
+            _take_means(sides, base, analytic[0, 0], parts)
+        sizes[k] = measured(bits, line, by_row, parts)
         for form in range(analytic.shape[0]):
-            found[k] = max(found[k], _mark(analytic[form, line], sides, base, rule, k, needs))
+            mark = _mark(analytic[form, line], sides, base, rule, k, needs, parts)
+            found[k] = max(found[k], mark)
         if products is not None and found[k] != DOUBTED:
-            mark = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least)
+            mark = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least, parts)
             found[k] = VAGUE if mark == DOUBTED else max(found[k], mark)
         if found[k] == VAGUE and far[c] == 0:
             found[k] = DOUBTED
@@ -362,15 +439,16 @@ def glance(
             told[1] += 3
             more, worst = (half, whole, twice), WAITING
             if products is not None:
-                _take_fourth_order(more, base, analytic[0, 0])
-                worst = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least)
+                parts = _whole(stretches, base.size)  # farther away f may change in others, too
+                _take_fourth_order(more, base, analytic[0, 0], parts)
+                worst = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least, parts)
             for form in range(analytic.shape[0]):
                 own = analytic[form, line]
-                mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs)
+                mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs, parts)
                 worst = max(worst, mark)
             found[k] = worst
         if products is not None:
-            _add_to_rows(analytic[0, 0], c, products)
+            _add_to_rows(analytic[0, 0], c, products, parts)
     require_unchanged(coords, origin)
     if asked is not None:
         unit = reals(asked[1])
@@ -425,62 +503,14 @@ def at_points(f, x, origin, numbers, points, like, result, reached):
     require_unchanged(coords, origin)
 
 
-_TILE = 32
-_MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF
-_INFINITY = 0x7FF0_0000_0000_0000
-
-
-def turn(matrix, first, last, target):
-    """Store columns first to last of a matrix as the rows of `target`, tile by tile."""
-    rows = matrix.shape[0]
-    for i in range(0, rows, _TILE):
-        end = min(i + _TILE, rows)
-        for j in range(first, last, _TILE):
-            for c in range(j, min(j + _TILE, last)):
-                line = target[c - first]
-                for r in range(i, end):
-                    line[r] = matrix[r, c]
-
-
-@jitable
-def _enlarged(bits: Any, largest: Any) -> Any:
-    """
-    Raise magnitudes to those of a vector, where that is finite, and return the largest of its own.
-
-    All are binary64 seen as integers: the order of magnitudes is that of the bits without the sign.
-    """
-    most = 0
-    for i in range(largest.size):
-        size = bits[i] & _MAGNITUDE
-        size = size if size < _INFINITY else 0
-        largest[i] = max(largest[i], size)
-        most = max(most, size)
-    return most
-
-
-@jitable
-def _measured(bits: Any, line: int, by_row: Any) -> int:
-    """Return the largest magnitude in a column, in any form, and raise those of the rows."""
-    size = 0
-    for form in range(bits.shape[0]):
-        size = max(size, _enlarged(bits[form, line], by_row))
-    return size
-
-
-def enlarge(bits, by_row, by_column):
-    """Raise the largest magnitudes of rows and columns to those of a matrix, as `_enlarged`."""
-    for r in range(bits.shape[0]):
-        by_row[r] = max(by_row[r], _enlarged(bits[r], by_column))
-
-
 _DOUBLES = vector(types.float64)
 _ROOM = vector(types.float64, readonly=False)
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _FORMS = types.Array(types.float64, 3, "C")
 _MATRIX = types.Array(types.float64, 2, "C")
 _MARKS = types.Array(types.int8, 2, "C")
-_BITS = types.Array(types.int64, 2, "C", readonly=True)
 _SIZES = vector(types.int64, readonly=False)
+_STRETCHES = types.Array(types.uint64, 2, "C")
 _CRITERIA = containers.NamedTuple(
     (_DOUBLES, _ROOM, *(types.float64,) * 4, _DOUBLES, _DOUBLES), Criteria
 )
@@ -493,14 +523,14 @@ def _slope_types(dtype: Any) -> tuple[Any, Any]:
 
 def _screen_signature(dtype: Any) -> tuple[Any, ...]:
     slopes, none = _slope_types(dtype)
-    return (_FORMS, slopes, slopes, none, _CRITERIA, STATUS, _ROOM)
+    return (_FORMS, slopes, slopes, none, _CRITERIA, STATUS, _ROOM, _STRETCHES)
 
 
 def _resolve_signature(dtype: Any) -> tuple[Any, ...]:
     slopes, none = _slope_types(dtype)
     pair = containers.UniTuple(slopes, 2)
     far = containers.UniTuple(pair, 3)
-    return (_FORMS, pair, far, _DOUBLES, none, _CRITERIA, STATUS, _ROOM)
+    return (_FORMS, pair, far, _DOUBLES, none, _CRITERIA, STATUS, _ROOM, _STRETCHES)
 
 
 def _glance_signature(key: Any) -> tuple[Any, ...]:
@@ -518,7 +548,7 @@ def _glance_signature(key: Any) -> tuple[Any, ...]:
     told = (STATUS, _ROOM, _ROOM, STATUS, REACHED)
     values = types.Array(base.dtype, 3, "C")
     scratch = (types.Array(types.float64, 5, "C"), base, out, values)
-    return (*where, *ways, *scratch, _SIZES, _FORMS, _CRITERIA, *told)
+    return (*where, *ways, *scratch, _SIZES, _STRETCHES, _FORMS, _CRITERIA, *told)
 
 
 def _doubts_signature(_: Any) -> tuple[Any, ...]:
@@ -536,5 +566,3 @@ GLANCE = Kernels(glance, _glance_signature)
 SCREEN = Kernels(screen, _screen_signature)
 RESOLVE = Kernels(resolve, _resolve_signature)
 DOUBTS = Kernels(doubts, _doubts_signature)
-TURN = Kernels(turn, lambda _: (_ROWS, types.int64, types.int64, _MATRIX))
-ENLARGE = Kernels(enlarge, lambda _: (_BITS, _SIZES, _SIZES))
