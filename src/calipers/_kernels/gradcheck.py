@@ -439,7 +439,6 @@ def glance(
             told[1] += 3
             more, worst = (half, whole, twice), WAITING
             if products is not None:
-                parts = _whole(stretches, base.size)  # farther away f may change in others, too
                 _take_fourth_order(more, base, analytic[0, 0], parts)
                 worst = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least, parts)
             for form in range(analytic.shape[0]):
