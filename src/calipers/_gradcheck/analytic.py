@@ -13,7 +13,7 @@ from .._protocols import NDArray
 from .._threads import get_num_threads, in_parts
 from .derivative import GivenDerivative
 from .rows import Rows, together
-from .unit_vectors import UnitVectors
+from .unit_vectors import UnitVectors, unit_vector
 
 _KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
 _MANY = 64  # rows, of which products with a few are sooner asked for
@@ -113,10 +113,25 @@ class Pulled:
     def columns(self, first: int, last: int, out: NDArray) -> None:
         self.whole.columns(first, last, out)
 
+    def line(self, row: int) -> NDArray:
+        """Return a row: of all, if these are at hand."""
+        if self.lines is None:
+            return self.d.applied(unit_vector(self.shape[0], row))
+        found = np.empty(self.shape[1])
+        self.lines.read(row, row + 1, found[None])
+        return found
+
+    def ask_all(self) -> None:
+        """Ask for all rows, unless they are at hand."""
+        if self.lines is None:
+            self.lines = UnitVectors(self.d).all()
+
     @cached_property
     def whole(self) -> Dense | Sparse:
         """The same, with all rows at hand."""
-        rows = UnitVectors(self.d).all()
+        self.ask_all()
+        rows = self.lines
+        assert rows is not None
         return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
 
 

@@ -71,7 +71,7 @@ def _by_products(
     """Do as `examine` by a few products, if they tell that all entries are right; else None."""
     rows, columns = pulled.shape
     sizes = Sizes(np.zeros(rows), np.zeros(columns), known=False)
-    products = Products.of(pulled.d, random)
+    products = Products.of(pulled, random)
     if products is None:
         return None
     screenings = [Screening(look, {pulled.d.name: pulled}, sizes, rule, products) for look in whole]

@@ -4,18 +4,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._kernels.gradcheck import TOLD_APART
 from .._protocols import NDArray
-from .derivative import GivenDerivative
+from .analytic import Pulled
 from .rule import Rule
 
 _COUNTS = 4, 3  # of products with weights of rows, and with those of columns, for a few rows
 _STEPS = 2**11  # in which weights are drawn: float32 has them all
-_FEW = 64  # rows that are asked for by themselves
+_FEW = 64  # rows that are asked for one by one
 _SPARSE = 1 / 4  # of a row: where more is not 0, some entries are too small for products
-_TOLD_APART = 0.1  # of the tolerance of a row
 
 
-def _drawn(count: int, size: int, random: np.random.Generator) -> NDArray:
+def _weights(count: int, size: int, random: np.random.Generator) -> NDArray:
     """Draw weights: 1 to 2 of either sign."""
     drawn = random.integers(-_STEPS, _STEPS, (count, size))
     return np.asarray(np.where(drawn < 0, drawn - (_STEPS - 1), drawn + _STEPS) / _STEPS)
@@ -30,22 +30,22 @@ class Products(NamedTuple):
     hardly in all of them: so Freivalds tested products of matrices (MFCS 1979).
     """
 
-    d: GivenDerivative
+    pulled: Pulled
     of_rows: NDArray
     images: NDArray
     of_columns: NDArray
     lines: dict[int, NDArray]  # some rows themselves
 
     @classmethod
-    def of(cls, d: GivenDerivative, random: np.random.Generator) -> "Products | None":
+    def of(cls, pulled: Pulled, random: np.random.Generator) -> "Products | None":
         """Ask a derivative, unless rows show that it is no sparse matrix."""
-        sizes = d.subject.rows, d.subject.columns
-        lines = {row: _line(d, row) for row in (0, sizes[0] // 2)}
+        sizes = pulled.shape
+        lines = {row: pulled.line(row) for row in (0, sizes[0] // 2)}
         if any(np.count_nonzero(line) > _SPARSE * line.size for line in lines.values()):
             return None
-        rows, columns = (_drawn(*given, random) for given in zip(_COUNTS, sizes, strict=True))
-        images = np.array([d.applied(w) for w in rows], float)
-        return cls(d, rows, images, columns, lines)
+        rows, columns = (_weights(*given, random) for given in zip(_COUNTS, sizes, strict=True))
+        images = np.array([pulled.d.applied(w) for w in rows], float)
+        return cls(pulled, rows, images, columns, lines)
 
     def confirm(
         self, sizes: NDArray, least: float, sums: NDArray, taken: NDArray, rule: Rule
@@ -58,22 +58,16 @@ class Products(NamedTuple):
         """
         nothing = sizes == 0
         if nothing.any():
-            images = (self.d.product(w * nothing)[taken] for w in self.of_rows)
+            images = (self.pulled.d.product(w * nothing)[taken] for w in self.of_rows)
             if any(np.any(image != 0) for image in images):
                 return False
         small = np.flatnonzero(~nothing & (sizes < least)).tolist()
         if len(small) > _FEW:
-            return False
-        weights, share = self.of_columns[:, taken], min(rule.share, _TOLD_APART)
+            self.pulled.ask_all()
+        weights, share = self.of_columns[:, taken], min(rule.share, TOLD_APART)
         for row in {*small, *self.lines}:
-            line = self.lines[row] if row in self.lines else _line(self.d, row)
+            line = self.lines[row] if row in self.lines else self.pulled.line(row)
             apart = np.abs(weights @ line[taken] - sums[:, row])
             if not np.all(apart <= share * (rule.atol + rule.rtol * sizes[row])):
                 return False
         return True
-
-
-def _line(d: GivenDerivative, row: int) -> NDArray:
-    unit = np.zeros(d.subject.rows)
-    unit[row] = 1
-    return d.applied(unit)

@@ -30,7 +30,7 @@ CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
 
 _ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
 _ROUNDED = 2.0**-4  # of the noise: what rounding alone may do to a slope
-_TOLD_APART = 0.1  # of the tolerance, by products: as much is left where some errors cancel
+TOLD_APART = 0.1  # of the tolerance, by products: as much is left where some errors cancel
 _KNOWN = 0.5  # of the tolerance: for an entry and the error of a slope that has one
 
 
@@ -244,7 +244,7 @@ def _mark_by_products(
     of small entries as `needs` says.
     """
     weights, images, _, _ = borrowed(products)
-    share = min(rule.share, _TOLD_APART)
+    share = min(rule.share, TOLD_APART)
     off = 0.0
     for i in range(weights.shape[0]):
         apart = abs(_dot(weights[i], own, parts) - images[i, c])
