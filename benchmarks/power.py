@@ -15,15 +15,21 @@ import numpy as np
 
 import calipers
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from derivative_cases import CASES, Case
-from derivative_mutants import KINDS
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.derivative_cases import CASES, Case
+from tests.derivative_mutants import KINDS
+from tests.sparse_derivative_cases import SPARSE_CASES
 
 Check = Callable[[Case, np.ndarray, np.ndarray], str]
+Own = Callable[[Case, np.ndarray, np.ndarray], calipers.GradcheckReport]
 
 
-def ours(case: Case, x: np.ndarray, jac: np.ndarray) -> str:
-    return calipers.gradcheck(case.f, x, jac=lambda x: jac, raise_exception=False).verdict
+def by_jac(case: Case, x: np.ndarray, jac: np.ndarray) -> calipers.GradcheckReport:
+    return calipers.gradcheck(case.f, x, jac=lambda x: jac, raise_exception=False)
+
+
+def by_vjp(case: Case, x: np.ndarray, jac: np.ndarray) -> calipers.GradcheckReport:
+    return calipers.gradcheck(case.f, x, vjp=lambda x, w: w @ jac, raise_exception=False)
 
 
 def torch_slow(case: Case, x: np.ndarray, jac: np.ndarray) -> str:
@@ -79,7 +85,6 @@ def scipy_check_grad(case: Case, x: np.ndarray, jac: np.ndarray) -> str:
 
 
 PEERS: dict[str, Check] = {
-    "calipers": ours,
     "torch, slow mode": torch_slow,
     "jax check_jvp": jax_check,
     "scipy check_grad": scipy_check_grad,
@@ -114,22 +119,22 @@ def verdicts(check: Check, cases: list[Case], seeds: int = 3) -> dict[str, Count
     return counts
 
 
-def false_alarms(cases: list[Case], more: int) -> tuple[int, int, Counter[str]]:
+def false_alarms(own: Own, cases: list[Case], more: int) -> tuple[int, int, Counter[str]]:
     """Return how many right entries were checked, how many were called wrong, and the verdicts."""
     entries = wrong = 0
     told: Counter[str] = Counter()
     for case, x, jac in points(cases, more):
-        report = calipers.gradcheck(case.f, x, jac=lambda x, jac=jac: jac, raise_exception=False)
+        report = own(case, x, jac)
         entries += jac.size
         wrong += report.counts["FAIL"]
         told[report.verdict] += 1
     return entries, wrong, told
 
 
-def table(peers: dict[str, Check], cases: list[Case]) -> list[str]:
+def table(own: Own, cases: list[Case]) -> list[str]:
     """Return Markdown: the share of each kind that fails, in percent."""
-    found = {}
-    for name, check in peers.items():
+    found = {"calipers": verdicts(lambda *given: own(*given).verdict, cases)}
+    for name, check in PEERS.items():
         with suppress(ImportError):
             found[name] = verdicts(check, cases)
     lines = [f"| | {' | '.join(found)} |", "|---" * (1 + len(found)) + "|"]
@@ -148,11 +153,16 @@ def main() -> None:
     warnings.simplefilter("ignore")
     smooth = [c for c in CASES if c.kind == "smooth"]
     hostile = [c for c in CASES if c.kind != "smooth"]
-    for title, cases in (("smooth", smooth), ("hostile", hostile)):
-        print(f"Called wrong, of {len(cases)} {title} functions:\n")
-        print("\n".join(table(PEERS, cases)), "\n", flush=True)
-    for title, cases, more in (("smooth", smooth, 25), ("hostile", hostile, 25)):
-        entries, wrong, told = false_alarms(cases, more)
+    groups = (
+        ("smooth functions", by_jac, smooth),
+        ("hostile functions", by_jac, hostile),
+        ("compiled functions with sparse Jacobians, by vjp", by_vjp, SPARSE_CASES),
+    )
+    for title, own, cases in groups:
+        print(f"Called wrong, of {len(cases)} {title}:\n")
+        print("\n".join(table(own, cases)), "\n", flush=True)
+    for title, own, cases in groups:
+        entries, wrong, told = false_alarms(own, cases, 25)
         print(f"{title}: {entries} right entries, {wrong} called wrong; verdicts {dict(told)}")
 
 

@@ -10,6 +10,7 @@ import calipers
 from .derivative_cases import CASES
 from .derivative_mutants import KINDS
 from .gradcheck_functions import checked
+from .sparse_derivative_cases import SPARSE_CASES
 
 SMOOTH = [c for c in CASES if c.kind == "smooth" and c.points[0].dtype.kind == "f"]
 HOSTILE = [c for c in CASES if c.kind != "smooth" and c.points[0].dtype.kind == "f"]
@@ -68,6 +69,27 @@ def test_mutants_of_smooth_functions_fail(kind):
 @pytest.mark.parametrize("kind", ["1e-02", "1e-04", "sign", "dropped"])
 def test_mutants_of_hostile_functions_do_not_pass(kind):
     assert told(HOSTILE, kind)["PASS"] == 0
+
+
+def by_vjp(case, x, jac):
+    return checked(case.f, x, vjp=lambda x, w: w @ jac)
+
+
+@pytest.mark.parametrize("case", SPARSE_CASES, ids=names(SPARSE_CASES))
+def test_of_sparse_jacobians_a_vjp_alone_tells_all(case):
+    for x in case.points:
+        jac = case.jac(x)
+        report = by_vjp(case, x, jac)
+        assert report.verdict == "PASS"
+        assert "products" in report.reason
+        for k, mutate in enumerate(map(KINDS.get, FOUND)):
+            wrong = mutate(jac, np.random.default_rng(k))
+            if wrong is not None:
+                report = by_vjp(case, x, wrong)
+                assert report.verdict == "FAIL"
+                # Of which row and column something is wrong, and of no other.
+                places = {(*e.output_index, *e.input_index) for e in report.failures}
+                assert places <= {(int(i), int(j)) for i, j in np.argwhere(wrong != jac)}
 
 
 def test_errors_below_the_resolution_pass():

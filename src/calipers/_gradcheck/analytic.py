@@ -59,7 +59,7 @@ class Dense:
 
 @dataclass
 class Sparse:
-    """The columns of a csc_array without duplicates, or of `Columns`."""
+    """The columns of a csc_array without duplicates, or of a `Compact` matrix."""
 
     matrix: Any
     lines: Rows | None = None
@@ -114,24 +114,19 @@ class Pulled:
         self.whole.columns(first, last, out)
 
     def line(self, row: int) -> NDArray:
-        """Return a row: of all, if these are at hand."""
-        if self.lines is None:
-            return self.d.applied(unit_vector(self.shape[0], row))
-        found = np.empty(self.shape[1])
-        self.lines.read(row, row + 1, found[None])
-        return found
+        """Return a row, which is asked for alone."""
+        return self.d.applied(unit_vector(self.shape[0], row))
 
-    def ask_all(self) -> None:
-        """Ask for all rows, unless they are at hand."""
+    def ask_all(self) -> Rows:
+        """Return all rows, which are asked for unless they are at hand."""
         if self.lines is None:
             self.lines = UnitVectors(self.d).all()
+        return self.lines
 
     @cached_property
     def whole(self) -> Dense | Sparse:
         """The same, with all rows at hand."""
-        self.ask_all()
-        rows = self.lines
-        assert rows is not None
+        rows = self.ask_all()
         return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from .._arrays import as_array, given_array, is_sparse
 from .._protocols import NDArray
+from .compact import compact
 from .parts import Part, picked
-from .rows import without_zeros
 from .subject import Subject
 
 
@@ -17,10 +17,10 @@ class WrongFormError(Exception):
 
 def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> Any:
     """
-    Return the real Jacobian: an array, or a csc_array where real blocks are all scipy's.
+    Return the real Jacobian: an array in C order, or a csc_array where real blocks are all scipy's.
 
-    A large array of which most is 0 is kept as `Columns`: that of the next call then finds memory
-    which is at hand.
+    A large array of which most is 0 becomes `Compact`, and is let go of: that of the next call then
+    finds memory which is at hand.
 
     `conjugate` is jax's convention of gradients; `strict` refuses other dtypes than f's.
     """
@@ -35,8 +35,8 @@ def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> A
         return _joined(lines)
     dense = [[block.reals(conjugate) for block in line] for line in lines]
     if len(dense) == len(dense[0]) == 1:
-        return without_zeros(np.ascontiguousarray(dense[0][0], dtype=float))
-    return without_zeros(np.block(dense).astype(float, copy=False))
+        return compact(np.ascontiguousarray(dense[0][0], dtype=float))
+    return compact(np.ascontiguousarray(np.block(dense), dtype=float))
 
 
 def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:

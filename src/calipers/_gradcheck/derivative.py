@@ -19,7 +19,6 @@ from .blocks import WrongFormError, as_matrix, require_nothing
 from .copies import private
 from .inplace import InPlace
 from .parts import Part, picked, real_rows, real_vector
-from .rows import Columns
 from .subject import Subject
 
 CONVENTIONS = ("torch", "jax")
@@ -85,7 +84,7 @@ class GivenDerivative:
             require_nothing(gradients[k], self.name, f"input {subject.names[k]}")
 
     def matrix(self) -> Any:
-        """Return the real Jacobian that jac gives: an array, `Columns` or a csc_array."""
+        """Return the real Jacobian that jac gives: an array, a `Compact` one or a csc_array."""
         self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
         return self.known
 
@@ -156,7 +155,7 @@ class GivenDerivative:
         if self.form == "jvp":
             return self.product(v)
         matrix = self.matrix() if self.known is None else self.known
-        product: NDArray = matrix.times(v) if isinstance(matrix, Columns) else matrix @ v
+        product: NDArray = matrix @ v
         return product
 
     def transposed_times(self, w: NDArray) -> NDArray:
@@ -164,7 +163,7 @@ class GivenDerivative:
         if self.form == "vjp":
             return self.product(w)
         matrix = self.matrix() if self.known is None else self.known
-        product: NDArray = matrix.transposed_times(w) if isinstance(matrix, Columns) else w @ matrix
+        product: NDArray = w @ matrix
         return product
 
     def _fitted(self, result: Any) -> list[NDArray]:

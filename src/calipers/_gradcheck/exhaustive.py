@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._differences.run import WORTH_SHARING
-from .._kernels.gradcheck import DOUBTED, LEFT_OUT
+from .._kernels.marks import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
 from .analytic import Jacobian, Pulled, Sizes

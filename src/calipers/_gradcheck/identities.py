@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import is_sparse
 from .._protocols import NDArray
 from .._question import equal_arrays
 from .beside import Move, moved
 from .blocks import WrongFormError
+from .compact import entries_of_both
 from .copies import private
 from .derivative import GivenDerivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
-from .rows import Columns, Rows, places_of
+from .rows import Rows
 from .rule import Rule, alike, least_normal
 from .subject import Subject
 from .unit_vectors import UnitVectors
@@ -80,13 +82,16 @@ def mutation(name: str, touched: list[str]) -> Iterator[str]:
 def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
     """Ask a derivative the same twice."""
     if d.form == "jac":
-        first = d.matrix() if d.known is None else d.known
-        before = first[_SAMPLE].copy() if isinstance(first, np.ndarray) else None
-        one, two = first, d.matrix()
-        d.known = first  # lets go of the other
-        if before is not None and not equal_arrays(before, first[_SAMPLE], equal_nan=True):
-            one, two = before, first[_SAMPLE]  # which was written over
-        one, two = _on_one_pattern(one, two)
+        one = d.matrix() if d.known is None else d.known
+        before = one[_SAMPLE].copy() if isinstance(one, np.ndarray) else None
+        two = d.matrix()
+        d.known = one  # lets go of the other
+        if is_sparse(one) != is_sparse(two):
+            one, two = np.zeros(1), np.full(1, np.inf)  # now this, now that
+        elif before is not None and not equal_arrays(before, one[_SAMPLE], equal_nan=True):
+            one, two = before, one[_SAMPLE]  # which was written over
+        else:
+            one, two = entries_of_both(one, two)
     else:
         v = _direction(d, random) / _SCALE  # at most 1, which the tolerance is for
         one, two = d.applied(v), d.applied(v)
@@ -103,17 +108,18 @@ def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) ->
     """Ask a derivative before and after a call of f at x, whose last call was elsewhere."""
     v = _direction(d, random) / _SCALE
 
-    def answer() -> NDArray:
+    def answer() -> Any:
         found = d.matrix() if d.form == "jac" else d.applied(v)
-        return np.array(found[_SAMPLE] if isinstance(found, np.ndarray) else found.data)
+        return found[_SAMPLE].copy() if isinstance(found, np.ndarray) else found
+
+    def apart(one: Any, other: Any) -> float:
+        return largest_difference(*entries_of_both(one, other))
 
     before = answer()
     d.subject.call()
     after, again = answer(), answer()
-    if not before.shape == after.shape == again.shape:
-        return
-    worst = largest_difference(before, after)
-    if worst > tolerance and largest_difference(after, again) <= tolerance:
+    worst = apart(before, after)
+    if worst > tolerance and apart(after, again) <= tolerance:
         yield (
             f"{d.name} depends on what f was called with last, by {worst:.3g}: let it take what "
             f"it needs from its arguments, or call f itself"
@@ -377,23 +383,6 @@ def _rounding(d: GivenDerivative, terms: Any) -> Any:
     eps = d.subject.eps
     # Subnormal numbers are apart by more than a share of themselves.
     return ROUNDING * eps * (terms + least_normal(eps))
-
-
-def _on_one_pattern(one: Any, two: Any) -> tuple[NDArray, NDArray]:
-    """Return the elements of two matrices, where either has some stored."""
-    if isinstance(one, np.ndarray) or isinstance(two, np.ndarray):
-        one, two = (x.dense() if isinstance(x, Columns) else x for x in (one, two))
-        if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
-            return one, two
-        return np.zeros(1), np.full(1, np.inf)  # jac returns now this, now that
-    places = places_of(one), places_of(two)
-    if np.array_equal(*places):
-        return one.data, two.data
-    every = np.union1d(*places)
-    found = np.zeros((2, len(every)))
-    for values, own, matrix in zip(found, places, (one, two), strict=True):
-        values[np.searchsorted(every, own)] = matrix.data
-    return found[0], found[1]
 
 
 def _worst(values: NDArray) -> float:

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._kernels.gradcheck import TOLD_APART
+from .._kernels.marks import TOLD_APART
 from .._protocols import NDArray
 from .analytic import Pulled
 from .rule import Rule
 
-_COUNTS = 4, 3  # of products with weights of rows, and with those of columns, for a few rows
+_COUNT = 4  # of products, with weights of rows, and with those of columns
 _STEPS = 2**11  # in which weights are drawn: float32 has them all
 _FEW = 64  # rows that are asked for one by one
 _SPARSE = 1 / 4  # of a row: where more is not 0, some entries are too small for products
@@ -43,7 +43,7 @@ class Products(NamedTuple):
         lines = {row: pulled.line(row) for row in (0, sizes[0] // 2)}
         if any(np.count_nonzero(line) > _SPARSE * line.size for line in lines.values()):
             return None
-        rows, columns = (_weights(*given, random) for given in zip(_COUNTS, sizes, strict=True))
+        rows, columns = (_weights(_COUNT, size, random) for size in sizes)
         images = np.array([pulled.d.applied(w) for w in rows], float)
         return cls(pulled, rows, images, columns, lines)
 
@@ -61,13 +61,15 @@ class Products(NamedTuple):
             images = (self.pulled.d.product(w * nothing)[taken] for w in self.of_rows)
             if any(np.any(image != 0) for image in images):
                 return False
-        small = np.flatnonzero(~nothing & (sizes < least)).tolist()
-        if len(small) > _FEW:
-            self.pulled.ask_all()
-        weights, share = self.of_columns[:, taken], min(rule.share, TOLD_APART)
-        for row in {*small, *self.lines}:
-            line = self.lines[row] if row in self.lines else self.pulled.line(row)
-            apart = np.abs(weights @ line[taken] - sums[:, row])
-            if not np.all(apart <= share * (rule.atol + rule.rtol * sizes[row])):
-                return False
-        return True
+        rows = np.union1d(np.flatnonzero(~nothing & (sizes < least)), [*self.lines])
+        apart = np.abs(self._of(rows, self.of_columns * taken) - sums[:, rows])
+        share = min(rule.share, TOLD_APART)
+        return bool(np.all(apart <= share * (rule.atol + rule.rtol * sizes[rows])))
+
+    def _of(self, rows: NDArray, weights: NDArray) -> NDArray:
+        """Return the products of some rows with weights of columns."""
+        if len(rows) > _FEW:
+            every = self.pulled.ask_all()
+            return np.array([every.times(w)[rows] for w in weights])
+        lines = (self.lines[k] if k in self.lines else self.pulled.line(k) for k in rows.tolist())
+        return np.array([weights @ line for line in lines]).T

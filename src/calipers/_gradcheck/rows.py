@@ -1,78 +1,17 @@
-"""Matrices that are kept without zeros while most of them is 0."""
+"""Matrices whose rows come some at a time, kept without zeros while most of them is 0."""
 
 from collections.abc import Callable
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._differences.columns import aligned
-from .._kernels.matrices import NONZEROS, WORD
 from .._protocols import NDArray
+from .compact import SPARSE, Compact, nonzeros
 
-_SPARSE = 1 / 16  # of all numbers, that take less memory and time with their places than all do
 _BLOCK_BYTES = 1 << 20  # of rows that are made together: half of a cache of a core
 Store = Callable[[int, NDArray], None]
-
-
-class Columns(NamedTuple):
-    """The columns of a matrix without its zeros, as scipy's csc_array has them."""
-
-    shape: tuple[int, int]
-    indptr: NDArray
-    indices: NDArray
-    data: NDArray
-
-    def times(self, v: NDArray) -> NDArray:
-        """Return the matrix times a vector."""
-        numbers = self.data * np.repeat(v, np.diff(self.indptr))
-        return np.bincount(self.indices, numbers, self.shape[0])
-
-    def transposed_times(self, w: NDArray) -> NDArray:
-        """Return the matrix's transpose times a vector."""
-        column = np.repeat(np.arange(self.shape[1]), np.diff(self.indptr))
-        return np.bincount(column, self.data * w[self.indices], self.shape[1])
-
-    def dense(self) -> NDArray:
-        """Return it as an array."""
-        whole = np.zeros(self.shape[::-1])
-        whole.reshape(-1)[places_of(self)] = self.data
-        return whole.T
-
-
-def places_of(matrix: Any) -> NDArray:
-    """Return where a csc_array, or what is like one, has stored elements, column by column."""
-    rows, columns = matrix.shape
-    return np.asarray(np.repeat(rows * np.arange(columns), np.diff(matrix.indptr)) + matrix.indices)
-
-
-def without_zeros(matrix: NDArray) -> "NDArray | Columns":
-    """Return the columns of a large array of which most is 0; any other as it is."""
-    if matrix.nbytes < _BLOCK_BYTES:
-        return matrix
-    flat = matrix.reshape(-1)
-    places = _nonzeros(flat, int(_SPARSE * flat.size))
-    if places is None:
-        return matrix
-    row, column = np.divmod(places, matrix.shape[1])
-    return _columns(matrix.shape, row, column, flat[places])
-
-
-def _nonzeros(flat: NDArray, most: int) -> NDArray | None:
-    """Return where doubles are not 0; None if that is in more places."""
-    places = np.empty(min(most, flat.size) + WORD, np.int64)
-    count = NONZEROS[None](flat.view(np.int64), places)
-    return places[:count].copy() if 0 <= count <= most else None
-
-
-def _columns(shape: tuple[int, ...], row: NDArray, column: NDArray, numbers: NDArray) -> Columns:
-    """Return the columns of a matrix whose entries are given row by row."""
-    count, size = shape
-    # By integers of few bits, which NumPy sorts by their digits.
-    order = np.argsort(column.astype(np.min_scalar_type(size)), kind="stable")
-    indptr = np.concatenate(([0], np.cumsum(np.bincount(column, minlength=size))))
-    return Columns((count, size), indptr, row[order], numbers[order])
 
 
 class Rows:
@@ -105,13 +44,14 @@ class Rows:
             self._keep(start, rows)
 
     def _keep(self, first: int, rows: NDArray) -> None:
-        flat, most = rows.reshape(-1), int(_SPARSE * self.shape[0] * self.shape[1])
-        places = _nonzeros(flat, most)
+        flat, most = rows.reshape(-1), int(SPARSE * self.shape[0] * self.shape[1])
+        places = nonzeros(flat, most)
         with self._one_at_a_time:
-            self._stored += most + 1 if places is None else len(places)
-            if places is not None and self.whole is None and self._stored <= most:
-                self._found[first] = places, flat[places]
-                return
+            if self.whole is None and places is not None:
+                self._stored += len(places)
+                if self._stored <= most:
+                    self._found[first] = places, flat[places]
+                    return
             if self.whole is None:
                 self.whole = self._expanded()
             self.whole[first : first + len(rows)] = rows
@@ -141,9 +81,16 @@ class Rows:
             out[:] = 0
             out[row[own] - first, column[own]] = numbers[own]
 
-    def columns(self) -> Columns:
-        """Return the columns of the matrix, of which no whole is kept."""
-        return _columns(self.shape, *self._entries)
+    def times(self, v: NDArray) -> NDArray:
+        """Return the matrix times a vector."""
+        if self.whole is not None:
+            return np.asarray(np.einsum("ij,j->i", self.whole, v))  # as above
+        row, column, numbers = self._entries
+        return np.bincount(row, numbers * v[column], self.shape[0])
+
+    def columns(self) -> Compact:
+        """Return the matrix by columns, of which no whole is kept."""
+        return Compact.of(*self._entries, self.shape)
 
     @cached_property
     def _entries(self) -> tuple[NDArray, NDArray, NDArray]:

@@ -12,17 +12,8 @@ from .._differences.evaluate import blame, runs
 from .._differences.problem import Problem
 from .._differences.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED, FIXED
-from .._kernels.gradcheck import (
-    DOUBTED,
-    DOUBTS,
-    GLANCE,
-    LEFT_OUT,
-    RESOLVE,
-    SCREEN,
-    VAGUE,
-    WAITING,
-    Criteria,
-)
+from .._kernels.gradcheck import DOUBTS, GLANCE, RESOLVE, SCREEN
+from .._kernels.marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, Criteria
 from .._kernels.matrices import WORD
 from .._protocols import NDArray
 from .._reals import reals

@@ -1,6 +1,6 @@
 """The first look of gradcheck at many columns."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
@@ -21,311 +21,43 @@ from .differences import (
     tabulate,
 )
 from .formats import vector
-from .jitable import in_any_order, jitable
-from .matrices import WORD, measured
+from .jitable import jitable
+from .marks import (
+    DOUBTED,
+    VAGUE,
+    WAITING,
+    Criteria,
+    add_to_rows,
+    all_of,
+    is_straight,
+    mark_by_more,
+    mark_by_products,
+    mark_of,
+    size_by_mean,
+    stretches_of,
+    take_fourth_order,
+    take_means,
+)
+from .matrices import measured
 from .views import assign, borrowed, reals, shaped
 
-# What is found of a column, the worse the later.
-CLEAR, WAITING, VAGUE, DOUBTED, LEFT_OUT = range(5)
 
-_ODD = 0.02  # of what slopes to both sides of x differ by, which curvature need not explain
-_ROUNDED = 2.0**-4  # of the noise: what rounding alone may do to a slope
-TOLD_APART = 0.1  # of the tolerance, by products: as much is left where some errors cancel
-_KNOWN = 0.5  # of the tolerance: for an entry and the error of a slope that has one
-
-
-class Criteria(NamedTuple):
+def screen(analytic, right, left, none, rule, found, needs, ends):
     """
-    When the entries of some columns are clear; see `Rule`.
-
-    `row_sizes` may be no more than limits of what is not known yet. `noise` is that of each
-    result of f, and `steps` are those of the columns.
-    """
-
-    row_sizes: Any
-    column_sizes: Any
-    rtol: float
-    atol: float
-    share: float
-    bend: float
-    noise: Any
-    steps: Any
-
-
-@jitable
-def _size_needed(own: float, slope: float, error: float, share: float, rule: Any) -> float:
-    """
-    Return how large row and column of an entry have to be for it to be clear; inf if none are.
-
-    It and the error of the slope may take a share of the tolerance.
-    """
-    size, gap = max(abs(own), abs(slope)), abs(own - slope) + error
-    if not (gap < np.inf and abs(slope) < np.inf):
-        return np.inf
-    if gap <= share * (rule.atol + rule.rtol * abs(slope)):
-        return 0.0
-    return float(max(size, gap / share - rule.atol) / rule.rtol)
-
-
-@jitable
-def _size_by_mean(own: float, up: float, down: float, rule: Any) -> float:
-    """Return the size that an entry needs by the mean of slopes whose error is not known."""
-    return float(_size_needed(own, 0.5 * up + 0.5 * down, 0.0, rule.share, rule))
-
-
-@jitable
-def _is_straight(own: float, up: float, down: float, bend: float, noise: float) -> bool:
-    """Tell whether slopes differ by no more than `bend` of an entry: more may be a kink."""
-    size = max(abs(own), abs(0.5 * up + 0.5 * down))
-    return bend == np.inf or abs(up - down) <= bend * size + noise  # else 0 times infinity
-
-
-@jitable
-def _slopes(sides: Any, base: Any, i: int) -> Any:
-    """Return the slopes of a result, from values to both sides of x and the weights of changes."""
-    above, below, ahead, behind = sides
-    return (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-
-
-@jitable
-def _changed(sides: Any, base: Any, first: int, last: int) -> bool:
-    """Tell whether f gives something else to a side of x, or what cannot be told apart."""
-    above, below = sides[0], sides[1]
-    count = 0
-    for i in range(first, last):
-        count += 1 if (above[i] - base[i] != 0.0) | (below[i] - base[i] != 0.0) else 0
-    return count > 0
-
-
-@jitable
-def _something(own: Any, first: int, last: int) -> bool:
-    """Tell whether an entry is not 0."""
-    count = 0
-    for i in range(first, last):
-        count += 1 if own[i] != 0.0 else 0
-    return count > 0
-
-
-@jitable
-def _stretches(forms: Any, line: int, sides: Any, base: Any, room: Any) -> Any:
-    """
-    Return where a column begins and ends to be something: what f does or what a form claims.
-
-    Of most functions of many numbers a column is mostly 0, and of that there is nothing to judge.
-    The ends are unsigned: indices that might be negative keep loops from being vectorised.
-    """
-    count, size = 0, np.uint64(base.size)
-    for first in range(np.uint64(0), size, np.uint64(WORD)):
-        last = min(first + np.uint64(WORD), size)
-        some = _changed(sides, base, first, last)
-        for form in range(forms.shape[0]):
-            some |= _something(forms[form, line], first, last)
-        if some:
-            if count > 0 and room[count - 1, 1] == first:
-                room[count - 1, 1] = last
-            else:
-                room[count, 0], room[count, 1] = first, last
-                count += 1
-    return room[:count]
-
-
-@jitable
-def _whole(room: Any, size: int) -> Any:
-    """Return all of a column as one stretch."""
-    room[0, 0], room[0, 1] = 0, size
-    return room[:1]
-
-
-@jitable
-def _mark(own: Any, sides: Any, base: Any, rule: Any, k: int, needs: Any, parts: Any) -> int:
-    """
-    Return CLEAR, WAITING, VAGUE or DOUBTED for column k, whose entries `own` are claimed to be.
-
-    WAITING is what is clear by the sizes of rows: those it takes are noted in `needs`. VAGUE is
-    what may only be hidden by rounding, or bent by curvature. `parts` are its `_stretches`.
-    """
-    # A first pass leaves sizes out, which never make it harder, and asks for a little more than
-    # the rule, so that the bound is of `own`. Both sides are doubled: that spares a halving.
-    above, below, ahead, behind = sides
-    noise, column_size, per_step = rule.noise, rule.column_sizes[k], 1.0 / rule.steps[k]
-    exact = 1.0 + rule.share * rule.rtol
-    least, more = 2.0 * rule.share * rule.atol / exact, 2.0 * rule.share * rule.rtol / exact
-    curved = min(rule.bend, 1e300)
-    unsure = 0
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            up, down = (above[i] - base[i]) * ahead, (below[i] - base[i]) * behind
-            size = abs(own[i])
-            near = (abs(own[i] + own[i] - (up + down)) <= least + more * size) & (size < np.inf)
-            straight = abs(up - down) <= curved * size + noise[i] * per_step
-            unsure += 0 if near & straight else 1
-    if unsure == 0:
-        return CLEAR
-    vague = False
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            up, down = _slopes(sides, base, i)
-            noisy = noise[i] * per_step
-            near = _size_by_mean(own[i], up, down, rule) <= min(rule.row_sizes[i], column_size)
-            if not (near or abs(own[i] - (0.5 * up + 0.5 * down)) <= noisy):
-                return DOUBTED
-            vague |= not (near and _is_straight(own[i], up, down, rule.bend, noisy))
-    if vague:
-        return VAGUE
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            up, down = _slopes(sides, base, i)
-            needs[i] = max(needs[i], _size_by_mean(own[i], up, down, rule))
-    return WAITING
-
-
-@jitable
-def _mark_by_more(
-    own: Any,
-    sides: Any,
-    far: Any,
-    distance: float,
-    base: Any,
-    rule: Any,
-    k: int,
-    needs: Any,
-    parts: Any,
-) -> int:
-    """
-    Return WAITING or DOUBTED for column k, which is VAGUE, by slopes from farther away.
-
-    `far` are those from half of `distance`, from it, and from twice as far. Together they make two
-    slopes of the fourth order, rounded by far less than the near ones, whose difference is their
-    error. And what slopes to both sides differ by has to grow with the step: so it does by
-    curvature, and at no kink.
-    """
-    step, column_size = rule.steps[k], rule.column_sizes[k]
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            up, down = _slopes(sides, base, i)
-            noise, least = rule.noise[i] / step, min(rule.row_sizes[i], column_size)
-            size = _size_by_mean(own[i], up, down, rule)
-            straight = _is_straight(own[i], up, down, rule.bend, noise)
-            if not (straight and size <= least):
-                half_up, half_down = _slopes(far[0], base, i)
-                far_up, far_down = _slopes(far[1], base, i)
-                twice_up, twice_down = _slopes(far[2], base, i)
-                odd = abs(up - down - (far_up - far_down) * (step / distance))
-                if not (straight or odd <= _ODD * abs(up - down) + _ROUNDED * noise):
-                    return DOUBTED
-                one = _fourth_order(half_up, half_down, far_up, far_down)
-                other = _fourth_order(far_up, far_down, twice_up, twice_down)
-                error = abs(one - other) + _ROUNDED * rule.noise[i] / distance
-                size = _size_needed(own[i], one, error, max(_KNOWN, rule.share), rule)
-                if not size <= least:
-                    return DOUBTED
-            needs[i] = max(needs[i], size)
-    return WAITING
-
-
-@in_any_order
-def _dot(weights: Any, x: Any, parts: Any) -> float:
-    total = 0.0
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            total += weights[i] * x[i]
-    return total
-
-
-@jitable
-def _mark_by_products(
-    own: Any, c: int, products: Any, rule: Any, k: int, needs: Any, least: Any, parts: Any
-) -> int:
-    """
-    Return CLEAR, WAITING or DOUBTED for column k, the c-th, by products with weights of rows.
-
-    `own` is what the column is by slopes, and `images` are what the Jacobian to check gives. What
-    is WAITING is clear in rows of a size: those of zeros have to be as large as `least`, and those
-    of small entries as `needs` says.
-    """
-    weights, images, _, _ = borrowed(products)
-    share = min(rule.share, TOLD_APART)
-    off = 0.0
-    for i in range(weights.shape[0]):
-        apart = abs(_dot(weights[i], own, parts) - images[i, c])
-        if not apart < np.inf:
-            return DOUBTED
-        off = max(off, apart)
-    if off <= share * rule.atol:
-        return CLEAR
-    # An entry of that size may be off by as much; a smaller one has to be nothing in its row and
-    # column, as a zero is, and these to be of that size.
-    needed, size = (off / share - rule.atol) / rule.rtol, rule.column_sizes[k]
-    if not needed <= size:
-        return DOUBTED
-    small, something = 0, 0
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            entry = abs(own[i])
-            small += 1 if (entry > 0.0) & (entry < needed) else 0
-            something += 1 if (entry > rule.rtol * size) & (entry < needed) else 0
-    if something > 0:
-        return DOUBTED
-    if small > 0:
-        for part in range(len(parts)):
-            for i in range(parts[part, 0], parts[part, 1]):
-                if 0.0 < abs(own[i]) < needed:
-                    needs[i] = max(needs[i], abs(own[i]) / rule.rtol)
-    least[0] = max(least[0], needed)
-    return WAITING
-
-
-@jitable
-def _add_to_rows(own: Any, c: int, products: Any, parts: Any) -> None:
-    """Add column c to the products of rows with weights of columns."""
-    _, _, weights, sums = borrowed(products)
-    for k in range(weights.shape[0]):
-        weight, line = weights[k, c], sums[k]
-        for part in range(len(parts)):
-            for i in range(parts[part, 0], parts[part, 1]):
-                line[i] += weight * own[i]
-
-
-@jitable
-def _take_means(sides: Any, base: Any, own: Any, parts: Any) -> None:
-    """Store the means of slopes to both sides."""
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            up, down = _slopes(sides, base, i)
-            own[i] = 0.5 * up + 0.5 * down
-
-
-@jitable
-def _take_fourth_order(far: Any, base: Any, own: Any, parts: Any) -> None:
-    """Store the slopes that `_mark_by_more` compares entries with."""
-    for part in range(len(parts)):
-        for i in range(parts[part, 0], parts[part, 1]):
-            near_up, near_down = _slopes(far[0], base, i)
-            up, down = _slopes(far[1], base, i)
-            own[i] = _fourth_order(near_up, near_down, up, down)
-
-
-@jitable
-def _fourth_order(half_up: float, half_down: float, up: float, down: float) -> float:
-    """Return the slope by those from two distances, half of one and all of it."""
-    return (2.0 * half_up + 2.0 * half_down - (0.5 * up + 0.5 * down)) / 3.0
-
-
-def screen(analytic, right, left, none, rule, found, needs, room):
-    """
-    Raise the marks of columns to what `_mark` says of an analytic Jacobian and slopes of f.
+    Raise the marks of columns to what `mark_of` says of an analytic Jacobian and slopes of f.
 
     `analytic` has rows for each form of the Jacobian. What is compared are slopes, not values:
     `none` is a vector of zeros.
     """
     for k in range(right.shape[0]):
         sides = right[k], left[k], 1.0, 1.0
-        parts = _stretches(analytic, k, sides, none, room)
+        stretches = stretches_of(analytic, k, sides, none, ends)
         for form in range(analytic.shape[0]):
-            found[k] = max(found[k], _mark(analytic[form, k], sides, none, rule, k, needs, parts))
+            mark = mark_of(analytic[form, k], sides, none, rule, k, needs, stretches)
+            found[k] = max(found[k], mark)
 
 
-def resolve(analytic, slopes, far, distances, none, rule, found, needs, room):
+def resolve(analytic, slopes, far, distances, none, rule, found, needs, ends):
     """Resolve the marks of columns that are VAGUE, by slopes to both sides at farther steps."""
     for k in range(found.size):
         if found[k] != VAGUE:
@@ -336,10 +68,10 @@ def resolve(analytic, slopes, far, distances, none, rule, found, needs, room):
         whole = far[1][0][k], far[1][1][k], 1.0, 1.0
         twice = far[2][0][k], far[2][1][k], 1.0, 1.0
         more = half, whole, twice
-        parts = _whole(room, none.size)
+        stretches = all_of(ends, none.size)
         for form in range(analytic.shape[0]):
             own = analytic[form, k]
-            mark = _mark_by_more(own, sides, more, distances[k], none, rule, k, needs, parts)
+            mark = mark_by_more(own, sides, more, distances[k], none, rule, k, needs, stretches)
             found[k] = max(found[k], mark)
 
 
@@ -358,7 +90,7 @@ def glance(
     like,
     values,
     by_row,
-    stretches,
+    ends,
     analytic,
     rule,
     found,
@@ -371,8 +103,8 @@ def glance(
     Raise the marks of columns from `start` to what is found of an analytic Jacobian.
 
     That is what `screen` and `resolve` do, with f called where it is needed: no slope leaves the
-    caches. And the Jacobian is measured, into `rule.column_sizes` and `by_row`. `stretches` is room
-    for those of a column.
+    caches. And the Jacobian is measured, into `rule.column_sizes` and `by_row`. `ends` is room
+    for those of the stretches of a column.
 
     `right` and `left` are the steps of slopes, and `far` the farther ones, 0 where there are none;
     `tables` is room for where they are and `values` for what f gives there, arrays like `like`.
@@ -384,8 +116,8 @@ def glance(
     coordinate whose step is lost, or -1.
     """
     (x, origin, far), right, left = borrowed((x, origin, far)), borrowed(right), borrowed(left)
-    tables, base, like, values, stretches, analytic, status = borrowed(
-        (tables, base, like, values, stretches, analytic, status)
+    tables, base, like, values, ends, analytic, status = borrowed(
+        (tables, base, like, values, ends, analytic, status)
     )
     by_row, found, needs, least, told = borrowed((by_row, found, needs, least, told))
     rule = borrowed(rule)
@@ -414,21 +146,21 @@ def glance(
         if status[k] != FIXED:  # no slope confirms anything here
             found[k] = DOUBTED
             if products is None:
-                sizes[k] = measured(bits, line, by_row, _whole(stretches, base.size))
+                sizes[k] = measured(bits, line, by_row, all_of(ends, base.size))
             continue
         sides = _sides(f, x, origin, c, tables[0], k, like, values[0])
         told[1] += 1
         if products is None:
-            parts = _stretches(analytic, line, sides, base, stretches)
+            stretches = stretches_of(analytic, line, sides, base, ends)
         else:
-            parts = _stretches(analytic[:0], line, sides, base, stretches)
-            _take_means(sides, base, analytic[0, 0], parts)
-        sizes[k] = measured(bits, line, by_row, parts)
+            stretches = stretches_of(analytic[:0], line, sides, base, ends)
+            take_means(sides, base, analytic[0, 0], stretches)
+        sizes[k] = measured(bits, line, by_row, stretches)
         for form in range(analytic.shape[0]):
-            mark = _mark(analytic[form, line], sides, base, rule, k, needs, parts)
+            mark = mark_of(analytic[form, line], sides, base, rule, k, needs, stretches)
             found[k] = max(found[k], mark)
         if products is not None and found[k] != DOUBTED:
-            mark = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least, parts)
+            mark = mark_by_products(analytic[0, 0], c, products, rule, k, needs, least, stretches)
             found[k] = VAGUE if mark == DOUBTED else max(found[k], mark)
         if found[k] == VAGUE and far[c] == 0:
             found[k] = DOUBTED
@@ -439,15 +171,17 @@ def glance(
             told[1] += 3
             more, worst = (half, whole, twice), WAITING
             if products is not None:
-                _take_fourth_order(more, base, analytic[0, 0], parts)
-                worst = _mark_by_products(analytic[0, 0], c, products, rule, k, needs, least, parts)
+                take_fourth_order(more, base, analytic[0, 0], stretches)
+                worst = mark_by_products(
+                    analytic[0, 0], c, products, rule, k, needs, least, stretches
+                )
             for form in range(analytic.shape[0]):
                 own = analytic[form, line]
-                mark = _mark_by_more(own, sides, more, far[c], base, rule, k, needs, parts)
+                mark = mark_by_more(own, sides, more, far[c], base, rule, k, needs, stretches)
                 worst = max(worst, mark)
             found[k] = worst
         if products is not None:
-            _add_to_rows(analytic[0, 0], c, products, parts)
+            add_to_rows(analytic[0, 0], c, products, stretches)
     require_unchanged(coords, origin)
     if asked is not None:
         unit = reals(asked[1])
@@ -477,8 +211,8 @@ def doubts(analytic, right, left, rule, doubted):
     for k in range(doubted.shape[0]):
         for i in range(rule.row_sizes.size):
             own, up, down = analytic[k, i], right[k, i], left[k, i]
-            size = _size_by_mean(own, up, down, rule)
-            straight = _is_straight(own, up, down, rule.bend, rule.noise[i] / rule.steps[k])
+            size = size_by_mean(own, up, down, rule)
+            straight = is_straight(own, up, down, rule.bend, rule.noise[i] / rule.steps[k])
             clear = straight and size <= min(rule.row_sizes[i], rule.column_sizes[k])
             doubted[k, i] = 0 if clear else 1
 
