@@ -17,8 +17,8 @@ _SPARSE = 1 / 4  # of a row: where more is not 0, some entries are too small for
 
 def _weights(count: int, size: int, random: np.random.Generator) -> NDArray:
     """Draw weights: 1 to 2 of either sign."""
-    drawn = random.integers(-_STEPS, _STEPS, (count, size))
-    return np.asarray(np.where(drawn < 0, drawn - (_STEPS - 1), drawn + _STEPS) / _STEPS)
+    drawn = random.integers(-_STEPS, _STEPS, (count, size), dtype=np.int16) / _STEPS
+    return np.asarray(drawn + np.copysign(1.0, drawn))
 
 
 class Products(NamedTuple):
