@@ -1,5 +1,6 @@
 """What pytest collects, and what the tests expect of the process that they run in."""
 
+import gc
 import signal
 from importlib.util import find_spec
 
@@ -17,3 +18,9 @@ pytest.register_assert_rewrite("tests.derivative_functions")
 # tests interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of each search for garbage: it is a tenth of the suite's time."""
+    gc.collect()
+    gc.freeze()
