@@ -2,8 +2,11 @@
 
 import inspect
 import itertools
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from benchmarks import __main__ as bars
@@ -23,6 +26,7 @@ from benchmarks import (
 
 import calipers
 
+ROOT = Path(__file__).parents[1]
 KINDS = ("time_", "track_", "peakmem_")
 SIZE = 100  # in place of what is measured
 
@@ -172,3 +176,62 @@ def test_dask_arrays_are_measured(monkeypatch):
     assert calipers.allclose(x, y)
     assert not calipers.allclose(x, z)
     assert len(dask_arrays.seconds(lambda: calipers.allclose(x, y), lambda: None)) == 2
+
+
+def asv(*arguments, home):
+    """Run a command of asv with the environment of the tests."""
+    pytest.importorskip("asv")
+    command = [sys.executable, "-m", "asv", *arguments]
+    return subprocess.run(
+        command,
+        env={**os.environ, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+
+
+# What asv installs in its environments is calipers with NumPy, Numba and SciPy.
+DISCOVERY = """
+import json, sys
+for name in ("numba_cuda", "tests", "torch", "jax", "ml_dtypes", "pandas"):
+    sys.modules[name] = None
+from asv_runner._aux import update_sys_path
+from asv_runner.discovery import disc_benchmarks
+update_sys_path("benchmarks")
+print(json.dumps([benchmark.name for benchmark in disc_benchmarks("benchmarks")]))
+"""
+
+
+def test_asv_imports_the_benchmarks_with_numpy_numba_and_scipy_alone():
+    pytest.importorskip("asv_runner")
+    done = subprocess.run(
+        [sys.executable, "-c", DISCOVERY], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    names = json.loads(done.stdout)
+    modules = {path.stem for path in (ROOT / "benchmarks").glob("bench_*.py")}
+    assert {name.partition(".")[0] for name in names} == modules
+
+
+def test_asv_checks_the_benchmarks(tmp_path):
+    done = asv("check", "--python=same", home=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No problems found." in done.stdout
+
+
+@pytest.mark.slow
+def test_asv_runs_a_benchmark(tmp_path):
+    assert asv("machine", "--yes", home=tmp_path).returncode == 0
+    options = (
+        "--python=same",
+        "--quick",
+        "--dry-run",
+        "--bench",
+        r"bench_closeness\.Small\.time_allclose",
+    )
+    done = asv("run", *options, home=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bench_closeness.Small.time_allclose" in done.stdout
+    assert "failed" not in done.stdout

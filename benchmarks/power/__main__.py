@@ -3,22 +3,18 @@
 The functions and the mutants are those of the tests, which were written before the rule.
 """
 
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-import calipers
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.derivative_cases import CASES, Case
 from tests.derivative_mutants import KINDS
 from tests.sparse_derivative_cases import SPARSE_CASES
+
+import calipers
 
 Check = Callable[[Case, np.ndarray, np.ndarray], str]
 Own = Callable[[Case, np.ndarray, np.ndarray], calipers.GradcheckReport]

@@ -29,9 +29,9 @@ from numba import config, cuda
 import calipers
 from calipers._kernels.cuda import _target as target
 
-from .common import table
+from ..common import table
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent.parent / "results"
 SIMULATED = bool(config.ENABLE_CUDASIM)
 SIZES = [2.0**k for k in (-10, -4, 0, 4, 8, 10, 11)]  # MiB of each array
 PLACES = (0.0, 0.5)  # of the one mismatch, as shares of the array
