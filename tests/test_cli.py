@@ -274,6 +274,11 @@ def test_pictures(files, run):
     text = Path("x.svg").read_text()
     assert "no elements were kept" not in text
     assert "text" in text
+    np.savez("good.npz", a=X, w=X)
+    np.savez("bad.npz", a=X, w=X + 1)
+    run("compare", "good.npz", "bad.npz", "-q", "--plot", "worst.png")
+    run("compare", "good.npz", "bad.npz", "-q", "--plot", "alone.png", "--ignore", "a")
+    assert Path("worst.png").read_bytes() == Path("alone.png").read_bytes()
     assert "must end in one of .eps" in trouble(run("compare", "a.npy", "b.npy", "--plot", "x.foo"))
     status, out, err = run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png")
     assert (status, out[:6]) == (2, "actual")

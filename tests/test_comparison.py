@@ -8,6 +8,7 @@ from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
+from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -1458,6 +1459,19 @@ def test_the_width_of_text_is_no_dtype():
         assert not calipers.compare(a[1:], b)
     (problem,) = calipers.compare(np.array(["a"]), np.array([b"a"])).problems
     assert problem.startswith("dtypes differ: <U1 and |S1")
+
+
+def test_plots_of_containers_show_the_worst_leaf():
+    pytest.importorskip("matplotlib")
+    good, bad, worst = calipers.compare(
+        {"good": np.ones(2), "bad": np.ones(3), "worst": np.ones(4)},
+        {"good": np.ones(2), "bad": np.full(3, 1.1), "worst": np.full(4, 9.0)},
+    ).leaves
+    for leaves in permutations([good, bad, worst]):
+        figure = calipers.NestedComparison(leaves).plot()
+        assert figure.get_suptitle() == str(worst).partition("\n")[0]
+    figure = calipers.NestedComparison((good,)).plot()
+    assert figure.get_suptitle() == str(good).partition("\n")[0]
 
 
 def test_integers_beyond_a_tolerance_of_zero_are_drawn_as_beyond():

@@ -106,6 +106,13 @@ def test_pictures_are_of_what_is_wrong(name):
         assert base64.b64decode(source.removeprefix("data:image/png;base64,"))[:4] == b"\x89PNG"
 
 
+def test_the_picture_of_containers_is_that_of_the_worst_leaf():
+    pytest.importorskip("matplotlib")
+    report = calipers.compare({"good": X, "bad": X}, {"good": X, "bad": X + 1})
+    alone = calipers.compare({"bad": X}, {"bad": X + 1})
+    assert Page(report._repr_html_()).sources == Page(alone._repr_html_()).sources != []
+
+
 def test_verdicts_have_colors():
     good, bad, none = (REPORTS[x]()._repr_html_() for x in ("close", "not close", "derivative"))
     colors = [re.findall("solid (#[0-9a-f]+)", html) for html in (good, bad, none)]

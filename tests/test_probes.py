@@ -846,6 +846,7 @@ def test_a_planted_error_has_a_place(where):
     assert [bool(layer) for layer in found.layers] == [k != where for k in range(4)]
     assert all(layer.carried.units > 100 for layer in found.layers[where:])
     assert f"layer {where}, linear {where}, is the first beyond rounding" in str(found)
+    assert found.to_dict()["first"] == f"linear {where}"
 
 
 def test_the_first_of_two_planted_errors():

@@ -617,6 +617,19 @@ def test_other():
         assert all(f"plots/new/{path.name}" in text for path in pictures)
         assert "none: nothing was compared: shapes or structures do not match" in text
 
+    def test_pictures_of_containers_show_the_worst_leaf(self, run, pytester):
+        pytest.importorskip("matplotlib")
+        text = """
+def test_all():
+    cal.assert_close({"a": np.ones(3), "b": np.ones(3)}, {"a": np.ones(3), "b": np.zeros(3)})
+
+def test_worst():
+    cal.assert_close({"b": np.ones(3)}, {"b": np.zeros(3)})
+"""
+        run(text, "--calipers-plots=plots", failed=2)
+        first, second = (path.read_bytes() for path in (pytester.path / "plots").iterdir())
+        assert first == second
+
     def test_two_failures_of_one_test(self, run, pytester):
         pytest.importorskip("matplotlib")
         text = """

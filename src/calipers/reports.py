@@ -423,7 +423,10 @@ class NestedComparison(Shown):
     @property
     def drawn(self) -> Comparison | None:
         """The leaf that `plot` draws."""
-        return self.worst or next((x for x in self.leaves if x.tally is not None), None)
+        worst = self.worst
+        if worst is not None:  # a failing report is false
+            return worst
+        return next((leaf for leaf in self.leaves if leaf.tally is not None), None)
 
 
 def _severity(leaf: Comparison) -> tuple[float, float]:

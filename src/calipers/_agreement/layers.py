@@ -99,9 +99,10 @@ class Layers(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as built-in types, which JSON can write."""
+        first = self.first
         return jsonable_fields(self) | {
             "passed": bool(self),
-            "first": self.first.name if self.first else None,
+            "first": None if first is None else first.name,
         }
 
     def plot(self) -> "Figure":
