@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import textwrap
 import tracemalloc
 import warnings
 import zipfile
@@ -27,6 +28,7 @@ from calipers._files.links import leads_out
 from calipers._files.opening import opened
 from calipers._files.pairs import FileOptions, compare_files, is_ignored
 from calipers._files.trees import compare_pairs, pairs_of
+from calipers._threads import children_with_safe_path
 
 from .file_mutants import saved, tensors
 from .peak import PEAK
@@ -765,8 +767,6 @@ def test_archives_of_many_arrays_are_opened_once(tmp_path, monkeypatch):
 
 
 def test_files_beyond_memory():
-    import textwrap
-
     done = subprocess.run(
         [sys.executable, "-c", PEAK + textwrap.dedent(BIG)],
         capture_output=True,
@@ -1306,6 +1306,104 @@ def test_what_is_no_file(tmp_path):
 
 
 # The process for other libraries
+
+MODULES = [
+    *("socket", "struct", "selectors", "signal", "tempfile", "warnings", "pickle", "json", "zlib"),
+    *("numpy", "numba", "click", "h5py", "zarr", "torch", "pyarrow", "scipy", "asyncio", "yaml"),
+]
+
+
+def make_hostile(folder):
+    """Make modules and a cache of kernels that leave a trace in the folder if they are run."""
+    trace = f"open({str(folder / 'RUN')!r}, 'a').write(__name__)\n"
+    for name in MODULES:
+        (folder / f"{name}.py").write_text(trace)
+    (folder / "multiprocessing").mkdir()
+    for name in "__init__", "spawn", "resource_tracker":
+        (folder / "multiprocessing" / f"{name}.py").write_text(trace)
+    (folder / ".numba_config.yaml").write_text(f"cache_dir: {folder / 'cache'}\n")
+
+
+def write_csv(path, arrays):
+    pytest.importorskip("pyarrow")
+    path.write_text("x,n\n1.5,2\n")
+
+
+def write_parquet(path, arrays):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"x": [1.5]}), path)
+
+
+def write_classic(path, arrays):
+    scipy_io = pytest.importorskip("scipy.io")
+    with scipy_io.netcdf_file(path, "w") as file:
+        file.createDimension("n", 7)
+        file.createVariable("n", "i", ("n",))[:] = arrays["n"]
+
+
+READERS = {
+    "s.npz": write_npz,
+    "a.h5": write_hdf5,
+    "a.zarr": write_zarr,
+    "a.pt": write_torch,
+    "a.csv": write_csv,
+    "a.parquet": write_parquet,
+    "a.nc": write_classic,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [*((name, "script") for name in READERS), ("a.h5", "module")]
+)
+def test_files_in_the_working_directory_are_not_run(tmp_path, name, start):
+    folder = tmp_path / "downloaded"
+    folder.mkdir()
+    READERS[name](folder / name, MEMBERS)
+    make_hostile(folder)
+    script = tmp_path / "calipers_script.py"
+    script.write_text(
+        "if __name__ == '__main__':\n    from calipers._cli import main\n    exit(main())\n"
+    )
+    command = [str(script)] if start == "script" else ["-m", "calipers"]
+    done = subprocess.run(
+        [sys.executable, *command, "compare", name, name],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (folder / "RUN").exists()
+    assert not (folder / "cache").exists()  # its files would be unpickled
+
+
+def test_a_process_of_diagnose_does_not_import_from_the_working_directory(tmp_path):
+    make_hostile(tmp_path)
+    (tmp_path / ".numba_config.yaml").unlink()
+    (tmp_path / "away").mkdir()
+    code = """
+    import multiprocessing
+    multiprocessing.get_all_start_methods = lambda: ["spawn"]  # as on Windows
+    from functools import partial
+    from calipers._agreement.isolation import in_a_process
+    if __name__ == "__main__":
+        assert in_a_process(partial(max, 2, 3), []) == 3
+    """
+    script = tmp_path / "away" / "script.py"
+    script.write_text(textwrap.dedent(code))
+    subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True)
+    assert not (tmp_path / "RUN").exists()
+
+
+def test_how_processes_start_is_restored(monkeypatch):
+    for value in None, "0":
+        if value is not None:
+            monkeypatch.setenv("PYTHONSAFEPATH", value)
+        with children_with_safe_path():
+            assert os.environ["PYTHONSAFEPATH"] == "1"
+        assert os.environ.get("PYTHONSAFEPATH") == value
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the limits of a process")

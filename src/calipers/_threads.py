@@ -1,4 +1,4 @@
-"""The thread pool: how many threads, work handed out in order, an early stop."""
+"""Threads and processes: the thread pool, its size, work in order, and how processes start."""
 
 import contextlib
 import os
@@ -24,6 +24,26 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def children_with_safe_path() -> Iterator[None]:
+    """
+    Start processes in a ``with`` block whose Python does not import from the working directory.
+
+    multiprocessing starts them by ``python -c``, which puts that directory first in `sys.path`: a
+    file named socket.py there would run. PYTHONSAFEPATH also holds for its resource tracker.
+    """
+    variable = "PYTHONSAFEPATH"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before
 
 
 def _checked(n: Any, name: str) -> int:

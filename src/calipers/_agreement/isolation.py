@@ -5,10 +5,12 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from .._threads import children_with_safe_path
 from .answers import in_a_line
 from .sides import Side
 
@@ -30,10 +32,12 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
         msg = "isolate starts a process, and a daemonic one, as this is, may start none: "
         raise RuntimeError(msg + "pass isolate=False")
     # A fork takes functions that cannot be sent to another process.
-    context: Any = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+    forks = "fork" in methods
+    context: Any = multiprocessing.get_context("fork" if forks else "spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(work, sides, sender))
-    process.start()
+    with nullcontext() if forks else children_with_safe_path():
+        process.start()
     sender.close()
     known = {side.name: side for side in sides}
     calling = "f"

@@ -89,6 +89,9 @@ def compare(
     other shapes and other dtypes are differences. Nothing that a file may hold is run: files that
     need pickle's code are refused.
     """
+    # Numba reads .numba_config.yaml in the working directory, and runs what is in the cache folder
+    # that it names. Files are compared without the user's code, which may need such settings.
+    os.environ.setdefault("NUMBA_CACHE_DIR", "")
     from .._files.pairs import FileOptions
     from .._files.trees import pairs_of
     from .._options import checked_options

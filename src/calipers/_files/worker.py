@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
+from .._threads import children_with_safe_path
 from .errors import FileError, described, printable
 from .pairs import FileOptions, Found, compare_files
 
@@ -87,7 +88,8 @@ class Worker:
             # Ctrl-C is for this process, which kills the other; that one inherits how it is taken.
             handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
-                process.start()
+                with children_with_safe_path():
+                    process.start()
             except BaseException:
                 pipe.close()
                 raise
