@@ -16,13 +16,51 @@ def counted(d, exact):
     return np.array([off.sum(), (d.error > 0.1 * np.abs(exact)).sum(), exact.size])
 
 
-def singular_values(size, seeds=range(10), dtype=float):
+@numba.njit
+def by_rotations(matrix):
+    """Return the singular values by one-sided Jacobi rotations (Demmel, Veselic 1992).
+
+    LAPACK would do, but its digits depend on the processor: it picks kernels that add up in other
+    orders. What is compiled here does the same operations everywhere.
+    """
+    a = matrix.copy()
+    for _ in range(10):
+        for p in range(2):
+            for q in range(p + 1, 3):
+                squares_p = squares_q = product = a[0, 0] - a[0, 0]
+                for i in range(3):
+                    squares_p += a[i, p] * a[i, p]
+                    squares_q += a[i, q] * a[i, q]
+                    product += a[i, p] * a[i, q]
+                if product != 0:
+                    one = product / product
+                    zeta = (squares_q - squares_p) / (product + product)
+                    tangent = one / (abs(zeta) + np.sqrt(one + zeta * zeta))
+                    if zeta < 0:
+                        tangent = -tangent
+                    cosine = one / np.sqrt(one + tangent * tangent)
+                    sine = cosine * tangent
+                    for i in range(3):
+                        a_ip, a_iq = a[i, p], a[i, q]
+                        a[i, p] = cosine * a_ip - sine * a_iq
+                        a[i, q] = sine * a_ip + cosine * a_iq
+    norms = np.empty_like(a[0])
+    for q in range(3):
+        norms[q] = np.sqrt(a[0, q] * a[0, q] + a[1, q] * a[1, q] + a[2, q] * a[2, q])
+    return np.sort(norms)[::-1]
+
+
+def by_lapack(matrix):
+    return np.linalg.svd(matrix, compute_uv=False)
+
+
+def singular_values(size, seeds=range(10), dtype=float, function=by_lapack):
     """Differentiate those of matrices of nearly rank 1; the derivatives are u v'."""
     total = np.zeros(3, int)
     for seed in seeds:
         noise = np.random.default_rng(seed).normal(size=(3, 3))
         x = (np.outer([1, 2, 3], [1, 1, 2]) + size * noise).astype(dtype)
-        d = calipers.differentiate(lambda z: np.linalg.svd(z, compute_uv=False), x)
+        d = calipers.differentiate(lambda z: function(z), x)
         u, _, vt = np.linalg.svd(x.astype(float))
         total += counted(d, np.einsum("ik,kj->kij", u, vt))
     return total
@@ -80,15 +118,15 @@ def test_small_singular_values(size):
 
 def test_singular_values_of_some_thousands_of_roundings():
     """Length scales of 1e-12 of x; noise takes all but a few steps of it."""
-    off, vague, count = singular_values(1e-10)
+    off, vague, count = singular_values(1e-10, function=by_rotations)
     assert off <= 0.05 * count
-    assert vague <= 0.2 * count
-
-
-@pytest.mark.xfail(reason="more are vague on some processors, and not on others", strict=False)
-def test_most_of_them_are_known():
-    _, vague, count = singular_values(1e-10)
     assert vague <= 0.15 * count
+
+
+@pytest.mark.xfail(reason="one entry of 270, and its neighbour, are off by four errors")
+def test_small_singular_values_by_rotations():
+    off, _, _ = singular_values(1e-8, function=by_rotations)
+    assert off == 0
 
 
 @pytest.mark.parametrize("size", [1e-4, 3e-5, 1e-5])

@@ -1,6 +1,10 @@
 """What a release says of itself in several files is the same in all of them."""
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -67,11 +71,50 @@ def test_the_workflow_runs_each_python_that_is_promised():
 
 def test_the_workflows_run_what_the_script_runs():
     commands = re.findall(r"^make .+$", (ROOT / ".ci/run").read_text("utf-8"), re.M)
-    assert len(commands) == 4
+    assert len(commands) == 5
     workflows = [path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")]
-    assert commands.pop(0) == commands[0].replace("test", "lint")  # which is a part of that
     for command in commands:
         assert f"- run: {command}\n" in "".join(workflows)
+
+
+def test_the_script_begins_with_the_commands_of_the_readme():
+    """In a fresh clone, with nothing installed that README does not install."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    commands = re.findall(r"^make \w+", readme, re.M)[:2]
+    assert commands == ["make demo", "make test"]
+    script = (ROOT / ".ci/run").read_text("utf-8")
+    clone, _, rest = script.partition('git clone --quiet . "$clone"\ncd "$clone"\n')
+    assert "make" not in clone.replace("mktemp", "")
+    assert re.findall(r"^make .*$", rest, re.M)[:2] == commands
+
+
+def test_a_second_run_does_what_the_first_could_not(tmp_path):
+    """With CALIPERS_TESTED, tests that passed are left out, those that skipped are not."""
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    (tmp_path / "test_some.py").write_text(
+        "import os, pytest\n"
+        "def test_passes(): pass\n"
+        "@pytest.mark.xfail(strict=True)\n"
+        "def test_fails_as_expected(): assert False\n"
+        "@pytest.mark.skipif('EXTRA' not in os.environ, reason='no extra')\n"
+        "def test_of_an_extra(): pass\n"
+    )
+    environment = {**os.environ, "CALIPERS_TESTED": str(tmp_path / "tested")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses"]
+
+    def last_line(workers, **extra):
+        done = subprocess.run(
+            [*command, workers],
+            cwd=tmp_path,
+            env=environment | extra,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()[-1].partition(" in ")[0]
+
+    assert last_line("2") == "1 passed, 1 skipped, 1 xfailed"
+    assert last_line("0", EXTRA="1") == "1 passed, 2 deselected"
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob(".github/workflows/*.yml")), ids=lambda p: p.stem)
