@@ -87,7 +87,27 @@ def test_the_same(files, run):
         "  overall    RMS 0, relative norm 0\n",
         "",
     )
-    assert run("compare", "d", "d") == (0, "Close: 2 arrays agree\n", "")
+    assert run("compare", "d", "d") == (
+        0,
+        "Close: 2 arrays agree\n  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|\n",
+        "",
+    )
+
+
+def test_tolerances_of_each_dtype_are_said(files, run):
+    np.savez("x.npz", a=np.float32([1e-20]), b=[1e-20], c=[1], d=np.float32([2]))
+    np.savez("y.npz", a=np.float32([2e-20]), b=[2e-20], c=[1], d=np.float32([2]))
+    _, out, _ = run("compare", "x.npz", "y.npz")
+    rules = {x: calipers.compare(x([1]), x([1])).rule for x in (np.float32, np.float64)}
+    assert out.splitlines() == [
+        "Close: 4 arrays agree",
+        *(
+            f"  {label:11}|actual - expected| <= {rules[x].atol:g} + {rules[x].rtol:g}*|expected| "
+            f"({x.__name__})"
+            for label, x in (("allowed", np.float32), ("", np.float64))
+        ),
+        "             equality only (int64)",
+    ]
 
 
 def test_stores_of_compressed_chunks_leave_nothing_on_standard_error(tmp_path):
@@ -173,7 +193,8 @@ def test_ignored_names(files, run):
     assert "Not close: 1 of 1 array differs" in out
     assert "2 names ignored: w, nan" in out
     status, out, _ = run("compare", "d", "e", "--ignore", "sub")
-    assert (status, out) == (0, "Close: 1 array agrees\n1 name ignored: sub/y.npy\n")
+    allowed = "  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|\n"
+    assert (status, out) == (0, f"Close: 1 array agrees\n{allowed}1 name ignored: sub/y.npy\n")
     for pattern in "./sub", "sub/", "./sub/":
         assert run("compare", "d", "e", "--ignore", pattern)[1] == out
     assert "a pattern is empty" in trouble(run("compare", "d", "e", "--ignore", ""))
@@ -228,14 +249,16 @@ def test_quiet(files, run):
 def test_json(files, run):
     (files / "d" / "bad.npy").write_bytes(b"bad")
     (files / "e" / "bad.npy").write_bytes(b"bad")
-    (files / "e" / "note.txt").touch()
     for folder in "de":
         (files / folder / "out").symlink_to("/")
     status, out, err = run("compare", "d", "e", "--json", "--ignore", "x*")
     found = json.loads(out)
     assert status == found["status"] == 2
-    assert found["trouble"] == ["d/bad.npy: it ends within its header: it was cut"]
-    assert err == f"calipers: {found['trouble'][0]}\n"
+    assert found["trouble"] == [
+        "d/bad.npy: it ends within its header: it was cut",
+        "1 name was not compared: out; --ignore leaves names out",
+    ]
+    assert err == "".join(f"calipers: {line}\n" for line in found["trouble"])
     assert (found["actual"], found["expected"], found["passed"]) == ("d", "e", False)
     (leaf,) = found["leaves"]
     report = calipers.compare(np.load("d/sub/y.npy"), np.load("e/sub/y.npy"))
@@ -245,7 +268,7 @@ def test_json(files, run):
     }
     assert found["ignored"] == ["x.npy"]
     assert found["left_out"] == {"out": "it links out of the folder; --follow-links reads it"}
-    assert (found["other_files"], found["stopped"]) == (1, False)
+    assert found["stopped"] is False
     assert json.loads(run("compare", "a.npy", "a.npy", "--json")[1])["status"] == 0
 
 
@@ -253,14 +276,19 @@ def test_what_is_left_out_is_said(files, run):
     for i in range(7):
         (files / "d" / f"{i}.npy").symlink_to("/etc/passwd")
     (files / "d" / "note.txt").touch()
-    status, out, _ = run("compare", "d", "d")
-    assert status == 0
+    status, out, err = run("compare", "d", "d")
+    assert status == 2
+    names = ", ".join(f"{i}.npy" for i in range(5))
+    summary = f"7 names were not compared: {names}, and 2 more; --ignore leaves names out"
+    assert err == f"calipers: {summary}\n"
     lines = out.splitlines()
-    assert lines[1] == "Not compared: 0.npy: it links out of the folder; --follow-links reads it"
-    assert lines[6:] == [
-        "Not compared: 2 more: --json lists all",
-        "Not compared: 1 file of other formats",
-    ]
+    assert lines[2] == "Not compared: 0.npy: it links out of the folder; --follow-links reads it"
+    assert lines[7:] == ["Not compared: 2 more: --json lists all"]
+    assert run("compare", "d", "d", "-q") == (2, "", err)
+    status, out, _ = run("compare", "d", "d", "--json")
+    assert (status, json.loads(out)["passed"], json.loads(out)["trouble"]) == (2, False, [summary])
+    assert run("compare", "d", "d", "--ignore", "[0-6].npy")[0] == 2
+    assert run("compare", "d", "d", "-q", *(f"--ignore={i}.npy" for i in range(7))) == (0, "", "")
     status, _, err = run("compare", "d", "d", "--follow-links")
     assert status == 2
     assert err.count("does not begin with") == 7

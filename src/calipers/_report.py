@@ -54,7 +54,7 @@ def nested_text(
     allowed = _allowances(report.leaves[0].rule) if report.leaves else ""
     if not failing:
         agree = f"{names[0]} agrees" if len(report.leaves) == 1 else f"{names[1]} agree"
-        return f"Close: {len(report.leaves)} {agree}{allowed}"
+        return "\n".join([f"Close: {len(report.leaves)} {agree}{allowed}", *_tolerances(report)])
     of_all = f"{len(report.leaves)} {names[len(report.leaves) != 1]}"
     differ = "differs" if len(failing) == 1 else "differ"
     lines = [f"Not close: {len(failing)} of {of_all} {differ}{allowed}"]
@@ -74,6 +74,18 @@ def nested_text(
         heading = f"The worst, {_ending(worst.path)}:"
         lines += ["", heading, *comparison_text(worst).splitlines()[:18]]
     return "\n".join(lines)
+
+
+def _tolerances(report: "NestedComparison") -> list[str]:
+    """Write the tolerances that were applied, with their dtypes where there are several."""
+    dtypes: dict[str, dict[str, None]] = {}
+    for leaf in report.leaves:
+        dtypes.setdefault(_tolerance(leaf), {}).update(dict.fromkeys([leaf.actual_dtype]))
+    lines: list[str] = []
+    for text, names in list(dtypes.items())[:_LEAVES]:
+        of_dtypes = f" ({', '.join(names)})" if len(dtypes) > 1 else ""
+        lines += _entry("" if lines else "allowed", text + of_dtypes)
+    return lines
 
 
 def _ending(path: str) -> str:
@@ -127,14 +139,16 @@ def _described(report: "Comparison") -> list[str]:
 
 
 def _allowed(report: "Comparison") -> str:
+    return _tolerance(report) + _allowances(report.rule)
+
+
+def _tolerance(report: "Comparison") -> str:
     rule = report.rule
     if rule.max_ulp is not None:
-        text = f"{rule.max_ulp} ULP"
-    elif rule.rtol == rule.atol == 0:
-        text = "equality only"
-    else:
-        text = f"|actual - expected| <= {rule.atol:g}{_unit(report)} + {rule.rtol:g}*|expected|"
-    return text + _allowances(rule)
+        return f"{rule.max_ulp} ULP"
+    if rule.rtol == rule.atol == 0:
+        return "equality only"
+    return f"|actual - expected| <= {rule.atol:g}{_unit(report)} + {rule.rtol:g}*|expected|"
 
 
 def _unit(report: "Comparison") -> str:

@@ -83,11 +83,11 @@ def compare(
     Formats   .npy .npz .safetensors .h5 .hdf5 .nc .zarr .pt .pth .csv .parquet
     Names     of groups and containers are joined by /, after those of folders
               and files: run/model.pt/encoder/weight
-    Status    0 the same, 1 different, 2 trouble
+    Status    0 all is the same, 1 different, 2 trouble, or not all was compared
 
     A number is close if |actual - expected| <= atol + rtol*|expected|. Names on one side only,
-    other shapes and other dtypes are differences. Nothing that a file may hold is run: files that
-    need pickle's code are refused.
+    other shapes, other dtypes and other units of netCDF variables are differences. Nothing that a
+    file may hold is run: files that need pickle's code are refused.
     """
     # Numba reads .numba_config.yaml in the working directory, and runs what is in the cache folder
     # that it names. Files are compared without the user's code, which may need such settings.
@@ -95,7 +95,7 @@ def compare(
     from .._files.pairs import FileOptions
     from .._files.trees import pairs_of
     from .._options import checked_options
-    from .text import as_dict, as_text
+    from .text import as_dict, as_text, not_compared
 
     if (rtol is None) != (atol is None):
         given, missing = ("--rtol", "--atol") if atol is None else ("--atol", "--rtol")
@@ -122,12 +122,15 @@ def compare(
     _compare(pairs, outcome, options)
     _draw(outcome, plot)
     outcome.notes += _idle(outcome, ignore)
-    if not outcome.found.leaves and not outcome.troubles:
+    if outcome.found.left_out:
+        outcome.troubles.append(not_compared(list(outcome.found.left_out)))
+    elif not outcome.found.leaves and not outcome.troubles:
         nothing = f"nothing was compared: no array in {actual} and {expected}"
         outcome.troubles.append(one_line(nothing))
     status = _status(outcome)
     if as_json:
-        found = {"actual": actual, "expected": expected, "status": status} | as_dict(outcome)
+        found = {"actual": actual, "expected": expected, "status": status}
+        found |= as_dict(outcome, passed=status == SAME)
         click.echo(json.dumps(found, indent=2))
     elif not quiet:
         click.echo(as_text(actual, expected, outcome), nl=False)

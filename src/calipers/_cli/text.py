@@ -31,9 +31,6 @@ def as_text(actual: str, expected: str, outcome: Outcome) -> str:
         lines.append(one_line(f"Not compared: {name or 'the file'}: {reason}"))
     if len(found.left_out) > _SHOWN:
         lines.append(f"Not compared: {len(found.left_out) - _SHOWN} more: --json lists all")
-    if outcome.others:
-        files = "file" if outcome.others == 1 else "files"
-        lines.append(f"Not compared: {outcome.others} {files} of other formats")
     lines += outcome.notes
     return "".join(map(printable_lines, lines))
 
@@ -47,14 +44,20 @@ def _listed(what: str, names: list[str]) -> str:
     return one_line(f"{what}: {', '.join(names[:_SHOWN])}{rest}")
 
 
-def as_dict(outcome: Outcome) -> dict[str, Any]:
+def not_compared(names: list[str]) -> str:
+    """Say in one line what was left out, and what to do."""
+    what = f"{_names(len(names))} {'was' if len(names) == 1 else 'were'} not compared"
+    return f"{_listed(what, [name or 'the file' for name in names])}; --ignore leaves names out"
+
+
+def as_dict(outcome: Outcome, passed: bool) -> dict[str, Any]:
     """Return what was found, for JSON."""
     found = outcome.found
     return {
         **NestedComparison(tuple(found.leaves)).to_dict(),
+        "passed": passed,
         "stopped": found.stopped,
         "ignored": found.ignored,
         "left_out": found.left_out,
-        "other_files": outcome.others,
         "trouble": outcome.troubles,
     }

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from operator import itemgetter
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -50,17 +51,23 @@ class Entry(Protocol):
 
 @dataclass
 class Contents:
-    """The arrays of a file by name, and what is left out, by name with the reason."""
+    """The arrays of a file by name, and what cannot be compared, by name with the reason."""
 
     arrays: dict[str, Entry] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    nulls: dict[str, Entry] = field(default_factory=dict)
+    """Boolean arrays that are True where an array has no value; its element there is 0 or ""."""
+    attributes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The attributes of netCDF variables that say what their numbers mean."""
 
-    def add(self, name: str, entry: Entry) -> None:
-        """Add an array under a name of its own."""
+    def add(self, name: str, entry: Entry, nulls: Entry | None = None) -> None:
+        """Add an array under a name that no other array has."""
         if name in self.arrays:
             msg = f"it has two arrays of the name {name!r:.80}"
             raise FileError(msg)
         self.arrays[name] = entry
+        if nulls is not None:
+            self.nulls[name] = nulls
 
 
 class Reader(Protocol):
@@ -217,57 +224,36 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Field:
-    """A field of an array of records."""
+class Derived:
+    """An array that a function computes from the rows of another one."""
 
-    records: Entry
-    name: str
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the records, and that of the field in each."""
-        return (*self.records.shape, *self._field.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the field."""
-        return self._field.base
-
-    @property
-    def _field(self) -> np.dtype[Any]:
-        fields = self.records.dtype.fields
-        assert fields is not None
-        kind: np.dtype[Any] = fields[self.name][0]
-        return kind
-
-    @property
-    def typed(self) -> bool:
-        """As the records."""
-        return self.records.typed
+    source: Entry
+    compute: Callable[[Any], Any]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    is_view: bool = False
+    """Whether the function returns a view, which takes no memory."""
+    typed: bool = True
 
     def load(self) -> NDArray:
-        """Read it."""
-        field: NDArray = self._of(self.records.load())
-        return field
+        """Compute all of it."""
+        return np.asarray(self.compute(self.source.load()))
 
     def spread(self, memory_limit: int) -> Any:
-        """Return a view of a map, or the field of each chunk."""
-        records = self.records.spread(memory_limit)
-        if isinstance(records, np.ndarray):
-            return self._of(records)
-        if isinstance(records, Iterator):
-            return map(self._of, records)
-        return self._bands(records, memory_limit)
+        """Return a view of a map, or the results for some rows at a time."""
+        source = self.source.spread(memory_limit)
+        if isinstance(source, np.ndarray) and self.is_view:
+            return self.compute(source)
+        if isinstance(source, Iterator):
+            return map(self.compute, source)
+        return self._bands(source, memory_limit)
 
-    def _of(self, records: Any) -> Any:
-        return records[self.name]
-
-    def _bands(self, records: Any, memory_limit: int) -> Iterator[NDArray]:
-        """Read records of a store by whole rows."""
-        width = prod(self.shape[1:]) * self.records.dtype.itemsize
-        rows = max(1, (memory_limit // 16) // max(1, width))
+    def _bands(self, source: Any, memory_limit: int) -> Iterator[NDArray]:
+        """Compute whole rows of a map or of a store."""
+        itemsize = max(self.source.dtype.itemsize, self.dtype.itemsize)
+        rows = max(1, (memory_limit // 16) // max(1, prod(self.shape[1:]) * itemsize))
         for start in range(0, self.shape[0], rows):
-            yield self._of(records[start : start + rows])
+            yield self.compute(source[start : start + rows])
 
 
 def add_fields(contents: Contents, name: str, entry: Entry) -> None:
@@ -276,7 +262,11 @@ def add_fields(contents: Contents, name: str, entry: Entry) -> None:
         contents.add(name, entry)
         return
     for field_name in entry.dtype.names:
-        add_fields(contents, joined(name, field_name), Field(entry, field_name))
+        assert entry.dtype.fields is not None
+        kind: np.dtype[Any] = entry.dtype.fields[field_name][0]
+        shape = (*entry.shape, *kind.shape)
+        part = Derived(entry, itemgetter(field_name), kind.base, shape, True, entry.typed)
+        add_fields(contents, joined(name, field_name), part)
 
 
 def joined(*names: str) -> str:

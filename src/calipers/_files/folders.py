@@ -17,10 +17,10 @@ class Listing:
     """The files below a folder."""
 
     files: dict[str, str] = field(default_factory=dict)
-    """Paths of those whose format is known, by what follows the folder's name."""
+    """Paths of files, by what follows the folder's name."""
+    links: dict[str, str] = field(default_factory=dict)
+    """The folders that links within the folder lead to, which are listed in their own place."""
     left_out: dict[str, str] = field(default_factory=dict)
-    others: int = 0
-    """How many files are of other formats."""
     unread: dict[str, str] = field(default_factory=dict)
     """Why folders cannot be read, by what follows the folder's name."""
 
@@ -45,12 +45,12 @@ def _walk(
         reason = _left_out(path, root, above, follow)
         if reason is not None:
             found.left_out[place] = reason
-        elif reader_of(path) is not None:
+        elif not os.path.isdir(path) or reader_of(path) is not None:
             found.files[place] = path
-        elif os.path.isdir(path):
-            _walk(found, root, path, place, (*above, os.path.realpath(path)), follow)
+        elif os.path.islink(path) and not leads_out(path, root):
+            found.links[place] = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
         else:
-            found.others += 1
+            _walk(found, root, path, place, (*above, os.path.realpath(path)), follow)
 
 
 def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str | None:
@@ -63,9 +63,7 @@ def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str
     except OSError:
         return "it is a link to what is not there"
     if stat.S_ISDIR(mode):
-        if os.path.islink(path) and not out:
-            return "it links to a folder that is looked at in its own place"
-        if os.path.realpath(path) in above:
+        if out and os.path.realpath(path) in above:
             return "it links to a folder above it"
         return None
     return None if stat.S_ISREG(mode) else f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}"

@@ -1,13 +1,20 @@
-"""HDF5 files, and those of netCDF but its classic ones, by h5py."""
+"""HDF5 files, and those of netCDF-4, by h5py."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from .conventions import add_variable
 from .entries import Contents, Dataset, Loaded, add_fields, joined, require_stored, text
 from .errors import FileError
 
 _UNKNOWN = 1 << 63
+# The netCDF library writes a dimension without a variable as a dataset that says so, and gives a
+# variable with the name of a dimension that it does not describe this prefix.
+_DIMENSION = "This is a netCDF dimension but not a netCDF variable"
+_PREFIX = "_nc4_non_coord_"
 _ELSEWHERE = "its elements are elsewhere, as in other files; --follow-links reads them"
 
 
@@ -22,7 +29,8 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         msg = f"h5py does not open it: {error}"
         raise FileError(msg) from None
     with file:
-        walk = _Walk(h5py, follow_links)
+        is_netcdf = path.lower().endswith(".nc") or "_NCProperties" in file.attrs
+        walk = _Walk(h5py, follow_links, is_netcdf)
         walk.group(file, "")
         yield walk.found
 
@@ -30,15 +38,15 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
 class _Walk:
     """A walk through all groups, each once: links may lead up, or to one group many times."""
 
-    def __init__(self, h5py: Any, follow_links: bool) -> None:
+    def __init__(self, h5py: Any, follow_links: bool, is_netcdf: bool) -> None:
         self.found = Contents()
-        self._h5py, self._follow = h5py, follow_links
-        self._seen: set[tuple[int, int]] = set()
+        self._h5py, self._follow, self._is_netcdf = h5py, follow_links, is_netcdf
+        self._first_names: dict[tuple[int, int], str] = {}
 
     def group(self, group: Any, path: str) -> None:
         """Add all datasets below a group."""
         groups = [(group, path)]
-        self._is_new(group)
+        self._first_name(group, path)
         while groups:
             group, path = groups.pop()
             for name in group:
@@ -55,39 +63,75 @@ class _Walk:
                 if isinstance(x, self._h5py.Dataset):
                     self._dataset(x, place)
                 elif isinstance(x, self._h5py.Group):
-                    if self._is_new(x):
+                    first = self._first_name(x, place)
+                    if first == place:
                         groups.append((x, place))
                     else:
-                        self.found.left_out[place] = "it is another name of a group"
+                        self._say(place, f"another name of the group /{first}")
                 else:
-                    self.found.left_out[place] = "it is a type, which has no elements"
+                    self._say(place, f"the type {x.dtype}")
+
+    def _say(self, place: str, what: str) -> None:
+        """Add what has no elements as a text, which both files have if they agree."""
+        self.found.add(place, Loaded(text(what)))
 
     def _link(self, link: Any, place: str) -> None:
         """Add where a link leads; its way there may be through another file."""
         if isinstance(link, self._h5py.SoftLink):
-            self.found.add(place, Loaded(text(link.path)))
+            self._say(place, link.path)
         else:
             self.found.left_out[place] = "it links to another file; --follow-links reads it"
 
-    def _is_new(self, group: Any) -> bool:
+    def _first_name(self, group: Any, place: str) -> str:
         about = self._h5py.h5o.get_info(group.id)
-        identity = about.fileno, about.addr
-        new = identity not in self._seen
-        self._seen.add(identity)
-        return new
+        return self._first_names.setdefault((about.fileno, about.addr), place)
 
     def _dataset(self, x: Any, place: str) -> None:
-        # What is elsewhere is in no file of a size that is known here.
+        # The elements of an external or virtual dataset are in no file whose size is known here.
         elsewhere = x.external or x.is_virtual
         stored = (lambda: _UNKNOWN) if elsewhere else x.id.get_storage_size
-        if x.shape is None:
-            self.found.left_out[place] = "it is a null dataset, which has no elements"
-        elif elsewhere and not self._follow:
+        if elsewhere and not self._follow:
             self.found.left_out[place] = _ELSEWHERE
-        elif self._h5py.check_string_dtype(x.dtype) and x.dtype.hasobject:
+        elif x.shape is None:
+            self._say(place, f"a null dataset of {x.dtype}")
+        elif x.dtype.hasobject:
             require_stored(x.size * x.dtype.itemsize, stored)
-            self.found.add(place, Loaded(text(x.asstr(errors="backslashreplace")[()])))
-        elif x.dtype.hasobject or (x.dtype.metadata and "ref" in x.dtype.metadata):
-            self.found.left_out[place] = "its elements are references or of variable length"
-        else:
+            self._objects(x.file, place, x.dtype, x[()])
+        elif not self._is_netcdf:
             add_fields(self.found, place, Dataset(x, x.dtype, stored))
+        elif not _text_of(x.attrs.get("NAME")).startswith(_DIMENSION):
+            above, slash, name = place.rpartition("/")
+            place = above + slash + name.removeprefix(_PREFIX)
+            add_variable(self.found, place, Dataset(x, x.dtype, stored), x.attrs)
+
+    def _objects(self, file: Any, place: str, dtype: Any, values: Any) -> None:
+        """Add elements that are Python objects: text, references, lists, or records of them."""
+        ragged = self._h5py.check_vlen_dtype(dtype)
+        reference = self._h5py.check_ref_dtype(dtype)
+        if dtype.names:
+            for name in dtype.names:
+                self._objects(file, joined(place, name), dtype[name].base, values[name])
+        elif self._h5py.check_string_dtype(dtype) and dtype.hasobject:
+            flat = [_text_of(x) for x in np.ravel(values)]
+            self.found.add(place, Loaded(text(flat).reshape(np.shape(values))))
+        elif ragged is not None:
+            lists = [np.asarray(x) for x in np.ravel(values)]
+            lengths = np.array([len(x) for x in lists], np.int64).reshape(np.shape(values))
+            self.found.add(joined(place, "lengths"), Loaded(lengths))
+            elements = np.concatenate([np.empty(0, ragged), *lists])
+            self._objects(file, joined(place, "values"), ragged, elements)
+        elif reference is self._h5py.Reference:
+            flat = [str(file[x].name) if x else "" for x in np.ravel(values)]
+            self.found.add(place, Loaded(text(flat).reshape(np.shape(values))))
+        elif dtype.hasobject:
+            self.found.left_out[place] = (
+                f"its elements, of {dtype.metadata or dtype}, are not compared"
+            )
+        else:
+            self.found.add(place, Loaded(np.asarray(values)))
+
+
+def _text_of(x: Any) -> str:
+    if isinstance(x, bytes):
+        return x.decode("utf-8", "backslashreplace")
+    return "" if x is None else str(x)

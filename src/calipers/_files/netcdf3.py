@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .conventions import add_variable
 from .entries import Contents, Loaded
 from .errors import FileError
 
@@ -33,10 +34,11 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         yield found
         # A file can be closed only when nothing refers to its map.
         found.arrays.clear()
+        found.nulls.clear()
 
 
 def _variables(file: Any) -> Contents:
     found = Contents()
     for name, variable in file.variables.items():
-        found.add(name, Loaded(np.asarray(variable.data)))
+        add_variable(found, name, Loaded(np.asarray(variable.data)), variable._attributes)
     return found

@@ -12,11 +12,13 @@ from .._spread import MEMORY_LIMIT
 from .._tally import Rule
 from ..comparison import compare
 from ..reports import Comparison, NestedComparison
-from .entries import Contents, Entry, joined, size_in_bytes
+from .conventions import MEANING, PACKING
+from .entries import Contents, Derived, Entry, Loaded, joined, size_in_bytes
 from .errors import FileError, described, printable
 from .opening import opened
 
-_TEXT, _NUMBERS = "UT", "biufc"
+# Objects are Python integers that no dtype holds.
+_TEXT, _NUMBERS = "UT", "biufcO"
 _LIMIT = re.compile(r"memory_limit(?:=(\d+))?")
 
 
@@ -64,6 +66,13 @@ class Found:
         else:
             reason = f"in actual, {actual}" if actual else f"in expected, {expected}"
             self.add(path, unlike(f"not compared: {reason}"))
+
+    def ignores(self, path: str, options: FileOptions) -> bool:
+        """Return True, and take the name in, if the options say to ignore it."""
+        ignored = is_ignored(path, options.ignore)
+        if ignored:
+            self.ignored.append(path)
+        return ignored
 
     def merge(self, other: "Found") -> None:
         """Take in what was found of another pair of files."""
@@ -124,8 +133,7 @@ def _compare_contents(
     done = 0
     for name in own.arrays | reference.arrays | own.left_out | reference.left_out:
         path = joined(place, name)
-        if is_ignored(path, options.ignore):
-            found.ignored.append(path)
+        if found.ignores(path, options):
             continue
         if options.fail_fast and found.differs:
             found.stopped = True
@@ -137,16 +145,65 @@ def _compare_contents(
         a, b = own.arrays.get(name), reference.arrays.get(name)
         try:
             leaf = _compared(a, b, options)
+            nulls = _compared_nulls(own, reference, name, options)
         except Exception as error:  # libraries raise anything
             text = _LIMIT.sub(_as_option, described(error))
             msg = f"{name}: {text}" if name else text
             raise FileError(msg) from error
-        found.add(path, leaf)
+        names = MEANING if leaf else (*MEANING, *PACKING)
+        problems = list(leaf.problems)
+        for key, problem in _attributes_that_differ(own, reference, name, names).items():
+            if not found.ignores(joined(path, key), options):
+                problems.append(problem)
+        found.add(path, replace(leaf, problems=tuple(problems)))
+        if nulls is not None and not found.ignores(joined(path, "nulls"), options):
+            found.add(joined(path, "nulls"), nulls)
         done += size_in_bytes(a) if a is not None else 0
         advance(done / total)
     if not options.plot:
         found.drawn = None
     return found
+
+
+def _compared_nulls(
+    own: Contents, reference: Contents, name: str, options: FileOptions
+) -> Comparison | None:
+    """Compare where two arrays lack values; None if they lack none, or their shapes differ."""
+    a, b = own.arrays.get(name), reference.arrays.get(name)
+    masks = own.nulls.get(name), reference.nulls.get(name)
+    if not any(masks) or a is None or b is None or a.shape != b.shape:
+        return None
+    none = Loaded(np.broadcast_to(np.False_, a.shape))
+    watches = _Watch(), _Watch()
+    x, y = (
+        Derived(none if mask is None else mask, watch, none.dtype, a.shape)
+        for mask, watch in zip(masks, watches, strict=True)
+    )
+    report = _compared(x, y, options)
+    return report if any(watch.seen for watch in watches) else None
+
+
+class _Watch:
+    """A function that returns masks as they are, and records if anything was masked."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __call__(self, mask: NDArray) -> NDArray:
+        """Look at a mask."""
+        self.seen = self.seen or bool(np.any(mask))
+        return mask
+
+
+def _attributes_that_differ(
+    own: Contents, reference: Contents, name: str, names: Sequence[str]
+) -> dict[str, str]:
+    """Return the attributes that differ, if both files are of a format that has them."""
+    a, b = own.attributes.get(name), reference.attributes.get(name)
+    if a is None or b is None:
+        return {}
+    texts = {key: [repr(x[key]) if key in x else "none" for x in (a, b)] for key in names}
+    return {key: f"{key} differs: {x:.60} and {y:.60}" for key, (x, y) in texts.items() if x != y}
 
 
 def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Comparison:

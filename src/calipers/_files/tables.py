@@ -11,6 +11,9 @@ from .entries import Contents, Loaded, joined, text
 from .errors import FileError
 
 _FIRST_LINE = 1 << 20
+_INTEGER = r"^\s*[+-]?[0-9]+\s*$"
+# Of a field whose text is integers that pyarrow has no type for.
+_INTEGERS = {b"calipers": b"integers"}
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -22,7 +25,7 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     typed = path.lower().endswith(".parquet")
     try:
         table = _parquet(path) if typed else _csv(path)
-        names = table.column_names
+        fields = list(table.schema)
     except pyarrow.ArrowException as error:
         msg = f"it is no table: {error}"
         raise FileError(msg) from None
@@ -30,8 +33,8 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         msg = "its text is not UTF-8: save it so"
         raise FileError(msg) from None
     found = Contents()
-    for name, column in zip(names, table.columns, strict=True):
-        _add(found, name, column, typed)
+    for field, column in zip(fields, table.columns, strict=True):
+        _add(found, field.name, field, column, typed)
     yield found
 
 
@@ -66,23 +69,31 @@ def _csv(path: str) -> Any:
 
 
 def _with_large_integers(table: Any, read: Callable[..., Any]) -> Any:
-    """Read again as uint64 what pyarrow, which tries no integers beyond int64, took for floats."""
+    """
+    Read again as integers what pyarrow, which tries none beyond int64, took for floats.
+
+    Those that uint64 does not hold, either, stay text here: no type of pyarrow holds them.
+    """
     import pyarrow
     from pyarrow import compute
 
     places = [
         i
         for i, column in enumerate(table.columns)
-        if pyarrow.types.is_floating(column.type) and (compute.max(column).as_py() or 0) >= 2**63
+        if pyarrow.types.is_floating(column.type)
+        and any(abs(x or 0) >= 2**63 for x in compute.min_max(column).as_py().values())
     ]
     if not places:
         return table
     words = dict.fromkeys((table.column_names[i] for i in places), pyarrow.string())
     text = read(column_types=words, strings_can_be_null=True)
     for i in places:
-        with suppress(pyarrow.ArrowInvalid):  # floats indeed
-            column = text.column(i).cast(pyarrow.uint64())
-            table = table.set_column(i, table.column_names[i], column)
+        column = text.column(i)
+        if compute.all(compute.match_substring_regex(column, _INTEGER)).as_py():
+            with suppress(pyarrow.ArrowInvalid):
+                column = column.cast(pyarrow.uint64())
+            field = pyarrow.field(table.column_names[i], column.type, metadata=_INTEGERS)
+            table = table.set_column(i, field, column)
     return table
 
 
@@ -113,35 +124,77 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _add(found: Contents, name: str, column: Any, typed: bool) -> None:
-    """Add a column, and where it has no values if it lacks some."""
+def _add(found: Contents, name: str, field: Any, column: Any, typed: bool) -> None:
+    """Add a column; of lists their lengths and values, of structs each field."""
     import pyarrow
-    from pyarrow import types
+    from pyarrow import compute, types
 
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if types.is_decimal(column.type):
-        column = column.cast(pyarrow.string())
-    if types.is_time(column.type):  # since midnight: NumPy has no times of day
-        number = pyarrow.int32() if types.is_time32(column.type) else pyarrow.int64()
-        span = pyarrow.duration(column.type.unit)
-        column = column.cast(number).cast(pyarrow.int64()).cast(span)
+    column = _as_known(column)
     kind = column.type
-    if column.null_count:
-        found.add(joined(name, "nulls"), Loaded(column.is_null().to_numpy()))
-        if types.is_null(kind):
-            return
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        found.add(name, Loaded(text(column.fill_null("").to_pylist())))
+    nulls = Loaded(column.is_null().to_numpy()) if column.null_count else None
+    if types.is_struct(kind):
+        if nulls is not None:
+            found.add(joined(name, "nulls"), nulls)
+        for i, part in enumerate(kind.fields):
+            _add(found, joined(name, part.name), part, compute.struct_field(column, [i]), typed)
+    elif any(test(kind) for test in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+        lengths = compute.list_value_length(column).fill_null(0).to_numpy()
+        found.add(joined(name, "lengths"), Loaded(lengths), nulls)
+        values = compute.list_flatten(column)
+        _add(found, joined(name, "values"), kind.value_field, values, typed)
+    elif types.is_string(kind):
+        words = column.fill_null("").to_pylist()
+        integers = _integers(words) if field.metadata == _INTEGERS else None
+        values = text(words) if integers is None else integers
+        found.add(name, Loaded(values, typed), nulls)
+    elif types.is_large_binary(kind):  # written so that no text is equal to bytes
+        found.add(name, Loaded(text([repr(x or b"") for x in column.to_pylist()])), nulls)
+    elif types.is_null(kind):
+        found.add(name, Loaded(np.zeros(len(column), bool), False), nulls)
     elif _is_plain(types, kind):
         zero = pyarrow.scalar(False if types.is_boolean(kind) else 0, kind)
-        found.add(name, Loaded(np.asarray(column.fill_null(zero).to_numpy()), typed))
+        found.add(name, Loaded(np.asarray(column.fill_null(zero).to_numpy()), typed), nulls)
     else:
         found.left_out[name] = f"its type, {kind}, is not compared"
 
 
+def _integers(words: list[str]) -> Any:
+    """Return words as Python integers; None if one has more digits than Python reads."""
+    try:
+        return np.array([int(word or "0") for word in words], object)
+    except ValueError:
+        return None
+
+
+def _as_known(column: Any) -> Any:
+    """Return a column in a type that NumPy, or few rules, know."""
+    import pyarrow
+    from pyarrow import compute, types
+
+    kind = column.type
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        storage = [chunk.storage for chunk in column.chunks]
+        return _as_known(pyarrow.chunked_array(storage, kind.storage_type))
+    if types.is_dictionary(kind):
+        return _as_known(column.cast(kind.value_type))
+    if types.is_run_end_encoded(kind):
+        return _as_known(compute.run_end_decode(column))
+    if types.is_map(kind):
+        return column.cast(pyarrow.list_(pyarrow.struct([kind.key_field, kind.item_field])))
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        return column.cast(pyarrow.large_list(kind.value_field))
+    if types.is_decimal(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return column.cast(pyarrow.string())
+    if types.is_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+        return column.cast(pyarrow.large_binary())
+    if types.is_time(kind):  # since midnight: NumPy has no times of day
+        number = pyarrow.int32() if types.is_time32(kind) else pyarrow.int64()
+        return column.cast(number).cast(pyarrow.int64()).cast(pyarrow.duration(kind.unit))
+    return column
+
+
 def _is_plain(types: Any, kind: Any) -> bool:
-    """Tell whether NumPy has the type."""
+    """Return True if NumPy has the type."""
     tests = (
         types.is_integer,
         types.is_floating,

@@ -79,16 +79,25 @@ def _is_long(x: Any) -> bool:
 
 def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
     parts = _PARTS.get(str(x.layout))
-    if parts is not None:
+    if x.device.type != "cpu":
+        found.left_out[name] = f"it is a tensor on {x.device}, which has no elements here"
+    elif x.is_nested:
+        for i, part in enumerate(x.unbind()):
+            _add_tensor(found, torch, joined(name, str(i)), part)
+    elif parts is not None:
         found.add(joined(name, "shape"), Loaded(np.asarray(tuple(x.shape))))
         for part in parts:
             _add_tensor(found, torch, joined(name, part.strip("_")), getattr(x, part)())
-    elif x.is_quantized or x.device.type != "cpu" or x.layout is not torch.strided:
-        kind = "quantized" if x.is_quantized else f"on {x.device}, of layout {x.layout}"
-        found.left_out[name] = f"it is a tensor {kind}, which calipers does not compare"
-    elif x.is_nested or x.dtype is torch.complex32:
-        kind = "of several shapes" if x.is_nested else "of complex32"
-        found.left_out[name] = f"it is a tensor {kind}, which calipers does not compare"
+    elif x.layout is not torch.strided:
+        found.left_out[name] = (
+            f"it is a tensor of layout {x.layout}, which calipers does not compare"
+        )
+    elif x.is_quantized or x.dtype is torch.complex32:
+        # NumPy has no such dtype: the values are compared, and the dtype by its name.
+        require_stored(x.nbytes, x.untyped_storage().nbytes)
+        found.add(joined(name, "dtype"), Loaded(text(str(x.dtype))))
+        values = x.dequantize() if x.is_quantized else x.to(torch.complex64)
+        found.add(name, Loaded(Torch().as_numpy(values)))
     else:
         require_stored(x.nbytes, x.untyped_storage().nbytes)
         found.add(name, Loaded(Torch().as_numpy(x)))

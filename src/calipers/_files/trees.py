@@ -1,5 +1,6 @@
 """Two files, or two folders of files, compared pair by pair."""
 
+import filecmp
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,8 +18,6 @@ class Outcome:
 
     found: Found = field(default_factory=Found)
     troubles: list[str] = field(default_factory=list)
-    others: int = 0
-    """How many files of other formats are in the folders."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -54,7 +53,7 @@ def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pai
         msg = f"{actual} is {kinds[0]} and {expected} is {kinds[1]}: give two files or two folders"
         raise FileError(msg)
     own, reference = (listing(path, options.follow_links) for path in (actual, expected))
-    outcome = Outcome(others=max(own.others, reference.others))
+    outcome = Outcome()
     unread = []
     for place, reason in (*own.unread.items(), *reference.unread.items()):
         if is_ignored(place, options.ignore):
@@ -64,14 +63,17 @@ def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pai
         # What is below may be on both sides.
         unread.append(place and f"{place}/")
     pairs = []
-    for place in sorted(own.files | reference.files | own.left_out | reference.left_out):
+    names = own.files | reference.files | own.links | reference.links
+    for place in sorted(names | own.left_out | reference.left_out):
         reasons = own.left_out.get(place), reference.left_out.get(place)
-        if place.startswith(tuple(unread)):
+        links = own.links.get(place), reference.links.get(place)
+        if place.startswith(tuple(unread)) or outcome.found.ignores(place, options):
             continue
-        if is_ignored(place, options.ignore):
-            outcome.found.ignored.append(place)
-        elif any(reasons):
+        if any(reasons):
             outcome.found.leave_out(place, *reasons)
+        elif any(links):
+            if links[0] != links[1]:
+                outcome.found.add(place, unlike(f"links differ: to {links[0]} and {links[1]}"))
         else:
             pairs.append(Pair(place, own.files.get(place), reference.files.get(place)))
     return pairs, outcome
@@ -107,6 +109,12 @@ def _compare_pair(
         advance(round(share * size) - told)
         told = round(share * size)
 
+    if pair.place and reader_of(pair.actual) is None:
+        if not filecmp.cmp(pair.actual, pair.expected, shallow=False):
+            reason = "its bytes differ, and its format is not known"
+            outcome.found.leave_out(pair.place, reason, reason)
+        tell(1.0)
+        return
     foreign = is_foreign(pair.actual) or is_foreign(pair.expected)
     compare = worker.compare_files if foreign else compare_files
     try:
