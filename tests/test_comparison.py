@@ -1188,7 +1188,7 @@ def test_keys_are_matched_as_python_does_and_not_by_what_they_are_called():
     ("a", "b", "problem"),
     [
         ({"x": 1}, [1, np.ones(1)], "actual is a mapping, expected is a sequence"),
-        ([np.ones(1)], np.ones((1, 1)), "actual is a sequence, expected is of type ndarray"),
+        ([np.ones(1), {}], np.ones((2, 1)), "actual is a sequence, expected is of type ndarray"),
         (Point(1, 2), (1, 2), "actual is a Point, expected is a sequence"),
         (State(1, "a"), {"weights": 1}, "actual is a State, expected is a mapping"),
     ],

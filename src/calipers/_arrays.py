@@ -16,6 +16,8 @@ from ._integers import became_floats
 from ._libraries import kind_of, library_of, require_host
 from ._protocols import ArrayLibrary, NDArray
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
 
 class Pair(NamedTuple):
     """Two arrays, the native dtypes to compare them in, and whose result it is."""

@@ -13,6 +13,8 @@ from ._libraries import library_of, on_device
 from ._spread import MEMORY_LIMIT, spread_of
 from .reports import ClosenessError
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
 _NAMES = ("actual", "desired")
 
 
@@ -49,7 +51,6 @@ def assert_within(
     strict: bool = False,
 ) -> None:
     """Compare two arrays by kernels; where there are none for them, let NumPy."""
-    __tracebackhide__ = True
     a, b = to_array(actual), to_array(desired)
     held = spread_of(MEMORY_LIMIT, actual=a, desired=b) is None
     if held and not on_device(actual=a, desired=b):
@@ -76,7 +77,6 @@ def assert_within(
 
 def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
     """Let NumPy judge, and raise what it raises as the error of this module."""
-    __tracebackhide__ = True
     try:
         assertion(*args, **options)
     except AssertionError as error:

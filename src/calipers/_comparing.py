@@ -23,6 +23,8 @@ from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, has_distances, tally_pair
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
 _NAMES = ("actual", "expected")
 # The format of numbers that have one.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
@@ -50,7 +52,6 @@ def require_close(
     msg: str | Callable[[str], str] | None,
 ) -> None:
     """Raise the report if not all leaves agree; that of one alone if they are not `nested`."""
-    __tracebackhide__ = True
     if all_pass(parts, options):
         return
     report = compare_leaves(parts, nested, options)

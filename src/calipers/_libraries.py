@@ -13,6 +13,8 @@ from .interop.cupy import Cupy
 from .interop.jax import Jax
 from .interop.torch import Torch
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
 _LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax(), Cupy())
 
 # DLPack's numbers for a CUDA device's memory, and for managed memory.

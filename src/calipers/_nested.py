@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import date, timedelta
 from inspect import isroutine
 from os import PathLike
 from typing import Any, NamedTuple
@@ -10,11 +11,15 @@ import numpy as np
 
 from .interop.zarr import Zarr
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
 _ZARR = Zarr()
 # No array has more, so that a list which is nested deeper, or holds itself, is none.
 _AXES = 64
 _DEEP = 200
 _NUMBERS = frozenset({bool, int, float, complex})
+# By the kind of NumPy's dtype: Python's type, and the method of pandas' types that loses nothing.
+_DATES = {"M": (date, "to_datetime64"), "m": (timedelta, "to_timedelta64")}
 
 
 class Leaf(NamedTuple):
@@ -34,6 +39,44 @@ def is_container(x: Any) -> bool:
         return True
     # An array may be a dataclass, too, as zarr's are.
     return is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "__array__")
+
+
+def are_nested(a: Any, b: Any) -> bool:
+    """Return True if two objects are compared part by part: a list and an array are two arrays."""
+    if not (is_container(a) or is_container(b)):
+        return False
+    return _list_as_array(a, b) is None and _list_as_array(b, a) is None
+
+
+def _list_as_array(items: Any, other: Any) -> Any:
+    """Return what a list, as of text, dates or None, is compared as with an array; else None."""
+    is_list = isinstance(items, list | tuple) and not _is_namedtuple(items)
+    if not is_list or is_container(other) or not hasattr(type(other), "__array__"):
+        return None
+    try:
+        array = np.asarray(items)
+        if array.dtype.kind not in "OSU":
+            return items
+        objects = np.asarray(items, object)
+    except Exception:  # the items are ragged, or not in host memory
+        return None
+    if any(is_container(x) or np.shape(x) for x in objects.flat):
+        return None
+    if array.dtype.kind in "SU" and not all(isinstance(x, str | bytes) for x in objects.flat):
+        return objects  # NumPy would make text of numbers
+    kind = getattr(getattr(other, "dtype", None), "kind", None)
+    if array.dtype.kind == "O" and kind in _DATES:
+        return _in_dtype_of_dates(objects, kind)
+    return items
+
+
+def _in_dtype_of_dates(objects: Any, kind: str) -> Any:
+    """Return dates or durations as a list of NumPy's, if all are; NumPy knows no time zones."""
+    known, method = _DATES[kind]
+    if not all(isinstance(x, known) and getattr(x, "tzinfo", None) is None for x in objects.flat):
+        return objects
+    scalars = [getattr(x, method)() if hasattr(x, method) else x for x in objects.flat]
+    return list(np.array(scalars, f"{kind}8").reshape(objects.shape))
 
 
 def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:
@@ -67,6 +110,11 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
     actual, expected = _unwrapped(actual), _unwrapped(expected)
     if not (is_container(actual) or is_container(expected)):
         yield Leaf(path, actual, expected, _unlike(actual, expected))
+        return
+    own, reference = _list_as_array(actual, expected), _list_as_array(expected, actual)
+    if own is not None or reference is not None:
+        own, reference = (x if y is None else y for x, y in ((actual, own), (expected, reference)))
+        yield Leaf(path, own, reference)
         return
     kinds = _kind(actual), _kind(expected)
     if kinds[0] != kinds[1]:

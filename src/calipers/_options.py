@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arguments import brief
+from ._arguments import brief, require_bytes
 from ._dtypes import DType
 from ._spread import MEMORY_LIMIT
 from ._tally import Rule
 from .tolerances import Tolerance, default_tolerance
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 # By the dtypes themselves: their names take longer to make than ten elements to compare.
 default_of = lru_cache(default_tolerance)
@@ -85,6 +87,7 @@ def checked_options(
         msg = f"max_mismatch_ratio must lie from 0 to 1, got {ratio}; for a count: max_mismatches"
         raise ValueError(msg)
     count = _count(max_mismatches, "max_mismatches")
+    require_bytes(memory_limit)
     rule = Rule(0.0, 0.0, max_ulp, bool(equal_nan), count, ratio)
     return Options(chosen, check_dtype, check_shape, rule, memory_limit)
 

@@ -109,7 +109,7 @@ def allclose(
     -------
     bool or array of bool
         One verdict; or one for each row, of the broadcast shape without `axis`, in the inputs'
-        library.
+        library. True if there are no elements: an empty array is close to any number, as in NumPy.
 
     Raises
     ------

@@ -6,7 +6,7 @@ from typing import Any, Unpack, overload
 import numpy as np
 
 from ._comparing import all_pass, compare_leaves, plainly_agree, require_close
-from ._nested import is_container, leaves
+from ._nested import are_nested, leaves
 from ._options import checked_options
 from ._spread import MEMORY_LIMIT
 from ._types import CompareOptions, Plain
@@ -14,6 +14,7 @@ from .reports import Comparison, NestedComparison
 from .tolerances import Tolerance
 
 __all__ = ["assert_close", "compare"]
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 # Options beside which two arrays are asked plainly.
 _OF_PLAIN = {"rtol", "atol", "equal_nan", "check_dtype", "check_shape"}
@@ -72,7 +73,8 @@ def compare(
         Whether dtypes have to be equal, where both sides have one; neither byte order nor the
         width of text counts.
     check_shape : bool, default True
-        Whether shapes have to be equal; else the arrays are broadcast together.
+        Whether shapes have to be equal; else the arrays are broadcast together. An empty array then
+        agrees with any number, as by `allclose`.
     max_mismatches : int, default 0
         How many mismatches to let pass in each pair of arrays.
     max_mismatch_ratio : float, default 0.0
@@ -126,7 +128,7 @@ def compare(
         max_mismatch_ratio,
         memory_limit,
     )
-    return compare_leaves(tuple(leaves(actual, expected)), _is_nested(actual, expected), options)
+    return compare_leaves(tuple(leaves(actual, expected)), are_nested(actual, expected), options)
 
 
 def assert_close(
@@ -179,7 +181,6 @@ def assert_close(
       ['w']  1 of 2 elements differs (50 %)
     ...
     """
-    __tracebackhide__ = True
     by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT
     counted = type(max_mismatches) is int  # else it is checked first: 0.0 is no count
     plain = by_tolerances and counted and max_mismatches == max_mismatch_ratio == 0
@@ -197,7 +198,7 @@ def assert_close(
         max_mismatch_ratio,
         memory_limit,
     )
-    require_close(tuple(leaves(actual, expected)), _is_nested(actual, expected), options, msg)
+    require_close(tuple(leaves(actual, expected)), are_nested(actual, expected), options, msg)
 
 
 def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool:
@@ -210,9 +211,5 @@ def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool
     checked = checked_options(**{"rtol": None, "atol": None, **options})
     parts = tuple(leaves(actual, expected))
     return all_pass(parts, checked) or bool(
-        compare_leaves(parts, _is_nested(actual, expected), checked)
+        compare_leaves(parts, are_nested(actual, expected), checked)
     )
-
-
-def _is_nested(actual: Any, expected: Any) -> bool:
-    return is_container(actual) or is_container(expected)

@@ -1,14 +1,17 @@
 """Arrays that are compared with ``==``: approx."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 from ._arguments import is_weak
+from ._options import checked_options
 from ._refusals import refused
 from ._types import CompareOptions
 from .comparison import agree, compare
 from .reports import Comparison, NestedComparison
 
 __all__ = ["Approx", "approx"]
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 _WIDTH = 40
 _PYTEST = {"rel": "rtol", "abs": "atol", "nan_ok": "equal_nan"}  # what pytest.approx calls them
@@ -21,6 +24,14 @@ def shortened(x: Any) -> str:
     except Exception:  # a test is about to fail for another reason
         text = object.__repr__(x)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+def _has_elements(x: Any) -> bool:
+    """Return True if x has elements; False also if only a full comparison shows that."""
+    if isinstance(x, list | tuple):
+        return any(map(_has_elements, x))
+    shape = getattr(x, "shape", None)
+    return is_weak(x) or (isinstance(shape, tuple) and 0 not in shape)
 
 
 class Approx:
@@ -47,15 +58,19 @@ class Approx:
         """Refuse: an approx is no array, in a container either."""
         msg = (
             "approx(...) is no array: write actual == approx(expected), and no approx within it; "
-            "where actual answers == itself, as xarray's do, write approx(expected) == actual"
+            "where actual answers == itself, as xarray's do, write approx(expected) == actual; "
+            "where it is sparse, write actual.toarray() == approx(expected)"
         )
         raise TypeError(msg)
 
     def __eq__(self, actual: object) -> bool:
-        """Tell whether `actual` agrees with what is expected."""
+        """Return True if `actual` agrees with the reference."""
         if isinstance(actual, Approx):
             self.__array__()
-        agreed = agree(actual, self.expected, **self._options)
+        if is_weak(self.expected) and not _has_elements(actual):
+            agreed = bool(self.compare(actual))
+        else:
+            agreed = agree(actual, self.expected, **self._options)
         if not agreed:
             refused(actual, self.expected, **self._options)
         return agreed
@@ -88,8 +103,11 @@ class Approx:
         >>> calipers.approx([1.0, 2.0]).compare([1.0, 2.5]).mismatches
         1
         """
-        found: Comparison | NestedComparison = compare(actual, self.expected, **self._options)
-        return found
+        report: Comparison | NestedComparison = compare(actual, self.expected, **self._options)
+        if report and isinstance(report, Comparison) and is_weak(self.expected) and not report.size:
+            problem = f"actual is empty, so no element of it equals {shortened(self.expected)}"
+            return replace(report, problems=(problem,))
+        return report
 
 
 def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
@@ -101,7 +119,7 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
     Parameters
     ----------
     expected : array_like, or list, tuple, dict or dataclass of them
-        The reference. A Python number stands for an array full of it.
+        The reference. A Python number stands for an array full of it, but not for an empty one.
     **options
         Those of `compare`: tolerances are by default those of the dtypes. Other than there, dtypes
         may differ unless ``check_dtype=True``, as ``==`` does not ask for them.
@@ -113,9 +131,11 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
     Raises
     ------
     TypeError
-        If an option is none of those of `compare`.
+        If an option is none of those of `compare`, or of the wrong kind.
+    ValueError
+        If an option has a wrong value, as for `compare`.
     TypeError, ValueError
-        As `compare`, when it is compared.
+        As `compare`, for arrays that cannot be compared, by ``==``.
 
     See Also
     --------
@@ -123,8 +143,8 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
 
     Notes
     -----
-    Masked arrays of NumPy, SciPy's sparse arrays and xarray's objects answer ``==`` themselves:
-    write ``approx(expected) == masked``.
+    Masked arrays of NumPy and xarray's objects answer ``==`` themselves: write ``approx(expected)
+    == masked``. SciPy's sparse arrays have to be dense: ``actual.toarray() == approx(expected)``.
 
     Examples
     --------
@@ -141,8 +161,9 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
             advice = f": take {_PYTEST[name]}=" if name in _PYTEST else ""
             msg = f"approx() got an unexpected keyword argument {name!r}{advice}; it takes {known}"
             raise TypeError(msg)
-    given: CompareOptions = {"check_dtype": False}
-    given.update(options)
+    defaults: CompareOptions = {"check_dtype": False}
     if is_weak(expected):
-        given["check_shape"] = False
-    return Approx(expected, given)
+        defaults["check_shape"] = False
+    defaults.update(options)
+    checked_options(**{"rtol": None, "atol": None, **defaults})
+    return Approx(expected, defaults)
