@@ -1,7 +1,8 @@
 """What counts as an array, and what two arrays are compared as."""
 
 import math
-from collections.abc import Set, ValuesView
+import sys
+from collections.abc import Callable, Set, ValuesView
 from functools import lru_cache
 from mmap import ALLOCATIONGRANULARITY
 from os import PathLike
@@ -13,8 +14,9 @@ import numpy as np
 from ._arguments import as_float, brief, is_integer, is_weak
 from ._dtypes import FLOAT64, DType, finfo, kernel_dtype, working_dtypes
 from ._integers import became_floats
-from ._libraries import kind_of, library_of, require_host
+from ._libraries import HOST_TYPES, kind_of, library_of, require_host
 from ._protocols import ArrayLibrary, NDArray
+from .interop.units import Unit, in_one_unit, tolerance_in, unit_of
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
@@ -26,6 +28,7 @@ class Pair(NamedTuple):
     b: Any
     dtypes: tuple[DType, DType] | None  # None: NumPy compares them
     library: ArrayLibrary | None
+    unit: Unit | None = None  # that both are in
 
 
 def _view(x: Any, name: str) -> NDArray:
@@ -93,11 +96,76 @@ def as_array(x: Any, name: str = "a") -> NDArray:
     return _view(x, name)
 
 
+def as_block(x: Any, name: str) -> Any:
+    """Return x as an array of which parts are compared; one with a unit keeps it."""
+    if unit_of(x) is not None and hasattr(x, "shape"):
+        return x
+    refuse_foreign(x, name)
+    return as_array(x, name)
+
+
 def as_elements(x: Any, name: str) -> NDArray:
     """Return x as an array that is compared: integers of a list are not rounded."""
+    refuse_foreign(x, name)
     array = _view(x, name)
     rounded = isinstance(x, (list, tuple)) and array.dtype == FLOAT64 and became_floats(x)
     return np.asarray(x, object) if rounded else array
+
+
+def has_own_functions(x: Any) -> bool:
+    """Return True if NumPy's functions leave x to its library, as NEP 18 says."""
+    function = getattr(type(x), "__array_function__", None)
+    inherited = function is None or function is np.ndarray.__array_function__
+    return not inherited and library_of(x) is None
+
+
+def is_foreign(x: Any) -> bool:
+    """Return True if x has functions of its own, and is no array of NumPy."""
+    return has_own_functions(x) and not isinstance(x, np.ndarray)
+
+
+def by_library(
+    function: Callable[..., Any], names: tuple[str, str], a: Any, b: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Call a function of NumPy that the library of a or b implements, or name what it refuses."""
+    try:
+        return function(a, b, *args, **kwargs)
+    except Exception as error:  # a library may raise anything
+        name, x = (names[0], a) if has_own_functions(a) else (names[1], b)
+        asked = f"numpy.{function.__name__}"
+        if isinstance(error, TypeError) and "no implementation" in str(error):
+            raise _foreign_error(x, name, asked) from None
+        error.add_note(f"{name} is a {kind_of(x)}, to whose library {asked} leaves the answer")
+        raise
+
+
+def refuse_foreign(x: Any, name: str) -> None:
+    """Raise if an array, or an item of a list, is of a library whose meaning NumPy would drop."""
+    if isinstance(x, (list, tuple)):
+        _refuse_quantities(x, name, name)
+    elif is_foreign(x):
+        raise _foreign_error(x, name)
+
+
+def _refuse_quantities(items: Any, name: str, as_list: str) -> None:
+    """Raise if some of nested items have a unit, which an array of all of them would drop."""
+    kinds = set(map(type, items))
+    for item in items if kinds - HOST_TYPES or kinds & {list, tuple} else ():
+        if isinstance(item, (list, tuple)):
+            _refuse_quantities(item, name, as_list)
+        elif unit_of(item) is not None:
+            msg = f"{name} holds numbers with units ({kind_of(item)}): give one array with a unit, "
+            raise TypeError(msg + f"or ask compare of {as_list}, item by item")
+
+
+def _foreign_error(x: Any, name: str, function: str = "") -> TypeError:
+    """Return the error for an array that only its own library can read."""
+    reason = f"which {function} does not take" if function else "which is no array of NumPy"
+    methods = ("to_list", "tolist", "todense")
+    method = next((method for method in methods if hasattr(x, method)), None)
+    advice = "an array of NumPy" if method is None else f"{name}.{method}()"
+    asked = "compare" if method in ("to_list", "tolist") else "pass"
+    return TypeError(f"{name} is a {kind_of(x)}, {reason}: {asked} {advice}")
 
 
 def is_sparse(x: Any) -> bool:
@@ -203,9 +271,27 @@ def strengthen(x: Any, dtype: DType) -> NDArray:
         return number.astype(target)
 
 
+def _loaded(x: Any) -> Any:
+    """Return the array within one of xarray or dask: as an array of NumPy it may lose its unit."""
+    xarray: Any = sys.modules.get("xarray")
+    dask: Any = sys.modules.get("dask.array")
+    held: Any = x
+    if xarray is not None and isinstance(x, (xarray.DataArray, xarray.Variable)):
+        held = x.data
+    return held.compute() if dask is not None and isinstance(held, dask.Array) else held
+
+
+def in_memory(a: Any, b: Any, names: tuple[str, str], strict: bool = False) -> Any:
+    """Return two arrays in memory as numbers in one unit, and the unit, if there is one."""
+    if HOST_TYPES.issuperset((type(a), type(b))):
+        return a, b, None
+    return in_one_unit(_loaded(a), _loaded(b), names, strict)
+
+
 def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     """Normalise two array-likes, once, for every function that compares them."""
     require_host(**{names[0]: a, names[1]: b})
+    a, b, unit = in_memory(a, b, names)
     if is_weak(a) and is_weak(b):
         x, y = np.asarray(a), np.asarray(b)
         x, y = _as_number(a, y.dtype), _as_number(b, x.dtype)
@@ -220,11 +306,16 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     dtypes = working_dtypes(x.dtype, y.dtype) if plain else None
     if dtypes is None:
         require_dense(**{names[0]: a, names[1]: b})
-    return Pair(x, y, dtypes, library_of(a) or library_of(b))
+        for name, z in zip(names, (x, y), strict=True):
+            if z.dtype.kind == "O":
+                _refuse_quantities(list(z.flat), name, f"{name}.tolist()")
+    return Pair(x, y, dtypes, library_of(a) or library_of(b), unit)
 
 
-def as_tolerance(value: Any, name: str) -> float | NDArray:
-    """Return a tolerance as a float, or as an array of them."""
+def as_tolerance(value: Any, name: str, unit: Unit | None = None) -> float | NDArray:
+    """Return a tolerance as a float, or as an array of them, in the unit of the arrays."""
+    if type(value) not in HOST_TYPES:
+        value = tolerance_in(value, unit if name == "atol" else None, name)
     try:
         if type(value) is float or (is_weak(value) and not isinstance(value, complex)):
             return float(value)

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.testing import build_err_msg
 
 from . import comparison
-from ._arrays import as_array, as_pair
+from ._arrays import as_array, as_pair, has_own_functions, in_memory
 from ._libraries import library_of, on_device
 from ._spread import MEMORY_LIMIT, spread_of
+from .interop.units import UnitError, unit_of
 from .reports import ClosenessError
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
@@ -44,7 +45,7 @@ def assert_within(
     actual: Any,
     desired: Any,
     rtol: float,
-    atol: float,
+    atol: Any,
     by_numpy: Callable[[Any, Any], None],
     head: Head,
     equal_nan: bool = True,
@@ -54,11 +55,15 @@ def assert_within(
     a, b = to_array(actual), to_array(desired)
     held = spread_of(MEMORY_LIMIT, actual=a, desired=b) is None
     if held and not on_device(actual=a, desired=b):
-        pair = as_pair(a, b, _NAMES)
+        try:
+            pair = as_pair(a, b, _NAMES)
+        except UnitError as error:
+            raise ClosenessError(head.before(str(error))) from None
         if pair.dtypes is None:
             ask_numpy(by_numpy, pair.a, pair.b)
             return
-        a, b = pair.a, pair.b
+        if pair.unit is None:
+            a, b = pair.a, pair.b
     if a.shape != b.shape and (strict or () not in (a.shape, b.shape)):
         raise head.mismatch(f"shapes {a.shape}, {b.shape}", a, b)
     if strict and a.dtype != b.dtype:
@@ -106,19 +111,25 @@ def is_tolerance(x: Any) -> bool:
 
 
 def is_array(x: Any) -> bool:
-    """Tell whether x is an array, and not what one can be made of."""
-    return isinstance(x, np.ndarray) or library_of(x) is not None or on_device(x=x)
+    """Return True if x is an array, and not only what one can be made of."""
+    if isinstance(x, np.ndarray) or library_of(x) is not None or on_device(x=x):
+        return True
+    return unit_of(x) is not None
 
 
 def to_array(x: Any) -> Any:
     """Return x if it is an array of some library, and else an array of NumPy: no number is weak."""
-    if hasattr(x, "dtype") and hasattr(x, "shape"):
+    if (hasattr(x, "dtype") and hasattr(x, "shape")) or has_own_functions(x):
         return x
     array = np.asanyarray(x)
     # NumPy's scalar, if there are no axes: it may stand beside an array on a device.
     return array[()] if array.dtype.kind in "biufc" else array
 
 
-def views(*arrays: Any) -> list[Any]:
-    """Return what NumPy is asked about: views of other libraries' arrays."""
-    return [as_array(x) if library_of(x) is not None else x for x in arrays]
+def views(x: Any, y: Any) -> list[Any]:
+    """Return what NumPy is asked about: other libraries' arrays as views, and in one unit."""
+    try:
+        x, y, _ = in_memory(x, y, _NAMES)
+    except UnitError as error:
+        raise ClosenessError(str(error)) from None
+    return [as_array(z) if library_of(z) is not None else z for z in (x, y)]

@@ -21,6 +21,7 @@ from ._question import plainly_close
 from ._shapes import common_shape
 from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, has_distances, tally_pair
+from .interop.units import Unit, UnitError, unit_of_chunks
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
@@ -92,10 +93,13 @@ def _passes(leaf: Leaf, options: Options) -> bool:
         # What is read only once, the full pass has to read.
         return spread.counted and _spread_passes(leaf, spread, options)
     side = _side(leaf)
-    pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+    try:
+        pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+    except UnitError:
+        return False
     if pair.dtypes is None or _problems(leaf, pair.a, pair.b, options):
         return False
-    rule = options.rule_for(pair.a.dtype, pair.b.dtype)
+    rule = options.rule_for(pair.a.dtype, pair.b.dtype, pair.unit)
     verdict: bool = side.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
     return verdict
 
@@ -110,18 +114,19 @@ def compare_leaves(
 
 def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     if leaf.problem:
-        own, reference = (tuple(getattr(x, "shape", ())) for x in (leaf.actual, leaf.expected))
-        kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
-        return Comparison(leaf.path, own, reference, *kinds, options.rule, (leaf.problem,))
-    spread = _spread(leaf, options)
-    if spread is not None:
-        return _compare_spread(leaf, spread, options)
-    side = _side(leaf)
-    pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
-    rule = options.rule_for(format_of(pair.a), format_of(pair.b))
+        return _incomparable(leaf, leaf.problem, options)
+    try:
+        spread = _spread(leaf, options)
+        if spread is not None:
+            return _compare_spread(leaf, spread, options)
+        side = _side(leaf)
+        pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+    except UnitError as error:
+        return _incomparable(leaf, str(error), options)
+    rule = options.rule_for(format_of(pair.a), format_of(pair.b), pair.unit)
     _require_steps(pair, rule, leaf.path)
     problems = _problems(leaf, pair.a, pair.b, options)
-    about = _about(leaf, pair.a, pair.b, rule, problems)
+    about = _about(leaf, pair.a, pair.b, rule, problems, pair.unit)
     try:
         if options.check_shape and pair.a.shape != pair.b.shape:
             raise ValueError
@@ -148,6 +153,13 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         arrangement=pattern,
         arrays=(pair.a, pair.b),
     )
+
+
+def _incomparable(leaf: Leaf, problem: str, options: Options) -> Comparison:
+    """Return the report of a pair whose elements cannot be compared."""
+    own, reference = (tuple(getattr(x, "shape", ())) for x in (leaf.actual, leaf.expected))
+    kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
+    return Comparison(leaf.path, own, reference, *kinds, options.rule, (problem,))
 
 
 def _undecided(pair: Pair, path: str) -> TypeError | None:
@@ -183,9 +195,12 @@ def _is_counted(x: NDArray) -> bool:
     return type(x) is np.ndarray and kernel_dtype(x.dtype) is not None
 
 
-def _about(leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str]) -> Comparison:
+def _about(
+    leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str], unit: Unit | None = None
+) -> Comparison:
     """Return what is known of two arrays before their elements are looked at."""
-    kinds = str(a.dtype), str(b.dtype)
+    suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
+    kinds = f"{a.dtype}{suffix}", f"{b.dtype}{suffix}"
     return Comparison(leaf.path, a.shape, b.shape, *kinds, rule, tuple(problems))
 
 
@@ -218,8 +233,11 @@ def _spread_passes(leaf: Leaf, spread: Spread, options: Options) -> bool:
     a, b = _described(spread)
     if working_dtypes(a.dtype, b.dtype) is None or _problems(leaf, a, b, options):
         return False
-    rule = options.rule_for(a.dtype, b.dtype)
-    return spread.every(partial(_block_passes, rule))
+    rule = options.rule_for(a.dtype, b.dtype, unit_of_chunks(leaf.actual, leaf.expected))
+    try:
+        return spread.every(partial(_block_passes, rule))
+    except UnitError:
+        return False
 
 
 def _block_passes(rule: Rule, actual: Any, expected: Any) -> bool:
@@ -232,11 +250,12 @@ def _block_passes(rule: Rule, actual: Any, expected: Any) -> bool:
 def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
     """Compare what is not in memory block by block."""
     a, b = _described(spread)
-    rule = options.rule_for(a.dtype, b.dtype)
+    unit = unit_of_chunks(leaf.actual, leaf.expected)
+    rule = options.rule_for(a.dtype, b.dtype, unit)
     shape: tuple[int, ...] | None = None
     if spread.counted:
         problems = _problems(leaf, a, b, options)
-        about = _about(leaf, a, b, rule, problems)
+        about = _about(leaf, a, b, rule, problems, unit)
         try:
             if options.check_shape and a.shape != b.shape:
                 raise ValueError
@@ -249,7 +268,7 @@ def _compare_spread(leaf: Leaf, spread: Spread, options: Options) -> Comparison:
     except UnevenError:  # of which the shapes tell
         uneven = True
     a, b = _described(spread)
-    about = _about(leaf, a, b, rule, _problems(leaf, a, b, options))
+    about = _about(leaf, a, b, rule, _problems(leaf, a, b, options), unit)
     if uneven:
         return about
     if found is None:

@@ -12,6 +12,7 @@ from ._arguments import brief, require_bytes
 from ._dtypes import DType
 from ._spread import MEMORY_LIMIT
 from ._tally import Rule
+from .interop.units import Unit, tolerance_in, unit_of
 from .tolerances import Tolerance, default_tolerance
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
@@ -29,13 +30,16 @@ class Options(NamedTuple):
     rule: Rule
     memory_limit: float
 
-    def rule_for(self, a: DType, b: DType) -> Rule:
+    def rule_for(self, a: DType, b: DType, unit: Unit | None = None) -> Rule:
+        """Return the rule for arrays of some dtypes, both in one unit if they have any."""
         if self.rule.max_ulp is not None:
             return self.rule
         atol: Any
         rtol, atol = self.tolerance or default_of(a, b)
         if isinstance(atol, np.timedelta64):
             atol = _in_unit_of(atol, a, b)
+        elif unit_of(atol) is not None:
+            atol = _number(tolerance_in(atol, unit, "atol"), "atol")
         return replace(self.rule, rtol=rtol, atol=atol)
 
 
@@ -81,7 +85,7 @@ def checked_options(
         max_ulp = _count(max_ulp, "max_ulp")
     chosen = None
     if rtol is not None:
-        chosen = Tolerance(_number(rtol, "rtol"), _duration_or_number(atol))
+        chosen = Tolerance(_number(tolerance_in(rtol, None, "rtol"), "rtol"), _checked_atol(atol))
     ratio = _number(max_mismatch_ratio, "max_mismatch_ratio")
     if ratio > 1:
         msg = f"max_mismatch_ratio must lie from 0 to 1, got {ratio}; for a count: max_mismatches"
@@ -106,7 +110,12 @@ def _number(value: Any, name: str) -> float:
     return number
 
 
-def _duration_or_number(atol: Any) -> Any:
+def _checked_atol(atol: Any) -> Any:
+    """Return a number; or what has a unit, which is a number beside arrays that have one."""
+    unit = unit_of(atol)
+    if unit is not None:
+        _number(unit.numbers_of(atol), "atol")
+        return atol
     if not isinstance(atol, np.timedelta64):
         return _number(atol, "atol")
     if not atol >= np.timedelta64(0):  # NaT is not

@@ -155,7 +155,9 @@ def _unit(report: "Comparison") -> str:
     """Write the unit of an absolute tolerance, if the arrays have one: they are of times."""
     kinds = report.actual_dtype, report.expected_dtype
     if not all(kind.startswith("timedelta64") for kind in kinds):
-        return ""
+        # Arrays with a unit are compared in one, which stands behind the dtypes of both.
+        named = re.fullmatch(r"\w+\[(.+)\]", report.actual_dtype)
+        return f" {named[1]}" if named and not kinds[0].startswith("datetime64") else ""
     unit, count = np.datetime_data(np.promote_types(*kinds))
     return "" if unit == "generic" else f" {unit}" if count == 1 else f"*{count} {unit}"
 

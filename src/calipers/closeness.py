@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 from numpy import allclose as _numpy_allclose
+from numpy import array_equal as _numpy_array_equal
 from numpy import isclose as _numpy_isclose
 
 from ._arguments import is_weak
@@ -16,6 +17,11 @@ from ._arrays import (
     as_elements,
     as_pair,
     as_tolerance,
+    by_library,
+    has_own_functions,
+    in_memory,
+    is_foreign,
+    refuse_foreign,
     require_dense,
     require_numbers,
 )
@@ -34,6 +40,7 @@ from ._question import (
 from ._refusals import is_listened_to, refused
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._types import Number
+from .interop.units import UnitError, numbers_of, tolerance_in, unit_of
 
 _Place = tuple[int, ...] | None
 
@@ -97,7 +104,7 @@ def allclose(
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
     atol : float or array_like, default 1e-8
-        Absolute tolerance, in the unit of `a` and `b`.
+        Absolute tolerance: a number in the unit of `a`, or a quantity with a unit of its own.
     equal_nan : bool, default False
         Whether two NaN are close.
     axis : int or tuple of int, optional
@@ -137,6 +144,10 @@ def allclose(
     get NumPy's own answer, but for objects that are all Python's integers, whose distance is exact,
     and where all is masked: nothing is apart there. The signature is that of `numpy.allclose`.
 
+    Arrays with a unit (of astropy, unyt or pint) are compared in the unit of `a`; units that do not
+    convert to each other are a TypeError. Other arrays whose library implements NumPy's functions,
+    as awkward's, get the answer of their library.
+
     Examples
     --------
     >>> import calipers
@@ -174,6 +185,10 @@ def _close(
     spread = spread_of(memory_limit, a=a, b=b)
     if spread is not None:
         return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
+    a, b, rtol, atol = _in_one_unit(a, b, rtol, atol)
+    if is_foreign(a) or is_foreign(b):
+        close = by_library(_numpy_isclose, ("a", "b"), a, b, rtol, atol, equal_nan)
+        return bool(np.all(close)) if axis is None else np.all(close, axis=axis)
     pair = _comparable(a, b)
     if pair.dtypes is None:
         if axis is None and any(isinstance(x, np.ma.MaskedArray) for x in pair[:2]):
@@ -195,7 +210,7 @@ def _by_blocks(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[...
         msg = "axis is not supported for arrays in chunks; ask about each row, or load them first"
         raise TypeError(msg)
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        if not isinstance(as_tolerance(tolerance, name), float):
+        if unit_of(tolerance) is None and not isinstance(as_tolerance(tolerance, name), float):
             msg = f"{name} must be a number where arrays come in chunks, got an array"
             raise TypeError(msg)
     return partial(_close, rtol=rtol, atol=atol, equal_nan=equal_nan)
@@ -221,7 +236,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`.
     atol : float or array_like, default 1e-8
-        Absolute tolerance, in the unit of `a` and `b`.
+        Absolute tolerance: a number in the unit of `a`, or a quantity with a unit of its own.
     equal_nan : bool, default False
         Whether two NaN are close.
 
@@ -266,10 +281,13 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         if is_stream(x):
             msg = f"{name} is an iterator, and isclose answers for whole arrays: ask allclose"
             raise TypeError(msg)
-    pair = _comparable(a, b)
+    x, y, relative, absolute = _in_one_unit(a, b, rtol, atol)
+    if is_foreign(x) or is_foreign(y):
+        return by_library(_numpy_isclose, ("a", "b"), x, y, relative, absolute, equal_nan)
+    pair = _comparable(x, y)
     if pair.dtypes is None:
-        return _by_numpy(_numpy_isclose, a, b, pair, rtol, atol, equal_nan)
-    verdicts = Question(pair, rtol, atol, equal_nan).each_close()
+        return _by_numpy(_numpy_isclose, x, y, pair, relative, absolute, equal_nan)
+    verdicts = Question(pair, relative, absolute, equal_nan).each_close()
     _tell(verdicts, a, b, rtol, atol, equal_nan)
     return _in_library(verdicts, pair)
 
@@ -290,6 +308,7 @@ def array_equal(
     ----------
     a1, a2 : array_like
         Arrays of any dtypes. Those without a kernel, strings for instance, NumPy's ``==`` compares.
+        Arrays with a unit are equal if they are in one unit: ``1 km`` equals ``1000 m``.
     equal_nan : bool, default False
         Whether two NaN are equal.
     memory_limit : float, default 256 MiB
@@ -337,7 +356,16 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
     spread = spread_of(memory_limit, a1=a1, a2=a2)
     if spread is not None:
         return _spread_equal(spread, equal_nan)
-    a, b = (x if library_of(x) is None else as_array(x) for x in (a1, a2))
+    try:
+        a, b, _ = in_memory(a1, a2, ("a1", "a2"), strict=True)
+    except UnitError:
+        return False
+    if has_own_functions(a) or has_own_functions(b):
+        options = {"equal_nan": True} if equal_nan else {}
+        return bool(by_library(_numpy_array_equal, ("a1", "a2"), a, b, **options))
+    refuse_foreign(a, "a1")
+    refuse_foreign(b, "a2")
+    a, b = (x if library_of(x) is None else as_array(x) for x in (a, b))
     try:
         # No number is weak here: NumPy makes arrays of both first, and what fails at that is
         # not equal to anything; but what cannot be read may be.
@@ -441,7 +469,7 @@ def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int,
         spread = spread_of(memory_limit, a=a)
         if spread is not None:
             return spread.reduced(_nonfinite_of_block, _earlier)
-        x = as_array(a)
+        x = as_array(numbers_of(a))
     dtype = kernel_dtype(x.dtype) if type(x) is np.ndarray else None
     if dtype is None:
         require_numbers(a=a)
@@ -474,6 +502,12 @@ def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     if position < 0:
         return None
     return tuple(int(i) for i in np.unravel_index(position, tuple(shape)))
+
+
+def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, Any]:
+    """Return two arrays and the tolerances as numbers in one unit, that of the arrays."""
+    a, b, unit = in_memory(a, b, ("a", "b"))
+    return a, b, tolerance_in(rtol, None, "rtol"), tolerance_in(atol, unit, "atol")
 
 
 def _comparable(a: Any, b: Any) -> Pair:

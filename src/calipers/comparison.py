@@ -61,7 +61,8 @@ def compare(
         compared chunk by chunk, as by `allclose`.
     rtol, atol : float, optional
         Relative and absolute tolerance; both or neither. By default `default_tolerance` of the
-        dtypes. `atol` is in the unit of the arrays; of timedelta64 it may be a timedelta64.
+        dtypes. `atol` is a number in the unit of `actual`, or a quantity with a unit of its own; of
+        timedelta64 it may be a timedelta64.
     tolerance : Tolerance or pair of float, optional
         ``(rtol, atol)`` as one argument.
     max_ulp : int, optional
@@ -107,7 +108,8 @@ def compare(
     Notes
     -----
     longdouble, object and other dtypes without a kernel are compared by NumPy, at the memory this
-    takes, and without ULP or the tolerances that would pass.
+    takes, and without ULP or the tolerances that would pass. Arrays with a unit (of astropy, unyt
+    or pint) are compared in the unit of `actual`, which is that of the report.
 
     Examples
     --------

@@ -143,8 +143,9 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
 
     Notes
     -----
-    Masked arrays of NumPy and xarray's objects answer ``==`` themselves: write ``approx(expected)
-    == masked``. SciPy's sparse arrays have to be dense: ``actual.toarray() == approx(expected)``.
+    Masked arrays of NumPy, xarray's objects and pint's quantities answer ``==`` themselves: write
+    ``approx(expected) == masked``. SciPy's sparse arrays have to be dense:
+    ``actual.toarray() == approx(expected)``.
 
     Examples
     --------

@@ -41,6 +41,7 @@ from ._assertions import (
 from ._comparing import require_close
 from ._options import checked_options
 from ._pairs import Checks, related_leaves
+from .interop.units import unit_of
 
 __all__ = [*numpy.testing.__all__, "assert_close"]
 
@@ -168,13 +169,11 @@ def assert_allclose(
         verbose=verbose,
         strict=strict,
     )
-    if not (is_tolerance(rtol) and is_tolerance(atol)):
+    if not (is_tolerance(rtol) and (is_tolerance(atol) or unit_of(atol) is not None)):
         ask_numpy(by_numpy, actual, desired)
         return
     head = Head(f"Not equal to tolerance rtol={rtol:g}, atol={atol:g}", err_msg, verbose)
-    assert_within(
-        actual, desired, float(rtol), float(atol), by_numpy, head, bool(equal_nan), strict
-    )
+    assert_within(actual, desired, float(rtol), atol, by_numpy, head, bool(equal_nan), strict)
 
 
 def assert_array_equal(
@@ -358,7 +357,7 @@ def assert_approx_equal(
     >>> npt.assert_approx_equal(0.12345670e-20, 0.12345671e-20)
     """
     __tracebackhide__ = True
-    ask_numpy(_numpy_assert_approx_equal, actual, desired, significant, err_msg, verbose)
+    ask_numpy(_numpy_assert_approx_equal, *views(actual, desired), significant, err_msg, verbose)
 
 
 def assert_array_less(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._arguments import is_weak
-from .._arrays import as_array, require_whole, strengthen
+from .._arrays import as_block, require_whole, strengthen
 from .._protocols import NDArray, Store
 from . import STORES
 from .regions import Region, Shape, touched
@@ -86,7 +86,7 @@ class Held(Source):
 
     def __init__(self, x: Any, name: str) -> None:
         self.number = x if is_weak(x) else None
-        self._array = as_array(x, name)
+        self._array = as_block(x, name)
         self.shape, self.dtype = self._array.shape, self._array.dtype
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:

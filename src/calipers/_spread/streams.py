@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import as_array, require_dense
+from .._arrays import as_block, require_dense
 from .._dtypes import FLOAT64
 from .._protocols import NDArray, Result, UnevenError
 from .._shapes import broadcast_shape
+from ..interop.units import numbers_of
 from . import is_stream
 from .overlap import IN_FLIGHT, overlapped
 from .regions import Shape
@@ -136,7 +137,8 @@ class Streams:
 
     def _require_aligned(self, pieces: list[Any]) -> None:
         try:
-            broadcast_shape([np.asarray(x) for x in pieces], self._names)
+            shapes = [getattr(x, "shape", ()) for x in pieces]
+            broadcast_shape([np.broadcast_to(False, x) for x in shapes], self._names)
             if len({stream.ndim for stream in self._streams.values()}) > 1:
                 msg = f"they have {' and '.join(str(np.ndim(x)) for x in pieces)} axes"
                 raise ValueError(msg)
@@ -201,7 +203,7 @@ class _Chunks:
                 return 0
             self._number += 1
             chunk = self._checked(_as_chunk(following, f"chunk {self._number} of {self._name}"))
-            if self._chunk is not None and np.may_share_memory(chunk, self._chunk):
+            if self._chunk is not None and _share_memory(chunk, self._chunk):
                 self._require_expected()
                 self.reuses = True
             self.settled = self.settled or self._number > 0
@@ -253,13 +255,19 @@ class _Chunks:
 _END = object()
 
 
-def _as_chunk(x: Any, name: str) -> NDArray:
+def _share_memory(a: Any, b: Any) -> bool:
+    """Return True if two chunks may lie in the same memory."""
+    a, b = (x if isinstance(x, np.ndarray) else numbers_of(x) for x in (a, b))
+    return np.may_share_memory(a, b)
+
+
+def _as_chunk(x: Any, name: str) -> Any:
     require_dense(**{name: x})
     if is_stream(x):
         msg = f"{name} is an iterator itself, {type(x).__name__}: let the outer one give arrays"
         raise TypeError(msg)
     try:
-        return as_array(x, name)
+        return as_block(x, name)
     except ValueError as error:
         msg = f"{name} is no array: {error}"
         raise ValueError(msg) from error

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from .._arguments import is_weak
-from .._arrays import as_array, strengthen
+from .._arrays import as_block, strengthen
 from .._libraries import kind_of, library_of, require_host
 from .._protocols import Result
 from .._shapes import broadcast_shape
@@ -334,7 +334,7 @@ def _side(x: Any, name: str) -> Any:
     require_host(**{name: x})
     if is_weak(x) or (library_of(x) is None and hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
-    return as_array(x, name)
+    return as_block(x, name)
 
 
 def _require_sendable(name: str, x: Any) -> None:
