@@ -113,9 +113,23 @@ def test_tolerances_of_each_dtype_are_said(files, run):
 def test_stores_of_compressed_chunks_leave_nothing_on_standard_error(tmp_path):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(str(tmp_path / "x.zarr"), mode="w", zarr_format=2)
-    group.create_array("x", data=np.arange(6.0))  # whose codecs hold a semaphore of their own
+    # Its codecs hold a semaphore of their own.
+    group.create_array("x", shape=(6,), dtype="f8")[...] = np.arange(6.0)
     done = process("compare", tmp_path / "x.zarr", tmp_path / "x.zarr")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_store_that_is_refused_has_one_line(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(tmp_path / "x.zarr"), mode="w")
+    for i in range(40):  # which zarr looks at side by side
+        group.create_array(f"x{i}", shape=(4,), dtype="f8")
+    for i in 3, 30:
+        (tmp_path / "x.zarr" / f"x{i}" / "zarr.json").write_text("{")
+    done = process("compare", tmp_path / "x.zarr", tmp_path / "x.zarr")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"calipers: {tmp_path}/x.zarr: zarr does not read it: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_different(files, run):

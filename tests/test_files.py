@@ -13,6 +13,7 @@ import textwrap
 import tracemalloc
 import warnings
 import zipfile
+from collections import OrderedDict
 from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 
@@ -1247,6 +1248,48 @@ def forged_archive(path, changes, method=zipfile.ZIP_DEFLATED):
 def test_archives_that_lie(tmp_path, changes, reason):
     forged_archive(tmp_path / "x.npz", changes)
     assert reason in refused(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("write", [write_npz, write_deflated])
+def test_a_local_header_that_lies(tmp_path, write):
+    path = tmp_path / "x.npz"
+    write(path, {"x": X})
+    data = bytearray(path.read_bytes())
+    at = data.find(b"PK\3\4") + 28  # the length of the extra field
+    data[at : at + 2] = struct.pack("<H", 60_000)
+    path.write_bytes(data)
+    assert refused(path).endswith("can be read: it ends within a member, or a header says so")
+
+
+def rezipped(path, changes, method=zipfile.ZIP_STORED):
+    """Write a file of torch again, with other records."""
+    with zipfile.ZipFile(path) as archive:
+        records = {info.filename: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in records.items():
+            change = changes.get(name.partition("/")[2], lambda data: data)
+            archive.writestr(name, change(data))
+
+
+def test_records_of_torch_that_are_cut(tmp_path):
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "x.pt"
+    x = {
+        "a": torch.arange(100.0),
+        "b": torch.arange(1000),
+        "c": torch.ones(9, dtype=torch.bfloat16),
+    }
+    torch.save(x | {"c2": x["c"][2:], "n": OrderedDict(k=[1, {2}, torch.Size([3])])}, path)
+    rezipped(path, {})
+    assert all(compared(path, path).values())
+    rezipped(path, {"data/0": lambda data: data[:80]})
+    assert "its record data/0 has 80 bytes, and its tensor 400: it was cut" in refused(path)
+    torch.save(x, path)
+    rezipped(path, {"data/2": lambda data: data[:17]})
+    assert "its record data/2 has 17 bytes, and its tensor 18: it was cut" in refused(path)
+    torch.save(x, path)
+    rezipped(path, {}, zipfile.ZIP_DEFLATED)
+    assert "torch does not read it" in refused(path) or "compressed" in refused(path)
 
 
 @pytest.mark.parametrize("limit", [1 << 28, 1 << 12])

@@ -42,7 +42,9 @@ contents = reading(parsed)
 
 
 def _broken(error: Exception) -> FileError:
-    return FileError(f"it is no zip archive that can be read: {error}")
+    # zipfile raises it without a word.
+    reason = str(error) or "it ends within a member, or a header says so"
+    return FileError(f"it is no zip archive that can be read: {reason}")
 
 
 def _add(
@@ -68,11 +70,11 @@ def _add(
     if deflated:
         add_fields(found, name, Deflated(archive, info, header))
     else:
-        offset = _start(file, info) + header.length
+        offset = start_of(file, info) + header.length
         add_fields(found, name, Plain(path, offset, header.shape, header.dtype, header.fortran))
 
 
-def _start(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+def start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
     """Return where in the archive a member begins, which its own header tells."""
     file.seek(info.header_offset)
     _, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))

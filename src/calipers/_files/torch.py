@@ -1,9 +1,12 @@
 """Files of `torch.save`, of tensors in plain containers: what needs pickle's code is refused."""
 
+import io
 import re
+import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pickle import UnpicklingError
+from pickle import Unpickler, UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import numpy as np
 from ..interop.torch import Torch
 from .entries import Contents, Loaded, joined, require_stored, text
 from .errors import FileError
+from .npz import start_of
 
 # Before, what is loaded as weights could run code: CVE-2025-32434.
 _SAFE = (2, 6)
@@ -43,7 +47,12 @@ def _loaded(torch: Any, path: str) -> Any:
     try:
         with open(path, "rb") as file:
             archive = file.read(4) == b"PK\x03\x04"
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=archive)
+        if archive:
+            _require_complete(torch, path)
+        return loaded
+    except FileError:
+        raise
     except UnpicklingError as error:
         what = _GLOBAL.search(str(error))
         need = f"{what.group(1)} of pickle" if what else "pickle"
@@ -54,6 +63,67 @@ def _loaded(torch: Any, path: str) -> Any:
     except Exception as error:  # of a damaged file, anything
         msg = f"torch does not read it: {str(error) or type(error).__name__}"
         raise FileError(msg) from None
+
+
+def _require_complete(torch: Any, path: str) -> None:
+    """Refuse a record that is shorter than its tensor: the map would go on in the next record."""
+    with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        records = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+        if len(records) < len(archive.infolist()):
+            msg = "it has two records of one name"
+            raise FileError(msg)
+        about = records["data.pkl"]
+        file.seek(start_of(file, about))
+        storages = _Storages(io.BytesIO(file.read(about.file_size)))
+        storages.load()
+    for key, (kind, count) in storages.found.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch calls these types deprecated
+            dtype = getattr(getattr(torch, kind, None), "dtype", torch.uint8)
+        info = records.get(f"data/{key}")
+        if info is None or info.compress_type != zipfile.ZIP_STORED:
+            msg = f"its record data/{key:.80} is missing, or compressed"
+            raise FileError(msg)
+        if info.file_size < count * dtype.itemsize:
+            msg = (
+                f"its record data/{key:.80} has {info.file_size} bytes, and its tensor "
+                f"{count * dtype.itemsize}: it was cut"
+            )
+            raise FileError(msg)
+
+
+class _Storages(Unpickler):
+    """The dtype and length of each storage of a file, read without running what it names."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.found: dict[str, tuple[str, int]] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a type that does nothing."""
+        return type(name, (_Nothing,), {})
+
+    def persistent_load(self, about: Any) -> Any:
+        """Take in a storage: the word, its type, the name of its record, a device, its length."""
+        _, kind, key, _, count = about
+        self.found[str(key)] = kind.__name__, int(count)
+        return _Nothing()
+
+
+class _Nothing:
+    """An object that takes all that a pickle does to objects."""
+
+    def __init__(self, *args: Any) -> None:
+        """Drop the arguments."""
+
+    def __new__(cls, *args: Any) -> "_Nothing":
+        """Drop the arguments."""
+        return object.__new__(cls)
+
+    def _drop(self, *args: Any) -> None:
+        pass
+
+    __setstate__ = __setitem__ = append = extend = add = _drop
 
 
 def _add(found: Contents, torch: Any, name: str, x: Any, above: tuple[int, ...]) -> None:

@@ -1,5 +1,6 @@
 """Another process for the libraries that read foreign formats: one that dies is an error."""
 
+import logging
 import os
 import signal
 import sys
@@ -115,7 +116,9 @@ def _fate(code: int) -> str:
 
 def _serve(pipe: Connection) -> None:
     """Compare what is asked until nobody does."""
+    # Errors are reported in one line; asyncio, which zarr uses, would log the tasks that one ends.
     warnings.simplefilter("ignore")
+    logging.disable()
     memory = _MemoryLimit()
     while True:
         try:
