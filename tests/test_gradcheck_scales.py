@@ -210,6 +210,64 @@ def test_fast_mode_climbs_again_where_rounding_hides_all_products():
     assert checked(lambda x: 1 + 1e-7 * np.sin(x), x, **options).verdict == "PASS"
 
 
+def of_softmax(x):
+    y = np.exp(x - x.max())
+    return np.sum(y / y.sum())
+
+
+# Functions whose derivative is 0, exactly or but for rounding.
+ZERO_DERIVATIVES = {
+    "a constant": lambda x: np.ones(3),
+    "zeros": lambda x: 0 * x,
+    "the sum of softmax": of_softmax,
+    "a clipped function": lambda x: np.maximum(x - 1e6, 0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["vjp", "jvp"])
+@pytest.mark.parametrize("size", [40, 5000])
+@pytest.mark.parametrize("f", ZERO_DERIVATIVES.values(), ids=ZERO_DERIVATIVES)
+def test_fast_mode_confirms_derivatives_of_zero_at_every_size(f, size, form, dtype):
+    x = np.random.default_rng(0).standard_normal(size).astype(dtype)
+    right = {"vjp": lambda x, w: 0 * x, "jvp": lambda x, v: 0 * f(x)}
+    assert checked(f, x, **{form: right[form]}, fast_mode=True).verdict == "PASS"
+    wrong = {"vjp": lambda x, w: 0 * x + 1e-3, "jvp": lambda x, v: 0 * f(x) + 1e-3}
+    report = checked(f, x, **{form: wrong[form]}, fast_mode=True, check_undefined_grad=False)
+    assert report.verdict == "FAIL"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("scale", [1, 1e5])
+@pytest.mark.parametrize("size", [40, 5000])
+def test_fast_mode_confirms_inputs_that_are_not_used(size, scale, dtype):
+    x, y = (scale * np.random.default_rng(0).standard_normal((2, size))).astype(dtype)
+    unused = {"vjp": lambda x, y, w: (2 * w, None), "jvp": lambda x, y, v: 2 * v[0]}
+    for form, derivative in unused.items():
+        options = {form: derivative, "fast_mode": True}
+        assert checked(lambda x, y: 2 * x + 1, (x, y), **options).verdict == "PASS"
+        # One that is used, however little, is not taken for such.
+        assert checked(lambda x, y: 2 * x + 1 + 1e-4 * y, (x, y), **options).verdict != "PASS"
+
+
+def test_fast_mode_confirms_zero_between_jumps_that_are_nearer_than_long_steps():
+    """The gradient of a sum over sorted numbers does not change until two of them change places."""
+    x = np.random.default_rng(0).permutation(8000) + 0.1
+    w = np.random.default_rng(1).uniform(-1, 1, 8000)
+
+    def f(x, w):
+        return w[x.argsort()]
+
+    def jvp(x, w, v):
+        return v[1][x.argsort()]
+
+    assert checked(f, (x, w), jvp=jvp, fast_mode=True).verdict == "PASS"
+    vjp = {"vjp": lambda x, w, u: (None, u[x.argsort().argsort()])}
+    assert checked(f, (x, w), **vjp, fast_mode=True).verdict == "PASS"
+    wrong = {"jvp": lambda x, w, v: jvp(x, w, v) + 1e-3 * v[0]}
+    assert checked(f, (x, w), **wrong, fast_mode=True).verdict != "PASS"
+
+
 @pytest.mark.parametrize("size", [1e-200, 1e100, 1e160, 1e200])
 def test_products_whose_squares_no_float_holds(size):
     x = size * np.array([1.3, 0.7, 2.1])

@@ -53,6 +53,33 @@ def along(
     return value, error
 
 
+def slopes_along(
+    problem: Problem, v: NDArray, steps: Steps, count: int
+) -> tuple[NDArray, NDArray, NDArray]:
+    """
+    Return the slopes of f's real values after and before x along v, and the step of each row.
+
+    In the first of `count` rows no coordinate goes farther than its own step; in each other half as
+    far as in the one before. Slopes are NaN where bounds leave no room.
+    """
+    direction = reals(np.ascontiguousarray(v, dtype=problem.x.dtype)).astype(float)
+    x = reals(problem.x)
+    x = x.astype(np.promote_types(x.dtype, float))
+    longest = _length(problem, direction, steps)
+    ts = np.ldexp(longest, -np.arange(count))
+    right, left = np.full((2, count, *problem.base.shape), np.nan)
+    if min(_room(x, direction, steps)) < longest:
+        return right, left, ts
+    base = problem.base.astype(float)
+    for k, t in enumerate(ts.tolist()):
+        for slopes, far in (right, t), (left, -t):
+            end = _point(problem, steps, x, far, direction)
+            width = _width(problem, [end, reals(problem.x)], direction, far)
+            with np.errstate(all="ignore"):
+                slopes[k] = (_at(problem, end).astype(float) - base) / width
+    return right, left, ts
+
+
 def _parts(problem: Problem, direction: NDArray, steps: Steps) -> Iterator[tuple[NDArray, Any]]:
     """
     Split a direction, where steps along all of it are lost beside large elements of x.

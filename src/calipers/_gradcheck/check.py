@@ -248,7 +248,7 @@ class Check:
         self._found.entries.left_out += int(np.count_nonzero(look.steps == 0))
         moderate = _is_moderate(look)
         for d in self.derivatives:
-            probe = Probe(look, d, self.resolution, random)
+            probe = Probe(look, d, self.rule, self.resolution, random)
             wrong = 0
             for _ in range(_SUSPECTS):
                 told = probe.ask()

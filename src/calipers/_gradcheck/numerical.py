@@ -1,5 +1,7 @@
 """The numerical side: slopes of each column for a first look, a ladder for a second one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._differences.checkpoint import Checkpoint
-from .._differences.directions import along
+from .._differences.directions import along, slopes_along
 from .._differences.ladders import Ladders
 from .._differences.pools import Store
 from .._differences.precision import in_its_format, in_the_format_of_x
@@ -214,7 +216,20 @@ class Looks:
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative along v, and its errors, which are joint."""
         exact = self.exact
-        problem, f = exact.problem, exact.problem.f
+        with self._counted(exact.problem):
+            if isinstance(exact, Repeated):
+                return exact.along(v)
+            return along(exact.problem, v, exact.steps, joint=True)
+
+    def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
+        """Return slopes after and before x along v by short steps, and these steps."""
+        with self._counted(self.problem):
+            return slopes_along(self.problem, v, self.coarse, count)
+
+    @contextmanager
+    def _counted(self, problem: Problem) -> Iterator[None]:
+        """Count the calls of f."""
+        f = problem.f
 
         def counting(*args: Any, **kwargs: Any) -> Any:
             self.calls += 1
@@ -222,9 +237,7 @@ class Looks:
 
         problem.f = counting
         try:
-            if isinstance(exact, Repeated):
-                return exact.along(v)
-            return along(problem, v, exact.steps, joint=True)
+            yield
         finally:
             problem.f = f
 

@@ -6,7 +6,8 @@ from .._protocols import NDArray
 from .._reals import reals
 from .derivative import GivenDerivative
 from .numerical import Looks
-from .parts import norm
+from .parts import largest_by_part, norm
+from .rule import SLIGHT, Rule, rounded_away, rounding_of
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 
@@ -15,6 +16,7 @@ _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
 _ROUNDING_OF_ALL = 1024.0
 _STILL = 64.0  # roundings of other products, which one that is 0 may not be known to
+_SHORT_STEPS = 5  # by which slopes are taken where the ladder does not resolve a product of 0
 
 
 class Probe:
@@ -24,11 +26,12 @@ class Probe:
         self,
         looks: Looks,
         derivative: GivenDerivative,
+        rule: Rule,
         resolution: float,
         random: np.random.Generator,
     ) -> None:
         self._looks, self._derivative = looks, derivative
-        self._resolution = resolution
+        self._rule, self._resolution = rule, resolution
         count = looks.problem.coordinates
         x = np.abs(reals(looks.problem.x).astype(float))
         known = x[np.isfinite(x)]
@@ -81,10 +84,11 @@ class Probe:
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
         value, error = looks.along(v)
         own, terms = self._analytic(exact.astype(float))
-        rounding = _ROUNDING
-        if own.shape == ():  # the cotangent is contracted, too
+        natural = self._natural_sizes(exact)
+        rounding, contracted = _ROUNDING, own.shape == ()
+        if contracted:  # by the cotangent, too
             rounding, weights = _ROUNDING_OF_ALL, self._weights
-            error = np.asarray(norm(weights * error))
+            error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
             value = np.asarray(weights @ value)
         with np.errstate(all="ignore"):
             apart = np.abs(own - value)
@@ -94,8 +98,32 @@ class Probe:
             known = (error <= self._resolution * size) | (error == 0) | still
             known &= np.isfinite(own)
             ratio = np.where(apart == 0, 0.0, apart / allowed)
+            # A product of 0 has no digits to resolve. It is confirmed within an error that is
+            # negligible at the scale of f and x.
+            zero = rounded_away(terms if contracted else own, natural, looks.eps)
+            confirmed = known | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
+        if np.any(zero & ~confirmed):
+            confirmed |= zero & self._confirmed_by_short_steps(v, own, natural)
         ratio = np.where(known, ratio, 0.0)
-        return float(np.max(ratio, initial=0.0)), not bool(np.all(known))
+        return float(np.max(ratio, initial=0.0)), not bool(np.all(confirmed))
+
+    def _confirmed_by_short_steps(self, v: NDArray, own: NDArray, natural: NDArray) -> NDArray:
+        """Return which products slopes confirm by steps that the ladder may not reach."""
+        looks = self._looks
+        right, left, steps = looks.slopes_along(v, _SHORT_STEPS)
+        noise = rounding_of(looks.subject.sizes, looks.eps) / steps[:, None]
+        if own.shape == ():
+            weights = self._weights
+            right, left = (slopes @ weights[:, None] for slopes in (right, left))
+            noise = np.array([[norm(weights * row)] for row in noise])
+        return self._rule.confirmed(own, SLIGHT * natural, right, left, noise).reshape(own.shape)
+
+    def _natural_sizes(self, direction: NDArray) -> NDArray:
+        """Return how large J v is if x changes f in proportion; an f of 0 counts as 1."""
+        subject, part = self._looks.subject, self._looks.part
+        relative = np.abs(direction) / subject.units[part.start : part.stop]
+        largest = largest_by_part(subject.sizes, subject.kept)
+        return np.asarray(np.where(largest == 0, 1.0, largest) * relative.max(initial=0.0))
 
     def _analytic(self, direction: NDArray) -> tuple[NDArray, NDArray]:
         """Return J v, or w J v, and how large the terms in it are."""

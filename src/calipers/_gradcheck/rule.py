@@ -49,7 +49,7 @@ def alike(one: NDArray, other: NDArray, allowed: NDArray | float) -> bool:
 
 
 SURE = 8  # errors
-_SLIGHT = 2.0**-7
+SLIGHT = 2.0**-7  # of the tolerance at natural size, below which a number is negligible
 _ROUNDINGS = 8.0  # of the largest entry, that a derivative computed by others may have
 _INSIDE = 1024.0  # roundings
 _LITTLE = 2.0**-10  # which so many are no longer, in formats of few bits
@@ -120,7 +120,7 @@ class Rule:
     def is_nothing(self, sizes: NDArray, natural: NDArray) -> NDArray:
         """Tell what is far less than the tolerance would be at a natural size."""
         with np.errstate(invalid="ignore"):
-            return np.asarray(sizes <= _SLIGHT * self.rtol * natural)
+            return np.asarray(sizes <= SLIGHT * self.rtol * natural)
 
     def is_still(self, analytic: NDArray, numerical: NDArray, errors: NDArray) -> NDArray:
         """Tell where f does not move, beside what is claimed."""
