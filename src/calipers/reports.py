@@ -104,8 +104,8 @@ class Comparison(Shown):
     rule: Rule
     problems: tuple[str, ...] = ()
     arrangement: str | None = field(default=None, compare=False)
-    tally: Tally | None = None
-    differences: dict[int, Difference] = field(default_factory=dict, repr=False)
+    tally: Tally | None = field(default=None, hash=False)
+    differences: dict[int, Difference] = field(default_factory=dict, repr=False, hash=False)
     arrays: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
