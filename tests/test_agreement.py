@@ -314,6 +314,43 @@ def test_sides_of_two_libraries(inputs_of):
     assert fails.reason.startswith("g raises AttributeError")
 
 
+def test_an_exception_is_no_answer_of_another_library():
+    """Jax clamps indices that are out of bounds, and adds to integers what NumPy refuses."""
+    jax = pytest.importorskip("jax")
+
+    def added(x):
+        x += 0.5
+        return x
+
+    n = np.arange(6).reshape(2, 3)
+    assert np.all(jax.numpy.asarray(n)[:, 3] == n[:, 2])
+    for f, g, error in (
+        (lambda x: x[:, 2], lambda x: x[:, 3], "IndexError: index 3 is out of bounds"),
+        (lambda x: x + 0.5, added, "UFuncTypeError: Cannot cast"),
+    ):
+        found = calipers.diagnose(f, g, n, batch=())
+        assert found.kind == "RAISES", str(found)
+        assert found.reason.startswith(f"g raises {error}")
+
+
+def test_an_exception_in_the_second_library_is_no_answer_of_a_third():
+    """Tensors have no astype; as a function of NumPy arrays g raises IndexError, and jax clamps."""
+    torch, _ = pytest.importorskip("torch"), pytest.importorskip("jax")
+    t = torch.from_numpy(X)
+    n = X.shape[1]
+    found = calipers.diagnose(lambda x: x[:, n - 1], lambda x: x.astype("f4")[:, n], t)
+    assert found.kind == "RAISES", str(found)
+    assert found.reason.startswith("g raises IndexError")
+
+
+def test_functions_of_numpy_whose_names_tensors_have_are_told_what_to_do():
+    torch = pytest.importorskip("torch")
+    ported = lambda x: x.std(axis=1, ddof=0)  # noqa: E731
+    found = calipers.diagnose(lambda x: x.std(1, unbiased=False), ported, torch.from_numpy(X))
+    assert found.kind == "RAISES"
+    assert "g is called with arrays of torch: convert them by np.asarray in g" in found.reason
+
+
 def test_neither_side_computes_in_float64():
     single = lambda f: lambda *a: f(*(v.astype(np.float32) for v in a))  # noqa: E731
     found = calipers.diagnose(single(linear), single(turned), (X, W, B), float64=None)

@@ -706,3 +706,19 @@ def test_a_side_that_jumps_where_the_other_stays_is_another_function():
     assert "g stays as it is" in found.reason
     assert calipers.diagnose(rounded, cut, prices, batch=()).kind == "BUG"
     assert calipers.diagnose(cut, lambda x: np.trunc(100 * x).astype(int), prices, batch=())
+
+
+def test_infinite_results_are_infinitely_far_off():
+    x = np.full(2, 1e20, np.float32)
+    naive = lambda a: np.sqrt((a * a).sum())  # noqa: E731
+    found = calipers.diagnose(naive, lambda a: np.hypot(*a), x, batch=())
+    assert found.kind == "RANGE"
+    for name in ("f", "apart"):
+        assert all(found.evidence[name][k] == np.inf for k in ("rms", "largest", "normwise"))
+    row = next(line for line in str(found).splitlines() if "error of " in line)
+    assert row.split()[-4:] == ["inf"] * 4
+    arrays = calipers.compare_to_reference(
+        np.float32([np.inf, 1]), np.float32([2, 1]), np.array([2.0, 1.0])
+    )
+    assert arrays.evidence["f"]["absolute"] == np.inf
+    assert arrays.evidence["g"]["absolute"] == 0

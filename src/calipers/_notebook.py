@@ -21,9 +21,14 @@ class Shown:
     def __repr__(self) -> str:
         return str(self)
 
+    def _headline_and_rest(self) -> tuple[str, str]:
+        """Return the verdict as one line, however long, and the text that follows it."""
+        headline, _, rest = str(self).partition("\n")
+        return headline, rest
+
     def _repr_html_(self) -> str:
         verdict = bool(self) if hasattr(type(self), "__bool__") else None
-        headline, _, rest = str(self).partition("\n")
+        headline, rest = self._headline_and_rest()
         parts = [f"<b>{escape(headline)}</b>"]
         if rest:
             parts.append(f'<pre style="{_TEXT}">{escape(rest)}</pre>')

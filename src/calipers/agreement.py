@@ -22,6 +22,7 @@ from ._agreement.verdicts import EQUAL, RAISES, RANGE, ROUNDING, SUSPECT, Verdic
 from ._agreement.working_format import format_of, format_of_results
 from ._arguments import as_integer, require_callable
 from ._containers import several
+from ._protocols import NDArray
 from ._report import differing
 from ._types import Effort, Widens
 
@@ -71,7 +72,10 @@ def diagnose(
     budget : {"full", "quick"} or int
         How many calls of both sides are allowed: 256, 24, or so many.
     isolate : bool, default False
-        Call f and g in another process, so that one that crashes is a result: RAISES.
+        Call f and g in another process, so that a crash, or a call that does not return within ten
+        minutes, is a result: RAISES. The process is a fork, or a fresh one where threads run that a
+        fork would lose, as those of torch and jax; f, g and inputs must then be picklable, and may
+        be lambdas and functions of a script or notebook.
     seed : int, default 0
         Of the moves.
 
@@ -134,8 +138,9 @@ def diagnose(
     started = time.perf_counter()
     require_callable(f=f, g=g)
     nest = Nest(several(inputs))
-    arrays = as_inputs(nest.leaves, [f"input {title}" for title in nest.titles])
-    form = format_of(arrays, dtype, nest.titles)
+    names = [f"input {title}" for title in nest.titles]
+    arrays = as_inputs(nest.leaves, names)
+    form = format_of(arrays, dtype, names)
     wide, reference = _widening(float64)
     length = _length(reduction, arrays)
     allowance = Budget(_calls(budget))
@@ -164,10 +169,9 @@ def diagnose(
         allowance.end()
     if isinstance(found, Diagnosis):
         return replace(found, inputs=inquiry.inputs)
-    error = Answer(error=RuntimeError(found.how))
+    error = Answer(error=RuntimeError(found.reason))
     inquiry.of_f, inquiry.of_g = error, error
-    told = f"{found.name} ended the process that called it: {found.how}"
-    return diagnosis_of(Verdict(RAISES, told), inquiry, time.perf_counter() - started)
+    return diagnosis_of(Verdict(RAISES, found.reason), inquiry, time.perf_counter() - started)
 
 
 @np.errstate(all="ignore")
@@ -287,7 +291,7 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
             msg = f"{name} is a masked array: pass {name}.filled(...)"
             raise TypeError(msg)
     own = as_inputs(tuple(given.values()), tuple(given))
-    arrays = dict(zip(given, map(np.asarray, own), strict=True))
+    arrays = {name: _as_array(x, name) for name, x in zip(given, own, strict=True)}
     for name, x in arrays.items():
         if x.dtype.kind not in "biufc" and x.dtype.isbuiltin != 2:
             kind = "None" if given[name] is None else f"dtype {x.dtype}"
@@ -302,7 +306,7 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
         shapes = f"{actual.shape}, {expected.shape} and {reference.shape}"
         msg = f"actual, expected and reference must be of one shape, got {shapes}"
         raise ValueError(msg)
-    form = format_of((actual, expected), None)
+    form = format_of((actual, expected), None, ("actual", "expected"))
     allowance = Budget(2)
     first = Side("f", lambda: actual, (), allowance)
     second = Side("g", lambda: expected, (), allowance)
@@ -320,6 +324,14 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     sizes = [size_of(q.off(answer), unit) for answer in answers]
     found = diagnosis_of(_by_arrays(q, sizes, answers), q, time.perf_counter() - started)
     return replace(found, calls={}, names=("actual", "expected"))
+
+
+def _as_array(x: Any, name: str) -> NDArray:
+    try:
+        return np.asarray(x)
+    except ValueError:  # several arrays of other shapes
+        msg = f"{name} must be an array of numbers, got a {type(x).__name__} of several: compare "
+        raise ValueError(msg + "them one by one") from None
 
 
 def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:

@@ -54,7 +54,7 @@ def _too_large(q: Inquiry, name: str | None, form: str | None) -> Verdict | None
             return None
         d, whole = difference(y, r) * weight, r.numbers(np.float64) * weight
         size = float(whole @ whole)
-        if not (np.isfinite(d).all() and 0 < size < math.inf):
+        if not (np.isfinite(d).all() and 0 < size / d.size < math.inf):
             return None
         slopes.append(float(d @ whole) / size)
         noise.append(math.sqrt(float(d @ d) / size))

@@ -18,7 +18,7 @@ from .answers import comparable
 from .environment import fingerprint
 from .inquiry import Inquiry
 from .measured import measured
-from .report import text_of
+from .report import details, headline, text_of
 from .units import ROUNDOFF, rms_of
 from .verdicts import BUG, EQUAL, KINDS, LAYOUT, RANGE, ROUNDING, SUSPECT, Verdict
 
@@ -113,19 +113,19 @@ class Diagnosis(Shown):
     reason: str
     format: str | None
     arguments: tuple[int, ...] | None
-    evidence: dict[str, Any] = field(hash=False)
+    evidence: dict[str, Any]
     dtype: str
     allowed: float
     length: int
     shapes: tuple[tuple[int, ...], ...]
     worst: tuple[Worst, ...]
     where: str | None
-    calls: dict[str, int] = field(hash=False)
+    calls: dict[str, int]
     seconds: float
-    environment: dict[str, Any] = field(hash=False)
+    environment: dict[str, Any]
     seed: int
     names: tuple[str, str]
-    options: dict[str, str] = field(default_factory=dict, hash=False)
+    options: dict[str, str] = field(default_factory=dict)
     inputs: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
@@ -136,6 +136,9 @@ class Diagnosis(Shown):
     def __str__(self) -> str:
         """Write the report."""
         return text_of(self)
+
+    def _headline_and_rest(self) -> tuple[str, str]:
+        return headline(self), details(self)
 
     @property
     def reproducer(self) -> str:

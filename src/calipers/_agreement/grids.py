@@ -127,11 +127,11 @@ def _are_plain(q: Inquiry, numbers: NDArray, form: str) -> bool:
     # What is lost here alone is in no narrower range, but to last places of squares, say.
     if q.differ_wide:
         exponents = np.maximum(exponents, lowest)
-    step, ulp = _last_place(numbers), math.ldexp(1.0, int(exponents.max()) - fraction)
-    if step < ulp:
+    step = _last_place(numbers)
+    zeros = math.log2(step) - (int(exponents.max()) - fraction)  # bits of the format not in use
+    if zeros < 0:
         return False
-    left = not q.differ_wide and step <= 8 * q.roundoff * q.natural_size**2
-    zeros = math.log2(step / ulp)
+    left = not q.differ_wide and step / q.natural_size <= 8 * q.roundoff * q.natural_size
     return left or numbers.size * zeros >= _PLAIN or 2 * zeros >= fraction
 
 
@@ -171,7 +171,8 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
 
 def _spare(q: Inquiry, numbers: NDArray) -> float:
     """Return how many bits less than their format's numbers need, the largest as well."""
-    return math.log2(_last_place(numbers) / float(numbers.max())) - math.log2(q.roundoff)
+    unused = math.log2(_last_place(numbers)) - math.log2(float(numbers.max()))
+    return unused - math.log2(q.roundoff)
 
 
 def _sizes_elsewhere(q: Inquiry, name: str, some: NDArray) -> NDArray:

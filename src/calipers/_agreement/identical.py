@@ -54,6 +54,13 @@ def _how_called(q: Inquiry) -> str:
         return "; they are called with 1 argument: give several as a tuple, inputs=(a, b)"
     if loaded_libraries() and any("ndarray" in str(error) for error in errors):
         return "; it is called with NumPy arrays: pass tensors, if it is a function of these"
+    for name, answer in q.answers.items():
+        library = q.sides[name].arrays_of
+        if isinstance(answer.error, TypeError) and library != "NumPy":
+            return (
+                f"; {name} is called with arrays of {library}: convert them by np.asarray in "
+                f"{name}, if it is a function of NumPy arrays"
+            )
     return ""
 
 

@@ -1,13 +1,20 @@
-"""Calling what may crash in a process of its own."""
+"""Run a diagnosis in another process, where a function that crashes or hangs ends nothing else."""
 
+import ctypes
 import multiprocessing
+import os
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from types import ModuleType
 from typing import Any
 
 from .._threads import children_with_safe_path
@@ -15,69 +22,190 @@ from .answers import in_a_line
 from .sides import Side
 
 _INTERRUPTED = 128 + signal.SIGINT
+_LIMIT = 600.0  # seconds without a message, after which a call is taken to hang
+_LEAVE = 1.0  # seconds that a process may take to end once its work is done
+_SETTLE = 0.1  # seconds that threads may take to vanish which a library ends before a fork
+_TASKS = "/proc/self/task"  # of Linux: the threads of this process, Python's and others
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 @dataclass(frozen=True)
 class Death:
-    """Which side was being called when the process ended, and how."""
+    """Why there is no diagnosis: which function ended the process, and how, or did not return."""
 
-    name: str
-    how: str
+    reason: str
 
 
 def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
-    """Return what `work` does in another process, or the Death of that; count the calls begun."""
-    methods = multiprocessing.get_all_start_methods()
+    """
+    Return the result of `work` in another process, or the Death of that; count the calls begun.
+
+    The process is a fork, which needs no pickling, where no thread but Python's runs: threads of
+    OpenMP, torch or jax do not survive a fork, and calls in the child would wait for them forever.
+    Else it is a fresh process, to which the functions are sent.
+    """
     if multiprocessing.current_process().daemon:
         msg = "isolate starts a process, and a daemonic one, as this is, may start none: "
         raise RuntimeError(msg + "pass isolate=False")
-    # A fork takes functions that cannot be sent to another process.
-    forks = "fork" in methods
-    context: Any = multiprocessing.get_context("fork" if forks else "spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(work, sides, sender))
-    with nullcontext() if forks else children_with_safe_path():
-        process.start()
-    sender.close()
+    process, pipe = _forked(work, sides) or _fresh(work, sides)
     known = {side.name: side for side in sides}
-    calling = "f"
+    calling = ""
     try:
-        while True:
-            kind, value = receiver.recv()
+        while wait([pipe], _LIMIT):
+            kind, value = pipe.recv()
             if kind == "result":
                 return value
             if kind == "error":
                 raise value
             calling = value
             known[calling].calls += 1
+        return Death(f"{calling or 'the process'} did not answer within {_LIMIT:.0f} s")
     except EOFError:
         process.join()
-        return Death(calling, _how(process.exitcode))
+        how = _how(process.exitcode)
+        if not calling:
+            msg = f"isolate=True: the process ended before it called f: {how}"
+            raise RuntimeError(msg) from None
+        return Death(f"{calling} ended the process that called it: {how}")
     finally:
-        if process.is_alive():
-            process.join(1)
-            process.terminate()
+        process.join(_LEAVE)
+        process.kill()
         process.join()
-        receiver.close()
+        pipe.close()
 
 
 def _how(code: int | None) -> str:
     return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
 
 
-def _run(work: Callable[[], Any], sides: Sequence[Side], sender: Connection) -> None:
-    for side in sides:
-        side.call = _Announced(side.call, side.name, sender)
+def _forked(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connection] | None:
+    """Start a fork, or return None where the child would lack threads that libraries wait for."""
+    if not os.path.isdir(_TASKS):
+        return None
+    context = multiprocessing.get_context("fork")
+    pipe, other = context.Pipe()
+    process = context.Process(target=_run_fork, args=(work, sides, other, pipe))
+    with warnings.catch_warnings():  # of threads: where there are any, the child ends at once
+        warnings.simplefilter("ignore")
+        process.start()
+    other.close()
+    # Only now: OpenBLAS ends its threads before a fork, and starts them anew when it needs them.
+    if _only_python_threads():
+        pipe.send("go")
+        return process, pipe
+    pipe.close()
+    process.join()
+    return None
+
+
+def _only_python_threads() -> bool:
+    """Return True if Python started every thread of this process."""
+    end = time.monotonic() + _SETTLE
+    while True:
+        known = {thread.native_id for thread in threading.enumerate()}
+        if {int(task) for task in os.listdir(_TASKS)} <= known:
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(_SETTLE / 10)
+
+
+def _run_fork(
+    work: Callable[[], Any], sides: Sequence[Side], pipe: Connection, parents: Connection
+) -> None:
+    parents.close()  # or the end of the parent would not end the pipe
     try:
-        sender.send(("result", work()))
+        pipe.recv()
+    except EOFError:
+        return
+    _run(work, sides, pipe)
+
+
+def _fresh(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connection]:
+    """Start a process that shares nothing with this one."""
+    sent = _pickled(work, sides)
+    context = multiprocessing.get_context("spawn")
+    pipe, other = context.Pipe()
+    process = context.Process(target=_run_fresh, args=(sent, other))
+    with children_with_safe_path(), _hidden_script():
+        process.start()
+    other.close()
+    return process, pipe
+
+
+@contextmanager
+def _hidden_script() -> Iterator[None]:
+    """Start processes that do not run the script again: what they need of it is sent to them."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+def _pickled(work: Callable[[], Any], sides: Sequence[Side]) -> bytes:
+    """Return the work as bytes; functions of a script or a notebook go along by value."""
+    try:
+        dumps: Callable[[Any], bytes] = import_module("numba.cloudpickle").dumps
+    except ImportError:
+        dumps = pickle.dumps
+    try:
+        return dumps((work, sides))
+    except Exception as error:  # an object's own pickling may raise anything
+        name = next((side.name for side in sides if not _is_sent(side.call, dumps)), "an input")
+        msg = (
+            f"isolate=True: {name} cannot be sent to a fresh process ({in_a_line(error)}), and "
+            f"other libraries' threads in this one do not survive a fork: define it in a module "
+            f"and create there what it uses, call diagnose before they start, or pass isolate=False"
+        )
+        raise TypeError(msg) from error
+
+
+def _is_sent(x: Any, dumps: Callable[[Any], bytes]) -> bool:
+    try:
+        dumps(x)
+    except Exception:
+        return False
+    return True
+
+
+def _run_fresh(sent: bytes, pipe: Connection) -> None:
+    try:
+        work, sides = pickle.loads(sent)
     except Exception as error:
-        sender.send(("error", _sendable(error)))
+        msg = f"isolate=True: the fresh process cannot load f, g or inputs: {in_a_line(error)}"
+        pipe.send(("error", TypeError(msg)))
+        return
+    _run(work, sides, pipe)
+
+
+def _run(work: Callable[[], Any], sides: Sequence[Side], pipe: Connection) -> None:
+    _end_with_parent(pipe)
+    for side in sides:
+        side.call = _Announced(side.call, side.name, pipe)
+    try:
+        pipe.send(("result", work()))
+    except Exception as error:
+        pipe.send(("error", _sendable(error)))
     except KeyboardInterrupt:  # which the caller has had, too, and tells of
         sys.exit(_INTERRUPTED)
 
 
+def _end_with_parent(pipe: Connection) -> None:
+    """End this process when its parent ends, in whatever way and whatever is being called."""
+    if sys.platform == "linux":  # even while a call holds Python's lock
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:
+        wait([pipe])  # nothing comes but its end
+        os._exit(_INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _sendable(error: Exception) -> Exception:
-    """Return the error, or what it says where it cannot be sent."""
+    """Return the error, or its text as a TypeError where it cannot be sent."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # its class may do anything
@@ -86,13 +214,13 @@ def _sendable(error: Exception) -> Exception:
 
 
 class _Announced:
-    """A function that tells before it is called."""
+    """A function that sends its name before it is called."""
 
-    def __init__(self, call: Callable[..., Any], name: str, sender: Connection) -> None:
-        self._call, self._name, self._sender = call, name, sender
+    def __init__(self, call: Callable[..., Any], name: str, pipe: Connection) -> None:
+        self._call, self._name, self._pipe = call, name, pipe
         self.__name__ = getattr(call, "__name__", type(call).__name__)
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
-        self._sender.send(("calls", self._name))
+        self._pipe.send(("calls", self._name))
         return self._call(*args)

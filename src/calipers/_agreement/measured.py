@@ -1,5 +1,6 @@
 """The numbers of a report: how far two sides are from the truth and from each other."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,7 @@ def measured(q: Inquiry) -> Measured:
 
 
 def _numbers(size: Size) -> dict[str, float | int]:
-    return {
-        name: getattr(size, name) for name in ("rms", "largest", "normwise", "absolute", "broken")
-    }
+    """Return the norms of errors: infinite if an error is, which `Size` counts and leaves out."""
+    names = ("rms", "largest", "normwise", "absolute")
+    norms = {name: math.inf if size.broken else getattr(size, name) for name in names}
+    return norms | {"broken": size.broken}

@@ -92,7 +92,8 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     never, or steadily.
     """
     flat = q.standard is not None and q.unit.kappa < FLAT
-    if q.eta_apart.broken or flat:
+    # Noise has a size, which no difference in results of known units has not.
+    if q.eta_apart.broken or flat or not q.eta_apart.rms:
         return None
     reach = _reach(q)
     if reach is None and _turns(q):

@@ -40,8 +40,10 @@ def degrees_of(here: Answer, there: Answer) -> list[float] | None:
             sizes = [float(np.max(np.abs(x), initial=0.0)) for x in (then, now)]
             if not all(0 < size < math.inf for size in sizes):
                 return None
-            degree = round(2 * math.log2(sizes[1] / sizes[0]) / STEP) / 2
-            off = np.max(np.abs(now * b.real.dtype.type(2.0 ** (-degree * STEP)) - then))
+            # The ratio itself may be out of range.
+            degree = round(2 * (math.log2(sizes[1]) - math.log2(sizes[0])) / STEP) / 2
+            factor = np.exp2(np.longdouble(-degree * STEP)).astype(b.real.dtype)
+            off = np.max(np.abs(now * factor - then))
         if not off <= _HOMOGENEOUS * sizes[0]:
             return None
         degrees.append(degree)

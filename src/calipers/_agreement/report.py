@@ -11,7 +11,18 @@ _WIDTH = 80
 
 def text_of(found: "Diagnosis") -> str:
     """Write a diagnosis in at most some 25 lines."""
-    lines = textwrap.wrap(f"{found.kind}: {found.reason}", _WIDTH, subsequent_indent="  ")
+    lines = textwrap.wrap(headline(found), _WIDTH, subsequent_indent="  ")
+    return "\n".join([*lines, details(found)])
+
+
+def headline(found: "Diagnosis") -> str:
+    """Write the verdict and its reason in one line."""
+    return f"{found.kind}: {found.reason}"
+
+
+def details(found: "Diagnosis") -> str:
+    """Write what the verdict rests on: errors, the worst results, calls and how to repeat it."""
+    lines = []
     evidence = found.evidence
     sides = [(name, evidence[name]) for name in ("f", "g", "apart") if name in evidence]
     f, g = ("f", "g") if found.calls else found.names

@@ -1,4 +1,9 @@
-"""The rules by which a verdict is found, in the order in which they are applied."""
+"""
+The rules by which a verdict is found, in the order in which they are applied.
+
+The first two judge results that cannot be compared number by number. All others may be applied to
+any results that can: what an earlier rule excludes is defined where a later one measures it.
+"""
 
 from collections.abc import Callable
 

@@ -1,9 +1,10 @@
 """Two callables as functions of NumPy arrays that are called, counted and not trusted."""
 
 import random
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,8 +60,8 @@ class Side:
     """
     One implementation, called with arrays of the library that it takes.
 
-    That is the one that the caller's inputs are of; or another one, if the first call says that
-    these are of a wrong type: ported code takes other arrays than the original.
+    That is the library of the caller's inputs; or another one, if the function refuses arrays of
+    that type: ported code takes other arrays than the original.
     """
 
     name: str
@@ -87,16 +88,20 @@ class Side:
         """Return what the function gives for the inputs, which stay as they are."""
         if self.sent is not None:
             return self._answer(inputs, self.sent)
-        first = self._answer(inputs, _as_given)
-        self.sent = _as_given
-        if not isinstance(first.error, _WRONG_TYPE):
-            return first
-        for way in _other_ways(self.likes):
-            answer = self._answer(inputs, way)
-            if answer.error is None:
+        answers = []
+        for way in (_as_given, *_other_ways(self.likes)):
+            answers.append(self._answer(inputs, way))
+            error = answers[-1].error
+            if error is None or not _refuses_type(error, self._types(inputs, way)):
                 self.sent = way
-                return answer
-        return first
+                return answers[-1]
+        self.sent = _as_given
+        return answers[0]
+
+    def _types(self, inputs: Sequence[Any], way: Callable[[Any, Any], Any]) -> set[type[Any]]:
+        """Return the types of the arrays that a call is given."""
+        pairs = zip(inputs, self.likes, strict=True)
+        return {type(way(x, like)) for x, like in pairs if isinstance(x, np.ndarray)}
 
     def _answer(self, inputs: Sequence[Any], sent: Callable[[Any, Any], Any]) -> Answer:
         self.budget.take()
@@ -154,8 +159,36 @@ def _soil(arrays: Sequence[NDArray], turn: int) -> None:
 
 _DRAWS = (np.random.Generator, np.random.RandomState, random.Random)
 
-# What functions raise for arrays of another library than theirs.
-_WRONG_TYPE = (TypeError, AttributeError, IndexError, NumbaError, Warning)
+
+def _refuses_type(error: Exception, types: Iterable[type[Any]]) -> bool:
+    """
+    Return True if a function raised because arrays were of one of these types, whatever they hold.
+
+    Such an error names the type or, of a library that was passed another library's arrays, comes
+    from its code. Any other exception is the function's result.
+    """
+    text, foreign = str(error), [kind for kind in types if kind.__module__ != "numpy"]
+    if isinstance(error, Warning):  # NumPy's, of arrays that have its protocol of old
+        return "__array" in text
+    if isinstance(error, IndexError):
+        return bool(foreign) and "valid indices" in text  # how libraries refuse a type of index
+    if not isinstance(error, (TypeError, AttributeError, NumbaError)):
+        return False
+    names = [rf"{kind.__module__}\.{kind.__name__}" for kind in types]
+    for kind in foreign:  # or a dtype of the library, which another does not know
+        names += [kind.__name__, rf"{kind.__module__.partition('.')[0]}\.\w+"]
+    if re.search(rf"(not |got |['.])({'|'.join(names) or '(?!)'})\b", text):
+        return True
+    return bool(foreign) and _raised_by(error) in {"numpy", "numba", "scipy"}
+
+
+def _raised_by(error: Exception) -> str:
+    """Return the package whose Python code raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    return str(name).partition(".")[0]
 
 
 def _as_given(x: Any, like: Any) -> Any:

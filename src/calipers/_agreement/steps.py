@@ -11,7 +11,9 @@ _LITTLE = 4.0  # last places, fewer than are lost
 
 
 def share_standing_still(q: Inquiry, name: str, lost: NDArray) -> float:
-    """Return the share of some results of a side that stay as they are."""
+    """Return the share of some results of a side that stay as they are; 0 if there are none."""
+    if not lost.any():
+        return 0.0
     numbers, still = q.answers[name].numbers(np.float64), lost.copy()
     for k in range(2):
         y = q.sides[name](q.moves(_LITTLE * q.roundoff, q.seed + 870 + k, wide=False))

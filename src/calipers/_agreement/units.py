@@ -109,9 +109,11 @@ def size_of(d: NDArray, unit: NDArray) -> Size:
     WEIGH[None](d, unit, found)
     count, squares, largest, at, errors, units, broken, farthest = found.tolist()
     n = max(count, 1.0)
-    normwise = math.sqrt(errors / units) if units else (math.inf if errors else 0.0)
-    rms, absolute = math.sqrt(squares / n), math.sqrt(errors / n) / scale
-    peak = min(largest, farthest / math.sqrt(units / n)) if units else largest
+    rms, absolute, unit_rms = (math.sqrt(x / n) for x in (squares, errors, units))
+    # Any error is infinite in units of 0; where there is none, none is 0.
+    normwise = math.sqrt(errors / units) if unit_rms else (math.inf if errors else 0.0)
+    peak = min(largest, farthest / unit_rms) if unit_rms else largest
+    absolute /= scale
     return Size(rms, max(largest, 0.0), int(at), normwise, max(peak, 0.0), int(broken), absolute)
 
 

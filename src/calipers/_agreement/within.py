@@ -67,6 +67,8 @@ def within_rounding(q: Inquiry) -> Verdict | None:
         f, g = (", ".join(dict.fromkeys(y.dtypes)) for y in (q.of_f, q.of_g))
         bits = f"of {f} from f, and of {g} from g" if f != g else "but for signs of 0 and NaN"
         said = f"all numbers are equal, {bits}; {said}"
+        if size > q.allowed:
+            said += ": both lose the same digits"
     elif without:
         said = (
             f"the sides are {size:.2g} units of rounding apart, of {q.allowed:.3g} allowed; none "
@@ -78,6 +80,13 @@ def within_rounding(q: Inquiry) -> Verdict | None:
 
 
 def _near(q: Inquiry) -> bool:
+    """Return True if rounding explains all differences: those from the reference, if there is one.
+
+    Where no number differs there is nothing to explain, however far both sides are off: results of
+    another dtype, or with another sign of 0, say.
+    """
+    if not q.apart.any():
+        return True
     sizes = (q.eta_apart,) if q.standard is None else (q.eta_f, q.eta_g)
     if all(map(q.is_rounding, sizes)):
         return True

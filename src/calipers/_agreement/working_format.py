@@ -11,7 +11,7 @@ from .units import ROUNDOFF
 _REALS = {"complex64": "float32", "complex128": "float64"}
 
 
-def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> str:
+def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> str:
     """Return the working format: what the caller says, or the widest of the inputs."""
     if dtype is not None:
         name = name_of(dtype, ROUNDOFF)
@@ -27,8 +27,8 @@ def format_of(inputs: Sequence[Any], dtype: Any, titles: Sequence[str] = ()) -> 
         return name
     for k, x in enumerate(inputs):
         if is_movable(x) and x.dtype.name not in WIDER:
-            own = titles[k] if titles else k
-            msg = f"input {own} has dtype {x.dtype}, and there is no wider format to compare with: "
+            name = names[k] if names else f"input {k}"
+            msg = f"{name} has dtype {x.dtype}, and there is no wider format to compare with: "
             msg += "pass float64 or narrower"
             raise TypeError(msg)
     # A number by itself is a Python float, as often as not.
