@@ -1,8 +1,11 @@
 """Compilation: the disk cache in every state, edited rules, lazy names."""
 
 import ast
+import hashlib
 import os
+import pickle
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -156,6 +159,87 @@ def test_a_damaged_cache_is_compiled_again(cache, suffix, damage):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2] if damage is None else damage)
     assert run_python(ASK, NUMBA_CACHE_DIR=cache) == RIGHT
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_flipped_bit_is_not_loaded(cache, suffix):
+    """As machine code it would end the process, or give a wrong answer."""
+    before = {path: path.read_bytes() for path in cache.rglob("*.nb?")}
+    for path, content in before.items():
+        if path.suffix == f".{suffix}":
+            damaged = bytearray(content)
+            damaged[len(content) * 2 // 3] ^= 16
+            path.write_bytes(damaged)
+            before[path] = bytes(damaged)
+    assert run_python(ASK, NUMBA_CACHE_DIR=cache) == RIGHT
+    after = {path: path.read_bytes() for path in cache.rglob("*.nb?")}
+    assert after.keys() == before.keys()
+    rewritten = {path for path in before if after[path] != before[path]}
+    assert {path for path in before if path.suffix == f".{suffix}"} <= rewritten
+    assert all(path.stat().st_mode & 0o022 == 0 for path in after)
+    assert run_python(ASK, NUMBA_CACHE_DIR=cache) == RIGHT
+    assert {path: path.read_bytes() for path in cache.rglob("*.nb?")} == after
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs the permissions of POSIX")
+def test_only_the_owner_may_write_what_is_cached(tmp_path):
+    code = "import os; os.umask(0)\n" + ASK
+    assert run_python(code, NUMBA_CACHE_DIR=tmp_path) == RIGHT
+    files = list(tmp_path.rglob("*.nb?"))
+    assert len(files) == 4
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o644}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs the permissions of POSIX")
+@pytest.mark.parametrize("mode", [0o664, None])
+def test_what_others_may_write_is_not_unpickled(cache, mode):
+    if mode is None and os.geteuid() != 0:
+        pytest.skip("only root gives files to other users")
+    for path in cache.rglob("*.nb?"):
+        content = pickle.dumps(Exploit(cache / "RUN"))
+        path.write_bytes(hashlib.sha256(content).digest() + content)
+        if mode is None:
+            os.chown(path, 12345, -1)
+        else:
+            path.chmod(mode)
+    assert run_python(ASK, NUMBA_CACHE_DIR=cache) == RIGHT
+    assert not (cache / "RUN").exists()
+    assert all(path.stat().st_uid == os.geteuid() for path in cache.rglob("*.nb?"))
+    assert all(path.stat().st_mode & 0o022 == 0 for path in cache.rglob("*.nb?"))
+
+
+@pytest.mark.parametrize("module", ["numba.core.caching", "numba.cuda.core.caching"])
+def test_cache_files_of_both_targets_are_checked(tmp_path, module):
+    if "cuda" in module:
+        pytest.importorskip("numba_cuda")
+    code = f"""
+from pathlib import Path
+from {module} import IndexDataCacheFile
+from calipers._jit import checked_files
+files = checked_files(IndexDataCacheFile)({str(tmp_path)!r}, "kernel", "stamp")
+assert files.load("key") is None
+files.save("key", [1.5])
+assert files.load("key") == [1.5]
+(path,) = Path({str(tmp_path)!r}).glob("*.nbc")
+content = bytearray(path.read_bytes())
+content[-1] ^= 1
+path.write_bytes(content)
+try:
+    files.load("key")
+except ValueError as error:
+    print(error)
+"""
+    assert run_python(code) == f"{tmp_path}/kernel.1.nbc is damaged\n"
+
+
+class Exploit:
+    """An object that makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 import contextlib
 import gc
 import hashlib
+import io
 import os
+import pickle
 import re
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -122,7 +125,7 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
         super().__init__(function)
         stamp = source_stamp()
         name = file_name(self._impl.filename_base, variant)
-        self._cache_file = IndexDataCacheFile(self._cache_path, name, stamp)
+        self._cache_file = checked_files(IndexDataCacheFile)(self._cache_path, name, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)
@@ -137,6 +140,67 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
             self._cache_file.flush()  # an index that is damaged would be read before it is written
             super().save_overload(sig, data)
             remove_older(self._cache_path, self._impl.filename_base)
+
+
+@cache
+def checked_files(base: Any) -> Any:
+    """
+    Return a class of cache files that are read only if they are whole, and only their owner writes.
+
+    They are pickles with machine code: a flipped bit would end the process, and whoever can write
+    them could run code in it. So they begin with a digest, and are refused by an error that makes
+    Numba's cache compile again if it does not match. `base` is Numba's class, or numba-cuda's.
+    """
+
+    class CheckedFiles(base):  # type: ignore[misc]  # Numba is untyped
+        def _load_index(self) -> Any:
+            try:
+                stream = io.BytesIO(_checked_bytes(self._index_path))
+            except FileNotFoundError:
+                return {}
+            if pickle.load(stream) != self._version:
+                return {}
+            stamp, names = pickle.loads(stream.read())
+            return names if stamp == self._source_stamp else {}
+
+        def _load_data(self, name: str) -> Any:
+            return pickle.loads(_checked_bytes(self._data_path(name)))
+
+        @contextlib.contextmanager
+        def _open_for_write(self, path: str) -> Iterator[io.BytesIO]:
+            content = io.BytesIO()
+            yield content
+            temporary = f"{path}.tmp.{os.urandom(8).hex()}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            try:
+                # Of the owner alone, even where the umask is 0.
+                with open(os.open(temporary, flags, 0o644), "wb") as file:
+                    file.write(hashlib.sha256(content.getbuffer()).digest())
+                    file.write(content.getbuffer())
+                os.replace(temporary, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+                raise
+
+    return CheckedFiles
+
+
+def _checked_bytes(path: str) -> memoryview:
+    """Return what follows the digest of a file; raise if it is damaged, or others may write it."""
+    with open(path, "rb") as file:
+        about = os.fstat(file.fileno())
+        if hasattr(os, "geteuid"):  # Windows has neither owners nor these bits
+            by_others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if by_others or about.st_uid not in (os.geteuid(), 0):
+                msg = f"{path} is writable by others"
+                raise PermissionError(msg)
+        content = memoryview(file.read())
+    size = hashlib.sha256().digest_size
+    if hashlib.sha256(content[size:]).digest() != content[:size]:
+        msg = f"{path} is damaged"
+        raise ValueError(msg)
+    return content[size:]
 
 
 def file_name(base: str, variant: tuple[Any, ...]) -> str:

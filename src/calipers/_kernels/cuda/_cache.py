@@ -8,7 +8,7 @@ from typing import Any
 
 from numba import config, cuda
 
-from ..._jit import file_name, remove_older, source_stamp
+from ..._jit import checked_files, file_name, remove_older, source_stamp
 
 
 def kept(*variant: Any, registers: int | None = None) -> Callable[[Callable[..., Any]], Any]:
@@ -42,7 +42,7 @@ def _cache(function: Callable[..., Any], variant: tuple[Any, ...]) -> Any:
             stamp = source_stamp()
             compiler = importlib.metadata.version("numba-cuda")
             name = file_name(self._impl.filename_base, (compiler, *variant))
-            self._cache_file = IndexDataCacheFile(self._cache_path, name, stamp)
+            self._cache_file = checked_files(IndexDataCacheFile)(self._cache_path, name, stamp)
 
         def _index_key(self, sig: Any, codegen: Any) -> Any:
             return sig, codegen.magic_tuple()
