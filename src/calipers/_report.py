@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._arrangement import percent, region
-from ._tally import MEASURES
+from ._tally import MASKED, MEASURES
 
 if TYPE_CHECKING:
     from ._tally import Rule
@@ -37,6 +37,8 @@ def comparison_text(report: "Comparison") -> str:
     if report.mismatches:
         lines += _entry("counts", _counts(report))
         lines += _entry("where", region(report.tally))
+    if _masked(report):
+        lines += _entry("masked", _masked_counts(report))
     if report.arrangement:
         lines += _entry("looks like", f"actual is {report.arrangement}")
     lines += _table(report)
@@ -62,6 +64,9 @@ def nested_text(
     allowed = _allowances(report.leaves[0].rule) if report.leaves else ""
     if not failing:
         agree = f"{names[0]} agrees" if len(report.leaves) == 1 else f"{names[1]} agree"
+        masked = sum(map(_masked, report.leaves))
+        if masked:
+            agree += f" ({masked} masked pair{'s' * (masked != 1)} not compared)"
         return "\n".join([f"Close: {len(report.leaves)} {agree}{allowed}", *_tolerances(report)])
     of_all = f"{len(report.leaves)} {names[len(report.leaves) != 1]}"
     differ = "differs" if len(failing) == 1 else "differ"
@@ -105,15 +110,23 @@ def _headline(report: "Comparison") -> str:
     if report.tally is None:
         return "Not close: nothing could be compared"
     if report.problems and not report.mismatches:
-        return "Not close: all values agree, but"
+        return f"Not close: all values{' not masked' * bool(_masked(report))} agree, but"
     return ("Close: " if report else "Not close: ") + _mismatches(report)
 
 
 def _mismatches(report: "Comparison") -> str:
-    size, mismatches = report.size, report.mismatches
+    size, mismatches, masked = report.size, report.mismatches, _masked(report)
     if mismatches:
         return f"{differing(mismatches, size)} ({percent(mismatches, size)})"
-    return f"{size} element{'s agree' if size != 1 else ' agrees'}"
+    if masked and masked == size:
+        return f"all {size} pairs are masked" if size > 1 else "the pair is masked"
+    agreeing = f"{size - masked} element{'s agree' if size - masked != 1 else ' agrees'}"
+    return f"{agreeing}, {masked} masked" if masked else agreeing
+
+
+def _masked(report: "Comparison") -> int:
+    """Return the number of pairs that are not compared, as one of the two is masked."""
+    return 0 if report.tally is None else sum(int(report.tally[name]) for name in MASKED)
 
 
 def differing(count: int, size: int, noun: str = "element") -> str:
@@ -187,6 +200,14 @@ def _counts(report: "Comparison") -> str:
         (0 if report.rule.equal_nan else report.nan_both, "NaN in both (equal_nan=False)"),
     ]
     return ", ".join(f"{count} {name}" for count, name in classes if count)
+
+
+def _masked_counts(report: "Comparison") -> str:
+    """Write how many pairs are not compared, by the side that is masked."""
+    sides = ("in both", "only in actual", "only in expected")
+    counts = {} if report.tally is None else {name: int(report.tally[name]) for name in MASKED}
+    text = ", ".join(f"{n} {side}" for n, side in zip(counts.values(), sides, strict=True) if n)
+    return f"{text}; not compared"
 
 
 def _table(report: "Comparison") -> list[str]:

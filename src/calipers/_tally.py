@@ -22,6 +22,8 @@ from ._protocols import NDArray
 from ._shapes import broadcast_arrays
 from ._types import Measure
 
+# The counts of pairs that are not compared, since one or both of their elements are masked.
+MASKED = ("masked_both", "masked_actual", "masked_expected")
 MEASURES: tuple[Measure, ...] = ("excess", "absolute", "relative", "ulp")
 
 # Mismatches are counted for each index of an axis that is not longer than this.
@@ -36,6 +38,7 @@ _SUMMED = (
     "mismatches",
     "signs",
     "without_distance",
+    *MASKED,
     "histogram",
 )
 
@@ -269,8 +272,10 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     record["size"] = a.size
     record["passing_rtol"] = record["passing_atol"] = np.nan  # not looked for
     with np.errstate(all="ignore"):
-        nan_a, nan_b, infinite = _nan(a), _nan(b), _infinite(a) | _infinite(b)
-        masked = _masked(a) | _masked(b)  # of which nothing is known, not even a distance
+        masked_a, masked_b = _masked(a), _masked(b)
+        masked = masked_a | masked_b  # such a pair is not compared: it is in no other count
+        nan_a, nan_b = _nan(a) & ~masked, _nan(b) & ~masked
+        infinite = (_infinite(a) | _infinite(b)) & ~masked
         usual = ~(nan_a | nan_b | infinite | masked)
         usual, d, size = _distances(a, b, usual)
         bound = rule.atol + (rule.rtol * size if rule.rtol else 0.0)  # and not 0*inf
@@ -297,6 +302,9 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     record["nan_both"] = np.count_nonzero(nan_a & nan_b)
     record["nan_actual"] = np.count_nonzero(nan_a & ~nan_b)
     record["nan_expected"] = np.count_nonzero(nan_b & ~nan_a)
+    record["masked_both"] = np.count_nonzero(masked_a & masked_b)
+    record["masked_actual"] = np.count_nonzero(masked_a & ~masked_b)
+    record["masked_expected"] = np.count_nonzero(masked_b & ~masked_a)
     record["infinite"] = np.count_nonzero(bad & infinite & ~nan_a & ~nan_b)
     record["mismatches"] = np.count_nonzero(bad)
     record["without_distance"] = np.count_nonzero(bad & ~(usual | nan_a | nan_b | infinite))

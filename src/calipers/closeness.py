@@ -308,7 +308,8 @@ def array_equal(
     ----------
     a1, a2 : array_like
         Arrays of any dtypes. Those without a kernel, strings for instance, NumPy's ``==`` compares.
-        Arrays with a unit are equal if they are in one unit: ``1 km`` equals ``1000 m``.
+        Arrays with a unit are equal if they are in one unit: ``1 km`` equals ``1000 m``. Masks are
+        not heeded, as by NumPy; `allclose` and `compare` leave masked pairs out.
     equal_nan : bool, default False
         Whether two NaN are equal.
     memory_limit : float, default 256 MiB

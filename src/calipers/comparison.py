@@ -109,7 +109,8 @@ def compare(
     -----
     longdouble, object and other dtypes without a kernel are compared by NumPy, at the memory this
     takes, and without ULP or the tolerances that would pass. Arrays with a unit (of astropy, unyt
-    or pint) are compared in the unit of `actual`, which is that of the report.
+    or pint) are compared in the unit of `actual`, which is that of the report. Pairs of which one
+    or both are masked are not compared; the report counts them.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from ._arrangement import region
 from ._notebook import Shown
 from ._report import comparison_text, headline_and_rest, jsonable, nested_text
 from ._shapes import common_shape
-from ._tally import MEASURES, Rule, Tally, merge, moved
+from ._tally import MASKED, MEASURES, Rule, Tally, merge, moved
 from ._types import Measure
 
 if TYPE_CHECKING:
@@ -308,6 +308,7 @@ class Comparison(Shown):
             *("ulp_histogram", "arrangement", "rule"),
         )
         found = {"passed": bool(self)} | {name: getattr(self, name) for name in names}
+        found |= {name: self._count(name) for name in MASKED}
         found["worst"] = {measure: self.worst(measure) for measure in MEASURES}
         found["where"] = region(self.tally) if self.tally and self.mismatches else None
         return {name: jsonable(value) for name, value in found.items()}

@@ -45,7 +45,11 @@ TALLY = np.dtype(
         ("infinite", _i8),
         ("mismatches", _i8),
         ("signs", _i8),
-        ("without_distance", _i8),  # of text and other objects, which no kernel takes
+        # of text and other objects, and of masked arrays, which no kernel takes
+        ("without_distance", _i8),
+        ("masked_both", _i8),
+        ("masked_actual", _i8),
+        ("masked_expected", _i8),
         ("first", _i8, FIRST),
         # the largest over all finite pairs, and the first place where each stands
         ("excess", _f8),
