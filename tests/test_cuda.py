@@ -1,5 +1,6 @@
 """Kernels for devices, without one: in Numba's simulator, and compiled to PTX."""
 
+import ctypes
 import functools
 import importlib.util
 import itertools
@@ -7,12 +8,14 @@ import math
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from weakref import WeakKeyDictionary
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -219,6 +222,118 @@ def test_axes_that_numba_broadcasts_are_known(monkeypatch):
     assert target.memory_of(numbas).strides == (0,)
     others = SimpleNamespace(__cuda_array_interface__=interface)
     assert target.memory_of(others).strides == (8,)
+
+
+class WithInterface:
+    """An array on a device, of a form that the array interface describes."""
+
+    def __init__(self, address, typestr, shape=(3,), **more):
+        data = address, False
+        self.interface = {"typestr": typestr, "shape": shape, "data": data, "strides": None, **more}
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.interface
+
+
+class WithDlpack:
+    """An array of three elements on a device, as DLPack describes it."""
+
+    def __init__(self, address, code, bits):
+        self.shape = (3,)
+        self._shape = (ctypes.c_int64 * 3)(3)
+        # The address, the device, the number of axes, the dtype, shape, strides and offset; then
+        # what belongs to its owner.
+        self._tensor = struct.pack(
+            "@PiiiBBHPPQPP",
+            address,
+            2,
+            0,
+            1,
+            code,
+            bits,
+            1,
+            ctypes.addressof(self._shape),
+            0,
+            0,
+            0,
+            0,
+        )
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **options):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = (
+            ctypes.py_object,
+            (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p),
+        )
+        return new(self._tensor, b"dltensor", None)
+
+
+ABSENT = [
+    pytest.param(WithInterface(0, "<f8"), id="array interface"),
+    pytest.param(
+        SimpleNamespace(__cuda_array_interface__=WithInterface(0, "<f8").interface), id="attribute"
+    ),
+    pytest.param(WithDlpack(0, 2, 64), id="DLPack"),
+]
+
+
+@needs_target
+@pytest.mark.parametrize("x", ABSENT)
+@pytest.mark.parametrize(
+    "call", [calipers.allclose, calipers.isclose, calipers.compare, calipers.array_equal]
+)
+def test_elements_at_address_0_are_refused(monkeypatch, call, x):
+    from calipers._kernels.cuda import _target as target
+
+    monkeypatch.setattr(target, "current", lambda: 0)
+    x.shape = (3,)
+    with pytest.raises(TypeError, match=r"^(a|actual) has shape \(3,\), but no elements in memory"):
+        call(x, x)
+
+
+@needs_target
+def test_tensors_without_memory_are_refused():
+    torch = pytest.importorskip("torch")
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.zeros(3, device="cuda")
+    with pytest.raises(TypeError, match=r"^a: a FakeTensor that has no elements to look at"):
+        calipers.allclose(fake, fake)
+
+
+@needs_target
+@pytest.mark.parametrize("x", [WithInterface(4096, "<V2"), WithDlpack(4096, 4, 16)])
+def test_bfloat16_is_known_by_every_protocol(monkeypatch, x):
+    from calipers._device.operands import operand
+    from calipers._kernels.cuda import _target as target
+
+    monkeypatch.setattr(target, "_ordinal", lambda address: 0)
+    found = operand(x, "a")
+    assert (found.kind, found.memory.dtype, found.shape) == ("bfloat16", np.uint16, (3,))
+    assert found.dtype == ml_dtypes.bfloat16
+
+
+@needs_target
+@pytest.mark.parametrize(
+    ("x", "reason"),
+    [
+        (WithInterface(4096, "<f8", mask=np.ones(3, bool)), "a: an array with a mask"),
+        (WithInterface(4096, "|V2"), r"a has dtype \|V2, which is not compared on a device"),
+        (WithDlpack(4096, 10, 8), "a: .*dtype code: 10"),
+    ],
+)
+def test_what_is_not_compared_on_a_device_is_named(monkeypatch, x, reason):
+    from calipers._device.operands import operand
+    from calipers._kernels.cuda import _target as target
+
+    monkeypatch.setattr(target, "_ordinal", lambda address: 0)
+    with pytest.raises(TypeError, match=f"^{reason}"):
+        operand(x, "a")
 
 
 def test_kernels_for_a_device_are_loops_around_rules():
@@ -441,6 +556,109 @@ def test_free_memory_is_asked_for_where_much_is_needed(monkeypatch):
         target.empty(7, "f8")
 
 
+OLD_DRIVERS = {
+    11080: r"the driver has CUDA 11\.8, .*CUDA 13: install a newer driver$",
+    12040: r'the driver has CUDA 12\.4, .*newer driver, or .*"numba-cuda\[cu12\]>=0\.30"',
+}
+
+
+@pytest.fixture
+def driver_version(monkeypatch):
+    """Return a function that sets the version of a driver, which has one device."""
+    from cuda.bindings import driver
+
+    from calipers._kernels.cuda import _driver
+
+    device = SimpleNamespace(name="a device", compute_capability=(9, 0))
+    numba_cuda = SimpleNamespace(is_available=lambda: True, gpus=[device])
+    monkeypatch.setattr(_driver, "cuda", numba_cuda)
+    monkeypatch.setattr(_driver, "version", lambda name: "13.2.0")
+    _driver._problem_of_driver.cache_clear()
+    yield lambda n: monkeypatch.setattr(driver, "cuDriverGetVersion", lambda: (0, n))
+    _driver._problem_of_driver.cache_clear()
+
+
+@needs_target
+@pytest.mark.parametrize("number", OLD_DRIVERS)
+def test_a_driver_that_is_too_old_is_named_before_any_kernel(driver_version, number):
+    from calipers._kernels.cuda import _driver, _launch
+
+    driver_version(number)
+    for require in (_driver.require_device, _driver.require_driver):
+        with pytest.raises(RuntimeError, match=OLD_DRIVERS[number]) as caught:
+            require()
+    with pytest.raises(RuntimeError, match=OLD_DRIVERS[number]):
+        _launch.launch(lambda: None, 0, (128, 256, 0), None, ())
+    assert _driver.describe_devices() == [
+        str(caught.value),
+        "0: a device, compute capability 9.0",
+    ]
+
+
+@needs_target
+@pytest.mark.parametrize("number", [13000, 13020, 14010])
+def test_a_driver_of_the_compilers_version_or_newer_is_taken(driver_version, number):
+    from calipers._kernels.cuda import _driver
+
+    driver_version(number)
+    _driver.require_device()
+    assert _driver.describe_devices() == ["0: a device, compute capability 9.0"]
+
+
+@needs_target
+def test_a_compiler_that_is_not_found_is_named(monkeypatch):
+    from calipers._kernels.cuda import _driver
+
+    numba_cuda = SimpleNamespace(is_available=lambda: False, cuda_error=lambda: None)
+    monkeypatch.setattr(_driver, "cuda", numba_cuda)
+    with pytest.raises(RuntimeError, match=r"libNVVM is not found: pip install"):
+        _driver.require_device()
+
+
+def undefined(x, out):
+    out[0] = x[0] + this_name_is_not_defined  # noqa: F821
+
+
+def unsupported(x, out):
+    out[0] = x.no_such_attribute
+
+
+def unmatched(x, out):
+    out[0] = len(x[0])
+
+
+@needs_target
+@pytest.mark.parametrize(
+    ("f", "reason"),
+    [
+        (undefined, "NameError: name 'this_name_is_not_defined' is not defined"),
+        (unsupported, "Unknown attribute 'no_such_attribute' of type array(float64, 1d, C)"),
+        (
+            unmatched,
+            "No implementation of function Function(<built-in function len>) found for "
+            "signature: >>> len(float64)",
+        ),
+    ],
+)
+def test_errors_of_the_compiler_keep_their_reason(monkeypatch, ptx, f, reason):
+    from numba import types
+
+    from calipers._device import functions
+    from calipers._kernels.cuda import _target as target
+    from calipers._kernels.cuda import differences
+
+    kernel = differences.fill_values(target.device_function(f))
+    points = values = types.float64[:, ::1]
+    arguments = points, types.Tuple(()), types.Tuple(()), values, types.int64[::1]
+    monkeypatch.setattr(target, "launch", lambda *launched, **layout: ptx(kernel, arguments))
+    desk = SimpleNamespace(takes=lambda arrays: True, put=lambda arrays, stream: arrays)
+    monkeypatch.setattr(target, "current", lambda: 0)
+    monkeypatch.setattr(target, "borrow", lambda kind, ordinal: desk)
+    with pytest.raises(TypeError) as caught:
+        functions.launch(kernel, 1, None, [np.ones((1, 3))])
+    assert str(caught.value).endswith(f": {reason}")
+
+
 @needs_target
 @pytest.mark.parametrize("debug", [False, True])
 def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
@@ -470,6 +688,7 @@ def test_launches_after_the_first_are_not_numbas(monkeypatch, debug):
         launch=lambda *given: by_core.append(given),
     )
     monkeypatch.setattr(_launch, "core", core)
+    monkeypatch.setattr(_launch, "require_driver", lambda: None)
     monkeypatch.setattr(_launch, "_known", WeakKeyDictionary())
     stream, kernel = type("Stream", (), {"handle": 7})(), Kernel()
 

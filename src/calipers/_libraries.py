@@ -47,6 +47,7 @@ def _device(x: Any, library: ArrayLibrary | None) -> str:
     try:
         away = (
             hasattr(type(x), "__cuda_array_interface__")
+            or "__cuda_array_interface__" in getattr(x, "__dict__", ())
             or hasattr(x, "__cuda_ndarray__")
             or (hasattr(type(x), "__dlpack_device__") and x.__dlpack_device__()[0] in _DLPACK_CUDA)
         )

@@ -146,8 +146,7 @@ def launch(
     try:
         target.launch(kernel, blocks, stream, *own[:-1], *arguments, own[-1], **layout)
     except NumbaError as error:
-        first = str(error).strip().partition("\n")[0]
-        msg = f"f cannot be compiled for a device, or not for these arguments: {first}"
+        msg = f"f cannot be compiled for a device, or not for these arguments: {_reason(error)}"
         raise TypeError(msg) from error
     changed, unfinished = desk.bring(there, stream)
     target.give_back(desk, ordinal)
@@ -157,6 +156,15 @@ def launch(
     if changed:
         msg = "f changes its argument; let it work on a copy"
         raise ValueError(msg)
+
+
+def _reason(error: NumbaError) -> str:
+    """Return the cause of a compiler's error, which comes after the stages that failed by it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    causes = [line for line in lines if line and not line.startswith("Failed in ")]
+    if not causes:
+        return type(error).__name__
+    return " ".join(causes[: 2 if causes[0].endswith(":") else 1])
 
 
 def arguments(args: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:

@@ -24,15 +24,7 @@ class Operand(NamedTuple):
 
     @property
     def dtype(self) -> DType:
-        if self.kind != "bfloat16":
-            return np.dtype(self.kind)
-        try:
-            import ml_dtypes
-        except ImportError:
-            msg = "bfloat16 on a device needs ml_dtypes for its report: pip install ml_dtypes"
-            raise ImportError(msg) from None
-        dtype: DType = np.dtype(ml_dtypes.bfloat16)
-        return dtype
+        return target.bfloat16() if self.kind == "bfloat16" else np.dtype(self.kind)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -178,8 +170,16 @@ def _joined(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 def operand(x: Any, name: str) -> Operand:
     """Find an array on a device, and what kernels read its elements as."""
     library = library_of(x)
-    view, kind, stream = (x, None, None) if library is None else library.on_device(x)
-    memory = target.memory_of(view, stream)
+    try:
+        view, kind, stream = (x, None, None) if library is None else library.on_device(x)
+        memory = target.memory_of(view, stream)
+    except (TypeError, BufferError, NotImplementedError) as error:
+        raise TypeError(f"{name}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    if not memory.address and prod(memory.shape):
+        msg = f"{name} has shape {memory.shape}, but no elements in memory: its address is 0; "
+        raise TypeError(msg + "pass an array that has its elements in a device's memory")
     kind, carrier = _format(memory.dtype, kind)
     if carrier is None:
         msg = f"{name} has dtype {memory.dtype}, which is not compared on a device; "
@@ -209,7 +209,8 @@ def _is_even(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) ->
 def _format(dtype: DType, kind: str | None) -> tuple[str, DType | None]:
     """Return the name of a dtype, and what kernels read its elements as: None if they cannot."""
     kind = kind or dtype.name
-    if dtype.kind not in "biufc" or dtype.char in "gG" or not dtype.isnative:
+    known = dtype.kind in "biufc" and dtype.char not in "gG" and dtype.isnative
+    if not known and kind != "bfloat16":
         return kind, None
     return kind, np.dtype(CARRIERS.get(kind, dtype))
 

@@ -71,8 +71,8 @@ class Given:
         return several(self.inputs)
 
     def on_device(self) -> bool:
-        """Tell whether arrays or functions are a device's, and no library differentiates them."""
-        if not self.forms:
+        """Return True if arrays or functions are a device's, and no library differentiates them."""
+        if not self.forms and function_library(self.several) is not None:
             return False
         calls = [self.derivatives[form] for form in self.forms]
         whole = (*self.several, *self.args)

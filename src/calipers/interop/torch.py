@@ -74,6 +74,15 @@ class Torch:
             msg = f"{name} tensors are not compared on a device; pass x.float()"
             raise TypeError(msg)
         x = x.detach().resolve_conj().resolve_neg()
+        if x._is_zerotensor():  # what autograd knows to be zero has no memory
+            x = x.clone()
+        try:
+            # A FakeTensor's storage is on the device "meta"; to ask for its address is an error.
+            absent = x.untyped_storage().device.type == "meta" or not x.data_ptr()
+        except RuntimeError as error:  # inside vmap
+            raise _without_memory(x, error) from None
+        if absent and x.numel():
+            raise _without_memory(x, "its address is 0")
         stream = torch.cuda.current_stream(x.device).cuda_stream
         if x.dtype == torch.bfloat16:
             return x.view(torch.uint16), "bfloat16", stream
@@ -92,7 +101,7 @@ class Torch:
         return self.as_numpy(x.detach().cpu())
 
 
-def _without_memory(x: Any, error: RuntimeError) -> TypeError:
+def _without_memory(x: Any, error: RuntimeError | str) -> TypeError:
     """Return the error of a tensor that stands for others: FakeTensor, or one within vmap."""
     reason = str(error).partition("\n")[0]
     msg = f"a {type(x).__name__} that has no elements to look at ({reason}); "

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ._driver import require_driver
+
 try:
     from cuda import core
 except ImportError:  # of Numba's simulator, or of a numba-cuda before it
@@ -33,6 +35,7 @@ def launch(
     if found is not None:
         core.launch(_stream(stream, ordinal), _config(*layout), found, *numbers)
         return
+    require_driver()  # an old one says no more than that a kernel's image is invalid
     blocks, each, shared = layout
     kernel[blocks, each, stream, shared](*arguments)
     if plain:

@@ -11,6 +11,9 @@ import numpy as np
 from numba import config, cuda
 
 from . import _launch
+from ._driver import WITH
+from ._driver import describe_devices as describe_devices
+from ._driver import require_device as require_device
 from .policy import CALLING, RESIDENT, SIMULATED, Policy, blocks_for, policy_of
 
 SIMULATOR = bool(config.ENABLE_CUDASIM)
@@ -24,8 +27,8 @@ if not SIMULATOR:
         from numba.cuda.cudadrv.driver import CudaAPIError, device_to_host, host_to_device
     except (AttributeError, ImportError) as error:
         found = [f"{name} {version(name)}" for name in ("numba-cuda", "numba", "numpy")]
-        msg = f"{', '.join(found)} do not work together ({error}); numba-cuda 0.30 needs NumPy "
-        msg += 'before 2.5: pip install "calipers[cuda]", or "numpy<2.5"'
+        msg = f"{', '.join(found)} do not work together ({error}): pip install "
+        msg += f'"calipers[cuda]", or {WITH}, as numba-cuda 0.30 needs it'
         raise ImportError(msg) from error
     _DEVICE_OF_POINTER = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 T = TypeVar("T")
@@ -66,7 +69,7 @@ def memory_of(x: Any, stream: int | None = None) -> Memory:
         if given.get("mask") is not None:
             msg = "an array with a mask has no plain elements; pass its data"
             raise TypeError(msg)
-        dtype, shape = np.dtype(given["typestr"]), tuple(given["shape"])
+        dtype, shape = _dtype_of(given["typestr"]), tuple(given["shape"])
         # Numba's own say None where axes are broadcast, too, of which memory holds one element.
         own = x.strides if hasattr(x, "__cuda_ndarray__") else given.get("strides")
         strides = contiguous(shape, dtype.itemsize) if own is None else own
@@ -84,6 +87,22 @@ def memory_of(x: Any, stream: int | None = None) -> Memory:
         tuple(s * dtype.itemsize for s in steps) if steps else contiguous(shape, dtype.itemsize)
     )
     return Memory(view, view.ptr, dtype, shape, strides, stream or 0, view.device_id)
+
+
+def _dtype_of(typestr: str) -> np.dtype[Any]:
+    """Return the dtype that an array interface names; NumPy has none for that of bfloat16."""
+    return bfloat16() if typestr == "<V2" else np.dtype(typestr)
+
+
+def bfloat16() -> np.dtype[Any]:
+    """Return the dtype that ml_dtypes has for bfloat16."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        msg = "an array of bfloat16 on a device needs ml_dtypes: pip install ml_dtypes"
+        raise ImportError(msg) from None
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -271,18 +290,6 @@ def _total_memory(ordinal: int) -> int:
     return int(total)
 
 
-def require_device() -> None:
-    """Refuse to go on without a device."""
-    if not (SIMULATOR or cuda.is_available()):
-        msg = f"there is no CUDA device to run on: {why_not()} (calipers.show_config(devices=True))"
-        raise RuntimeError(msg)
-
-
-def why_not() -> str:
-    """Tell why there is no device."""
-    return " ".join(str(cuda.cuda_error() or "the driver knows none").split())
-
-
 def to_device(x: np.ndarray[Any, Any]) -> Any:
     """Copy an array to the current device, and wait for that: any stream may read it then."""
     if SIMULATOR or x.size == 0:
@@ -441,18 +448,3 @@ def borrow(kind: type[T], ordinal: int) -> T:
 def give_back(lent: Flag | Desk, ordinal: int) -> None:
     """Let others use what no kernel uses any more."""
     _spare[type(lent), ordinal].append(lent)
-
-
-def describe_devices() -> list[str]:
-    """Name each device, or tell why there is none."""
-    if not cuda.is_available():
-        return [f"no device: {why_not()}"]
-    return [
-        f"{k}: {_name(device)}, compute capability {'.'.join(map(str, device.compute_capability))}"
-        for k, device in enumerate(cuda.gpus)
-    ]
-
-
-def _name(device: Any) -> str:
-    name = device.name
-    return name.decode() if isinstance(name, bytes) else str(name)
