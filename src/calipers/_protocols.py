@@ -44,6 +44,14 @@ class ArrayLibrary(Protocol):
         """
         ...
 
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any | None:
+        """
+        Return an array of booleans from the library's pool, uninitialised, on the device of `like`.
+
+        None if the library has no arrays that others may fill.
+        """
+        ...
+
     def from_device(self, x: Any, like: Any) -> Any:
         """Hand a device array over as the library's, beside an array of its own."""
         ...

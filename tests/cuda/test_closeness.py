@@ -10,6 +10,7 @@ import pytest
 from numba import cuda
 
 import calipers
+from calipers import _libraries
 from calipers._kernels.cuda import _target as target
 
 from ..closeness_cases import EDGE
@@ -346,3 +347,55 @@ def test_an_answer_that_the_end_of_the_process_finds_is_not_read():
 
 def test_an_array_beside_a_number_is_not_equal_to_it():
     assert not calipers.array_equal(cuda.to_device(np.ones(3)), 1.0)
+
+
+class Owned:
+    """An array of a library that has a pool of memory."""
+
+    def __init__(self, array):
+        self.array, self.shape = array, array.shape
+
+
+class Pool:
+    """Such a library, and the arrays that were taken from its pool."""
+
+    def __init__(self, lends):
+        self.lends, self.lent = lends, []
+
+    def owns(self, x):
+        return isinstance(x, Owned)
+
+    def device(self, x):
+        return "cuda:0"
+
+    def on_device(self, x):
+        return x.array, None, None
+
+    def empty(self, shape, like):
+        if not self.lends:
+            return None
+        self.lent.append(Owned(cuda.device_array(shape, bool)))
+        return self.lent[-1]
+
+    def from_device(self, x, like):
+        return Owned(x)
+
+
+@pytest.mark.parametrize("lends", [True, False])
+def test_masks_come_from_the_pool_of_the_owner_without_a_wait(monkeypatch, lends):
+    pool, waits = Pool(lends), []
+    monkeypatch.setattr(_libraries, "_LIBRARIES", (pool,))
+    x = cuda.to_device(np.arange(10.0))
+    y = cuda.to_device(np.where(np.arange(10) == 3, 0.0, np.arange(10.0)))
+    calipers.isclose(x, 3.0)  # the number is on the device from now on
+    kind = type(target.stream(0))
+    synchronize = kind.synchronize
+    monkeypatch.setattr(kind, "synchronize", lambda s: waits.append(s) or synchronize(s))
+    masks = [calipers.isclose(Owned(x), b) for b in (Owned(y), y, 3.0)]
+    assert len(waits) == (0 if lends else 3)
+    assert pool.lent == (masks if lends else [])
+    found = [np.flatnonzero(mask.array.copy_to_host()).tolist() for mask in masks]
+    assert found == [[0, 1, 2, 4, 5, 6, 7, 8, 9]] * 2 + [[3]]
+    empty = calipers.isclose(Owned(x[:0]), y[:0])
+    assert type(empty) is Owned
+    assert empty.shape == (0,)

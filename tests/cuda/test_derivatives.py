@@ -8,6 +8,7 @@ import pytest
 from numba import cuda
 
 import calipers
+from calipers._device import functions
 from calipers._kernels.cuda import _target as target
 
 X = np.array([0.3, -1.2, 2.0, 0.7, 1.1])
@@ -180,6 +181,39 @@ def test_colors():
     np.testing.assert_allclose(derivative.value.toarray(), expected(), atol=1e-9)
     jacobian = calipers.jacobian(fill, POINT, out_like=4, sparsity=pattern)
     np.testing.assert_allclose(jacobian.toarray(), expected(), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("method", "points"), [("2-point", [1, 2]), ("3-point", [1, 4]), ("5-point", [1, 4, 4])]
+)
+def test_all_points_of_a_step_are_evaluated_in_one_launch(monkeypatch, method, points):
+    sparse = pytest.importorskip("scipy.sparse")
+    launch, launched = functions.launch, []
+
+    def count(kernel, blocks, stream, given, *others, **layout):
+        launched.append(len(given[0]))
+        launch(kernel, blocks, stream, given, *others, **layout)
+
+    monkeypatch.setattr(functions, "launch", count)
+    pattern = sparse.csc_array(expected() != 0)  # of two colors
+    jacobian = calipers.jacobian(
+        fill, X, out_like=4, sparsity=pattern, method=method, target="cuda"
+    )
+    np.testing.assert_allclose(jacobian.toarray(), expected(), atol=1e-6)
+    assert launched[: len(points)] == points
+    assert set(launched[len(points) :]) <= {2}  # both sides of each check of the pattern
+
+
+def test_points_are_evaluated_in_parts_where_memory_is_short(monkeypatch):
+    sparse = pytest.importorskip("scipy.sparse")
+    pattern = sparse.csc_array(expected() != 0)
+    given = {"out_like": 4, "sparsity": pattern, "target": "cuda"}
+    whole = [calipers.differentiate(fill, X, method=m, **given) for m in ("3-point", "adaptive")]
+    monkeypatch.setattr(functions.Launched, "batch_bytes", 3 * (X.nbytes + 32))
+    parts = [calipers.differentiate(fill, X, method=m, **given) for m in ("3-point", "adaptive")]
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one.value.toarray(), other.value.toarray())
+        assert one.nfev == other.nfev
 
 
 def test_the_point_stays_as_it_is():

@@ -94,23 +94,54 @@ def isclose(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     x, y = operands(a, b, ("a", "b"))
     tolerances = _tolerance(rtol, "rtol"), _tolerance(atol, "atol")
     shape = common_shape(x, y, ("a", "b"))
-    size = prod(shape)
-    with target.on(x.memory.ordinal):
-        out = target.empty(shape, np.bool_)
-        if size:
-            places = places_of([o.broadcast(shape) for o in (x, y)])
-            kinds = x.kind, y.kind
-            itemsize = max(kernels.LEAST_BYTES, x.itemsize, y.itemsize)
-            layout = target.policy(itemsize, places.flat, kernels.masks(set(kinds), places.flat))
-            kernel = kernels.mask(kinds, places.flat, layout)
-            arrays = *places.vectors((x, y)), places.layout, size
-            arguments = *arrays, *tolerances, bool(equal_nan), target.address_of(out)
-            blocks = target.blocks_of(size, layout.tile, layout.blocks)
-            target.launch(kernel, blocks, x.stream, *arguments)
-            x.stream.synchronize()  # others need not know of it then
     like = a if library_of(a) else b
     library = library_of(like)
-    return out if library is None else library.from_device(out, like)
+    with target.on(x.memory.ordinal):
+        pooled = None if library is None else library.empty(shape, like)
+        result = target.empty(shape, np.bool_) if pooled is None else pooled
+        out = operand(result, "the result")
+        owners = x.memory.owner, y.memory.owner
+        ordered = all(library_of(o) is library or hasattr(o, "__cuda_ndarray__") for o in owners)
+        if pooled is None or not ordered:
+            _mark(x, y, out, tolerances, equal_nan)
+            x.stream.synchronize()
+        else:
+            _mark_in_order(x, y, out, tolerances, equal_nan)
+    if library is None or pooled is not None:
+        return result
+    return library.from_device(result, like)
+
+
+def _mark_in_order(x: Operand, y: Operand, out: Operand, *rule: Any) -> None:
+    """
+    Start to fill `out`, and let the streams of the arrays wait for that in place of the host.
+
+    A library frees and takes memory in the order of its stream: what was there before is no longer
+    read, and nothing else comes there before it is filled.
+    """
+    others = {o.memory.stream: o.stream for o in (y, out) if o.memory.stream != x.memory.stream}
+    for stream in others.values():
+        target.order(x.stream, stream)
+    _mark(x, y, out, *rule)
+    for stream in others.values():
+        target.order(stream, x.stream)
+
+
+def _mark(
+    x: Operand, y: Operand, out: Operand, tolerances: tuple[float, float], equal_nan: bool
+) -> None:
+    """Start to write the verdict on each pair to `out`, on the stream of x."""
+    if not out.size:
+        return
+    places = places_of([o.broadcast(out.shape) for o in (x, y)])
+    kinds = x.kind, y.kind
+    itemsize = max(kernels.LEAST_BYTES, x.itemsize, y.itemsize)
+    layout = target.policy(itemsize, places.flat, kernels.masks(set(kinds), places.flat))
+    kernel = kernels.mask(kinds, places.flat, layout)
+    arrays = *places.vectors((x, y)), places.layout, out.size
+    filled = target.vector(out.memory, 0, out.size)
+    blocks = target.blocks_of(out.size, layout.tile, layout.blocks)
+    target.launch(kernel, blocks, x.stream, *arrays, *tolerances, bool(equal_nan), filled)
 
 
 def array_equal(a: Any, b: Any, equal_nan: bool) -> bool:

@@ -28,6 +28,9 @@ def compiled(f: Callable[..., Any]) -> Any:
 class Launched:
     """A function compiled for a device, as one of batches of arguments on the host."""
 
+    evaluates_points_independently = True  # each in a thread
+    batch_bytes = 1 << 26  # arguments and results of one launch, which a device has room for
+
     def __init__(
         self, f: Callable[..., Any], position: int, like: NDArray, rowwise: bool, ordinal: int
     ) -> None:

@@ -71,14 +71,18 @@ class Differences:
         if native is not None:
             self._compiled(native, start, rows, colors, tops)
             return
-        origin = reals(self.problem.x)
-        for color, row in enumerate(rows, start):
-            chosen = colors == color
-            with _blamed(color):
-                row[:] = self.problem.at(np.where(chosen, tops, origin))
-                if self.bottoms.size:
-                    with np.errstate(all="ignore"):
-                        row -= self.problem.at(np.where(chosen, self.bottoms, origin))
+        origin, sides = reals(self.problem.x), [tops, self.bottoms] if self.bottoms.size else [tops]
+        count = max(1, self.problem.batch_size // len(sides))
+        for first in range(0, len(rows), count):
+            some = rows[first : first + count]
+            chosen = colors == np.arange(start + first, start + first + len(some))[:, None]
+            points = np.concatenate([np.where(chosen, side, origin) for side in sides])
+            with _blamed(start + first):
+                values = self.problem.at_each(points)
+            some[:] = values[: len(some)]
+            if self.bottoms.size:
+                with np.errstate(all="ignore"):
+                    some -= values[len(some) :]
 
     def _compiled(
         self, native: Native, start: int, rows: NDArray, colors: NDArray, tops: NDArray
@@ -138,13 +142,15 @@ class ColorLadders:
 
         def displaced(active: NDArray, t: NDArray) -> tuple[NDArray, NDArray]:
             rows = np.empty((len(active), self.problem.base.size), self.problem.base.dtype)
-            for row, color, far in zip(rows, start + active, t, strict=True):
-                shift = np.where(self.colors == color, far * self.directions, 0.0)
-                point = x + shift
+            count = self.problem.batch_size
+            for first in range(0, len(active), count):
+                some = slice(first, first + count)
+                color = start + active[some, None]
+                points = x + np.where(self.colors == color, t[some, None] * self.directions, 0.0)
                 if self.lows.size:  # beyond which rounding may have led
-                    point = np.clip(point, self.lows, self.highs)
-                with _blamed(color):
-                    row[:] = self.problem.at(point.astype(x.dtype))
+                    points = np.clip(points, self.lows, self.highs)
+                with _blamed(color[0]):
+                    rows[some] = self.problem.at_each(points.astype(x.dtype))
             return rows, t
 
         climb(self.problem.base, displaced, outs)

@@ -236,12 +236,13 @@ def _sides(
 ) -> tuple[NDArray, NDArray, NDArray]:
     """Return f where x is displaced and on the other side, or at x, and how far these are apart."""
     top = _displaced(problem, steps, shift)
-    above = problem.at(top).astype(float)
-    bottom, below = reals(problem.x), problem.base
     if central:
         bottom = _displaced(problem, steps, -shift)
-        below = problem.at(bottom)
-    return above, below.astype(float), top.astype(float) - bottom.astype(float)
+        above, below = problem.at_each(np.stack((top, bottom)))
+    else:
+        bottom, below = reals(problem.x), problem.base
+        above = problem.at(top)
+    return above.astype(float), below.astype(float), top.astype(float) - bottom.astype(float)
 
 
 def _displaced(problem: Problem, steps: Steps, shift: NDArray) -> NDArray:

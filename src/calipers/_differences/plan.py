@@ -195,6 +195,7 @@ def pose(
         options.out_like,
         options.rowwise,
         options.batched,
+        getattr(f, "batch_bytes", Problem.batch_bytes),
     )
     _require_doubles("f(x)", problem.dtype, options)
     return problem

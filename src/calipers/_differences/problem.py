@@ -300,6 +300,22 @@ class Problem:
         reals(x)[:] = coordinates
         return self.values(x)
 
+    @property
+    def batch_size(self) -> int:
+        """The number of points in one call, if f's value at a point depends on no other; else 1."""
+        if not getattr(self.f, "evaluates_points_independently", False):
+            return 1
+        return max(1, self.batch_bytes // max(1, self.x.nbytes + self.base.nbytes))
+
+    def at_each(self, points: NDArray) -> NDArray:
+        """Return the real values of f at each row of `points`, its real numbers: new memory."""
+        if self.batch_size == 1:
+            return np.stack([self.at(coordinates) for coordinates in points])
+        x = np.empty((len(points), *self.x.shape), self.x.dtype)
+        reals(x).reshape(len(points), -1)[:] = points
+        values = self.call_batch(x).astype(self.dtype, order="C", copy=False)
+        return reals(values).reshape(len(points), -1)
+
 
 def _looks(x: Any) -> Any:
     """Return what may decide the shape and dtype of f's values, if x is an array."""

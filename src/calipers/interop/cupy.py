@@ -31,6 +31,10 @@ class Cupy:
             return x.view("uint16"), "bfloat16", None
         return x, None, None
 
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any | None:
+        with like.device:
+            return sys.modules["cupy"].empty(shape, bool)
+
     def from_device(self, x: Any, like: Any) -> Any:
         return sys.modules["cupy"].asarray(x)
 

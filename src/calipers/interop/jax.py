@@ -43,6 +43,9 @@ class Jax:
         x.block_until_ready()
         return (_Bits(x), "bfloat16", None) if x.dtype.name == "bfloat16" else (x, None, None)
 
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any | None:
+        return None  # jax's arrays never change
+
     def from_device(self, x: Any, like: Any) -> Any:
         # A copy: jax does not keep what it only views alive.
         return sys.modules["jax"].numpy.array(x).block_until_ready()

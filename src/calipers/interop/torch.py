@@ -88,6 +88,10 @@ class Torch:
             return x.view(torch.uint16), "bfloat16", stream
         return x, None, stream
 
+    def empty(self, shape: tuple[int, ...], like: Any) -> Any | None:
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=torch.bool, device=like.device)
+
     def from_device(self, x: Any, like: Any) -> Any:
         return sys.modules["torch"].as_tensor(x, device=like.device)
 
