@@ -177,7 +177,7 @@ def operand(x: Any, name: str) -> Operand:
         raise TypeError(f"{name}: {error}") from error
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-    if not memory.address and prod(memory.shape):
+    if memory.address == 0 and 0 not in memory.shape:
         msg = f"{name} has shape {memory.shape}, but no elements in memory: its address is 0; "
         raise TypeError(msg + "pass an array that has its elements in a device's memory")
     kind, carrier = _format(memory.dtype, kind)
