@@ -183,6 +183,13 @@ def test_attributes_that_mean_the_same(tmp_path):
     assert compare(a, b)[0] == compare(a, c)[0] == 0
 
 
+def test_hdf5_files_of_the_library_are_netcdf(tmp_path):
+    a = write(tmp_path / "a.h5", [2, 4], "i2", scale_factor=0.5)
+    b = write(tmp_path / "b.nc", [1.0, 2.0])
+    status, found = compare(a, b)
+    assert (status, list(found)) == (0, ["x"])
+
+
 def test_the_two_formats_have_the_same_names(tmp_path):
     for path, file_format in zip(("a.nc", "b.nc"), FORMATS, strict=True):
         with netCDF4.Dataset(tmp_path / path, "w", format=file_format) as file:
@@ -216,11 +223,19 @@ def test_variables_beyond_the_limit_of_memory(tmp_path):
         assert compare(a, a, memory_limit=1 << 20)[0] == 0
 
 
-def test_attributes_that_make_no_sense_are_not_passed_over(tmp_path, capsys):
-    a = write(tmp_path / "a.nc", [1, 2], "i2", scale_factor="half")
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"scale_factor": "half"}, "scale_factor is 'half', and no number"),
+        ({"add_offset": [1.0, 2.0]}, "add_offset has 2 numbers, and not 1"),
+        ({"valid_range": [1, 2, 3]}, "valid_range has 3 numbers, and not 2"),
+    ],
+)
+def test_attributes_that_make_no_sense_are_not_passed_over(tmp_path, capsys, attributes, reason):
+    a = write(tmp_path / "a.nc", [1, 2], "i2", **attributes)
     assert main(["compare", str(a), str(a)]) == 2
     out, err = capsys.readouterr()
-    assert "its attributes are not as the conventions say: scale_factor is 'half'" in out
+    assert f"its attributes are not as the conventions say: {reason}" in out
     assert err == "calipers: 1 name was not compared: x; --ignore leaves names out\n"
 
 

@@ -20,14 +20,14 @@ _MISSING = ("_FillValue", "missing_value", "valid_range", "valid_min", "valid_ma
 # What the netCDF library writes where a variable without a _FillValue has no value; single bytes
 # have no such number.
 _FILLS = {
-    "i2": (-32767,),
-    "i4": (-2147483647,),
-    "i8": (-9223372036854775806,),
-    "u2": (65535,),
-    "u4": (4294967295,),
-    "u8": (18446744073709551614,),
-    "f4": (9.9692099683868690e36,),
-    "f8": (9.9692099683868690e36,),
+    "i2": -32767,
+    "i4": -2147483647,
+    "i8": -9223372036854775806,
+    "u2": 65535,
+    "u4": 4294967295,
+    "u8": 18446744073709551614,
+    "f4": 9.9692099683868690e36,
+    "f8": 9.9692099683868690e36,
 }
 
 
@@ -83,7 +83,7 @@ class Packing:
     @classmethod
     def of(cls, dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> "Packing":
         """Return the packing that attributes describe."""
-        stored = dtype.newbyteorder("=")
+        stored = native = dtype.newbyteorder("=")
         unsigned = _as_text(attributes).get("_Unsigned", "").lower()
         if stored.kind in "iu" and unsigned in ("true", "false"):
             stored = np.dtype(f"{'u' if unsigned == 'true' else 'i'}{stored.itemsize}")
@@ -96,7 +96,7 @@ class Packing:
             _one(name, numbers) for name in ("scale_factor", "add_offset", "valid_min", "valid_max")
         )
         if "valid_range" in numbers:
-            low, high = numbers["valid_range"]
+            low, high = _counted("valid_range", numbers, 2)
         factors = [x.dtype for x in (scale, offset) if x is not None]
         # That of the factors; of integers that a float32 does not hold, float64.
         kind = np.result_type(stored, *factors)
@@ -104,8 +104,8 @@ class Packing:
             kind = np.dtype(np.int64)
         bounds = [x.dtype.kind for x in (low, high) if x is not None]
         fills = [x for name in _MISSING[:2] for x in numbers.get(name, ())]
-        if "_FillValue" not in numbers:
-            fills += _FILLS.get(stored.str[1:], ())
+        if "_FillValue" not in numbers and native.str[1:] in _FILLS:
+            fills.append(np.array(_FILLS[native.str[1:]], native).view(stored)[()])
         return cls(
             stored,
             kind,
@@ -167,12 +167,14 @@ def _numbers(name: str, x: Any, stored: np.dtype[Any]) -> NDArray:
 
 
 def _one(name: str, numbers: Mapping[str, NDArray]) -> Any:
-    if name not in numbers:
-        return None
-    if numbers[name].size != 1:
-        msg = f"{name} has {numbers[name].size} numbers, and not 1"
+    return _counted(name, numbers, 1)[0] if name in numbers else None
+
+
+def _counted(name: str, numbers: Mapping[str, NDArray], count: int) -> NDArray:
+    if numbers[name].size != count:
+        msg = f"{name} has {numbers[name].size} numbers, and not {count}"
         raise ValueError(msg)
-    return numbers[name][0]
+    return numbers[name]
 
 
 def _plain(x: Any) -> Any:
