@@ -1,9 +1,11 @@
 """compare and assert_close: every finding against a slow oracle, and what people read."""
 
+import ast
 import dataclasses
 import json
 import math
 import pickle
+import re
 from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -875,7 +877,7 @@ def test_numbers_beside_text_are_counted_and_measured_as_numbers():
     report = calipers.compare(a, np.array([1.5, 2.0, "b", np.nan, 5], object), equal_nan=True)
     assert (report.mismatches, report.finite_mismatches, report.finite) == (2, 1, 3)
     assert report.worst("absolute").index == (0,)
-    assert "no tolerance: some elements have no distance" in str(report)
+    assert "no tolerance: some elements have no" in str(report)
     numbers = calipers.compare(a[:3], np.array([1.5, 2.0, "a"], object), equal_nan=True)
     assert numbers.finite_mismatches == numbers.mismatches == 1
     assert "no tolerance" not in str(numbers)
@@ -1245,7 +1247,7 @@ Not close: 2 of 6 elements differ (33.3 %)
   largest (*)
     [1, 1]       4.5         4       1e6*      0.5*    0.125* 5.63e14*
   overall    RMS 0.224, relative norm 0.0913
-  would pass no tolerance: NaN or infinities differ
+  passes     with max_mismatches=2; with no tolerance: NaN or infinities differ
   ULP        0: 4, 5.63e14 to 1.13e15: 1"""
 
 KINDS = """\
@@ -1267,7 +1269,7 @@ Not close: 1 of 3 elements differs (33.3 %)
   largest (*)
     [0]            0       255       inf*      255*        1* 255*
   overall    RMS 147, relative norm 0.999
-  would pass rtol=1.0 or atol=255.0
+  passes     with rtol=1.0 or atol=255.0
   ULP        0: 2, 128 to 255: 1"""
 
 TEXT = """\
@@ -1277,7 +1279,8 @@ Not close: 1 of 2 elements differs (50 %)
   where      one element
   mismatches actual  expected  /allowed  absolute  relative  ULP
     [1]         'b'       'c'         -         -         -    -
-  would pass no tolerance: the elements have no distance"""
+  passes     with max_mismatches=1; with no tolerance: the elements have no
+             distance"""
 
 PASSING = """\
 Close: 2 elements agree
@@ -1305,7 +1308,7 @@ Not close: 1 of 1 element differs (100 %)
   largest (*)
     [0]            1         2    3.33e6*        1*      0.5* 4.5e15*
   overall    RMS 1, relative norm 0.5
-  would pass rtol=0.49999995 or atol=0.9999998
+  passes     with rtol=0.49999995 or atol=0.9999998
   ULP        4.5e15 to 9.01e15: 1"""
 
 
@@ -1714,31 +1717,104 @@ def test_what_would_pass_is_not_said_of_allowances():
     report = calipers.compare(a, b, max_mismatches=1)
     assert not report
     assert calipers.compare(a, b, rtol=1.0, atol=0.0, max_mismatches=2)
-    assert "would pass" not in str(report)
-    assert "all pass   at no tolerance: NaN or infinities differ" in str(report)
+    assert "passes " not in str(report)
+    assert "all pass   with no tolerance: NaN or infinities differ" in str(report)
     for allowance in ({"max_mismatches": 1}, {"max_mismatch_ratio": 0.1}):
         report = calipers.compare(a[1:], b[1:], rtol=0.0, atol=0.5, **allowance)
         assert not report
         # That of one mismatch less is smaller, and not looked for.
-        assert "would pass" not in str(report)
-        assert "all pass   at rtol=1.5 or atol=2.0" in str(report)
+        assert "passes " not in str(report)
+        assert "all pass   with rtol=1.5 or atol=2.0" in str(report)
 
 
 def test_what_would_pass_is_accepted_as_an_option():
     largest = np.finfo(float).max
     for other, said in ((-largest, "no max_ulp below 2**63"), (0.0, "max_ulp=9218868437227405311")):
         report = calipers.compare([largest], [other], max_ulp=1)
-        assert said in str(report).partition("would pass")[2]
+        assert said in str(report).partition("passes ")[2]
     near = calipers.compare([1.0], [1.0 + 2.0**-50], max_ulp=1)
-    assert "would pass max_ulp=4\n" in str(near)
+    assert "passes     with max_ulp=4\n" in str(near)
     assert calipers.compare([1.0], [1.0 + 2.0**-50], max_ulp=4)
+
+
+def options_that_pass(report):
+    """Return the alternatives that a report prints, as keyword arguments of compare."""
+    text = re.search(
+        r"^  (?:passes  |all pass)   with (.*?)(?:\n  \S|\Z)", str(report), re.M | re.S
+    )
+    if text is None:
+        return []
+    text = " ".join(text[1].partition("; with no")[0].split())
+    first, _, rest = text.partition(", and ")
+    alternatives = []
+    for one in first.split(" or "):
+        pairs = [pair.split("=") for pair in (f"{one} and {rest}" if rest else one).split(" and ")]
+        options = {name: ast.literal_eval(value) for name, value in pairs}
+        if options.keys() & {"rtol", "atol"}:
+            options = {"rtol": report.rule.rtol, "atol": report.rule.atol} | options
+        alternatives.append(options)
+    return alternatives
+
+
+NAN, INF = np.nan, np.inf
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+@pytest.mark.parametrize("max_ulp", [None, 2])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1.0, 2.0], [1.0, 2.5]),
+        ([NAN, 2.0], [NAN, 2.0]),
+        ([NAN, 2.0], [NAN, 2.5]),
+        ([NAN, 2.0], [1.0, 2.5]),
+        ([NAN, NAN], [1.0, NAN]),
+        ([INF, NAN], [1.0, NAN]),
+        ([NAN, 1.7e308, 1.0], [NAN, -1.7e308, 0.0]),
+        (np.array([NAN, 2.0], "f4"), np.array([NAN, 2.5])),
+        (np.array([NAN, 2.0], "f4"), np.array([NAN, 2.0])),
+        (np.array([1.0, 2.0], "f4"), np.array([1.0, 2.5])),
+        (np.array([NAN, 2.0], "f4"), np.array([1.0, 2.5])),
+        (np.array([NAN + 1j, 2.0]), np.array([NAN, 2.5])),
+        (np.array([NAN, 2.0], "g"), np.array([NAN, 2.0], "g")),
+        (np.array([NAN, 2.0], "g"), np.array([NAN, 2.5], "g")),
+        (np.array([NAN, "a"], object), np.array([NAN, "a"], object)),
+        (np.array([NAN, "a"], object), np.array([NAN, "b"], object)),
+        (np.array(["NaT", "2020"], "M8[D]"), np.array(["NaT", "2020"], "M8[D]")),
+        ([True, False], [True, True]),
+        ([3, 4], [3, 5]),
+        (["a", "b"], ["a", "c"]),
+        ([1.0, "b"], ["1", "b"]),
+    ],
+)
+def test_a_report_that_fails_names_options_that_pass(a, b, max_ulp, equal_nan):
+    a, b = (x if isinstance(x, np.ndarray) else np.array(x) for x in (a, b))
+    if max_ulp is not None and (a.dtype.kind not in "fcbi" or a.dtype.char == "g"):
+        pytest.skip("the dtype has no steps to count")
+    rule = {"equal_nan": equal_nan} | ({} if max_ulp is None else {"max_ulp": max_ulp})
+    report = calipers.compare(a, b, **rule)
+    alternatives = options_that_pass(report)
+    assert report or alternatives or not report.mismatches or a.dtype.char == "g"
+    for options in alternatives:
+        kept = {} if options.keys() & {"rtol", "max_ulp"} else rule
+        assert calipers.compare(a, b, **({"equal_nan": equal_nan} | kept | options))
+    if calipers.compare(a, b, **(rule | {"equal_nan": True, "check_dtype": False})):
+        assert "no tolerance" not in str(report)
+        assert "max_mismatches" not in str(report)
+
+
+def test_booleans_have_no_tolerance_that_passes():
+    report = calipers.compare([True, False], [True, True])
+    assert report.passing_rtol is report.passing_atol is None
+    assert "passes     with max_mismatches=1\n" in str(report)
+    assert calipers.compare([True], [1.5], check_dtype=False).passing_atol is not None
 
 
 def test_that_one_tolerance_alone_would_not_pass_is_said():
     a, b = [1.7e308, 1.0], [-1.7e308, 0.0]
     report = calipers.compare(a, b, rtol=0.5, atol=0.5)
     assert (report.passing_rtol, report.passing_atol) == (None, None)
-    assert "would pass no rtol alone, nor an atol alone" in str(report)
+    assert "with no rtol alone, nor an atol alone" in str(report)
     assert calipers.compare(a, b, rtol=2.0, atol=1.0)
     assert "pass" not in str(calipers.compare(*np.longdouble([[1.0], [2.0]])))
 

@@ -1,6 +1,7 @@
 """Reports in notebooks."""
 
 import base64
+import copy
 import html
 import re
 import sys
@@ -79,6 +80,15 @@ PICTURES = {"not close", "nested", "wrong derivative", "bug", "growth", "order",
 def test_prompts_show_the_text(name):
     report = REPORTS[name]()
     assert repr(report) == str(report)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_reports_that_are_equal_have_one_hash(name):
+    report = REPORTS[name]()
+    again = copy.copy(report)
+    assert hash(report) == hash(report)
+    assert report in {report}
+    assert report != again or hash(report) == hash(again)
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -316,7 +316,7 @@ def test():
         assert "E         Not close: 1 of 12 elements differs (8.33 %)" in text
         assert "truncated" not in text
         report = text.partition("calipers' report -")[2]
-        assert "would pass rtol=0.0769" in report
+        assert "passes     with rtol=0.0769" in report
         assert "    [1, 2]         6       6.5" in report
 
     def test_the_reference_may_stand_left(self, run):
@@ -396,7 +396,7 @@ def test():
             failed=1,
         )
         assert "calipers' report of test_other_threads_ask_meanwhile.py:9 -" in text
-        assert "would pass atol=1.0" in text
+        assert "passes     with atol=1.0" in text
 
     def test_iterators_are_not_read_on(self, run):
         _, text = run(
@@ -449,7 +449,7 @@ class Test(unittest.TestCase):
             return  # nothing has kept it
         line = 9 if "close.all" in assertion else 10
         title = f"calipers' report of test_reports_that_are_asserted.py:{line} -"
-        assert "would pass atol=1.0" in text.partition(title)[2]
+        assert "passes     with atol=1.0" in text.partition(title)[2]
 
     def test_reports_of_every_kind(self, run):
         _, text = run(

@@ -741,9 +741,9 @@ def without(*entries):
 @methods
 def test_a_pattern_that_misses_an_entry_is_refused(form, method):
     f, options = FORMS[form]
-    with pytest.raises(ValueError, match="misses entries in row 12:"):
+    with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
         calipers.jacobian(f, X, method=method, sparsity=without((12, 11)), **options)
-    with pytest.raises(ValueError, match="misses entries in rows 3, 20:"):
+    with pytest.raises(ValueError, match="misses entries in at least 2 rows, 3, 20:"):
         calipers.jacobian(f, X, method=method, sparsity=without((3, 3), (20, 21)), **options)
 
 
@@ -751,7 +751,7 @@ def test_a_pattern_that_misses_an_entry_is_refused(form, method):
 @methods
 def test_what_is_missed_is_missed_at_first_with_bounds_too(f, method):
     options = {"method": method, "bounds": (X - 1, X + 0.5)}
-    with pytest.raises(ValueError, match="misses entries in row 12:"):
+    with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
         calipers.jacobian(f, X, sparsity=without((12, 12)), **options)
 
 
@@ -765,7 +765,7 @@ def test_what_is_missed_is_missed_at_first_with_bounds_too(f, method):
 def test_what_is_missed_is_missed_at_the_edge_of_bounds_too(f, method, bounds):
     g, seen = counted(f)
     options = {"method": method, "bounds": bounds}
-    with pytest.raises(ValueError, match="misses entries in row"):
+    with pytest.raises(ValueError, match="misses entries in at least"):
         calipers.jacobian(g, X, sparsity=without((12, 12), (20, 21)), **options)
     called = np.array(seen)
     assert np.all((bounds[0] <= called) & (called <= bounds[1]))
@@ -774,14 +774,14 @@ def test_what_is_missed_is_missed_at_the_edge_of_bounds_too(f, method, bounds):
 
 
 def test_many_missing_rows_are_counted():
-    with pytest.raises(ValueError, match="rows 0, 1, 2, 3, 4 and 25 more"):
+    with pytest.raises(ValueError, match="at least 30 rows, 0, 1, 2, 3, 4 and 25 more"):
         calipers.jacobian(lambda x: x * x[::-1] + x, X + 2, sparsity=np.eye(N))
 
 
 @either
 @methods
 def test_a_planned_function_refuses_a_wrong_pattern_at_once(f, method):
-    with pytest.raises(ValueError, match="misses entries in row 12:"):
+    with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
         calipers.jacobian_function(f, X, method=method, sparsity=without((12, 11)))
     groups = (TRIDIAGONAL, np.zeros(N, int))
     with pytest.raises(ValueError, match="in one group"):
@@ -793,7 +793,7 @@ def test_a_planned_function_refuses_a_wrong_pattern_at_once(f, method):
 def test_a_function_refuses_a_wrong_pattern_each_time(f, method):
     jac = calipers.jacobian_function(f, method=method, sparsity=without((12, 11)))
     for _ in range(2):
-        with pytest.raises(ValueError, match="misses entries in row 12:"):
+        with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
             jac(X)
 
 
@@ -855,7 +855,7 @@ def test_a_missing_entry_is_found_beside_noise(noise):
         y[7] += x[8]
         return y
 
-    with pytest.raises(ValueError, match=r"misses entries in row 7: f changes there"):
+    with pytest.raises(ValueError, match=r"misses entries in at least 1 row, 7: f changes there"):
         calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sparse.eye_array(n))
 
 
@@ -870,7 +870,7 @@ def test_a_missing_entry_is_found_however_small_it_is_in_its_row(method):
     for i, j in random.permutation(np.argwhere(pattern))[:25]:
         left = pattern.copy()
         left[i, j] = False
-        with pytest.raises(ValueError, match=f"misses entries in row {i}:"):
+        with pytest.raises(ValueError, match=f"misses entries in at least 1 row, {i}:"):
             calipers.jacobian(
                 lambda x: np.sin(a @ x) + b @ (x * x),
                 x,
@@ -889,7 +889,7 @@ def test_a_missing_entry_is_found_beside_one_that_is_a_million_times_as_large():
     left = banded.tolil()
     left[7, 8] = 0
     calipers.jacobian(f, np.linspace(0.1, 1, 50), sparsity=banded)
-    with pytest.raises(ValueError, match="misses entries in row 7:"):
+    with pytest.raises(ValueError, match="misses entries in at least 1 row, 7:"):
         calipers.jacobian(f, np.linspace(0.1, 1, 50), sparsity=left.tocsr())
 
 
@@ -903,7 +903,7 @@ def test_a_missing_entry_is_found_beside_rows_that_are_noisier():
         noise = np.where(np.arange(n) == 7, 0, 1e-8) * np.sin(1e14 * x)
         return np.exp(x) + noise + np.where(np.arange(n) == 7, 1e-5 * x[8], 0)
 
-    with pytest.raises(ValueError, match="misses entries in row 7:"):
+    with pytest.raises(ValueError, match="misses entries in at least 1 row, 7:"):
         calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=left.tocsr())
 
 
@@ -1165,7 +1165,7 @@ def test_complex_steps_do_not_hide_what_a_pattern_misses(f):
     for pattern in (sparse.eye_array(N, format="csc"), TRIDIAGONAL.copy()):
         pattern[12, 12] = 0
         pattern.eliminate_zeros()
-        with pytest.raises(ValueError, match="misses entries in row"):
+        with pytest.raises(ValueError, match="misses entries in at least"):
             calipers.jacobian(f, X, method="cs", sparsity=pattern)
 
 

@@ -21,6 +21,7 @@ _LEAVES = 8
 _NAME, _PATH = 36, 66
 _VALUE = 20
 _POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
+_OPTION = re.compile(r"\bcheck_\w+=False")
 _COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
 _NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
 
@@ -320,31 +321,64 @@ def _summary(report: "Comparison") -> Iterable[str]:
     if report.finite:
         norms = f"RMS {_brief(report.rms)}, relative norm {_brief(report.relative_norm)}"
         yield from _entry("overall", norms)
-    # Without regard to mismatches that are allowed: what lets all pass may be more than it takes.
-    allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
-    name, at = ("all pass", "at ") if allowed else ("would pass", "")
-    if report.mismatches > report.finite_mismatches:
-        reason = "NaN or infinities differ"
-        if report.tally is not None and report.tally["without_distance"]:
-            reason = f"{'some' if report.finite else 'the'} elements have no distance"
-        yield from _entry(name, f"{at}no tolerance: {reason}")
-    elif report.mismatches and (text := _passing(report)):
-        yield from _entry(name, at + text)
+    if report.mismatches and (text := _remedy(report)):
+        # With mismatches allowed, the options at which all pass may be more than it takes.
+        allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
+        yield from _entry("all pass" if allowed else "passes", f"with {text}")
     histogram = report.ulp_histogram
     if histogram and histogram[-1][0]:
         yield from _entry("ULP", _spread(histogram))
 
 
-def _passing(report: "Comparison") -> str:
-    """Write what would let all finite mismatches pass; nothing if that was not looked for."""
+def _remedy(report: "Comparison") -> str:
+    """Write the options at which all elements pass; nothing if they are not known."""
+    options = [option for problem in report.problems for option in _OPTION.findall(problem)]
+    if len(options) < len(report.problems):
+        return ""
+    finite = report.finite_mismatches
+    nan_both = 0 if report.rule.equal_nan else report.nan_both
+    if nan_both:
+        options.insert(0, "equal_nan=True")
+    passing, failing = "", ""
+    if report.mismatches > finite + nan_both:
+        failing = f"no tolerance: {_reason(report)}"
+    elif finite:
+        passing, failing = _passing_tolerances(report)
+        if not (passing or failing or options or is_boolean(report)):
+            return ""  # of dtypes without a kernel no tolerances are computed
+    if passing or not (failing or finite):
+        return ", and ".join(filter(None, [passing, " and ".join(options)]))
+    if report.rule.max_mismatches or report.rule.max_mismatch_ratio:
+        return failing
+    allowing = " and ".join([f"max_mismatches={report.mismatches}", *options[bool(nan_both) :]])
+    return f"{allowing}; with {failing}" if failing else allowing
+
+
+def is_boolean(report: "Comparison") -> bool:
+    """Return True if both arrays are of booleans."""
+    return report.actual_dtype == report.expected_dtype == "bool"
+
+
+def _reason(report: "Comparison") -> str:
+    """Say why no tolerance lets all elements pass."""
+    if report.tally is not None and report.tally["without_distance"]:
+        return f"{'some' if report.finite else 'the'} elements have no distance"
+    return "NaN or infinities differ"
+
+
+def _passing_tolerances(report: "Comparison") -> tuple[str, str]:
+    """Write the tolerances at which the finite mismatches pass, or that there are none."""
+    if is_boolean(report):
+        return "", ""  # they are equal or not
     worst = report.worst("ulp")
     if report.rule.max_ulp is not None and worst is not None and worst.ulp is not None:
         # Of 64 bits, a step count may be beyond all that max_ulp takes.
-        return f"max_ulp={worst.ulp}" if worst.ulp < 2**63 else "no max_ulp below 2**63"
-    passing = {"rtol": report.passing_rtol, "atol": report.passing_atol}
-    text = " or ".join(f"{name}={value!r}" for name, value in passing.items() if value)
-    looked_for = report.tally is not None and not math.isnan(report.tally["passing_rtol"])
-    return text or ("no rtol alone, nor an atol alone" if looked_for else "")
+        return (f"max_ulp={worst.ulp}", "") if worst.ulp < 2**63 else ("", "no max_ulp below 2**63")
+    if report.tally is None or math.isnan(report.tally["passing_rtol"]):
+        return "", ""  # they were not computed
+    values = {name: float(report.tally[f"passing_{name}"]) for name in ("rtol", "atol")}
+    passing = [f"{name}={x!r}" for name, x in values.items() if x and math.isfinite(x)]
+    return " or ".join(passing), "" if passing else "no rtol alone, nor an atol alone"
 
 
 def _spread(histogram: Sequence[tuple[int, int, int]]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ._arrangement import region
 from ._notebook import Shown
-from ._report import comparison_text, headline_and_rest, jsonable, nested_text
+from ._report import comparison_text, headline_and_rest, is_boolean, jsonable, nested_text
 from ._shapes import common_shape
 from ._tally import MASKED, MEASURES, Rule, Tally, merge, moved
 from ._types import Measure
@@ -104,8 +104,8 @@ class Comparison(Shown):
     rule: Rule
     problems: tuple[str, ...] = ()
     arrangement: str | None = field(default=None, compare=False)
-    tally: Tally | None = None
-    differences: dict[int, Difference] = field(default_factory=dict, repr=False)
+    tally: Tally | None = field(default=None, hash=False)
+    differences: dict[int, Difference] = field(default_factory=dict, repr=False, hash=False)
     arrays: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
@@ -224,16 +224,18 @@ class Comparison(Shown):
 
     @property
     def passing_rtol(self) -> float | None:
-        """The smallest rtol at which all would pass at this atol; None if there is none."""
+        """The smallest rtol at which all would pass at this atol; None if none, as of booleans."""
         return self._passing("passing_rtol")
 
     @property
     def passing_atol(self) -> float | None:
-        """The smallest atol at which all would pass at this rtol; None if there is none."""
+        """The smallest atol at which all would pass at this rtol; None if none, as of booleans."""
         return self._passing("passing_atol")
 
     def _passing(self, name: str) -> float | None:
         if self.tally is None or self.mismatches > self.finite_mismatches:
+            return None
+        if is_boolean(self):
             return None
         value = float(self.tally[name])
         return value if math.isfinite(value) else None

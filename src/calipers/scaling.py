@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class Growth(Shown):
     error_f: tuple[float, ...]
     error_g: tuple[float, ...]
     totals: tuple[float, ...]
-    slopes: dict[str, float]
+    slopes: dict[str, float] = field(hash=False)
 
     @property
     def slope(self) -> float:

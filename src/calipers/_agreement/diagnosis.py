@@ -113,19 +113,19 @@ class Diagnosis(Shown):
     reason: str
     format: str | None
     arguments: tuple[int, ...] | None
-    evidence: dict[str, Any]
+    evidence: dict[str, Any] = field(hash=False)
     dtype: str
     allowed: float
     length: int
     shapes: tuple[tuple[int, ...], ...]
     worst: tuple[Worst, ...]
     where: str | None
-    calls: dict[str, int]
+    calls: dict[str, int] = field(hash=False)
     seconds: float
-    environment: dict[str, Any]
+    environment: dict[str, Any] = field(hash=False)
     seed: int
     names: tuple[str, str]
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, hash=False)
     inputs: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 

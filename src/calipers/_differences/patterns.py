@@ -222,8 +222,8 @@ def verify(
         if not len(rows):
             return calls
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-        msg = (
-            f"sparsity misses entries in row{'s' * (len(rows) > 1)} "
+        msg = (  # one random direction need not show all of them
+            f"sparsity misses entries in at least {len(rows)} row{'s' * (len(rows) > 1)}, "
             f"{', '.join(map(str, rows[:5]))}{more}: f changes there with columns that are not in "
             f"the pattern; add them, or take sparsity='detect'"
         )

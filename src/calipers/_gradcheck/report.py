@@ -1,6 +1,6 @@
 """What a check of derivatives found, and the errors that carry it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._notebook import Shown
@@ -143,14 +143,14 @@ class GradcheckReport(Shown):
     reason: str
     findings: tuple[str, ...]
     failures: tuple[Entry, ...]
-    counts: dict[str, int]
+    counts: dict[str, int] = field(hash=False)
     blocks: tuple[str, ...]
     fd_error: float
     resolution: float
     atol: float
     rtol: float
     vacuous: bool
-    calls: dict[str, int]
+    calls: dict[str, int] = field(hash=False)
     seed: int
     forms: tuple[str, ...]
     shape: tuple[int, int]
