@@ -1097,15 +1097,28 @@ def test_case_61_torch_cotangents(several, fast_mode):
     assert gradgradcheck(torch.sin, (x,), gen_non_contig_grad_outputs=True, fast_mode=fast_mode)
 
 
-@pytest.mark.parametrize("option", ["check_undefined_grad", "check_batched_grad"])
-def test_case_61_tests_of_backward_mode_need_it(option):
+def test_case_61_tests_of_backward_mode_need_it():
     x = np.ones(3)
-    with pytest.raises(ValueError, match=option):
-        gradcheck(compiled_cube, x, jvp=cube_vjp, **{option: True})
-    with pytest.raises(ValueError, match=option):
-        gradcheck(
-            compiled_cube, x, jvp=cube_vjp, vjp=cube_vjp, check_backward_ad=False, **{option: True}
-        )
+    with pytest.raises(ValueError, match="check_batched_grad"):
+        gradcheck(compiled_cube, x, jvp=cube_vjp, check_batched_grad=True)
+    both = {"jvp": cube_vjp, "vjp": cube_vjp, "check_backward_ad": False}
+    with pytest.raises(ValueError, match="check_batched_grad"):
+        gradcheck(compiled_cube, x, **both, check_batched_grad=True)
+
+
+def test_case_61_undefined_tangents_need_no_backward_mode():
+    def jvp(x, v):
+        return np.zeros_like(x) if v is None else 3 * x**2 * v
+
+    def wrong(x, v):
+        return x if v is None else jvp(x, v)
+
+    x = np.linspace(1, 2, 3)
+    assert gradcheck(compiled_cube, x, jvp=jvp, check_undefined_grad=True)
+    both = {"vjp": jvp, "check_backward_ad": False, "check_undefined_grad": True}
+    assert gradcheck(compiled_cube, x, jvp=jvp, **both)
+    with pytest.raises(calipers.WrongDerivativeError, match="a tangent of None"):
+        gradcheck(compiled_cube, x, jvp=wrong, **both)
 
 
 @pytest.mark.parametrize("option", ["check_undefined_grad", "check_batched_grad"])

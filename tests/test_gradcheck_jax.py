@@ -68,6 +68,59 @@ def test_arrays_in_an_output_are_outputs(name):
     assert report.shape == (6, 3)
 
 
+CONSTANTS = {
+    "array": np.ones(2),
+    "float32 array": np.ones(2, np.float32),
+    "complex array": np.ones(2, complex),
+    "integers": np.arange(2),
+    "NumPy number": np.float64(2),
+    "number": 2.0,
+    "complex number": 2j,
+    "integer": 2,
+    "bool": True,
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"fast_mode": True},
+        {"check_forward_ad": True, "check_batched_forward_grad": True, "check_batched_grad": True},
+    ],
+)
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants_of_numpy_and_python_are_outputs(name, options):
+    constant = CONSTANTS[name]
+    for f in (
+        lambda x: (jnp.sin(x), constant),
+        lambda x: (constant, jnp.sin(x)),
+        lambda x: {"a": jnp.sin(x), "b": [constant]},
+    ):
+        assert checked(f, leaves()[0], **options).verdict == "PASS"
+
+    @jax.custom_jvp
+    def wrong(x):
+        return jnp.sin(x)
+
+    wrong.defjvp(lambda x, v: (jnp.sin(x[0]), v[0]))
+    assert checked(lambda x: (constant, wrong(x)), leaves()[0], **options).verdict == "FAIL"
+
+
+def test_second_derivatives_next_to_constants():
+    def f(x):
+        return 2.0, jnp.sin(x), np.ones(2)
+
+    assert calipers.gradgradcheck(f, leaves()[0])
+
+
+def test_a_function_that_returns_constants_alone_does_not_depend_on_its_inputs():
+    for f in (lambda x: 2.0, lambda x: np.ones(2)):
+        for fast_mode in (False, True):
+            with pytest.warns(calipers.CalipersWarning, match="does not depend on the inputs"):
+                assert checked(f, leaves()[0], fast_mode=fast_mode).vacuous
+
+
 def wrong_in(name):
     """Return a function of a dict, or to one, whose gradient is wrong by one leaf."""
 

@@ -4,6 +4,7 @@ import math
 import zlib
 from functools import partial
 
+import ml_dtypes
 import numba
 import numpy as np
 import pytest
@@ -248,6 +249,14 @@ def test_fast_mode_confirms_inputs_that_are_not_used(size, scale, dtype):
         assert checked(lambda x, y: 2 * x + 1, (x, y), **options).verdict == "PASS"
         # One that is used, however little, is not taken for such.
         assert checked(lambda x, y: 2 * x + 1 + 1e-4 * y, (x, y), **options).verdict != "PASS"
+
+
+@pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16, np.float32])
+@pytest.mark.parametrize("size", [10, 5000])
+def test_fast_mode_confirms_no_zero_of_functions_that_round_their_inputs(size, kind):
+    x = np.random.default_rng(0).standard_normal(size)
+    zero = {"vjp": lambda x, w: 0 * x, "fast_mode": True}
+    assert checked(lambda x: np.sin(x.astype(kind).astype(float)), x, **zero).verdict != "PASS"
 
 
 def test_fast_mode_confirms_zero_between_jumps_that_are_nearer_than_long_steps():

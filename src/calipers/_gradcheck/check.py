@@ -174,6 +174,7 @@ class Check:
         subject, found, sizes = self.subject, self._found, None
         probed: list[Looks] = []
         whole: list[Looks] = []
+        self.any_slope = not subject.active
         try:
             for part, given in zip(subject.active, steps, strict=True):
                 own = {**given, "way": way}
@@ -198,7 +199,7 @@ class Check:
                 found.jacobians = found.jacobians or self._jacobians()
                 about = self.rule, found.entries, random
                 sizes = examine(whole, found.jacobians, *about, vouched)
-                self.any_slope = bool(sizes.rows.any())
+                self.any_slope |= bool(sizes.rows.any())
         finally:
             every = [*probed, *whole]
             subject.calls += sum(look.calls for look in every)
@@ -248,10 +249,11 @@ class Check:
         self._found.entries.left_out += int(np.count_nonzero(look.steps == 0))
         moderate = _is_moderate(look)
         for d in self.derivatives:
-            probe = Probe(look, d, self.rule, self.resolution, random)
+            probe = Probe(look, d, self.rule, self.resolution, random, short_steps=not moderate)
             wrong = 0
             for _ in range(_SUSPECTS):
                 told = probe.ask()
+                self.any_slope |= probe.any_slope
                 if told == CLEAR or wrong == _SHOWN:
                     break
                 if told == UNKNOWN:

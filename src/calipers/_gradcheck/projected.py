@@ -20,7 +20,14 @@ _SHORT_STEPS = 5  # by which slopes are taken where the ladder does not resolve 
 
 
 class Probe:
-    """Products of the Jacobian by one input with directions, both numerical and analytic."""
+    """
+    Products of the Jacobian by one input with directions, both numerical and analytic.
+
+    Attributes
+    ----------
+    any_slope : bool
+        Whether the derivative has an entry that is not zero, as far as its products show.
+    """
 
     def __init__(
         self,
@@ -29,6 +36,7 @@ class Probe:
         rule: Rule,
         resolution: float,
         random: np.random.Generator,
+        short_steps: bool,
     ) -> None:
         self._looks, self._derivative = looks, derivative
         self._rule, self._resolution = rule, resolution
@@ -42,6 +50,8 @@ class Probe:
         self._direction = random.standard_normal(count) * lengths
         self._weights = random.standard_normal(looks.subject.rows)
         self._gradient: NDArray | None = None
+        self._short_steps = short_steps  # may confirm a product of 0
+        self.any_slope = False
         self._settled = looks.steps == 0
 
     def ask(self) -> str:
@@ -84,6 +94,7 @@ class Probe:
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
         value, error = looks.along(v)
         own, terms = self._analytic(exact.astype(float))
+        self.any_slope |= bool(np.any(terms))
         natural = self._natural_sizes(exact)
         rounding, contracted = _ROUNDING, own.shape == ()
         if contracted:  # by the cotangent, too
@@ -102,14 +113,20 @@ class Probe:
             # negligible at the scale of f and x.
             zero = rounded_away(terms if contracted else own, natural, looks.eps)
             confirmed = known | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
-        if np.any(zero & ~confirmed):
+        if self._short_steps and np.any(zero & ~confirmed):
             confirmed |= zero & self._confirmed_by_short_steps(v, own, natural)
         ratio = np.where(known, ratio, 0.0)
         return float(np.max(ratio, initial=0.0)), not bool(np.all(confirmed))
 
     def _confirmed_by_short_steps(self, v: NDArray, own: NDArray, natural: NDArray) -> NDArray:
-        """Return which products slopes confirm by steps that the ladder may not reach."""
+        """
+        Return which products slopes confirm by steps that the ladder may not reach.
+
+        They confirm none of an f that rounds x to a format of few bits, and is constant in between.
+        """
         looks = self._looks
+        if looks.in_the_format_of_x() is not None:
+            return np.zeros(own.shape, bool)
         right, left, steps = looks.slopes_along(v, _SHORT_STEPS)
         noise = rounding_of(looks.subject.sizes, looks.eps) / steps[:, None]
         if own.shape == ():

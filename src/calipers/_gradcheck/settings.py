@@ -157,7 +157,10 @@ class Settings:
     def require_tests(self, checked: Container[str], given: Container[str]) -> None:
         """Refuse tests of a form that is not checked, and of what derivatives do not return."""
         there = {form: switch for form, switch in SWITCHES.items() if form in given}
-        require_tested(vars(self), checked, there)
+        asked = dict(vars(self))
+        if "jvp" in checked:  # whose tangents may be None, as vjp's cotangents
+            del asked["check_undefined_grad"]
+        require_tested(asked, checked, there)
         for option in TESTS:
             if getattr(self, option) and self.inplace is not None:
                 msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"

@@ -74,9 +74,8 @@ class JaxFunctions:
                 whole = list(point)
                 for k, x in zip(argnums, chosen, strict=True):
                     whole[k] = x
-                y = f(*whole)
-                every = several(y)
-                return tuple(every[k] for k in outputs)
+                every = several(f(*whole))
+                return tuple(_as_jax(every[k]) for k in outputs)
 
             pull = jax.vjp(inner, *(point[k] for k in argnums))[1]
             return tuple(pull(tuple(w)))
@@ -104,7 +103,7 @@ class _Function:
         left_out: tuple[int, ...],
     ) -> None:
         self._jax: Any = sys.modules["jax"]
-        self._f, self._argnums, self._left_out = f, argnums, left_out
+        self._inner, self._argnums, self._left_out = f, argnums, left_out
         self._ours = [_library.owns(x) and not _is_key(self._jax, x) for x in inputs]
         pairs = zip(inputs, self._ours, strict=True)
         self.arrays: tuple[Any, ...] = tuple(_library.as_numpy(x) if own else x for x, own in pairs)
@@ -114,6 +113,11 @@ class _Function:
     def __call__(self, *given: Any) -> Any:
         """Return what f gives, as arrays."""
         return _as_arrays(self._f(*self._placed(given)))
+
+    def _f(self, *given: Any) -> Any:
+        """Return what f gives, with constants of NumPy and Python as jax's arrays."""
+        y = self._inner(*given)
+        return tuple(map(_as_jax, y)) if isinstance(y, (tuple, list)) else _as_jax(y)
 
     def _placed(self, given: Sequence[Any]) -> list[Any]:
         asarray = self._jax.numpy.asarray
@@ -185,6 +189,16 @@ def _as_arrays(y: Any) -> Any:
 def _as_array(y: Any) -> Any:
     own = _library.owns(y) and not _is_key(sys.modules["jax"], y)
     return np.asarray(y) if own else y  # what has no array is refused by its place
+
+
+def _as_jax(y: Any) -> Any:
+    """Return a floating-point constant, in NumPy's or Python's form, as jax takes it."""
+    if isinstance(y, (np.ndarray, np.generic, float, complex)):
+        jax: Any = sys.modules["jax"]
+        dtype = np.asarray(y).dtype
+        if dtype.char not in "gG" and jax.numpy.issubdtype(dtype, np.inexact):
+            return jax.numpy.asarray(y)
+    return y
 
 
 def _is_key(jax: Any, x: Any) -> bool:

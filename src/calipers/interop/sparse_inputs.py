@@ -60,11 +60,18 @@ def scipy_input(matrix: Any, masked: bool) -> SparseInput | None:
 
 
 def torch_input(tensor: Any, masked: bool) -> SparseInput:
-    """Return what a torch tensor of a sparse layout is."""
+    """Return what a torch tensor of a sparse or MKLDNN layout is."""
     torch: Any = sys.modules["torch"]
     plain = tensor.detach()
     layout, device = plain.layout, plain.device
     dense = plain.to_dense()
+    if plain.is_mkldnn:
+        return SparseInput(
+            _tensors.as_numpy(dense).copy(),
+            lambda values: _tensors.from_numpy(np.array(values)).to_mkldnn(),
+            lambda gradient: _tensors.as_numpy(gradient.to_dense()),
+            plain.clone,
+        )
     if not masked:
         chosen = torch.ones(dense.shape, dtype=torch.bool)
     elif layout == torch.sparse_coo:

@@ -110,3 +110,26 @@ def _without_memory(x: Any, error: RuntimeError | str) -> TypeError:
     reason = str(error).partition("\n")[0]
     msg = f"a {type(x).__name__} that has no elements to look at ({reason}); "
     return TypeError(msg + "pass tensors outside of vmap, compile and fake modes")
+
+
+def require_values(x: Any, name: str) -> None:
+    """Refuse a tensor that holds no numbers of its own."""
+    if x.is_meta:
+        msg = f"{name} is on the meta device, where tensors have no values: pass one on the host"
+        raise ValueError(msg)
+    if x.is_nested:
+        msg = f"{name} is a nested tensor: pass the tensors in it, x.unbind(), in a list"
+        raise TypeError(msg)
+
+
+def has_array(x: Any) -> bool:
+    """Return True if a tensor has elements, of a dtype that arrays have."""
+    if x.is_meta or x.is_nested or x.is_quantized:
+        return False
+    if x.layout is not sys.modules["torch"].strided:
+        return True
+    try:
+        Torch().as_numpy(x.cpu())
+    except TypeError:
+        return False
+    return True

@@ -11,7 +11,7 @@ from .._containers import Apart, apart, several
 from .._protocols import Differentiated, NDArray
 from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
-from .torch import Torch
+from .torch import Torch, has_array, require_values
 from .torch_captured import captured_by, copied, leaf, lent
 from .torch_state import Held
 
@@ -47,8 +47,6 @@ class TorchFunctions:
             msg = "torch records no derivatives in inference_mode: call gradcheck outside of it"
             raise ValueError(msg)
         tensors = {k: x for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
-        for k, x in tensors.items():
-            _require_values(x, f"input {names[k]}")
         if argnums is None:
             argnums = tuple(k for k, x in tensors.items() if x.requires_grad)
         else:
@@ -60,11 +58,14 @@ class TorchFunctions:
             )
             raise ValueError(msg)
         for k in argnums:
+            require_values(tensors[k], f"input {names[k]}")
             kind = tensors[k].dtype
             if not _has_differences(kind):
                 told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
                 msg = f"{told}: pass it in float32 or 64"
                 raise TypeError(msg)
+        # A constant without an array is passed to f as it is.
+        tensors = {k: x for k, x in tensors.items() if k in argnums or has_array(x)}
         sparse = {
             k: torch_input(x, masked) for k, x in tensors.items() if x.layout is not torch.strided
         }
@@ -73,7 +74,7 @@ class TorchFunctions:
             sparse[k].values
             if k in sparse
             else _to_numpy(x, f"input {names[k]}").copy()
-            if isinstance(x, torch.Tensor)
+            if k in tensors
             else x
             for k, x in enumerate(inputs)
         )
@@ -168,16 +169,6 @@ def _has_differences(dtype: Any) -> bool:
     return dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-def _require_values(x: Any, name: str) -> None:
-    """Refuse a tensor that holds no numbers of its own."""
-    if x.is_meta:
-        msg = f"{name} is on the meta device, where tensors have no values: pass one on the host"
-        raise ValueError(msg)
-    if x.is_nested:
-        msg = f"{name} is a nested tensor: pass the tensors in it, x.unbind(), in a list"
-        raise TypeError(msg)
-
-
 def _to_numpy(x: Any, name: str) -> NDArray:
     try:
         return _library.as_numpy(x.cpu())
@@ -232,7 +223,9 @@ class _Function:
         """Return tensors like the caller's, with the values of arrays."""
         result = []
         for k, (array, like) in enumerate(zip(arrays, self._inputs, strict=True)):
-            if not isinstance(like, self._torch.Tensor):
+            if isinstance(array, self._torch.Tensor):
+                array = array.detach().clone()
+            if not isinstance(array, np.ndarray) or not isinstance(like, self._torch.Tensor):
                 result.append(array)
                 continue
             if k in self._sparse:
@@ -367,7 +360,6 @@ class _Function:
             else torch.from_numpy(np.array(tangent)).to(tensors[k].device)
             for k, tangent in zip(self._argnums, v, strict=True)
         ]
-
         found = (self._tangents_of_batch if batched else self._tangents)(tensors, directions)
         pairs = zip(self._argnums, directions, strict=True)
         _hand_back([None if k in self._sparse else d for k, d in pairs], v)
@@ -380,8 +372,7 @@ class _Function:
             point = list(tensors)
             for k, x in zip(self._argnums, active, strict=True):
                 point[k] = x
-            y = self._f(*point)
-            return several(y)
+            return several(self._f(*point))
 
         primals = tuple(tensors[k].detach() for k in self._argnums)
 
