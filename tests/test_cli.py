@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -732,6 +733,14 @@ def test_inputs(functions, run):
     assert "pickled objects" in trouble(run(*command, "--inputs", "o.npy"))
     Path("x.h5").touch()
     assert ".npy, .npz and .safetensors" in trouble(run(*command, "--inputs", "x.h5"))
+
+
+def test_a_file_of_inputs_that_holds_more_than_arrays(functions, run):
+    np.savez("x.npz", x=np.arange(3.0))
+    with zipfile.ZipFile("x.npz", "a") as archive:
+        archive.writestr("readme.txt", "text")
+    result = run("gradcheck", f"{functions}:f", "--vjp", f"{functions}:vjp", "--inputs", "x.npz")
+    assert trouble(result) == "no inputs: x.npz: readme.txt is no input: it is no .npy file\n"
 
 
 def test_random_inputs_depend_on_the_seed(functions, run):

@@ -633,6 +633,45 @@ def test_nested_columns_that_differ(tmp_path, one, other):
     assert not all(compared(*reversed(paths)).values())
 
 
+def test_no_tolerance_applies_to_lengths_indices_and_nulls(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    h5py = pytest.importorskip("h5py")
+    torch = pytest.importorskip("torch")
+    from pyarrow import parquet
+
+    wide = {"rtol": 0.0, "atol": 100.0}
+    lists = [[1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0]]
+    for i, x in enumerate(lists):
+        columns = {
+            "l": x,
+            "n": [[1, None], [None, 1]][i],
+            "s": [[{"a": 1}, None], [None, {"a": 1}]][i],
+        }
+        parquet.write_table(pa.table(columns), tmp_path / f"{i}.parquet")
+        with h5py.File(tmp_path / f"{i}.h5", "w") as file:
+            values = file.create_dataset("l", 2, h5py.vlen_dtype("f8"))
+            values[0], values[1] = x
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tensors = {"t": torch.eye(3)[[i, 1, 2]].to_sparse(), "u": torch.eye(3).to_sparse_csr()}
+            torch.save(tensors, tmp_path / f"{i}.pt")
+    differ = {
+        suffix: {
+            name
+            for name, leaf in compared(
+                tmp_path / f"0.{suffix}", tmp_path / f"1.{suffix}", **wide
+            ).items()
+            if not leaf
+        }
+        for suffix in ("parquet", "h5", "pt")
+    }
+    assert differ == {
+        "parquet": {"l/lengths", "n/nulls", "s/a/nulls", "s/nulls"},
+        "h5": {"l/lengths"},
+        "pt": {"t/indices"},
+    }
+
+
 def test_text_of_csv_that_is_not_utf8(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "a.csv").write_bytes("name,b\ngröße,2\n".encode("latin-1"))
@@ -1454,6 +1493,29 @@ def test_folders_that_may_not_be_read(tmp_path, monkeypatch, side, place):
     outcome = outcome_of(tmp_path / "a", tmp_path / "b", ignore=("sub",))
     assert bool(outcome.troubles) == (place == "")
     assert outcome.found.ignored == ([place] if place else [])
+
+
+def test_other_files_that_cannot_be_read(tmp_path, monkeypatch):
+    def denied(actual, *args, **kwargs):
+        raise PermissionError(13, "Permission denied", actual)
+
+    for name in "ab":
+        make_folder(tmp_path / name)
+        (tmp_path / name / "log.txt").write_text("1")
+    assert not outcome_of(tmp_path / "a", tmp_path / "b").found.left_out
+    monkeypatch.setattr("filecmp.cmp", denied)
+    outcome = outcome_of(tmp_path / "a", tmp_path / "b")
+    assert outcome.troubles == [f"{tmp_path}/a/log.txt: Permission denied"]
+    assert len(outcome.found.leaves) == 3
+
+
+def test_links_to_folders_that_lead_elsewhere(tmp_path):
+    for name, target in ("a", "sub"), ("b", "."), ("c", "sub"):
+        make_folder(tmp_path / name)
+        (tmp_path / name / "link").symlink_to(target)
+    assert all(outcome_of(tmp_path / "a", tmp_path / "c").found.leaves)
+    (leaf,) = [x for x in outcome_of(tmp_path / "a", tmp_path / "b").found.leaves if not x]
+    assert (leaf.path, leaf.problems) == ("link", ("links differ: to sub and .",))
 
 
 def test_a_folder_beside_a_file(tmp_path):

@@ -173,6 +173,9 @@ def _read(path: str) -> list[Any]:
         msg = f"{path}: inputs are read from .npy, .npz and .safetensors"
         raise FileError(msg)
     with opened(path, follow_links=False) as contents:
+        for name, reason in contents.left_out.items():
+            msg = f"{path}: {name or 'the array'} is no input: {reason}"
+            raise FileError(msg)
         return [entry.load() for entry in contents.arrays.values()]
 
 

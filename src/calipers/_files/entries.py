@@ -57,6 +57,8 @@ class Contents:
     left_out: dict[str, str] = field(default_factory=dict)
     nulls: dict[str, Entry] = field(default_factory=dict)
     """Boolean arrays that are True where an array has no value; its element there is 0 or ""."""
+    structure: set[str] = field(default_factory=set)
+    """The arrays that say where elements belong, as indices do: no tolerance applies to them."""
     attributes: dict[str, dict[str, str]] = field(default_factory=dict)
     """The attributes of netCDF variables that say what their numbers mean."""
 
@@ -68,6 +70,11 @@ class Contents:
         self.arrays[name] = entry
         if nulls is not None:
             self.nulls[name] = nulls
+
+    def add_structure(self, name: str, array: NDArray, nulls: Entry | None = None) -> None:
+        """Add an array of lengths or indices, which have to be equal."""
+        self.add(name, Loaded(array), nulls)
+        self.structure.add(name)
 
 
 class Reader(Protocol):

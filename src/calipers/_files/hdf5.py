@@ -117,7 +117,7 @@ class _Walk:
         elif ragged is not None:
             lists = [np.asarray(x) for x in np.ravel(values)]
             lengths = np.array([len(x) for x in lists], np.int64).reshape(np.shape(values))
-            self.found.add(joined(place, "lengths"), Loaded(lengths))
+            self.found.add_structure(joined(place, "lengths"), lengths)
             elements = np.concatenate([np.empty(0, ragged), *lists])
             self._objects(file, joined(place, "values"), ragged, elements)
         elif reference is self._h5py.Reference:

@@ -102,11 +102,11 @@ def compare_files(
     `advance` is told what share of the first is done.
     """
     with (
-        opened(actual, options.follow_links) as own,
-        opened(expected, options.follow_links) as reference,
+        opened(actual, options.follow_links) as ours,
+        opened(expected, options.follow_links) as theirs,
     ):
         try:
-            return _compare_contents(own, reference, place, options, advance)
+            return _compare_contents(ours, theirs, place, options, advance)
         except FileError as error:
             msg = f"{actual} and {expected}: {error}"
             raise FileError(msg) from error
@@ -122,37 +122,38 @@ def is_ignored(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _compare_contents(
-    own: Contents,
-    reference: Contents,
+    actual: Contents,
+    expected: Contents,
     place: str,
     options: FileOptions,
     advance: Callable[[float], None],
 ) -> Found:
     found = Found()
-    total = sum(map(size_in_bytes, own.arrays.values())) or 1
+    total = sum(map(size_in_bytes, actual.arrays.values())) or 1
     done = 0
-    for name in own.arrays | reference.arrays | own.left_out | reference.left_out:
+    for name in actual.arrays | expected.arrays | actual.left_out | expected.left_out:
         path = joined(place, name)
         if found.ignores(path, options):
             continue
         if options.fail_fast and found.differs:
             found.stopped = True
             break
-        reasons = own.left_out.get(name), reference.left_out.get(name)
+        reasons = actual.left_out.get(name), expected.left_out.get(name)
         if any(reasons):
             found.leave_out(path, *reasons)
             continue
-        a, b = own.arrays.get(name), reference.arrays.get(name)
+        a, b = actual.arrays.get(name), expected.arrays.get(name)
         try:
-            leaf = _compared(a, b, options)
-            nulls = _compared_nulls(own, reference, name, options)
+            is_structure = name in actual.structure | expected.structure
+            leaf = _compared(a, b, _exact(options) if is_structure else options)
+            nulls = _compared_nulls(actual, expected, name, options)
         except Exception as error:  # libraries raise anything
             text = _LIMIT.sub(_as_option, described(error))
             msg = f"{name}: {text}" if name else text
             raise FileError(msg) from error
         names = MEANING if leaf else (*MEANING, *PACKING)
         problems = list(leaf.problems)
-        for key, problem in _attributes_that_differ(own, reference, name, names).items():
+        for key, problem in _attributes_that_differ(actual, expected, name, names).items():
             if not found.ignores(joined(path, key), options):
                 problems.append(problem)
         found.add(path, replace(leaf, problems=tuple(problems)))
@@ -166,11 +167,11 @@ def _compare_contents(
 
 
 def _compared_nulls(
-    own: Contents, reference: Contents, name: str, options: FileOptions
+    actual: Contents, expected: Contents, name: str, options: FileOptions
 ) -> Comparison | None:
     """Compare where two arrays lack values; None if they lack none, or their shapes differ."""
-    a, b = own.arrays.get(name), reference.arrays.get(name)
-    masks = own.nulls.get(name), reference.nulls.get(name)
+    a, b = actual.arrays.get(name), expected.arrays.get(name)
+    masks = actual.nulls.get(name), expected.nulls.get(name)
     if not any(masks) or a is None or b is None or a.shape != b.shape:
         return None
     none = Loaded(np.broadcast_to(np.False_, a.shape))
@@ -179,8 +180,12 @@ def _compared_nulls(
         Derived(none if mask is None else mask, watch, none.dtype, a.shape)
         for mask, watch in zip(masks, watches, strict=True)
     )
-    report = _compared(x, y, options)
+    report = _compared(x, y, _exact(options))
     return report if any(watch.seen for watch in watches) else None
+
+
+def _exact(options: FileOptions) -> FileOptions:
+    return replace(options, rtol=0.0, atol=0.0)
 
 
 class _Watch:
@@ -196,10 +201,10 @@ class _Watch:
 
 
 def _attributes_that_differ(
-    own: Contents, reference: Contents, name: str, names: Sequence[str]
+    actual: Contents, expected: Contents, name: str, names: Sequence[str]
 ) -> dict[str, str]:
     """Return the attributes that differ, if both files are of a format that has them."""
-    a, b = own.attributes.get(name), reference.attributes.get(name)
+    a, b = actual.attributes.get(name), expected.attributes.get(name)
     if a is None or b is None:
         return {}
     texts = {key: [repr(x[key]) if key in x else "none" for x in (a, b)] for key in names}

@@ -134,12 +134,12 @@ def _add(found: Contents, name: str, field: Any, column: Any, typed: bool) -> No
     nulls = Loaded(column.is_null().to_numpy()) if column.null_count else None
     if types.is_struct(kind):
         if nulls is not None:
-            found.add(joined(name, "nulls"), nulls)
+            found.add_structure(joined(name, "nulls"), nulls.load())
         for i, part in enumerate(kind.fields):
             _add(found, joined(name, part.name), part, compute.struct_field(column, [i]), typed)
     elif any(test(kind) for test in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
         lengths = compute.list_value_length(column).fill_null(0).to_numpy()
-        found.add(joined(name, "lengths"), Loaded(lengths), nulls)
+        found.add_structure(joined(name, "lengths"), lengths, nulls)
         values = compute.list_flatten(column)
         _add(found, joined(name, "values"), kind.value_field, values, typed)
     elif types.is_string(kind):

@@ -155,9 +155,12 @@ def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
         for i, part in enumerate(x.unbind()):
             _add_tensor(found, torch, joined(name, str(i)), part)
     elif parts is not None:
-        found.add(joined(name, "shape"), Loaded(np.asarray(tuple(x.shape))))
+        found.add_structure(joined(name, "shape"), np.asarray(tuple(x.shape)))
         for part in parts:
-            _add_tensor(found, torch, joined(name, part.strip("_")), getattr(x, part)())
+            place = joined(name, part.strip("_"))
+            _add_tensor(found, torch, place, getattr(x, part)())
+            if not part.endswith("values"):
+                found.structure.add(place)
     elif x.layout is not torch.strided:
         found.left_out[name] = (
             f"it is a tensor of layout {x.layout}, which calipers does not compare"

@@ -109,16 +109,22 @@ def _compare_pair(
         advance(round(share * size) - told)
         told = round(share * size)
 
-    if pair.place and reader_of(pair.actual) is None:
-        if not filecmp.cmp(pair.actual, pair.expected, shallow=False):
-            reason = "its bytes differ, and its format is not known"
-            outcome.found.leave_out(pair.place, reason, reason)
-        tell(1.0)
-        return
-    foreign = is_foreign(pair.actual) or is_foreign(pair.expected)
-    compare = worker.compare_files if foreign else compare_files
     try:
-        outcome.found.merge(compare(pair.actual, pair.expected, pair.place, options, tell))
-    except Exception as error:  # what cannot be read keeps nothing else from being compared
+        if pair.place and reader_of(pair.actual) is None:
+            _compare_bytes(pair.place, pair.actual, pair.expected, outcome.found)
+        else:
+            foreign = is_foreign(pair.actual) or is_foreign(pair.expected)
+            compare = worker.compare_files if foreign else compare_files
+            outcome.found.merge(compare(pair.actual, pair.expected, pair.place, options, tell))
+    except (
+        Exception
+    ) as error:  # a file that cannot be read does not keep others from being compared
         outcome.troubles.append(described(error))
     tell(1.0)
+
+
+def _compare_bytes(place: str, actual: str, expected: str, found: Found) -> None:
+    """Compare two files of a format that is not known: only equal bytes have a meaning."""
+    if not filecmp.cmp(actual, expected, shallow=False):
+        reason = "its bytes differ, and its format is not known"
+        found.leave_out(place, reason, reason)
