@@ -567,6 +567,16 @@ def test_integers_of_csv_of_any_size_are_compared_exactly(tmp_path, one, other, 
         assert [name for name, leaf in found.items() if not leaf] == ["id"] * differ
 
 
+@pytest.mark.parametrize("other", ["NaN", "1.5", "1e3", "", "-inf"])
+def test_integers_of_csv_are_exact_beside_other_numbers(tmp_path, other):
+    pytest.importorskip("pyarrow")
+    for name, last in ("a", 2**53), ("b", 2**53 + 1):
+        (tmp_path / f"{name}.csv").write_text(f"id,x\n{last},1\n{other},2\n")
+    options = {"equal_nan": True, "rtol": 0.0, "atol": 0.0}
+    assert compared(tmp_path / "a.csv", tmp_path / "b.csv", **options)["id"].mismatches == 1
+    assert all(compared(tmp_path / "a.csv", tmp_path / "a.csv", **options).values())
+
+
 def test_tolerances_of_large_integers(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "a.csv").write_text(f"id\n{10**29}\n7\n")

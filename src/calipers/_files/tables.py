@@ -11,9 +11,11 @@ from .entries import Contents, Loaded, joined, text
 from .errors import FileError
 
 _FIRST_LINE = 1 << 20
-_INTEGER = r"^\s*[+-]?[0-9]+\s*$"
-# Of a field whose text is integers that pyarrow has no type for.
-_INTEGERS = {b"calipers": b"integers"}
+_INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
+# Below, floats hold all integers: 2**53 has 16 digits.
+_LONG_INTEGER = r"^\s*[+-]?[0-9]{16,}\s*$"
+# Of a field whose text is numbers that pyarrow has no type for.
+_NUMBERS = {b"calipers": b"numbers"}
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -70,9 +72,10 @@ def _csv(path: str) -> Any:
 
 def _with_large_integers(table: Any, read: Callable[..., Any]) -> Any:
     """
-    Read again as integers what pyarrow, which tries none beyond int64, took for floats.
+    Read columns again that pyarrow took for floats, and that hold integers which floats round.
 
-    Those that uint64 does not hold, either, stay text here: no type of pyarrow holds them.
+    Integers become uint64 where that holds them. Else they stay text in the table, since no type of
+    pyarrow holds them, or them and floats; the field says so.
     """
     import pyarrow
     from pyarrow import compute
@@ -81,7 +84,7 @@ def _with_large_integers(table: Any, read: Callable[..., Any]) -> Any:
         i
         for i, column in enumerate(table.columns)
         if pyarrow.types.is_floating(column.type)
-        and any(abs(x or 0) >= 2**63 for x in compute.min_max(column).as_py().values())
+        and any(abs(x or 0) >= 2**53 for x in compute.min_max(column).as_py().values())
     ]
     if not places:
         return table
@@ -89,10 +92,10 @@ def _with_large_integers(table: Any, read: Callable[..., Any]) -> Any:
     text = read(column_types=words, strings_can_be_null=True)
     for i in places:
         column = text.column(i)
-        if compute.all(compute.match_substring_regex(column, _INTEGER)).as_py():
+        if compute.any(compute.match_substring_regex(column, _LONG_INTEGER)).as_py():
             with suppress(pyarrow.ArrowInvalid):
                 column = column.cast(pyarrow.uint64())
-            field = pyarrow.field(table.column_names[i], column.type, metadata=_INTEGERS)
+            field = pyarrow.field(table.column_names[i], column.type, metadata=_NUMBERS)
             table = table.set_column(i, field, column)
     return table
 
@@ -143,9 +146,10 @@ def _add(found: Contents, name: str, field: Any, column: Any, typed: bool) -> No
         values = compute.list_flatten(column)
         _add(found, joined(name, "values"), kind.value_field, values, typed)
     elif types.is_string(kind):
-        words = column.fill_null("").to_pylist()
-        integers = _integers(words) if field.metadata == _INTEGERS else None
-        values = text(words) if integers is None else integers
+        is_text = field.metadata != _NUMBERS
+        words = column.fill_null("" if is_text else "0").to_pylist()
+        numbers = None if is_text else _numbers(words)
+        values = text(words) if numbers is None else numbers
         found.add(name, Loaded(values, typed), nulls)
     elif types.is_large_binary(kind):  # written so that no text is equal to bytes
         found.add(name, Loaded(text([repr(x or b"") for x in column.to_pylist()])), nulls)
@@ -158,12 +162,13 @@ def _add(found: Contents, name: str, field: Any, column: Any, typed: bool) -> No
         found.left_out[name] = f"its type, {kind}, is not compared"
 
 
-def _integers(words: list[str]) -> Any:
-    """Return words as Python integers; None if one has more digits than Python reads."""
+def _numbers(words: list[str]) -> Any:
+    """Return words as Python numbers; None if an integer has more digits than Python reads."""
     try:
-        return np.array([int(word or "0") for word in words], object)
+        numbers = [(int if _INTEGER.fullmatch(word) else float)(word) for word in words]
     except ValueError:
         return None
+    return np.array(numbers, object)
 
 
 def _as_known(column: Any) -> Any:
