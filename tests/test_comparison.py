@@ -10,6 +10,7 @@ from collections import OrderedDict, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -516,16 +517,41 @@ def test_a_long_axis_is_described_without_counting_its_indices():
     assert wrong_at((40_000, 2), slice(39_000, None)) == "the tail: rows 39000:40000"
 
 
+CONFUSED = "expected with C and Fortran order confused: expected.ravel"
+
+
+def shifted(x, k, axis):
+    """Return what np.roll does, with other elements where it begins anew."""
+    rolled = np.moveaxis(np.roll(x, k, axis), axis, 0).copy()
+    rolled[slice(None, k) if k > 0 else slice(k, None)] = 7
+    return np.moveaxis(rolled, 0, axis)
+
+
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "c16"])
 @pytest.mark.parametrize(
     ("text", "moved"),
     [
         ("the transpose of expected", lambda x: x.T),
-        ("expected, laid out in the other order", lambda x: x[:8].T.reshape(8, 12)),
+        (f"{CONFUSED}(order='F').reshape(8, 12)", lambda x: x[:8].T.reshape(8, 12)),
+        (f"{CONFUSED}().reshape((8, 12), order='F')", lambda x: x[:8].reshape(12, 8).T),
         ("expected, reversed along axis 1", lambda x: x[:, ::-1]),
-        ("expected, its halves swapped along axis 0", lambda x: np.roll(x, 6, axis=0)),
-        ("expected, one index too late along axis 0", lambda x: np.roll(x, 1, axis=0)),
-        ("expected, one index too early along axis 1", lambda x: np.roll(x, -1, axis=1)),
+        (
+            "expected, its halves swapped: np.roll(expected, 6, axis=0)",
+            lambda x: np.roll(x, 6, axis=0),
+        ),
+        *(
+            (f"np.roll(expected, {k}, axis={axis})", partial(np.roll, shift=k, axis=axis))
+            for k, axis in ((1, 0), (-1, 1), (3, 0), (-5, 1))
+        ),
+        ("np.roll(expected, 7)", lambda x: np.roll(x, 7)),
+        *(
+            (
+                f"expected shifted by {k} along axis {axis}: actual[i] == expected[i{-k:+d}]",
+                partial(shifted, k=k, axis=axis),
+            )
+            for k, axis in ((1, 0), (-1, 1), (4, 1), (-5, 0))
+        ),
+        ("-expected", lambda x: -x),
         ("a permutation of expected", lambda x: np.random.default_rng(1).permutation(x.ravel())),
         (None, lambda x: np.random.default_rng(2).permutation(x.ravel()) + 1000),
     ],
@@ -561,8 +587,84 @@ def test_swapped_axes_and_halves_of_odd_length_are_recognised():
     x = np.random.default_rng(0).normal(size=(3, 5, 5))
     assert calipers.compare(x.swapaxes(1, 2), x).arrangement == "expected, its axes 1 and 2 swapped"
     assert calipers.compare(np.fft.fftshift(x[0, 0]), x[0, 0]).arrangement == (
-        "expected, its halves swapped"
+        "expected, its halves swapped: np.roll(expected, 2)"
     )
+
+
+@pytest.mark.parametrize("n", [5, 8, 1000])
+def test_what_a_report_says_of_a_shift_is_what_numpy_does(n):
+    """For every offset, of one spike, too, whose other elements are all the same."""
+    spike = np.zeros(n)
+    spike[n // 3] = 1.0
+    for x in (np.random.default_rng(0).normal(size=n), spike):
+        for k in {*range(1, min(n, 10)), n // 2, 7 * n // 10, n - 1} - {0}:
+            text = calipers.compare(np.roll(x, k), x).arrangement
+            if text == "expected, reversed":
+                assert np.array_equal(np.roll(x, k), x[::-1])
+                continue
+            (offset,) = re.findall(r"np.roll\(expected, (-?\d+)\)$", text)
+            assert np.array_equal(np.roll(x, int(offset)), np.roll(x, k))
+            assert 2 * abs(int(offset)) <= n
+
+
+@pytest.mark.parametrize("axes", list(permutations(range(4))))
+@pytest.mark.parametrize("shape", [(2, 3, 3, 3), (2, 2, 2, 2), (2, 3, 4, 5), (1, 3, 3, 1)])
+def test_every_order_of_axes_is_recognised(shape, axes):
+    x = np.random.default_rng(0).normal(size=shape)
+    a = x.transpose(axes)
+    text = calipers.compare(a, x).arrangement
+    if np.array_equal(a, x):
+        assert text is None
+        return
+    swapped = re.search(r"its axes (\d) and (\d) swapped", text)
+    if swapped:
+        again = x.swapaxes(*map(int, swapped.groups()))
+    else:
+        again = eval(text.removeprefix("actual is "), {"np": np, "expected": x})
+    assert np.array_equal(again, a)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "bfloat16"])
+def test_signs_of_rows_and_columns_are_recognised(dtype):
+    x = (np.random.default_rng(0).normal(size=(6, 5)) * 100).astype(dtype_of(dtype))
+    a = x.copy()
+    a[:, [1, 4]] = -a[:, [1, 4]]
+    report = calipers.compare(a, x)
+    assert report.arrangement == "expected with the sign of columns 1, 4 (2 of 5) flipped"
+    a = x.copy()
+    a[3] = -a[3]
+    assert "the sign of row 3 flipped" in calipers.compare(a, x).arrangement
+    assert calipers.compare(abs(x), x).arrangement is None
+
+
+def test_eigenvectors_of_the_other_sign_are_recognised():
+    x = np.random.default_rng(0).normal(size=(20, 20))
+    vectors = np.linalg.eigh(x + x.T)[1]
+    turned = np.where(np.arange(20) % 2, -1, 1) * vectors * (1 + 1e-12)
+    text = calipers.compare(turned, vectors).arrangement
+    assert text == "expected with the sign of columns 1, 3, 5, 7, ... (10 of 20) flipped"
+
+
+@pytest.mark.parametrize(
+    ("a", "text"),
+    [
+        (lambda x: x.T, "the transpose of expected"),
+        (lambda x: x.reshape(3, 2), "expected.reshape(3, 2)"),
+        (lambda x: x.ravel(), "expected.reshape(6,)"),
+        (lambda x: x[:, :, None], "expected.reshape(2, 3, 1)"),
+        (lambda x: x.T + 1, None),
+        (lambda x: x[:, :2], None),
+    ],
+)
+def test_arrays_of_other_shapes_are_recognised(a, text):
+    x = np.arange(6.0).reshape(2, 3) ** 2
+    report = calipers.compare(a(x), x)
+    assert not report
+    assert report.arrangement == text
+    assert report.to_dict()["arrangement"] == text
+    assert (f"  looks like actual is {text}" in str(report)) is (text is not None)
+    # What is the same in any order is not called turned.
+    assert calipers.compare(np.ones((3, 2)), np.ones((2, 3))).arrangement is None
 
 
 def test_what_agrees_as_it_lies_is_not_called_shifted():

@@ -1,7 +1,7 @@
 """Where mismatches lie, and whether one array holds the other's elements in other places."""
 
 from collections.abc import Callable, Iterator
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,17 @@ from ._kernels.places import HIGHEST, LENGTH, LOWEST, STEP
 from ._protocols import NDArray
 from ._tally import Tally
 
-# Sorting needs a copy of each array; beyond this many elements it is not tried.
-_SORTED = 1 << 22
+# Elements of arrays that are searched or sorted: either takes a copy of each.
+_SEARCHED = 1 << 22
+# Axes of which all orders are tried: 120 of five, where most fail at their first elements.
+_PERMUTED = 5
+# Offsets along an axis that are tried: an element that occurs more often says too little.
+_OFFSETS = 64
 _NAMES = {1: ("element",), 2: ("row", "column"), 3: ("plane", "row", "column")}
 
 Close = Callable[[Any, Any], bool]
+Each = Callable[[Any, Any], NDArray]
+_Place = tuple[int, ...]
 
 
 def region(tally: Tally) -> str:
@@ -102,65 +108,176 @@ def percent(part: int, whole: int) -> str:
 
 
 @np.errstate(all="ignore")  # a signalling NaN of bfloat16 raises one
-def arrangement(a: Any, b: Any, close: Close) -> str | None:
+def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
     """
-    Say by which rearrangement of `b` its elements come to lie as in `a`, if by one.
+    Return the rearrangement of `b` that `a` is, as text; None if none is recognised.
 
-    Arrays on a device are viewed and sliced as NumPy's are; they are not sorted.
+    Arrays on a device have no `each`: they are viewed and sliced as NumPy's are, but not searched.
     """
+    if a.shape != b.shape:
+        if all(close(b[_cut(k, 1, None)], b[_cut(k, None, -1)]) for k in range(b.ndim)):
+            return None  # elements that are all the same say nothing of their order
+        return next((text for text, x, y in _reshaped(a, b) if close(x, y)), None)
     # Where all that differs is NaN at the same places, they agree as they lie.
     if close(a, b):
         return None
-    for text, pairs in _rearrangements(a, b):
+    place = () if each is None else _largest(a)
+    offsets = [_offsets(a, b, axis, place, each) for axis in range(b.ndim)]
+    for text, pairs in _rearrangements(a, b, offsets):
         if all(close(x, y) for x, y in pairs):
             return text
-    for text, now, then in _shifts(b):
+    for text, now, then in _shifts(b, offsets):
         # Where the two agree as they lie, a shift explains nothing.
         if close(a[now], b[then]) and not close(a[now], b[now]):
             return text
-    if isinstance(a, np.ndarray) and a.size <= _SORTED and a.dtype.kind in "biuf":
-        own, reference = np.sort(a, axis=None), np.sort(b, axis=None)
-        # Few values, zeros and ones say, agree with their like in any order. So do those that lie
-        # so densely that each agrees with the next, unless they are the very same.
-        finite = reference[np.isfinite(reference)]
-        if np.unique(finite).size > 2 and (
-            np.array_equal(own, reference, equal_nan=True)
-            or (close(own, reference) and not close(finite[1:], finite[:-1]))
-        ):
-            return "a permutation of expected"
-    return None
+    if each is None or a.size > _SEARCHED:
+        return None
+    if a.ndim > 1:
+        flat = a.reshape(-1), b.reshape(-1)
+        place = (int(np.ravel_multi_index(place, a.shape)),)
+        for text, pairs in _rolls(*flat, 0, _offsets(*flat, 0, place, each)):
+            if all(close(x, y) for x, y in pairs):
+                return text
+    return _sign_flips(a, b, close) or _permutation(a, b, close)
 
 
-def _rearrangements(a: Any, b: Any) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
-    for i, j in reversed(list(combinations(range(b.ndim), 2))):
-        if b.shape[i] == b.shape[j] > 1:
-            swapped = f"expected, its axes {i} and {j} swapped"
-            text = "the transpose of expected" if b.ndim == 2 else swapped
-            order = list(range(b.ndim))
-            order[i], order[j] = j, i
-            yield text, [(a, b.transpose(*order))]
-    if b.ndim > 1 and _in_c_order(a) and b.size > max(b.shape):
-        turned = b.transpose(*reversed(range(b.ndim)))
-        yield "expected, laid out in the other order", [(a.reshape(turned.shape), turned)]
+def _reshaped(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield arrays of one shape, if the axes of `b` or only its shape may be other than of `a`."""
+    if a.ndim == b.ndim:
+        for text, turned in _transposes(a, b):
+            yield text, a, turned
+    if a.size == b.size and _is_viewed(b):
+        yield f"expected.reshape{a.shape}", a, b.reshape(a.shape)
+
+
+def _transposes(a: Any, b: Any) -> Iterator[tuple[str, Any]]:
+    """Yield `b` with its axes in each other order that gives the shape of `a`."""
+    axes = tuple(range(b.ndim))
+    orders: list[tuple[int, ...]] = []
+    for i, j in reversed(list(combinations(axes, 2))):
+        if b.shape[i] > 1 or b.shape[j] > 1:
+            orders.append(tuple({i: j, j: i}.get(k, k) for k in axes))
+    if b.ndim <= _PERMUTED:
+        orders += [order for order in permutations(axes) if order not in orders]
+    for order in orders:
+        if order != axes and tuple(b.shape[k] for k in order) == tuple(a.shape):
+            moved = [k for k in axes if order[k] != k]
+            text = f"np.transpose(expected, {order})"
+            if len(moved) == 2:
+                text = f"expected, its axes {moved[0]} and {moved[1]} swapped"
+            yield "the transpose of expected" if b.ndim == 2 else text, b.transpose(*order)
+
+
+def _rearrangements(
+    a: Any, b: Any, offsets: list[list[int]]
+) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
+    for text, turned in _transposes(a, b):
+        yield text, [(a, turned)]
+    if b.ndim > 1 and b.size > max(b.shape):
+        confused, shape = "expected with C and Fortran order confused: expected.ravel", a.shape
+        turned_a, turned_b = (x.transpose(*reversed(range(x.ndim))) for x in (a, b))
+        if _is_viewed(a):
+            yield f"{confused}(order='F').reshape{shape}", [(a.reshape(turned_b.shape), turned_b)]
+        if _is_viewed(b):
+            text = f"{confused}().reshape({shape}, order='F')"
+            yield text, [(turned_a, b.reshape(turned_a.shape))]
     for axis, n in enumerate(b.shape):
         if n > 2:
             yield f"expected, reversed{_along(axis, b)}", [(a, b[_cut(axis, None, None, -1)])]
-        for half in {n // 2, n - n // 2} if n > 3 else ():
-            first, rest = _cut(axis, None, n - half), _cut(axis, n - half, None)
-            pairs = [(a[first], b[_cut(axis, half, None)]), (a[rest], b[_cut(axis, None, half)])]
-            yield f"expected, its halves swapped{_along(axis, b)}", pairs
+            yield from _rolls(a, b, axis, offsets[axis])
 
 
-def _in_c_order(a: Any) -> bool:
-    return bool(a.flags.c_contiguous if isinstance(a, np.ndarray) else a.is_c_contiguous())
+def _is_viewed(x: Any) -> bool:
+    """Return True if another shape of x is a view, or a copy that is not too large."""
+    if isinstance(x, np.ndarray):
+        return bool(x.flags.c_contiguous) or x.size <= _SEARCHED
+    return bool(x.is_c_contiguous())
 
 
-def _shifts(b: Any) -> Iterator[tuple[str, Any, Any]]:
+def _largest(a: NDArray) -> _Place:
+    """Return the index of the largest element, in size: of few others the size is the same."""
+    rows = max(1, _SEARCHED * len(a) // a.size)
+    start = max(0, len(a) - rows) // 2
+    part = a[start : start + rows]
+    size = np.abs(part.astype(complex if a.dtype.kind == "c" else float))
+    size[~np.isfinite(size)] = -1.0
+    row, *others = (int(k) for k in np.unravel_index(int(size.argmax()), size.shape))
+    return (start + row, *others)
+
+
+def _offsets(a: Any, b: Any, axis: int, place: _Place, each: Each | None) -> list[int]:
+    """Return by how many indices `b` may be shifted to give `a`, the fewest first.
+
+    Those at which the element at one place in `a` agrees with one of `b`; without `each` a few.
+    """
+    n = b.shape[axis]
+    if n < 3:
+        return []
+    if each is None:
+        return [1, -1, n // 2, -(n // 2)]
+    start = max(0, place[axis] - _SEARCHED // 2)
+    line = b[(*place[:axis], slice(start, start + _SEARCHED), *place[axis + 1 :])]
+    found = start + np.flatnonzero(each(np.broadcast_to(a[place], line.shape), line))
+    half = (n - 1) // 2
+    offsets = {int(place[axis] - j + half) % n - half for j in found} - {0}
+    return sorted(offsets, key=lambda k: (abs(k), -k))[:_OFFSETS]
+
+
+def _rolls(
+    a: Any, b: Any, axis: int, offsets: list[int]
+) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
+    """Yield the parts of arrays that are equal if `a` is rolled along an axis."""
+    n = b.shape[axis]
+    for k in offsets:
+        text = f"np.roll(expected, {k}{f', axis={axis}' if b.ndim > 1 else ''})"
+        if abs(k) == n // 2 > 1:
+            text = f"expected, its halves swapped: {text}"
+        first, rest = _cut(axis, None, k % n), _cut(axis, k % n, None)
+        end, start = _cut(axis, n - k % n, None), _cut(axis, None, n - k % n)
+        yield text, [(a[first], b[end]), (a[rest], b[start])]
+
+
+def _shifts(b: Any, offsets: list[list[int]]) -> Iterator[tuple[str, Any, Any]]:
     for axis, n in enumerate(b.shape):
-        if n > 3:
-            later, earlier = _cut(axis, 1, None), _cut(axis, None, -1)
-            yield f"expected, one index too late{_along(axis, b)}", later, earlier
-            yield f"expected, one index too early{_along(axis, b)}", earlier, later
+        for k in offsets[axis] if n > 3 else ():
+            text = f"expected shifted by {k}{_along(axis, b)}: actual[i] == expected[i{-k:+d}]"
+            late, early = _cut(axis, abs(k), None), _cut(axis, None, -abs(k))
+            yield text, *((late, early) if k > 0 else (early, late))
+
+
+def _sign_flips(a: NDArray, b: NDArray, close: Close) -> str | None:
+    """Say which rows or columns of `b` have the other sign in `a`, as eigenvectors may have."""
+    if not (b.dtype.kind in "ifc" or b.dtype.name == "bfloat16") or not close(abs(a), abs(b)):
+        return None
+    if close(a, -b):
+        return "-expected"
+    if b.dtype.kind == "c" or b.ndim < 2:
+        return None
+    same = np.sign(a.astype(float)) * np.sign(b.astype(float))
+    for axis in reversed(range(b.ndim)):
+        others = tuple(k for k in range(b.ndim) if k != axis)
+        flipped = same.sum(axis=others, keepdims=True) < 0
+        if close(a, np.where(flipped, -b, b)):
+            names = _NAMES.get(b.ndim) or [f"index of axis {k}" for k in range(b.ndim)]
+            indices = _indices(names[axis], np.flatnonzero(flipped), b.shape[axis])
+            return f"expected with the sign of {indices} flipped"
+    return None
+
+
+def _permutation(a: NDArray, b: NDArray, close: Close) -> str | None:
+    """Say that `a` holds the elements of `b` in some order."""
+    if a.dtype.kind not in "biuf":
+        return None
+    own, reference = np.sort(a, axis=None), np.sort(b, axis=None)
+    # Few values, zeros and ones say, agree with their like in any order. So do those that lie
+    # so densely that each agrees with the next, unless they are the very same.
+    finite = reference[np.isfinite(reference)]
+    if np.unique(finite).size > 2 and (
+        np.array_equal(own, reference, equal_nan=True)
+        or (close(own, reference) and not close(finite[1:], finite[:-1]))
+    ):
+        return "a permutation of expected"
+    return None
 
 
 def _cut(

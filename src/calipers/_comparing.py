@@ -132,6 +132,8 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
             raise ValueError
         pair = side.broadcast(pair)
     except ValueError:
+        if pair.a.size > 1 and pair.a.size == pair.b.size:
+            return replace(about, arrangement=_arrangement(side, pair, rule))
         return about
     try:
         tally, differences = _measured(side, pair, rule)
@@ -142,15 +144,11 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         if undecided is None:
             raise
         raise undecided from error
-    pattern = None
-    if tally["mismatches"] > 1 and pair.dtypes is not None:
-        close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
-        pattern = arrangement(pair.a, pair.b, close)
     return replace(
         about,
         tally=tally,
         differences=differences,
-        arrangement=pattern,
+        arrangement=_arrangement(side, pair, rule) if tally["mismatches"] > 1 else None,
         arrays=(pair.a, pair.b),
     )
 
@@ -160,6 +158,15 @@ def _incomparable(leaf: Leaf, problem: str, options: Options) -> Comparison:
     own, reference = (tuple(getattr(x, "shape", ())) for x in (leaf.actual, leaf.expected))
     kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
     return Comparison(leaf.path, own, reference, *kinds, options.rule, (problem,))
+
+
+def _arrangement(side: Any, pair: Pair, rule: Rule) -> str | None:
+    """Return the rearrangement of expected that actual is; None of what no kernel compares."""
+    if pair.dtypes is None:
+        return None
+    close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
+    each = partial(_host.each_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
+    return arrangement(pair.a, pair.b, close, each if side is _host else None)
 
 
 def _undecided(pair: Pair, path: str) -> TypeError | None:

@@ -10,7 +10,7 @@ from ._question import Question
 from ._shapes import broadcast_arrays
 from ._tally import tally_pair
 
-__all__ = ["all_close", "as_pair", "broadcast", "elements", "tally_pair"]
+__all__ = ["all_close", "as_pair", "broadcast", "each_close", "elements", "tally_pair"]
 
 
 def broadcast(pair: Pair) -> Pair:
@@ -22,6 +22,11 @@ def broadcast(pair: Pair) -> Pair:
 def all_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> bool:
     """Give the verdict on all elements, as early as it can be had."""
     return Question(as_pair(a, b), rtol, atol, equal_nan).all_close()
+
+
+def each_close(a: NDArray, b: NDArray, rtol: float, atol: float, equal_nan: bool) -> NDArray:
+    """Return the verdict on each element."""
+    return Question(as_pair(a, b), rtol, atol, equal_nan).each_close()
 
 
 def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:

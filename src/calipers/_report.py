@@ -32,16 +32,17 @@ def comparison_text(report: "Comparison") -> str:
     for problem in report.problems:
         lines += textwrap.wrap(problem, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     lines += _described(report)
+    looks = report.arrangement
+    similar = _entry("looks like", f"actual is {looks}") if looks else []
     if report.tally is None:
-        return "\n".join(lines)
+        return "\n".join(lines + similar)
     lines += _entry("allowed", _allowed(report))
     if report.mismatches:
         lines += _entry("counts", _counts(report))
         lines += _entry("where", region(report.tally))
     if _masked(report):
         lines += _entry("masked", _masked_counts(report))
-    if report.arrangement:
-        lines += _entry("looks like", f"actual is {report.arrangement}")
+    lines += similar
     lines += _table(report)
     lines += _summary(report)
     return "\n".join(line[:_WIDTH].rstrip() for line in lines)

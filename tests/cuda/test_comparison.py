@@ -130,12 +130,14 @@ def test_layouts_and_broadcasting():
     [
         (lambda x: x.T.copy(), "the transpose of expected"),
         (lambda x: x[::-1].copy(), "reversed along axis 0"),
-        (lambda x: np.roll(x, 3, 1), "its halves swapped along axis 1"),
-        (lambda x: x.T.copy().reshape(6, 5), "laid out in the other order"),
+        (lambda x: np.roll(x, 3, 1), "its halves swapped: np.roll(expected, 3, axis=1)"),
+        (lambda x: np.roll(x, 1, 0), "np.roll(expected, 1, axis=0)"),
+        (lambda x: x.T.copy().reshape(6, 5), "Fortran order confused: expected.ravel(order='F')"),
+        (lambda x: x.reshape(5, 6).T.copy(), "Fortran order confused: expected.ravel().reshape"),
     ],
 )
 def test_rearrangements_are_recognised(turn, text):
-    x = drawn((6, 5) if "laid" in text else (6, 6))
+    x = drawn((6, 5) if "confused" in text else (6, 6))
     assert text in (both(turn(x), x).arrangement or "")
 
 
