@@ -5,6 +5,7 @@ import pytest
 
 import calipers
 from calipers._cli import main
+from calipers._files.errors import FileError
 from calipers._files.opening import opened
 from calipers._files.pairs import FileOptions, compare_files
 
@@ -181,6 +182,34 @@ def test_attributes_that_mean_the_same(tmp_path):
     b = write(tmp_path / "b.nc", [1.0, 2.0], units=f" {units} ", calendar="Standard", history="b")
     c = write(tmp_path / "c.nc", [1.0, 2.0], units=units, long_name="time")
     assert compare(a, b)[0] == compare(a, c)[0] == 0
+
+
+@pytest.mark.parametrize("library", ["netCDF4", "h5py"])
+def test_members_of_enumerations_say_what_numbers_mean(tmp_path, library):
+    h5py = pytest.importorskip("h5py")
+    for name, members in ("a.nc", {"sea": 0, "land": 1}), ("b.nc", {"land": 0, "sea": 1}):
+        path = tmp_path / name
+        if library == "h5py":
+            path = path.with_suffix(".h5")
+            with h5py.File(path, "w") as file:
+                file.create_dataset("x", data=[0, 1], dtype=h5py.enum_dtype(members, "u1"))
+            continue
+        with netCDF4.Dataset(path, "w") as file:
+            kind = file.createEnumType("u1", "cover", members)
+            file.createDimension("i", 2)
+            file.createVariable("x", kind, ("i",))[:] = [0, 1]
+    a, b = (path.with_name(f"{name}{path.suffix}") for name in "ab")
+    assert compare(a, a)[0] == 0
+    status, found = compare(a, b)
+    problem = "enum differs: \"[('land', 1), ('sea', 0)]\" and \"[('land', 0), ('sea', 1)]\""
+    assert (status, found["x"].problems) == (1, (problem,))
+    assert library == "h5py" or not found["cover"]
+
+
+def test_a_format_that_scipy_does_not_read(tmp_path):
+    a = write(tmp_path / "a.nc", [1.0], file_format="NETCDF3_64BIT_DATA")
+    with pytest.raises(FileError, match="its format is CDF-5, which SciPy does not read: convert"):
+        compare(a, a)
 
 
 def test_hdf5_files_of_the_library_are_netcdf(tmp_path):

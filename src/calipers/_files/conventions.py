@@ -9,10 +9,11 @@ import numpy as np
 from .._protocols import NDArray
 from .entries import Contents, Derived, Entry, add_fields
 
-# These say what numbers mean: where they differ, equal numbers are different quantities.
+# These say what numbers mean: where they differ, equal numbers are different quantities. "enum" is
+# of a dtype of HDF5, and no attribute.
 MEANING = (
     *("units", "calendar", "month_lengths", "leap_year", "leap_month", "positive"),
-    *("flag_values", "flag_masks", "flag_meanings"),
+    *("flag_values", "flag_masks", "flag_meanings", "enum"),
 )
 # These say how numbers are stored: values that are equal may be stored in different ways.
 PACKING = ("scale_factor", "add_offset", "_Unsigned")

@@ -69,7 +69,8 @@ class _Walk:
                     else:
                         self._say(place, f"another name of the group /{first}")
                 else:
-                    self._say(place, f"the type {x.dtype}")
+                    members = x.dtype.metadata  # of enumerations and lists
+                    self._say(place, f"the type {x.dtype}{f' {dict(members)}' if members else ''}")
 
     def _say(self, place: str, what: str) -> None:
         """Add what has no elements as a text, which both files have if they agree."""
@@ -103,6 +104,10 @@ class _Walk:
             above, slash, name = place.rpartition("/")
             place = above + slash + name.removeprefix(_PREFIX)
             add_variable(self.found, place, Dataset(x, x.dtype, stored), x.attrs)
+        members = self._h5py.check_enum_dtype(x.dtype)
+        if members is not None:
+            about = self.found.attributes.setdefault(place, {})
+            about["enum"] = str(sorted(members.items()))
 
     def _objects(self, file: Any, place: str, dtype: Any, values: Any) -> None:
         """Add elements that are Python objects: text, references, lists, or records of them."""

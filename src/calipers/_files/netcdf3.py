@@ -11,6 +11,8 @@ from .entries import Contents, Loaded
 from .errors import FileError
 
 _MAGIC = b"CDF"
+# The number of the format follows; of 64-bit data, which SciPy does not know.
+_CDF5 = b"CDF\5"
 
 
 def is_classic(path: str) -> bool:
@@ -24,6 +26,10 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     """Open a file of variables, which are mapped."""
     from scipy.io import netcdf_file
 
+    with open(path, "rb") as start:
+        if start.read(len(_CDF5)) == _CDF5:
+            msg = "its format is CDF-5, which SciPy does not read: convert it by nccopy -k nc4"
+            raise FileError(msg)
     try:
         file = netcdf_file(path, "r", mmap=True)
     except Exception as error:  # its parser raises anything
