@@ -20,6 +20,9 @@ _LIBRARIES: tuple[ArrayLibrary, ...] = (Torch(), Jax(), Cupy())
 # DLPack's numbers for a CUDA device's memory, and for managed memory.
 _DLPACK_CUDA = (2, 13)
 
+# What Numba's simulator hands to a kernel's threads: memory that they read themselves.
+_IN_SIMULATED_KERNEL = "FakeWithinKernelCUDAArray"
+
 # Nothing of these types can be foreign, or anywhere but on the host.
 HOST_TYPES = frozenset(
     {np.ndarray, np.memmap, list, tuple, bool, int, float, complex, *np.sctypeDict.values()}
@@ -44,6 +47,8 @@ def loaded_libraries() -> list[ArrayLibrary]:
 def _device(x: Any, library: ArrayLibrary | None) -> str:
     if library is not None:
         return library.device(x)
+    if type(x).__name__ == _IN_SIMULATED_KERNEL:
+        return "cpu"
     try:
         away = (
             hasattr(type(x), "__cuda_array_interface__")

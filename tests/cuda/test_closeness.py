@@ -291,6 +291,41 @@ def test_the_rule_in_a_users_own_kernel():
     assert out.copy_to_host().tolist() == [True, False, False]
 
 
+WHOLE = {
+    "equal": (np.ones(5), np.ones(5)),
+    "a mismatch": (np.ones(5), np.array([1.0, 1.0, 1.0, 1.0, 2.0])),
+    "float32": (np.ones(40, np.float32), np.full(40, 1.00001, np.float32)),
+    "complex": (np.ones(3, complex), np.array([1, 1, 1 + 1e-3j])),
+    "integers": (np.arange(5), np.arange(5)),
+    "two dtypes": (np.arange(5), np.arange(5) + 1e-9),
+    "broadcast": (np.ones((2, 3)), np.array([1.0, 1.0, 3.0])),
+    "reversed": (np.arange(4.0), np.arange(4.0)[::-1].copy()),
+    "transposed": (np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(3, 2).T),
+    "NaN": (np.array([np.nan]), np.array([np.nan])),
+    "empty": (np.ones(0), np.ones(0)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_arrays_in_a_users_own_kernel(name):
+    @cuda.jit
+    def kernel(a, b, out):
+        if cuda.grid(1) == 0:
+            out[0] = calipers.allclose(a, b)
+            out[1] = calipers.allclose(a[::-1], b[::-1], rtol=0.0, atol=1e-2, equal_nan=True)
+            out[2] = calipers.allclose(a, 1.0)
+
+    a, b = WHOLE[name]
+    out = cuda.device_array(3, np.bool_)
+    kernel[target._LEAST_BLOCKS, 8](cuda.to_device(a), cuda.to_device(b), out)
+    expected = [
+        np.allclose(a, b),
+        np.allclose(a[::-1], b[::-1], 0.0, 1e-2, True),
+        np.allclose(a, 1),
+    ]
+    assert out.copy_to_host().tolist() == expected
+
+
 def test_binary32_and_numbers_beside_it():
     """A Python number takes the array's dtype (NEP 50); a negative tolerance accepts equality."""
     x = np.array([0.1, 0.2], np.float32)

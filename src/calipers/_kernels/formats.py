@@ -150,6 +150,21 @@ def from_bfloat16(typingctx: Any, x: Any) -> Any:
     return types.float32(types.uint16), codegen
 
 
+def for_a_gpu(builder: Any) -> bool:
+    """Return True if code is generated for a GPU."""
+    return bool(builder.module.triple.startswith("nvptx"))
+
+
+@intrinsic
+def runs_on_gpu(typingctx: Any) -> Any:
+    """Return True in code for a GPU: a constant, so that the other branch is left out."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.boolean, for_a_gpu(builder))
+
+    return types.boolean(), codegen
+
+
 @intrinsic
 def product(typingctx: Any, x: Any, y: Any) -> Any:
     """
@@ -159,7 +174,7 @@ def product(typingctx: Any, x: Any, y: Any) -> Any:
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if not builder.module.triple.startswith("nvptx"):
+        if not for_a_gpu(builder):
             return builder.fmul(*args)
         number = ir.DoubleType()
         kind = ir.FunctionType(number, [number, number])
@@ -200,9 +215,15 @@ def leading_zeros(typingctx: Any, x: Any) -> Any:
 
 @intrinsic
 def prefetch(typingctx: Any, array: Any, start: Any, count: Any) -> Any:
-    """Ask for the cache lines of elements from array[start]; what is past the end is harmless."""
+    """
+    Ask for the cache lines of elements from array[start]; what is past the end is harmless.
+
+    A GPU has no such instruction, and no function of this name to link.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if for_a_gpu(builder):
+            return context.get_dummy_value()
         view = context.make_array(array)(context, builder, args[0])
         byte, flag, index = ir.IntType(8).as_pointer(), ir.IntType(32), ir.IntType(64)
         function = cgutils.get_or_insert_function(

@@ -12,6 +12,8 @@ from numba.core import cgutils, types
 from numba.core.types.containers import Tuple, UniTuple
 from numba.extending import intrinsic
 
+from .formats import for_a_gpu
+
 
 @intrinsic
 def broadcast(typingctx: Any, a: Any, b: Any) -> Any:
@@ -37,7 +39,8 @@ def broadcast(typingctx: Any, a: Any, b: Any) -> Any:
             alone_m, alone_n = (builder.icmp_signed("==", x, one) for x in (m, n))
             fits = builder.or_(builder.icmp_signed("==", m, n), builder.or_(alone_m, alone_n))
             with cgutils.if_unlikely(builder, builder.not_(fits)):
-                context.call_conv.return_user_exc(builder, ValueError, (_UNEVEN,))
+                owner = context.fndesc if for_a_gpu(builder) else context
+                owner.call_conv.return_user_exc(builder, ValueError, (_UNEVEN,))
             for own, alone in zip(steps, (alone_m, alone_n), strict=True):
                 own[len(shape)] = builder.select(alone, zero, own[len(shape)])
             shape.append(builder.select(alone_m, n, m))
