@@ -11,8 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-lowest lint types types-of-windows bench compare docs gpu release-check clean
 
+# An environment without pip, which venv leaves where ensurepip is missing, would be taken for whole.
 .venv/pyvenv.cfg:
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
 # A stamp per set of extras: nothing is reinstalled until pyproject.toml changes.
 .venv/.installed-%: .venv/pyvenv.cfg pyproject.toml

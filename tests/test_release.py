@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numba
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -42,6 +43,35 @@ def test_the_lowest_versions_are_those_of_the_project():
         # 1.15 and 1.15.0 are one version.
         assert lowest.pop(name) == SpecifierSet(f"=={version}"), name
     assert set(lowest) == {"distributed", "pyparsing"}  # what others need
+
+
+def test_a_cuda_device_is_used_with_versions_that_the_tests_have_run_with():
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    from calipers._kernels.cuda._driver import WITH
+
+    extra = {r.name: r for r in map(Requirement, PROJECT["optional-dependencies"]["cuda"])}
+    assert numba.__version__ in extra["numba"].specifier
+    assert "9999" not in extra["numba"].specifier
+    others = [f'"{extra[name]}"' for name in ("numba", "numpy")]
+    assert " ".join(others) == WITH
+    assert f'"numba-cuda[cu12]>=0.30" {WITH}' in (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_an_environment_that_was_not_completed_is_made_again(tmp_path):
+    """Without ensurepip, venv writes pyvenv.cfg, says that pip is missing, and fails."""
+    python, whole = tmp_path / "python", tmp_path / ".venv"
+    script = "#!/bin/sh\nmkdir -p .venv && touch .venv/pyvenv.cfg && exec test -e ensurepip\n"
+    python.write_text(script)
+    python.chmod(0o755)
+    command = ["make", "-f", ROOT / "Makefile", f"PYTHON={python}", ".venv/pyvenv.cfg"]
+    for k in range(2):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode != 0, k
+        assert not whole.exists()
+    (tmp_path / "ensurepip").touch()
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert (whole / "pyvenv.cfg").exists()
 
 
 def test_make_asks_for_the_same_extras():
