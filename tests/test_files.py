@@ -682,6 +682,18 @@ def test_no_tolerance_applies_to_lengths_indices_and_nulls(tmp_path):
     }
 
 
+def test_times_with_and_without_a_time_zone_differ(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for name, zone in ("a", "UTC"), ("b", None), ("c", "Europe/Berlin"):
+        column = pa.array([1, None], pa.timestamp("s", zone))
+        parquet.write_table(pa.table({"t": column}), tmp_path / f"{name}.parquet")
+    a, b, c = (tmp_path / f"{name}.parquet" for name in "abc")
+    assert compared(a, b)["t"].problems == ("timezone differs: 'UTC' and none",)
+    assert all(compared(a, c).values())  # the same instants
+
+
 def test_text_of_csv_that_is_not_utf8(tmp_path):
     pytest.importorskip("pyarrow")
     (tmp_path / "a.csv").write_bytes("name,b\ngröße,2\n".encode("latin-1"))

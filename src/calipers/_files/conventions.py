@@ -10,10 +10,10 @@ from .._protocols import NDArray
 from .entries import Contents, Derived, Entry, add_fields
 
 # These say what numbers mean: where they differ, equal numbers are different quantities. "enum" is
-# of a dtype of HDF5, and no attribute.
+# of a dtype of HDF5, "timezone" of a column of Parquet.
 MEANING = (
     *("units", "calendar", "month_lengths", "leap_year", "leap_month", "positive"),
-    *("flag_values", "flag_masks", "flag_meanings", "enum"),
+    *("flag_values", "flag_masks", "flag_meanings", "enum", "timezone"),
 )
 # These say how numbers are stored: values that are equal may be stored in different ways.
 PACKING = ("scale_factor", "add_offset", "_Unsigned")

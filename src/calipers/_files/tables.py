@@ -158,6 +158,8 @@ def _add(found: Contents, name: str, field: Any, column: Any, typed: bool) -> No
     elif _is_plain(types, kind):
         zero = pyarrow.scalar(False if types.is_boolean(kind) else 0, kind)
         found.add(name, Loaded(np.asarray(column.fill_null(zero).to_numpy()), typed), nulls)
+        if typed and types.is_timestamp(kind):  # instants as of UTC, or times of any place
+            found.attributes[name] = {"timezone": "UTC"} if kind.tz else {}
     else:
         found.left_out[name] = f"its type, {kind}, is not compared"
 
