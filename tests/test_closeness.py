@@ -9,6 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import calipers
 from calipers import _threads
@@ -691,3 +693,84 @@ def test_numbers_that_have_names_for_their_parts_are_compared():
     assert calipers.isclose(a, b + 1, rtol=0, atol=0).tolist() == [False] * 3
     assert not calipers.array_equal(a, b + 1)
     assert calipers.allfinite(a)
+
+
+# Exact numbers
+
+
+EXACT = {
+    "int": 10**400,
+    "Fraction": Fraction(10**400, 3),
+    "Decimal": Decimal("3.3e400"),
+    "small Fraction": Fraction(1, 3 * 10**400),
+    "small Decimal": Decimal("3.3e-400"),
+    "third": Fraction(1, 3),
+    "tenth": Decimal("0.1"),
+}
+
+
+def of_form(form, x):
+    return {"scalar": x, "list": [x], "array": np.array([x], object)}[form]
+
+
+@pytest.mark.parametrize("form", ["scalar", "list", "array"])
+@pytest.mark.parametrize("x", EXACT.values(), ids=EXACT)
+def test_exact_numbers_of_any_size_are_compared_exactly(x, form):
+    b = of_form(form, x)
+    for factor, expected in ((Fraction(10**7 + 1, 10**7), True), (Fraction(11, 10), False)):
+        if isinstance(x, Decimal):
+            factor = Decimal(factor.numerator) / Decimal(factor.denominator)
+        a = of_form(form, x * factor if not isinstance(x, int) else int(x * factor))
+        options = {"rtol": 1e-6, "atol": 0}
+        assert calipers.allclose(a, b, **options) is expected
+        assert np.all(calipers.isclose(a, b, **options)) == expected
+        assert bool(calipers.compare(a, b, **options)) is expected
+        assert (a == calipers.approx(b, **options)) is expected
+        assert not calipers.array_equal(a, b)
+    assert calipers.array_equal(b, b)
+    assert calipers.compare(b, b, rtol=0, atol=0)
+
+
+REALS = st.one_of(
+    st.integers(-(10**40), 10**40),
+    st.fractions(),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(list(EXACT.values())),
+)
+
+
+@given(a=REALS, b=REALS, rtol=st.sampled_from([0.0, 1e-9, 0.5, 1e300]), atol=st.floats(0, 1e300))
+def test_exact_numbers_are_compared_by_the_definition(a, b, rtol, atol):
+    if isinstance(a, float) and isinstance(b, float):
+        a = Fraction(a)
+    x, y = Fraction(a), Fraction(b)
+    expected = abs(x - y) <= Fraction(atol) + Fraction(rtol) * abs(y)
+    pair = np.array([a, 0], object), np.array([b, 0], object)
+    assert calipers.allclose(*pair, rtol=rtol, atol=atol) is expected
+    report = calipers.compare(*pair, rtol=rtol, atol=atol)
+    assert bool(report) is expected
+    worst = report.worst()
+    assert (worst is not None and worst.excess > 1) is not expected
+
+
+def test_infinite_and_nan_decimals_are_compared_as_floats_are():
+    values = [1.0, math.inf, -math.inf, math.nan]
+    decimals = [Decimal(x) for x in values]
+    for equal_nan in (False, True):
+        expected = [[np.isclose(x, y, equal_nan=equal_nan) for y in values] for x in values]
+        for x, row in zip(decimals, expected, strict=True):
+            for others in (values, decimals):
+                for y, close in zip(others, row, strict=True):
+                    assert calipers.allclose(x, y, equal_nan=equal_nan) == close
+                    assert calipers.isclose([x], [y], equal_nan=equal_nan) == [close]
+                    assert bool(calipers.compare([x], [y], equal_nan=equal_nan)) == close
+
+
+def test_a_decimal_whose_digits_nobody_can_write_is_refused_unless_it_is_equal():
+    huge = Decimal("1e99999999")
+    assert calipers.allclose(huge, huge)
+    assert calipers.compare([huge], [huge])
+    for compare in (calipers.allclose, calipers.compare):
+        with pytest.raises(ValueError, match=r"a Decimal of 10\*\*99999999 is beyond 10\*\*100000"):
+            compare([huge], [Decimal("2e99999999")])

@@ -12,7 +12,7 @@ from . import _host
 from ._arrangement import arrangement
 from ._arrays import Pair
 from ._dtypes import COMPLEX128, FLOAT64, DType, kernel_dtype, working_dtypes
-from ._integers import format_of
+from ._integers import distance, format_of, is_real
 from ._libraries import device_module, host_views, library_of, on_device
 from ._nested import Leaf
 from ._options import Options, default_of
@@ -357,6 +357,8 @@ def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
         ulp = int(tally["ulp"])
         if all(isinstance(x, int) for x in values):
             absolute = ulp = abs(int(values[0]) - int(values[1]))
+    elif math.isinf(absolute) and all(map(is_real, values)):
+        absolute = round(distance(*values))
     return Difference(tuple(int(i) for i in place), *values, absolute, relative, ulp, excess)
 
 

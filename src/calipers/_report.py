@@ -5,10 +5,12 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._arguments import as_float
 from ._arrangement import percent, region
 from ._tally import MASKED, MEASURES
 
@@ -313,6 +315,9 @@ def _brief(x: float) -> str:
     """Write a number in few characters; an integer in full if that is short."""
     if isinstance(x, int) and x < 10**6:
         return str(x)
+    if isinstance(x, int) and math.isinf(as_float(x)):
+        digits, _, power = f"{Decimal(x):.2e}".partition("e+")
+        return f"{float(digits):g}e{power}"
     if math.isnan(x):
         return "-"
     return f"{float(x):.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")

@@ -13,7 +13,7 @@ from ._arguments import as_float
 from ._arrays import Pair
 from ._dispatch import fold
 from ._dtypes import FLOAT32, FLOAT64, DType, finfo, widest
-from ._integers import each_close, is_comparable
+from ._integers import is_close, is_exact, is_real, measures
 from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY, room_of
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
@@ -264,7 +264,6 @@ def rule_arguments(pair: Pair, rule: Rule) -> tuple[float, float, int, bool, int
 def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
-    exact = each_close(a, b, rule.rtol, rule.atol) if is_comparable(a, b) else None
     if "O" in (a.dtype.kind, b.dtype.kind):  # beside which numbers are Python's, and exact
         a, b = map(_as_pythons, (a, b))
     tally = Tally.empty(a.shape)
@@ -277,21 +276,21 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
         nan_a, nan_b = _nan(a) & ~masked, _nan(b) & ~masked
         infinite = (_infinite(a) | _infinite(b)) & ~masked
         usual = ~(nan_a | nan_b | infinite | masked)
-        usual, d, size = _distances(a, b, usual)
+        exact = usual & _are_exact(a, b)
+        others, d, size = _distances(a, b, usual & ~exact)
+        usual = others | exact
         bound = rule.atol + (rule.rtol * size if rule.rtol else 0.0)  # and not 0*inf
-        if exact is not None:
-            bad = ~exact
-        else:
-            # Of what is beyond all floats, that it is equal is all that can be told.
-            bad = ~(_accepted(a, b, rule, usual & (d <= bound) & (d < np.inf)) | masked)
-            # A bound of NumPy's that overflows lets an infinity pass.
-            bad |= infinite & ~(nan_a | nan_b | _equal(a, b))
-        measures = {
-            "excess": np.where(d > 0, d / bound, 0.0),
-            "absolute": d,
-            "relative": np.where(d > 0, d / size, 0.0),
-        }
-        for name, values in measures.items():
+        # Of what is beyond all floats, that it is equal is all that can be told.
+        near = usual & (d <= bound) & (d < np.inf)
+        excess, relative = (np.where(d > 0, d / unit, 0.0) for unit in (bound, size))
+        if np.any(exact):
+            found = near, d, size, excess, relative
+            pairs = zip(_measured_exactly(a, b, exact, rule), found, strict=True)
+            near, d, size, excess, relative = (np.where(exact, x, y) for x, y in pairs)
+        bad = ~(_accepted(a, b, rule, near.astype(bool)) | masked)
+        # A bound of NumPy's that overflows lets an infinity pass.
+        bad |= infinite & ~(nan_a | nan_b | _equal(a, b))
+        for name, values in (("excess", excess), ("absolute", d), ("relative", relative)):
             if values.size and values.max() > 0:
                 record[name], record[f"{name}_at"] = values.max(), values.argmax()
         for name, values in (("squares", d), ("reference_squares", size)):
@@ -321,6 +320,26 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     return tally
 
 
+def _are_exact(a: NDArray, b: NDArray) -> NDArray:
+    """Return where both elements are real numbers, and one is of an exact type of Python's."""
+    if not a.dtype.kind == b.dtype.kind == "O":
+        return np.zeros(a.shape, bool)
+    real = np.frompyfunc(lambda x, y: is_real(x) and is_real(y), 2, 1)
+    exact = np.frompyfunc(lambda x, y: is_exact(x) or is_exact(y), 2, 1)
+    a, b = np.ma.filled(a), np.ma.filled(b)
+    return np.asarray(real(a, b) & exact(a, b), dtype=bool)
+
+
+def _measured_exactly(a: NDArray, b: NDArray, exact: NDArray, rule: Rule) -> NDArray:
+    """Return the verdicts on exact numbers, |a - b|, |b|, and the first in units of two bounds."""
+    found = np.zeros((5, *a.shape))
+    for place in np.ndindex(a.shape):
+        if exact[place]:
+            pair = a[place], b[place], rule.rtol, rule.atol
+            found[(..., *place)] = is_close(*pair), *measures(*pair)
+    return found
+
+
 def _as_pythons(x: NDArray) -> NDArray:
     """Return numbers, NumPy's among objects too, as Python's."""
     if x.dtype.kind in "biufc":
@@ -335,9 +354,11 @@ def _as_pythons(x: NDArray) -> NDArray:
 
 
 def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
+    if "O" in (a.dtype.kind, b.dtype.kind):
+        return near | each_equal(a, b, rule.equal_nan)
     try:
         return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
-    # Of objects and timedelta64, which may have a distance, of text, and of Decimal's infinities.
+    # Of timedelta64, which may have a distance, and of text.
     except (TypeError, ArithmeticError):
         return np.broadcast_to(near | each_equal(a, b, rule.equal_nan), a.shape)
 

@@ -141,8 +141,9 @@ def allclose(
     Notes
     -----
     longdouble, object, timedelta64, masked arrays and subclasses of ndarray other than memmap
-    get NumPy's own answer, but for objects that are all Python's integers, whose distance is exact,
-    and where all is masked: nothing is apart there. The signature is that of `numpy.allclose`.
+    get NumPy's own answer, but for Python's integers, Fraction and Decimal, whose distance is exact
+    at any size, and where all is masked: nothing differs there. The signature is that of
+    `numpy.allclose`.
 
     Arrays with a unit (of astropy, unyt or pint) are compared in the unit of `a`; units that do not
     convert to each other are a TypeError. Other arrays whose library implements NumPy's functions,
@@ -535,7 +536,7 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
     """Ask NumPy about the caller's own objects, unless it cannot know them."""
     require_numbers(a=a, b=b)
     if is_comparable(pair.a, pair.b):
-        close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]))
+        close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]), rest[2])
         return close if answer is _numpy_isclose else close.all()
     # Python's numbers have no dtype of their own; all else is in memory, as dask's arrays were not.
     own = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
