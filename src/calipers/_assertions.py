@@ -11,6 +11,7 @@ from . import comparison
 from ._arrays import as_array, as_pair, has_own_functions, in_memory
 from ._libraries import library_of, on_device
 from ._spread import MEMORY_LIMIT, spread_of
+from .interop.times import is_duration
 from .interop.units import UnitError, unit_of
 from .reports import ClosenessError
 
@@ -59,7 +60,7 @@ def assert_within(
             pair = as_pair(a, b, _NAMES)
         except UnitError as error:
             raise ClosenessError(head.before(str(error))) from None
-        if pair.dtypes is None:
+        if pair.dtypes is None and not is_duration(atol):
             ask_numpy(by_numpy, pair.a, pair.b)
             return
         if pair.unit is None:
@@ -107,7 +108,8 @@ def steps_apart(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> Close
 
 def is_tolerance(x: Any) -> bool:
     """Tell whether x is a number that kernels take as a tolerance."""
-    return isinstance(x, int | float | np.integer | np.floating) and bool(0 <= x < math.inf)
+    is_number = isinstance(x, int | float | np.integer | np.floating) and not is_duration(x)
+    return is_number and bool(0 <= x < math.inf)
 
 
 def is_array(x: Any) -> bool:

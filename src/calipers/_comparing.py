@@ -21,6 +21,7 @@ from ._question import plainly_close
 from ._shapes import common_shape
 from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, has_distances, tally_pair
+from .interop.times import common_format
 from .interop.units import Unit, UnitError, unit_of_chunks
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
 
@@ -123,10 +124,13 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
     except UnitError as error:
         return _incomparable(leaf, str(error), options)
-    rule = options.rule_for(format_of(pair.a), format_of(pair.b), pair.unit)
+    formats = format_of(pair.a), format_of(pair.b)
+    rule = options.rule_for(*formats, pair.unit)
     _require_steps(pair, rule, leaf.path)
     problems = _problems(leaf, pair.a, pair.b, options)
-    about = _about(leaf, pair.a, pair.b, rule, problems, pair.unit)
+    ticks = common_format(*formats)
+    unit = pair.unit if ticks is None else np.datetime_data(ticks)[0]
+    about = _about(leaf, pair.a, pair.b, rule, problems, unit)
     try:
         if options.check_shape and pair.a.shape != pair.b.shape:
             raise ValueError
@@ -203,12 +207,14 @@ def _is_counted(x: NDArray) -> bool:
 
 
 def _about(
-    leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str], unit: Unit | None = None
+    leaf: Leaf, a: Any, b: Any, rule: Rule, problems: list[str], unit: Unit | str | None = None
 ) -> Comparison:
     """Return what is known of two arrays before their elements are looked at."""
     suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
-    kinds = f"{a.dtype}{suffix}", f"{b.dtype}{suffix}"
-    return Comparison(leaf.path, a.shape, b.shape, *kinds, rule, tuple(problems))
+    own, reference = (
+        f"{x.dtype}{suffix}" if x.dtype.kind not in "mM" else str(x.dtype) for x in (a, b)
+    )
+    return Comparison(leaf.path, a.shape, b.shape, own, reference, rule, tuple(problems))
 
 
 def _measured(side: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
@@ -351,6 +357,8 @@ def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
     relative = float(tally["relative"])
     excess = float(tally["excess"])
     ulp: int | None = None
+    if math.isnan(tally.relative_norm):
+        relative = math.nan
     if not tally["finite"]:
         absolute = relative = excess = math.nan
     elif pair.dtypes is not None:

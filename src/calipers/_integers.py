@@ -11,6 +11,7 @@ import numpy as np
 
 from ._arguments import as_float
 from ._protocols import NDArray
+from .interop.times import time_format
 
 _INT64 = np.dtype(np.int64)
 _EXACT = int, Fraction, Decimal
@@ -30,8 +31,8 @@ def _is_int(x: Any) -> bool:
 
 
 def format_of(x: Any) -> np.dtype[Any]:
-    """Return the dtype whose tolerances an array has by default: integers have none."""
-    return _INT64 if is_integers(x) else x.dtype
+    """Return the dtype whose tolerances an array has: of objects, that of integers or times."""
+    return _INT64 if is_integers(x) else time_format(x) or x.dtype
 
 
 def became_floats(x: Sequence[Any]) -> bool:

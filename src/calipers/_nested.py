@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import date, timedelta
 from inspect import isroutine
 from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .interop.times import as_dtype_of_times
 from .interop.zarr import Zarr
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
@@ -18,8 +18,6 @@ _ZARR = Zarr()
 _AXES = 64
 _DEEP = 200
 _NUMBERS = frozenset({bool, int, float, complex})
-# By the kind of NumPy's dtype: Python's type, and the method of pandas' types that loses nothing.
-_DATES = {"M": (date, "to_datetime64"), "m": (timedelta, "to_timedelta64")}
 
 
 class Leaf(NamedTuple):
@@ -65,18 +63,9 @@ def _list_as_array(items: Any, other: Any) -> Any:
     if array.dtype.kind in "SU" and not all(isinstance(x, str | bytes) for x in objects.flat):
         return objects  # NumPy would make text of numbers
     kind = getattr(getattr(other, "dtype", None), "kind", None)
-    if array.dtype.kind == "O" and kind in _DATES:
-        return _in_dtype_of_dates(objects, kind)
+    if array.dtype.kind == "O" and kind in ("m", "M"):
+        return list(as_dtype_of_times(objects, kind))
     return items
-
-
-def _in_dtype_of_dates(objects: Any, kind: str) -> Any:
-    """Return dates or durations as a list of NumPy's, if all are; NumPy knows no time zones."""
-    known, method = _DATES[kind]
-    if not all(isinstance(x, known) and getattr(x, "tzinfo", None) is None for x in objects.flat):
-        return objects
-    scalars = [getattr(x, method)() if hasattr(x, method) else x for x in objects.flat]
-    return list(np.array(scalars, f"{kind}8").reshape(objects.shape))
 
 
 def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:

@@ -6,12 +6,11 @@ from functools import lru_cache
 from operator import index
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ._arguments import brief, require_bytes
 from ._dtypes import DType
 from ._spread import MEMORY_LIMIT
 from ._tally import Rule
+from .interop.times import common_format, in_ticks, is_duration
 from .interop.units import Unit, tolerance_in, unit_of
 from .tolerances import Tolerance, default_tolerance
 
@@ -36,20 +35,18 @@ class Options(NamedTuple):
             return self.rule
         atol: Any
         rtol, atol = self.tolerance or default_of(a, b)
-        if isinstance(atol, np.timedelta64):
-            atol = _in_unit_of(atol, a, b)
+        ticks = common_format(a, b)
+        if ticks is not None and ticks.kind == "M":
+            rtol, atol = 0.0, atol if is_duration(atol) else 0.0  # no number is a span of time
+        if is_duration(atol):
+            number = next((x for x in (a, b) if x.kind in "biufc" or x.isbuiltin == 2), None)
+            if number is not None:
+                msg = f"atol is a {type(atol).__name__}, and an array has dtype {number}: "
+                raise TypeError(msg + "give a number")
+            atol = 0.0 if ticks is None else in_ticks(atol, ticks)  # text has no tolerance
         elif unit_of(atol) is not None:
             atol = _number(tolerance_in(atol, unit, "atol"), "atol")
         return replace(self.rule, rtol=rtol, atol=atol)
-
-
-def _in_unit_of(atol: np.timedelta64, a: DType, b: DType) -> float:
-    """Return how many units of two arrays of times a tolerance is."""
-    if (a.kind, b.kind) != ("m", "m"):
-        other = a if a.kind != "m" else b
-        msg = f"atol is a timedelta64, and an array has dtype {other}: give a number"
-        raise TypeError(msg)
-    return float(atol / np.array(1, np.promote_types(a, b)))
 
 
 def checked_options(
@@ -111,14 +108,14 @@ def _number(value: Any, name: str) -> float:
 
 
 def _checked_atol(atol: Any) -> Any:
-    """Return a number; or what has a unit, which is a number beside arrays that have one."""
+    """Return a number; or what has a unit, a duration too, which is one in the arrays' unit."""
     unit = unit_of(atol)
     if unit is not None:
         _number(unit.numbers_of(atol), "atol")
         return atol
-    if not isinstance(atol, np.timedelta64):
+    if not is_duration(atol):
         return _number(atol, "atol")
-    if not atol >= np.timedelta64(0):  # NaT is not
+    if atol != atol or atol < 0 * atol:  # NaT differs from itself
         msg = f"atol must be finite and not negative, got {atol!r}"
         raise ValueError(msg)
     return atol

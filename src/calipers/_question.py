@@ -25,6 +25,7 @@ from ._libraries import host_views
 from ._protocols import NDArray
 from ._shapes import broadcast_shape
 from ._warnings import warn
+from .interop.times import distances
 
 # Rows from here on are passes of their own, each with its threads and its early stop.
 _LONG_ROW = 1 << 14
@@ -228,6 +229,13 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
         return False
     dtypes = working_dtypes(a.dtype, b.dtype)
     if dtypes is None:
+        if a.dtype != b.dtype and {a.dtype.kind, b.dtype.kind} in ({"m"}, {"M"}):
+            from ._tally import times_close
+
+            times = distances(a, b)  # in the finer of two units, some would wrap
+            if times is None:  # years and days have no unit in common
+                return a.size == 0
+            return bool(times_close(a, b, times, 0, 0, equal_nan).all())
         with np.errstate(all="ignore"):
             equal = _numpy_array_equal(a, b)
             if equal_nan and not equal:  # of objects, text and structures NumPy knows no NaN

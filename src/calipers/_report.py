@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from ._arguments import as_float
 from ._arrangement import percent, region
 from ._tally import MASKED, MEASURES
+from .interop.times import common_format
 
 if TYPE_CHECKING:
     from ._tally import Rule
@@ -173,17 +175,21 @@ def _tolerance(report: "Comparison") -> str:
         return f"{rule.max_ulp} ULP"
     if rule.rtol == rule.atol == 0:
         return "equality only"
-    return f"|actual - expected| <= {rule.atol:g}{_unit(report)} + {rule.rtol:g}*|expected|"
+    return f"|actual - expected| <= {float(rule.atol):g}{_unit(report)} + {rule.rtol:g}*|expected|"
 
 
 def _unit(report: "Comparison") -> str:
-    """Write the unit of an absolute tolerance, if the arrays have one: they are of times."""
+    """Write the unit of an absolute tolerance, if the arrays have one."""
     kinds = report.actual_dtype, report.expected_dtype
-    if not all(kind.startswith("timedelta64") for kind in kinds):
-        # Arrays with a unit are compared in one, which stands behind the dtypes of both.
-        named = re.fullmatch(r"\w+\[(.+)\]", report.actual_dtype)
-        return f" {named[1]}" if named and not kinds[0].startswith("datetime64") else ""
-    unit, count = np.datetime_data(np.promote_types(*kinds))
+    names = [kind.partition("[")[0] for kind in kinds]
+    if names[0] != names[1] or names[0] not in ("timedelta64", "datetime64"):
+        # Arrays with a unit are compared in one, which stands behind their dtypes.
+        times = ("timedelta64", "datetime64")
+        others = [kind for kind, name in zip(kinds, names, strict=True) if name not in times]
+        named = re.fullmatch(r"\w+\[(.+)\]", others[0]) if others else None
+        return f" {named[1]}" if named else ""
+    ticks = common_format(*map(np.dtype, kinds))
+    unit, count = np.datetime_data(ticks) if ticks is not None else ("generic", 1)
     return "" if unit == "generic" else f" {unit}" if count == 1 else f"*{count} {unit}"
 
 
@@ -416,6 +422,8 @@ def jsonable(x: Any) -> Any:
         return [jsonable(value) for value in x]
     if x is None or isinstance(x, bool | str) or (isinstance(x, float) and math.isfinite(x)):
         return x
+    if isinstance(x, Fraction):
+        return float(x)
     text = _text(x)
     # An integer that Python does not write, JSON cannot hold.
     return x if isinstance(x, int) and not text.startswith("<") else text

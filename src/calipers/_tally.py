@@ -21,6 +21,7 @@ from ._kernels.sums import SCALES
 from ._protocols import NDArray
 from ._shapes import broadcast_arrays
 from ._types import Measure
+from .interop.times import Distances, distances, within
 
 # The counts of pairs that are not compared, since one or both of their elements are masked.
 MASKED = ("masked_both", "masked_actual", "masked_expected")
@@ -159,8 +160,10 @@ class Tally:
 
     @property
     def relative_norm(self) -> float:
-        """Return the 2-norm of the difference over that of the reference."""
+        """Return the 2-norm of the difference over that of the reference; NaN if it has no size."""
         squares, reference = self._sum("squares"), self._sum("reference_squares")
+        if squares and np.isnan(self["reference_squares"]).any():
+            return math.nan
         return _root(squares, reference) if reference or not squares else math.inf
 
     def _sum(self, name: str) -> Fraction | float:
@@ -264,6 +267,7 @@ def rule_arguments(pair: Pair, rule: Rule) -> tuple[float, float, int, bool, int
 def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     """Let NumPy find what it can of dtypes without a kernel: longdouble, objects, strings."""
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
+    times = distances(a, b)
     if "O" in (a.dtype.kind, b.dtype.kind):  # beside which numbers are Python's, and exact
         a, b = map(_as_pythons, (a, b))
     tally = Tally.empty(a.shape)
@@ -276,10 +280,17 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
         nan_a, nan_b = _nan(a) & ~masked, _nan(b) & ~masked
         infinite = (_infinite(a) | _infinite(b)) & ~masked
         usual = ~(nan_a | nan_b | infinite | masked)
-        exact = usual & _are_exact(a, b)
-        others, d, size = _distances(a, b, usual & ~exact)
-        usual = others | exact
-        bound = rule.atol + (rule.rtol * size if rule.rtol else 0.0)  # and not 0*inf
+        if times is None:
+            exact = usual & _are_exact(a, b)
+            others, d, size = _distances(a, b, usual & ~exact)
+            usual = others | exact
+        else:
+            exact = np.zeros(a.shape, bool)
+            usual = usual & times.known
+            lengths = np.nan if times.size is None else _as_longdouble(times.size)  # as of dates
+            d, size = (np.where(usual, x, 0) for x in (_as_longdouble(times.distance), lengths))
+        # Not 0*inf; an atol that is a fraction is rounded here, and not in the verdict.
+        bound = float(rule.atol) + (rule.rtol * size if rule.rtol else 0.0)
         # Of what is beyond all floats, that it is equal is all that can be told.
         near = usual & (d <= bound) & (d < np.inf)
         excess, relative = (np.where(d > 0, d / unit, 0.0) for unit in (bound, size))
@@ -287,7 +298,10 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
             found = near, d, size, excess, relative
             pairs = zip(_measured_exactly(a, b, exact, rule), found, strict=True)
             near, d, size, excess, relative = (np.where(exact, x, y) for x, y in pairs)
-        bad = ~(_accepted(a, b, rule, near.astype(bool)) | masked)
+        if times is None:
+            bad = ~(_accepted(a, b, rule, near.astype(bool)) | masked)
+        else:
+            bad = ~(times_close(a, b, times, rule.rtol, rule.atol, rule.equal_nan) | masked)
         # A bound of NumPy's that overflows lets an infinity pass.
         bad |= infinite & ~(nan_a | nan_b | _equal(a, b))
         for name, values in (("excess", excess), ("absolute", d), ("relative", relative)):
@@ -358,9 +372,16 @@ def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
         return near | each_equal(a, b, rule.equal_nan)
     try:
         return np.ma.filled(np.isclose(a, b, rule.rtol, rule.atol, rule.equal_nan), True)
-    # Of timedelta64, which may have a distance, and of text.
+    # Of text, and of durations beside numbers.
     except (TypeError, ArithmeticError):
         return np.broadcast_to(near | each_equal(a, b, rule.equal_nan), a.shape)
+
+
+def times_close(
+    a: NDArray, b: NDArray, found: Distances, rtol: Any, atol: Any, equal_nan: bool
+) -> NDArray:
+    """Return for each pair of times whether it is close."""
+    return within(found, rtol, atol) | (~found.known & each_equal(a, b, equal_nan))
 
 
 def each_equal(a: NDArray, b: NDArray, equal_nan: bool) -> NDArray:
@@ -404,9 +425,6 @@ def _is_infinite(x: Any) -> bool:
 
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
-    if a.dtype.kind == b.dtype.kind == "m":
-        unit = np.promote_types(a.dtype, b.dtype)
-        a, b = a.astype(unit), b.astype(unit)
     for known in (usual, usual & _are_numbers(a) & _are_numbers(b)):
         x, y = (_without(v, ~known) if v.dtype.kind == "O" else v for v in (a, b))
         try:
@@ -451,15 +469,10 @@ def has_distances(x: NDArray) -> bool:
 
 
 def _apart(a: NDArray, b: NDArray) -> NDArray:
-    if a.dtype.kind != "m" or b.dtype.kind != "m":
-        try:
-            return np.asanyarray(abs(a - b))
-        except OverflowError:  # of floats less integers that no float holds
-            return np.asarray(np.frompyfunc(_exactly_apart, 2, 1)(a, b))
-    # Their difference may need a bit more than timedelta64 has, and would wrap.
-    ends = np.maximum(a, b), np.minimum(a, b)
-    high, low = (x.astype(np.int64).astype(np.uint64) for x in ends)
-    return high - low
+    try:
+        return np.asanyarray(abs(a - b))
+    except OverflowError:  # of floats less integers that no float holds
+        return np.asarray(np.frompyfunc(_exactly_apart, 2, 1)(a, b))
 
 
 def _exactly_apart(a: Any, b: Any) -> Fraction:

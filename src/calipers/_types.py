@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
@@ -70,7 +71,7 @@ class CompareOptions(TypedDict, total=False):
     """The keywords of `compare`."""
 
     rtol: float | None
-    atol: float | np.timedelta64 | None
+    atol: float | np.timedelta64 | timedelta | None
     tolerance: Tolerance | tuple[float, float] | None
     max_ulp: int | None
     equal_nan: bool

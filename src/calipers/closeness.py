@@ -38,8 +38,10 @@ from ._question import (
     position_of_nonfinite,
 )
 from ._refusals import is_listened_to, refused
+from ._shapes import broadcast_arrays
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._types import Number
+from .interop.times import common_format, distances, in_ticks, is_duration, time_format
 from .interop.units import UnitError, numbers_of, tolerance_in, unit_of
 
 _Place = tuple[int, ...] | None
@@ -104,7 +106,7 @@ def allclose(
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
     atol : float or array_like, default 1e-8
-        Absolute tolerance: a number in the unit of `a`, or a quantity with a unit of its own.
+        Absolute tolerance: a number in the unit of `a`; or a quantity or duration, with any unit.
     equal_nan : bool, default False
         Whether two NaN are close.
     axis : int or tuple of int, optional
@@ -121,7 +123,7 @@ def allclose(
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or one
+        If a dtype has no distance (strings, structures), a tolerance is of another kind, or one
         array is on a device and the other is not.
     ValueError
         If the shapes do not broadcast together, or chunks do not fit `memory_limit`.
@@ -140,14 +142,14 @@ def allclose(
 
     Notes
     -----
-    longdouble, object, timedelta64, masked arrays and subclasses of ndarray other than memmap
-    get NumPy's own answer, but for Python's integers, Fraction and Decimal, whose distance is exact
-    at any size, and where all is masked: nothing differs there. The signature is that of
-    `numpy.allclose`.
+    longdouble, object, masked arrays and subclasses of ndarray other than memmap get NumPy's own
+    answer, but for Python's integers, Fraction and Decimal, whose distance is exact at any size,
+    and where all is masked: nothing differs there. The signature is that of `numpy.allclose`.
 
-    Arrays with a unit (of astropy, unyt or pint) are compared in the unit of `a`; units that do not
-    convert to each other are a TypeError. Other arrays whose library implements NumPy's functions,
-    as awkward's, get the answer of their library.
+    Dates and durations, of NumPy, Python, pandas or cftime, have exact distances: pass `atol` as a
+    timedelta, and for dates ``rtol=0``. Arrays with a unit (of astropy, unyt or pint) are compared
+    in the unit of `a`; units that do not convert to each other are a TypeError. Other arrays whose
+    library implements NumPy's functions, as awkward's, get the answer of their library.
 
     Examples
     --------
@@ -211,7 +213,9 @@ def _by_blocks(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[...
         msg = "axis is not supported for arrays in chunks; ask about each row, or load them first"
         raise TypeError(msg)
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        if unit_of(tolerance) is None and not isinstance(as_tolerance(tolerance, name), float):
+        if unit_of(tolerance) is not None or is_duration(tolerance):
+            continue
+        if not isinstance(as_tolerance(tolerance, name), float):
             msg = f"{name} must be a number where arrays come in chunks, got an array"
             raise TypeError(msg)
     return partial(_close, rtol=rtol, atol=atol, equal_nan=equal_nan)
@@ -237,7 +241,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`.
     atol : float or array_like, default 1e-8
-        Absolute tolerance: a number in the unit of `a`, or a quantity with a unit of its own.
+        Absolute tolerance: a number in the unit of `a`; or a quantity or duration, with any unit.
     equal_nan : bool, default False
         Whether two NaN are close.
 
@@ -249,7 +253,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings, structures, dates), a tolerance is not real, or one
+        If a dtype has no distance (strings, structures), a tolerance is of another kind, or one
         array is on a device and the other is not.
     ValueError
         If the shapes do not broadcast together.
@@ -515,6 +519,8 @@ def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, A
 def _comparable(a: Any, b: Any) -> Pair:
     """Refuse what has no distance; what only NumPy can compare passes."""
     pair = as_pair(a, b)
+    if _ticks_of(pair) is not None:
+        return pair
     for name, given, x in (("a", a, pair.a), ("b", b, pair.b)):
         if x.dtype.kind in "SUTVM" and kernel_dtype(x.dtype) is None:
             msg = f"{name} has dtype {x.dtype}, which has no distance; compare it with array_equal"
@@ -532,11 +538,50 @@ def _in_library(verdicts: NDArray, pair: Pair) -> Any:
     return pair.library.from_numpy(verdicts) if pair.library else verdicts[()]
 
 
+def _ticks_of(pair: Pair) -> np.dtype[Any] | None:
+    """Return the dtype in whose ticks two arrays of times are measured; None for others."""
+    return common_format(time_format(pair.a), time_format(pair.b))
+
+
+def _times_close(pair: Pair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_nan: bool) -> Any:
+    """Compare two arrays of dates, or of durations, element by element."""
+    from ._tally import times_close
+
+    a, b = broadcast_arrays(pair.a, pair.b, subok=True)
+    found = distances(a, b)
+    kinds = f"a has dtype {a.dtype} and b {b.dtype}, "
+    if found is None:
+        raise TypeError(kinds + "which have no distance")
+    number = as_tolerance(rtol, "rtol")
+    is_date = ticks.kind == "M"
+    in_units = np.asarray(atol).dtype.kind in "m" or is_duration(atol)
+    count: Any = np.asarray(0 if in_units else as_tolerance(atol, "atol"))
+    unusable = (np.any(np.asarray(number)) or np.any(count)) if is_date else np.any(count % 1)
+    if unusable:
+        msg = f"to which rtol={rtol!r:.40} and atol={atol!r:.40} cannot be applied: give "
+        advice = "atol=numpy.timedelta64(...)"
+        if is_date:  # which have no size
+            advice = f"rtol=0 and {advice}, or ask array_equal"
+        raise TypeError(kinds + msg + advice)
+    if is_duration(atol):
+        count = in_ticks(atol, ticks)
+    elif in_units:
+        each = [in_ticks(x, ticks) for x in np.ravel(atol)]
+        count = np.array(each, object).reshape(np.shape(atol))
+    close = times_close(a, b, found, number, count, equal_nan)
+    masks = [x.mask for x in (a, b) if isinstance(x, np.ma.MaskedArray)]
+    return np.ma.array(close, mask=np.logical_or.reduce(masks)) if masks else close[()]
+
+
 def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any) -> Any:
     """Ask NumPy about the caller's own objects, unless it cannot know them."""
     require_numbers(a=a, b=b)
-    if is_comparable(pair.a, pair.b):
-        close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]), rest[2])
+    ticks = _ticks_of(pair)
+    if ticks is not None or is_comparable(pair.a, pair.b):
+        if ticks is None:
+            close = each_close(pair.a, pair.b, *as_tolerances(*rest[:2]), rest[2])
+        else:
+            close = _times_close(pair, ticks, *rest)
         return close if answer is _numpy_isclose else close.all()
     # Python's numbers have no dtype of their own; all else is in memory, as dask's arrays were not.
     own = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
@@ -546,10 +591,8 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
     except TypeError as error:
         kinds = pair.a.dtype.kind + pair.b.dtype.kind
         if "m" in kinds:
-            msg = f"a has dtype {pair.a.dtype} and b {pair.b.dtype}, "
-            given = f"to which rtol={rest[0]!r:.40} and atol={rest[1]!r:.40} cannot be applied"
-            advice = f"{given}: give atol=numpy.timedelta64(...)"
-            raise TypeError(msg + (advice if kinds == "mm" else "which have no distance")) from None
+            msg = f"a has dtype {pair.a.dtype} and b {pair.b.dtype}, which have no distance"
+            raise TypeError(msg) from None
         for name, x in (("a", pair.a), ("b", pair.b)):
             if x.dtype.kind == "O":
                 error.add_note(f"{name} has dtype object: its elements' own arithmetic was asked")

@@ -1,6 +1,7 @@
 """How do two arrays differ, and where? compare, assert_close, and the report of one pass."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, Unpack, overload
 
 import numpy as np
@@ -35,7 +36,7 @@ def compare(
     expected: Any,
     *,
     rtol: float | None = None,
-    atol: float | np.timedelta64 | None = None,
+    atol: float | np.timedelta64 | timedelta | None = None,
     tolerance: Tolerance | tuple[float, float] | None = None,
     max_ulp: int | None = None,
     equal_nan: bool = False,
@@ -61,8 +62,8 @@ def compare(
         compared chunk by chunk, as by `allclose`.
     rtol, atol : float, optional
         Relative and absolute tolerance; both or neither. By default `default_tolerance` of the
-        dtypes. `atol` is a number in the unit of `actual`, or a quantity with a unit of its own; of
-        timedelta64 it may be a timedelta64.
+        dtypes. `atol` is a number in the unit of `actual`, or a quantity or duration with a unit of
+        its own. Of dates, `rtol` and numbers as `atol` are 0: they have to be equal.
     tolerance : Tolerance or pair of float, optional
         ``(rtol, atol)`` as one argument.
     max_ulp : int, optional
@@ -139,7 +140,7 @@ def assert_close(
     expected: Any,
     *,
     rtol: float | None = None,
-    atol: float | np.timedelta64 | None = None,
+    atol: float | np.timedelta64 | timedelta | None = None,
     tolerance: Tolerance | tuple[float, float] | None = None,
     max_ulp: int | None = None,
     equal_nan: bool = False,

@@ -41,6 +41,7 @@ from ._assertions import (
 from ._comparing import require_close
 from ._options import checked_options
 from ._pairs import Checks, related_leaves
+from .interop.times import is_duration
 from .interop.units import unit_of
 
 __all__ = [*numpy.testing.__all__, "assert_close"]
@@ -169,10 +170,12 @@ def assert_allclose(
         verbose=verbose,
         strict=strict,
     )
-    if not (is_tolerance(rtol) and (is_tolerance(atol) or unit_of(atol) is not None)):
+    has_unit = unit_of(atol) is not None or is_duration(atol)
+    if not (is_tolerance(rtol) and (is_tolerance(atol) or has_unit)):
         ask_numpy(by_numpy, actual, desired)
         return
-    head = Head(f"Not equal to tolerance rtol={rtol:g}, atol={atol:g}", err_msg, verbose)
+    absolute = str(atol) if has_unit else f"{atol:g}"
+    head = Head(f"Not equal to tolerance rtol={rtol:g}, atol={absolute}", err_msg, verbose)
     assert_within(actual, desired, float(rtol), atol, by_numpy, head, bool(equal_nan), strict)
 
 
