@@ -357,7 +357,7 @@ def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
     relative = float(tally["relative"])
     excess = float(tally["excess"])
     ulp: int | None = None
-    if math.isnan(tally.relative_norm):
+    if np.isnan(tally["reference_squares"]).any():  # of dates, which have no size
         relative = math.nan
     if not tally["finite"]:
         absolute = relative = excess = math.nan
