@@ -297,7 +297,7 @@ def to_device(x: np.ndarray[Any, Any]) -> Any:
     # Numba's own takes some views of the array first, which takes most of its time.
     x = np.asarray(x, order="C")
     copy = empty(x.shape, x.dtype)
-    host_to_device(copy, x, x.nbytes)
+    host_to_device(copy, x.reshape(-1).view(np.uint8), x.nbytes)  # bfloat16 has no buffer to read
     stream(0).synchronize()
     return copy
 
