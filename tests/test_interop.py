@@ -74,12 +74,13 @@ class TestTorch:
         away = torch.empty(3, device="meta")
         with pytest.raises(
             TypeError,
-            match=r"a is a torch Tensor on meta and b is a numpy ndarray on the host.*a\.cpu\(\)",
+            match=r"a is a torch Tensor on meta and b is a numpy ndarray on the host.*"
+            "pass a tensor that has elements for a, as a meta tensor has none",
         ):
             calipers.allclose(away, np.zeros(3))
-        with pytest.raises(TypeError, match=r"b is a torch Tensor on meta.*pass b\.cpu\(\)"):
+        with pytest.raises(TypeError, match=r"b is a torch Tensor on meta.*elements for b,"):
             calipers.isclose(torch.zeros(3), away)
-        with pytest.raises(TypeError, match=r"pass a\.cpu\(\) and b\.cpu\(\)"):
+        with pytest.raises(TypeError, match=r"pass a tensor .* for a, .* and a tensor .* for b,"):
             calipers.allclose(away, away)
         with pytest.raises(TypeError, match=r"a1 is a torch Tensor on meta"):
             calipers.array_equal(away, away)
@@ -183,7 +184,7 @@ def test_host_arrays_that_have_dlpack_alone():
         assert ask(Exchanged(x), x)
         assert not ask(x + 1, Exchanged(x))
     assert calipers.first_nonfinite(Exchanged(np.array([0.0, np.nan]))) == (1,)
-    with pytest.raises(TypeError, match="a is a tests Exchanged that NumPy cannot read"):
+    with pytest.raises(TypeError, match="a is of type tests Exchanged, which NumPy cannot read"):
         calipers.allclose(Exchanged(1), x)
 
 

@@ -13,6 +13,14 @@ def brief(x: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def attribute(x: Any, name: str) -> Any:
+    """Return an attribute of any object; None if there is none, or if reading it raises."""
+    try:
+        return getattr(x, name, None)
+    except Exception:  # netCDF4 raises KeyError, torch RuntimeError
+        return None
+
+
 def require_callable(**functions: Any) -> None:
     """Refuse what cannot be called; the names are for the error."""
     for name, f in functions.items():

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Set, ValuesView
+from collections.abc import Callable, Sequence, Set, ValuesView
 from functools import lru_cache
 from mmap import ALLOCATIONGRANULARITY
 from os import PathLike
@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._arguments import as_float, brief, is_integer, is_weak
+from ._arguments import as_float, attribute, brief, is_integer, is_weak
 from ._dtypes import FLOAT64, DType, finfo, kernel_dtype, working_dtypes
 from ._integers import became_floats
 from ._libraries import HOST_TYPES, kind_of, library_of, require_host
 from ._protocols import ArrayLibrary, NDArray
+from .interop.frames import as_matrix, is_column, is_frame, is_lazy, is_nested
+from .interop.frames import as_numpy as column_values
 from .interop.units import Unit, in_one_unit, tolerance_in, unit_of
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
@@ -44,14 +46,28 @@ def _view(x: Any, name: str) -> NDArray:
         # An ndarray in all but the file behind it.
         require_whole(x)
         return x.view(np.ndarray)
+    if not isinstance(x, (list, tuple, np.ndarray)):
+        if is_frame(x):
+            return as_matrix(x)
+        if is_column(x):
+            if is_nested(x):
+                msg = f"{name} is a column of lists or structs: ask compare, which walks them"
+                raise TypeError(msg)
+            return column_values(x)
+        if is_lazy(x):
+            msg = f"{name} is a {kind_of(x)}, which has no values yet: pass {name}.collect()"
+            raise TypeError(msg)
     try:
         array: NDArray = np.asanyarray(x)
-    except ValueError as error:
-        if isinstance(x, (list, tuple)):
-            uneven = "inhomogeneous" in str(error)
-            what = "whose items have unlike lengths" if uneven else "that is no array"
-            advice = "pass a rectangular one, or ask compare, which walks nested lists"
-            error.add_note(f"{name} is a {type(x).__name__} {what}: {advice}")
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # a library may raise anything
+        if not isinstance(error, ValueError) or not isinstance(x, (list, tuple)):
+            raise _unreadable(x, name, error) from error
+        uneven = "inhomogeneous" in str(error)
+        what = "whose items have unlike lengths" if uneven else "that is no array"
+        advice = "pass a rectangular one, or ask compare, which walks nested lists"
+        error.add_note(f"{name} is a {type(x).__name__} {what}: {advice}")
         raise
     return _opened(x, name) if array.ndim == 0 and array.dtype.kind == "O" else array
 
@@ -65,11 +81,17 @@ def _opened(x: Any, name: str) -> NDArray:
         try:
             return np.from_dlpack(x)
         except Exception as error:  # a library may raise anything
-            msg = (
-                f"{name} is a {kind_of(x)} that NumPy cannot read: pass an array of NumPy ({error})"
-            )
-            raise TypeError(msg) from error
+            raise _unreadable(x, name, error) from error
     return np.asanyarray(x)
+
+
+def _unreadable(x: Any, name: str, error: Exception) -> TypeError:
+    """Return the error of an object that NumPy makes no array of."""
+    if isinstance(x, (list, tuple)):
+        advice = "pass an array, or ask compare, which walks nested lists"
+        return TypeError(f"{name} is a {type(x).__name__} that is no array: {advice} ({error})")
+    msg = f"{name} is of type {kind_of(x)}, which NumPy cannot read: pass an array of NumPy"
+    return TypeError(f"{msg} ({error})")
 
 
 def require_whole(x: Any) -> None:
@@ -171,7 +193,7 @@ def _foreign_error(x: Any, name: str, function: str = "") -> TypeError:
 def is_sparse(x: Any) -> bool:
     """Tell whether x is a sparse array or matrix, of SciPy or like it."""
     # dask's Delayed has every attribute, and none is a number.
-    return is_integer(getattr(x, "nnz", None)) and hasattr(x, "toarray")
+    return is_integer(attribute(x, "nnz")) and attribute(x, "toarray") is not None
 
 
 def refuse_sparse(x: Any, name: str) -> None:
@@ -200,13 +222,36 @@ def require_dense(**arrays: Any) -> None:
         if is_sparse(x):
             msg = f"{name} is sparse, and elements are compared one by one: pass {name}.toarray()"
             raise TypeError(msg)
-        if type(x) is np.ndarray and x.dtype.kind == "O" and any(map(_is_array, x.flat)):
-            msg = f"{name} holds arrays, and elements are compared one by one: "
-            raise TypeError(msg + f"give compare or assert_close {name}.tolist()")
+        _refuse_arrays_in(x, f"{name}.tolist()", name)
+
+
+def _refuse_arrays_in(x: Any, items: str, name: str) -> None:
+    """Refuse an array of objects that are arrays; `items` is an expression for their list."""
+    if type(x) is np.ndarray and x.dtype.kind == "O" and any(map(_is_array, x.flat)):
+        msg = f"{name} holds arrays, and elements are compared one by one: "
+        raise TypeError(msg + f"give compare or assert_close {items}")
 
 
 def _is_array(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.size != 1  # which has a truth value
+    return (isinstance(x, np.ndarray) and x.size != 1) or is_sparse(x)  # 1 has a truth value
+
+
+def undecided_objects(a: NDArray, b: NDArray, names: Sequence[str]) -> TypeError | None:
+    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
+    objects = [x.dtype.kind == "O" for x in (a, b)]
+    kinds = set()
+    for pair in zip(a.flat, b.flat, strict=True):
+        x, y = pair
+        try:
+            # A signalling NaN may have an answer to another, and none to itself.
+            _ = [bool(p == q) for p, q in ((x, y), (x, x), (y, y))]
+        except Exception:  # whatever their own == raises
+            kinds |= {type(item).__name__ for item, held in zip(pair, objects, strict=True) if held}
+    if not kinds:
+        return None
+    msg = f"{names[objects.index(True)]} holds objects of type {' and '.join(sorted(kinds))}, whose"
+    advice = "give other values, or their parts, in a dict, say"
+    return TypeError(f"{msg} == is neither true nor false: {advice}")
 
 
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, np.ufunc)
@@ -218,7 +263,8 @@ def require_numbers(**arrays: Any) -> None:
     for name, x in arrays.items():
         if type(x) is np.ndarray and (x.dtype.kind not in "SUV" or kernel_dtype(x.dtype)):
             continue
-        item = x if np.ndim(x) == 0 else np.ravel(np.asarray(x))[:1]
+        array = np.asarray(x)
+        item = x if array.ndim == 0 else np.ravel(array)[:1]
         if (
             x is None
             or isinstance(x, (str, bytes, Set, dict, PathLike, *_FUNCTIONS))
@@ -230,7 +276,8 @@ def require_numbers(**arrays: Any) -> None:
 
 def _told(x: Any) -> str:
     kind = type(x).__name__
-    return f"{kind} of dtype {np.asarray(x).dtype}" if np.ndim(x) else kind
+    array = np.asarray(x)
+    return f"{kind} of dtype {array.dtype}" if array.ndim else kind
 
 
 def _as_number(x: Any, beside: DType | None = None) -> NDArray:
@@ -309,6 +356,9 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
         for name, z in zip(names, (x, y), strict=True):
             if z.dtype.kind == "O":
                 _refuse_quantities(list(z.flat), name, f"{name}.tolist()")
+        for name, given, array in zip(names, (a, b), (x, y), strict=True):
+            if isinstance(given, (list, tuple)):
+                _refuse_arrays_in(array, name, name)
     return Pair(x, y, dtypes, library_of(a) or library_of(b), unit)
 
 

@@ -11,6 +11,8 @@ from . import comparison
 from ._arrays import as_array, as_pair, has_own_functions, in_memory
 from ._libraries import library_of, on_device
 from ._spread import MEMORY_LIMIT, spread_of
+from .interop.frames import is_column, is_frame
+from .interop.records import field_names
 from .interop.times import is_duration
 from .interop.units import UnitError, unit_of
 from .reports import ClosenessError
@@ -53,6 +55,17 @@ def assert_within(
     strict: bool = False,
 ) -> None:
     """Compare two arrays by kernels; where there are none for them, let NumPy."""
+    if _by_fields(actual, desired):
+        comparison.assert_close(
+            actual,
+            desired,
+            rtol=rtol,
+            atol=atol,
+            equal_nan=equal_nan,
+            check_dtype=strict,
+            msg=head.before,
+        )
+        return
     a, b = to_array(actual), to_array(desired)
     held = spread_of(MEMORY_LIMIT, actual=a, desired=b) is None
     if held and not on_device(actual=a, desired=b):
@@ -79,6 +92,12 @@ def assert_within(
         check_shape=False,
         msg=head.before,
     )
+
+
+def _by_fields(a: Any, b: Any) -> bool:
+    """Return True for two frames, columns, or arrays of records: NumPy rounds or refuses these."""
+    kept = (np.ndarray, np.void, np.memmap)
+    return all(is_frame(x) or is_column(x) or (type(x) in kept and field_names(x)) for x in (a, b))
 
 
 def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
@@ -114,14 +133,13 @@ def is_tolerance(x: Any) -> bool:
 
 def is_array(x: Any) -> bool:
     """Return True if x is an array, and not only what one can be made of."""
-    if isinstance(x, np.ndarray) or library_of(x) is not None or on_device(x=x):
-        return True
-    return unit_of(x) is not None
+    known = isinstance(x, np.ndarray) or library_of(x) is not None or unit_of(x) is not None
+    return known or is_frame(x) or is_column(x) or on_device(x=x)
 
 
 def to_array(x: Any) -> Any:
     """Return x if it is an array of some library, and else an array of NumPy: no number is weak."""
-    if (hasattr(x, "dtype") and hasattr(x, "shape")) or has_own_functions(x):
+    if is_frame(x) or (hasattr(x, "dtype") and hasattr(x, "shape")) or has_own_functions(x):
         return x
     array = np.asanyarray(x)
     # NumPy's scalar, if there are no axes: it may stand beside an array on a device.

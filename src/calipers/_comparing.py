@@ -1,17 +1,28 @@
 """How pairs of arrays are compared: by the verdict alone, and for the report."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import date, time, timedelta
 from functools import partial
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _host
+from ._arguments import attribute
 from ._arrangement import arrangement
-from ._arrays import Pair
-from ._dtypes import COMPLEX128, FLOAT64, DType, kernel_dtype, working_dtypes
+from ._arrays import Pair, undecided_objects
+from ._dtypes import (
+    COMPLEX128,
+    FLOAT64,
+    DType,
+    kernel_dtype,
+    record_names,
+    value_dtype,
+    working_dtypes,
+)
 from ._integers import distance, format_of, is_real
 from ._libraries import device_module, host_views, library_of, on_device
 from ._nested import Leaf
@@ -21,6 +32,7 @@ from ._question import plainly_close
 from ._shapes import common_shape
 from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, has_distances, tally_pair
+from .interop.frames import is_column, is_frame, labels_differ
 from .interop.times import common_format
 from .interop.units import Unit, UnitError, unit_of_chunks
 from .reports import ClosenessError, Comparison, Difference, NestedComparison, placed, united
@@ -28,6 +40,7 @@ from .reports import ClosenessError, Comparison, Difference, NestedComparison, p
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 _NAMES = ("actual", "expected")
+_LABELS = "the row labels differ; they are not compared, as rows are paired by position"
 # The format of numbers that have one.
 _FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
 
@@ -65,6 +78,11 @@ def require_close(
     raise ClosenessError(text, report)
 
 
+def _names(leaf: Leaf) -> tuple[str, str]:
+    """Return the expressions that reach the two arrays of a leaf, for errors."""
+    return f"actual{leaf.path}", f"expected{leaf.path}"
+
+
 def _side(leaf: Leaf) -> Any:
     """Return what asks the questions where the arrays are."""
     if on_device(actual=leaf.actual, expected=leaf.expected):
@@ -95,7 +113,7 @@ def _passes(leaf: Leaf, options: Options) -> bool:
         return spread.counted and _spread_passes(leaf, spread, options)
     side = _side(leaf)
     try:
-        pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+        pair = side.as_pair(leaf.actual, leaf.expected, _names(leaf))
     except UnitError:
         return False
     if pair.dtypes is None or _problems(leaf, pair.a, pair.b, options):
@@ -121,7 +139,7 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         if spread is not None:
             return _compare_spread(leaf, spread, options)
         side = _side(leaf)
-        pair = side.as_pair(leaf.actual, leaf.expected, _NAMES)
+        pair = side.as_pair(leaf.actual, leaf.expected, _names(leaf))
     except UnitError as error:
         return _incomparable(leaf, str(error), options)
     formats = format_of(pair.a), format_of(pair.b)
@@ -129,6 +147,8 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     _require_steps(pair, rule, leaf.path)
     problems = _problems(leaf, pair.a, pair.b, options)
     ticks = common_format(*formats)
+    if pair.dtypes is None and ticks is None and not any(map(has_distances, pair[:2])):
+        rule = replace(rule, rtol=0.0, atol=0.0)
     unit = pair.unit if ticks is None else np.datetime_data(ticks)[0]
     about = _about(leaf, pair.a, pair.b, rule, problems, unit)
     try:
@@ -144,7 +164,7 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
             raise
-        undecided = _undecided(pair, leaf.path)
+        undecided = undecided_objects(pair.a, pair.b, _names(leaf))
         if undecided is None:
             raise
         raise undecided from error
@@ -154,12 +174,13 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         differences=differences,
         arrangement=_arrangement(side, pair, rule) if tally["mismatches"] > 1 else None,
         arrays=(pair.a, pair.b),
+        notes=(*about.notes, *_notes_on_objects(differences.values())),
     )
 
 
 def _incomparable(leaf: Leaf, problem: str, options: Options) -> Comparison:
     """Return the report of a pair whose elements cannot be compared."""
-    own, reference = (tuple(getattr(x, "shape", ())) for x in (leaf.actual, leaf.expected))
+    own, reference = (tuple(attribute(x, "shape") or ()) for x in (leaf.actual, leaf.expected))
     kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
     return Comparison(leaf.path, own, reference, *kinds, options.rule, (problem,))
 
@@ -173,20 +194,21 @@ def _arrangement(side: Any, pair: Pair, rule: Rule) -> str | None:
     return arrangement(pair.a, pair.b, close, each if side is _host else None)
 
 
-def _undecided(pair: Pair, path: str) -> TypeError | None:
-    """Return the error of objects whose == is no single truth, as of those that hold arrays."""
-    kinds = set()
-    for x, y in zip(pair.a.flat, pair.b.flat, strict=True):
-        try:
-            # A signalling NaN may have an answer to another, and none to itself.
-            _ = [bool(p == q) for p, q in ((x, y), (x, x), (y, y))]
-        except Exception:  # whatever their own == raises
-            both = ((x, pair.a), (y, pair.b))
-            kinds |= {type(item).__name__ for item, side in both if side.dtype.kind == "O"}
-    if not kinds:
-        return None
-    msg = f"actual{path} holds objects of type {' and '.join(sorted(kinds))}, whose == is neither "
-    return TypeError(msg + "true nor false: give other values, or their parts, in a dict, say")
+def _notes_on_objects(differences: Iterable[Difference]) -> list[str]:
+    """Say which objects have no distance, so that their own == made the verdict."""
+    both = [(x.actual, x.expected) for x in differences]
+    known = Number, str, bytes, np.generic, type(None), date, time, timedelta
+    kinds = {type(x) for pair in both for x in pair if not isinstance(x, known)}
+    return [
+        f"objects of type {kind.__name__} are compared by =="
+        + (", which is identity for them" if _is_identity(kind) else "")
+        for kind in sorted(kinds, key=lambda kind: kind.__name__)
+    ]
+
+
+def _is_identity(kind: Any) -> bool:
+    """Return True if two objects of a class are equal only if they are one."""
+    return kind.__eq__ is object.__eq__
 
 
 def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
@@ -211,10 +233,13 @@ def _about(
 ) -> Comparison:
     """Return what is known of two arrays before their elements are looked at."""
     suffix = f"[{unit}]" if unit is not None and str(unit) else ""  # as in timedelta64[s]
-    own, reference = (
-        f"{x.dtype}{suffix}" if x.dtype.kind not in "mM" else str(x.dtype) for x in (a, b)
-    )
-    return Comparison(leaf.path, a.shape, b.shape, own, reference, rule, tuple(problems))
+    texts = [
+        f"{value_dtype(x.dtype)}{suffix}" if x.dtype.kind not in "mM" else str(x.dtype)
+        for x in (a, b)
+    ]
+    notes = (_LABELS,) if labels_differ(leaf.actual, leaf.expected) else ()
+    shapes = a.shape, b.shape
+    return Comparison(leaf.path, *shapes, texts[0], texts[1], rule, tuple(problems), notes=notes)
 
 
 def _measured(side: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
@@ -299,6 +324,10 @@ def _compare_block(
 ) -> Comparison:
     """Compare two blocks, as a part of a whole that may grow along axis 0 if it has no shape."""
     pair = _host.as_pair(actual, expected, _NAMES)
+    for name, x in zip(_NAMES, pair[:2], strict=True):
+        if fields := record_names(x.dtype):
+            msg = f"{name} comes in chunks of records, and fields are compared one by one: "
+            raise TypeError(msg + f"give chunks of one field, (x[{fields[0]!r}] for x in {name})")
     _require_steps(pair, rule, "")
     pair = _host.broadcast(pair)
     tally, differences = _measured(_host, pair, rule)
@@ -325,7 +354,7 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
                 found.append(f"shapes {a.shape} and {b.shape} cannot be broadcast together")
         if options.check_shape:
             found.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
-    own, reference = map(_native, (a.dtype, b.dtype))
+    own, reference = (_native(value_dtype(x.dtype)) for x in (a, b))
     typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
     if options.check_dtype and typed and _of_any_width(own) != _of_any_width(reference):
         found.append(f"dtypes differ: {own} and {reference}; check_dtype=False lets that pass")
@@ -345,7 +374,9 @@ def _of_any_width(dtype: DType) -> DType:
 def _has_dtype(x: Any) -> bool:
     """Tell whether x has a dtype of its own: Python's numbers and lists take what they meet."""
     typed = isinstance(x, np.ndarray | np.generic | Iterator) or library_of(x) is not None
-    return typed or hasattr(x, "dtype") or on_device(x=x)
+    return (
+        typed or is_frame(x) or attribute(x, "dtype") is not None or is_column(x) or on_device(x=x)
+    )
 
 
 def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:

@@ -43,6 +43,18 @@ def working_dtypes(a: DType, b: DType) -> tuple[DType, DType] | None:
     return wide, wide
 
 
+def value_dtype(dtype: DType) -> DType:
+    """Return the dtype of the values in a column that is an array of objects with missing ones."""
+    metadata: Any = dtype.metadata or {}
+    values: DType = metadata.get("values", dtype)
+    return values
+
+
+def record_names(dtype: DType) -> tuple[str, ...]:
+    """Return the names of the fields of records; a number whose parts have names is no record."""
+    return (dtype.names or ()) if dtype.kind == "V" else ()
+
+
 def widest(dtype: DType) -> DType:
     """Return one of the four dtypes that hold all native ones: few kernels serve any pair."""
     if dtype.kind in "biu":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._arguments import as_float
+from ._dtypes import value_dtype
 from ._protocols import NDArray
 from .interop.times import time_format
 
@@ -20,19 +21,23 @@ _DIGITS = 100_000
 
 
 def is_integers(x: Any) -> bool:
-    """Tell whether x is an array of objects that are all Python's integers."""
-    return (
-        type(x) is np.ndarray and x.dtype.kind == "O" and x.size > 0 and all(map(_is_int, x.flat))
-    )
+    """Return True if x is an array of Python's integers, with NaN where one is missing."""
+    if type(x) is not np.ndarray or x.dtype.kind != "O" or x.size == 0:
+        return False
+    return all(_is_int(item) or _is_nan(item) for item in x.flat) and any(map(_is_int, x.flat))
 
 
 def _is_int(x: Any) -> bool:
     return isinstance(x, int)
 
 
+def _is_nan(x: Any) -> bool:
+    return isinstance(x, float) and math.isnan(x)
+
+
 def format_of(x: Any) -> np.dtype[Any]:
     """Return the dtype whose tolerances an array has: of objects, that of integers or times."""
-    return _INT64 if is_integers(x) else time_format(x) or x.dtype
+    return _INT64 if is_integers(x) else time_format(x) or value_dtype(x.dtype)
 
 
 def became_floats(x: Sequence[Any]) -> bool:

@@ -117,13 +117,14 @@ def require_host(**arrays: Any) -> None:
     if not away:
         return
     found = " and ".join(_described(name, x, devices[name]) for name, x in arrays.items())
-    advice = " and ".join(
-        library.to_host_advice(name) if (library := libraries[name]) else f"a host copy of {name}"
-        for name in away
-    )
+    advice = " and ".join(_to_host_advice(name, arrays[name], libraries[name]) for name in away)
     both = "compares arrays where both are" if len(away) < len(arrays) else "takes host arrays here"
     msg = f"{found}; calipers {both}: pass {advice}"
     raise TypeError(msg)
+
+
+def _to_host_advice(name: str, x: Any, library: ArrayLibrary | None) -> str:
+    return library.to_host_advice(x, name) if library else f"a host copy of {name}"
 
 
 def host_views(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:

@@ -1,19 +1,30 @@
 """Walking two nested containers side by side, down to what is compared as arrays."""
 
-from collections.abc import Iterator, Mapping
+import sys
+from array import array
+from collections import UserString
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from inspect import isroutine
 from os import PathLike
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._arguments import attribute
+from ._dtypes import record_names
+from .interop.frames import columns, is_column, is_frame, is_nested, to_list
+from .interop.h5py import H5py
+from .interop.records import field_names, fields_of
 from .interop.times import as_dtype_of_times
 from .interop.zarr import Zarr
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
-_ZARR = Zarr()
+_H5PY, _ZARR = H5py(), Zarr()
+# Sequences that are text, or arrays of numbers.
+_LEAF_SEQUENCES = (str, bytes, bytearray, memoryview, range, array, UserString)
 # No array has more, so that a list which is nested deeper, or holds itself, is none.
 _AXES = 64
 _DEEP = 200
@@ -30,20 +41,38 @@ class Leaf(NamedTuple):
 
 
 def is_container(x: Any) -> bool:
-    """Tell whether x is walked into: a nested list of plain numbers is an array instead."""
+    """Return True if the parts of x are compared one by one; a list of numbers is an array."""
+    if type(x) in (list, tuple):
+        return not _is_numeric(x)
+    if type(x) is np.ndarray:
+        return bool(record_names(x.dtype))
+    x = _unwrapped(x)
     if isinstance(x, list | tuple):
         return _is_namedtuple(x) or not _is_numeric(x)
-    if isinstance(x, Mapping) or _ZARR.is_group(x):
-        return True
-    # An array may be a dataclass, too, as zarr's are.
-    return is_dataclass(x) and not isinstance(x, type) and not hasattr(x, "__array__")
+    return has_fields(x) or _attribute_names(x) is not None
+
+
+def has_fields(x: Any) -> bool:
+    """Return True if the parts of x have names: of a mapping, a frame, or an array of records."""
+    return isinstance(x, Mapping) or is_frame(x) or bool(field_names(x))
+
+
+def have_named_parts(a: Any, b: Any) -> bool:
+    """Return True if both are frames, or arrays of records."""
+    return all(is_frame(x) or bool(field_names(x)) for x in (a, b))
 
 
 def are_nested(a: Any, b: Any) -> bool:
     """Return True if two objects are compared part by part: a list and an array are two arrays."""
-    if not (is_container(a) or is_container(b)):
+    if _are_leaves(a, b):
         return False
     return _list_as_array(a, b) is None and _list_as_array(b, a) is None
+
+
+def _are_leaves(a: Any, b: Any) -> bool:
+    """Return True if neither is a container, or a frame is compared with an array."""
+    containers = is_container(a), is_container(b)
+    return not any(containers) or (not all(containers) and (is_frame(a) or is_frame(b)))
 
 
 def _list_as_array(items: Any, other: Any) -> Any:
@@ -91,13 +120,32 @@ def require_depth(path: str, depth: int) -> None:
 
 
 def _unwrapped(x: Any) -> Any:
-    """Return a group of zarr as a mapping, and anything else as it is."""
-    return dict(x.members()) if _ZARR.is_group(x) else x
+    """Return groups of files as mappings and all sequences as lists; anything else as it is."""
+    if isinstance(x, list | tuple | np.ndarray | np.generic):
+        return x
+    if _ZARR.is_group(x):
+        return dict(x.members())
+    netcdf = sys.modules.get("netCDF4")
+    if netcdf is not None and isinstance(x, netcdf.Dataset):
+        return dict(x.variables) | dict(x.groups)
+    if _H5PY.owns(x) and x and x.shape is None:
+        return x[()]  # an Empty, which is compared by ==
+    if isinstance(x, Sequence) and not (isinstance(x, _LEAF_SEQUENCES) or _is_array(x)):
+        return list(x)
+    return to_list(x) if is_column(x) and is_nested(x) else x
+
+
+def _is_array(x: Any) -> bool:
+    return hasattr(type(x), "__array__")
 
 
 def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    if id(actual) in above and is_container(actual):
+        msg = f"actual contains itself at {path or 'its root'}; compare a part without the cycle"
+        raise ValueError(msg)
+    above = (*above, id(actual))
     actual, expected = _unwrapped(actual), _unwrapped(expected)
-    if not (is_container(actual) or is_container(expected)):
+    if _are_leaves(actual, expected):
         yield Leaf(path, actual, expected, _unlike(actual, expected))
         return
     own, reference = _list_as_array(actual, expected), _list_as_array(expected, actual)
@@ -107,22 +155,21 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
         return
     kinds = _kind(actual), _kind(expected)
     if kinds[0] != kinds[1]:
-        yield Leaf(path, actual, expected, f"actual is {kinds[0]}, expected is {kinds[1]}")
+        texts = _described(actual), _described(expected)
+        yield Leaf(path, actual, expected, f"actual is {texts[0]}, expected is {texts[1]}")
         return
-    if id(actual) in above:
-        msg = f"actual contains itself at {path or 'its root'}; compare a part without the cycle"
-        raise ValueError(msg)
-    require_depth(path, len(above))
+    require_depth(path, len(above) - 1)
     own, reference = _items(actual), _items(expected)
-    if not isinstance(actual, Mapping) and len(own) != len(reference):
+    named = kinds[0] != _SEQUENCE
+    if not named and len(own) != len(reference):
         text = f"actual has {len(own)} items, expected has {len(reference)}"
         yield Leaf(path, actual, expected, text)
     for key, (place, value) in own.items():
         if key in reference:
-            yield from _walk(value, reference[key][1], path + place, (*above, id(actual)))
-        elif isinstance(actual, Mapping):
+            yield from _walk(value, reference[key][1], path + place, above)
+        elif named:
             yield Leaf(path + place, value, None, "only in actual")
-    if isinstance(actual, Mapping):
+    if named:
         for key, (place, value) in reference.items():
             if key not in own:
                 yield Leaf(path + place, None, value, "only in expected")
@@ -135,7 +182,7 @@ def _unlike(actual: Any, expected: Any) -> str | None:
     sides = (("actual", actual), ("expected", expected))
     for (name, x), (other, y) in (sides, sides[::-1]):
         uncalled = callable(x) and not callable(y) and (isroutine(x) or isinstance(x, np.ufunc))
-        if not (x is None or uncalled) or str(getattr(y, "dtype", "")) == "object":
+        if not (x is None or uncalled) or str(attribute(y, "dtype")) == "object":
             continue  # objects may hold anything
         kind = f"{other} is of type {type(y).__name__}"
         if uncalled:
@@ -146,22 +193,52 @@ def _unlike(actual: Any, expected: Any) -> str | None:
 
 def _items(x: Any) -> dict[Any, tuple[str, Any]]:
     """Return the parts of a container by their keys, with the expressions that reach them."""
-    if isinstance(x, Mapping):
-        return {key: (f"[{key!r}]", value) for key, value in x.items()}
-    if is_dataclass(x):
-        return {field.name: (f".{field.name}", getattr(x, field.name)) for field in fields(x)}
-    if _is_namedtuple(x):
-        return {name: (f".{name}", getattr(x, name)) for name in x._fields}
+    if is_frame(x):
+        return columns(x)
+    if has_fields(x):
+        parts = x if isinstance(x, Mapping) else fields_of(x)
+        return {key: (f"[{key!r}]", value) for key, value in parts.items()}
+    names = _attribute_names(x)
+    if names is not None:
+        return {name: (f".{name}", getattr(x, name)) for name in names}
     return {i: (f"[{i}]", value) for i, value in enumerate(x)}
+
+
+_SEQUENCE = "a sequence"
 
 
 def _kind(x: Any) -> str:
     """Name what two containers have to have in common."""
-    if isinstance(x, Mapping):
+    if has_fields(x):
         return "a mapping"
-    if _is_namedtuple(x) or is_dataclass(x):
+    if _attribute_names(x) is not None:
         return f"a {type(x).__name__}"
-    return "a sequence" if isinstance(x, list | tuple) else f"of type {type(x).__name__}"
+    return _SEQUENCE if isinstance(x, list | tuple) else f"of type {type(x).__name__}"
+
+
+def _described(x: Any) -> str:
+    """Write what an object is where two are of different kinds."""
+    if is_frame(x):
+        return f"a {type(x).__name__}"
+    return "an array of records" if field_names(x) else _kind(x)
+
+
+def _attribute_names(x: Any) -> Sequence[str] | None:
+    """Return the attributes that make up an object and that its == compares; None if unknown."""
+    if _is_namedtuple(x):
+        names: Sequence[str] = x._fields
+        return names
+    if isinstance(x, type) or _is_array(x):  # as arrays of zarr, which are dataclasses
+        return None
+    if is_dataclass(x):
+        return [field.name for field in fields(x) if field.compare]
+    if isinstance(x, SimpleNamespace):
+        return list(vars(x))
+    if (attributes := getattr(type(x), "__attrs_attrs__", None)) is not None:
+        return [field.name for field in attributes if field.eq is not False]
+    if (model := getattr(type(x), "__pydantic_fields__", None)) is not None:
+        return [*model, *(attribute(x, "__pydantic_extra__") or ())]
+    return None
 
 
 def _is_namedtuple(x: Any) -> bool:

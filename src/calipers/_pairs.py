@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._arguments import attribute
 from ._libraries import library_of
-from ._nested import Leaf, require_depth
+from ._nested import Leaf, have_named_parts, leaves, require_depth
+from .interop.frames import is_frame
 from .interop.torch import Torch
 from .interop.torch_tensors import difference, members, require_known_layout
 
@@ -65,6 +67,9 @@ def related_leaves(
         yield _numbers(path, _python_number(actual), _python_number(expected), checks)
     else:
         _require_related(actual, expected, checks)
+        if have_named_parts(actual, expected):
+            yield from (leaf._replace(path=path + leaf.path) for leaf in leaves(actual, expected))
+            return
         yield from _arrays(path, actual, expected, checks)
 
 
@@ -100,7 +105,7 @@ def _require_related(actual: Any, expected: Any, checks: Checks) -> None:
     if kinds[0] is not kinds[1] and not (related and checks.allow_subclasses):
         msg = f"actual and expected must be of related types, got {kinds[0]} and {kinds[1]}"
         raise TypeError(msg)
-    if library_of(actual) is None and not hasattr(actual, "dtype"):
+    if library_of(actual) is None and attribute(actual, "dtype") is None and not is_frame(actual):
         msg = f"actual and expected must be arrays or numbers, got {kinds[0]}"
         raise TypeError(msg)
 

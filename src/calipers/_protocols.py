@@ -23,8 +23,8 @@ class ArrayLibrary(Protocol):
         """Name the device that holds x; "cpu" is the host."""
         ...
 
-    def to_host_advice(self, name: str) -> str:
-        """Write the expression that copies the array called `name` to the host."""
+    def to_host_advice(self, x: Any, name: str) -> str:
+        """Write the expression that copies x, called `name`, to the host."""
         ...
 
     def as_numpy(self, x: Any) -> NDArray:

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from ._arrays import Pair, as_tolerance
 from ._dispatch import SERIAL_BYTES, BlockCall, fill, scan, scan_views
-from ._dtypes import FLOAT64, DType, widest, working_dtypes
+from ._dtypes import FLOAT64, DType, record_names, widest, working_dtypes
 from ._jit import Kernels
 from ._kernels.closeness import (
     COLUMNS_APART,
@@ -228,6 +228,10 @@ def equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
     if a.shape != b.shape:
         return False
     dtypes = working_dtypes(a.dtype, b.dtype)
+    names, others = record_names(a.dtype), record_names(b.dtype)
+    if names or others:
+        same_names = set(names) == set(others)
+        return same_names and all(equal_arrays(a[name], b[name], equal_nan) for name in names)
     if dtypes is None:
         if a.dtype != b.dtype and {a.dtype.kind, b.dtype.kind} in ({"m"}, {"M"}):
             from ._tally import times_close

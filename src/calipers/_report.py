@@ -49,6 +49,7 @@ def comparison_text(report: "Comparison") -> str:
     lines += similar
     lines += _table(report)
     lines += _summary(report)
+    lines += _notes(report.notes)
     return "\n".join(line[:_WIDTH].rstrip() for line in lines)
 
 
@@ -73,7 +74,9 @@ def nested_text(
         masked = sum(map(_masked, report.leaves))
         if masked:
             agree += f" ({masked} masked pair{'s' * (masked != 1)} not compared)"
-        return "\n".join([f"Close: {len(report.leaves)} {agree}{allowed}", *_tolerances(report)])
+        notes = _notes(note for leaf in report.leaves for note in leaf.notes)
+        headline = f"Close: {len(report.leaves)} {agree}{allowed}"
+        return "\n".join([headline, *_tolerances(report), *notes])
     of_all = f"{len(report.leaves)} {names[len(report.leaves) != 1]}"
     differ = "differs" if len(failing) == 1 else "differ"
     lines = [f"Not close: {len(failing)} of {of_all} {differ}{allowed}"]
@@ -105,6 +108,11 @@ def _tolerances(report: "NestedComparison") -> list[str]:
         of_dtypes = f" ({', '.join(names)})" if len(dtypes) > 1 else ""
         lines += _entry("" if lines else "allowed", text + of_dtypes)
     return lines
+
+
+def _notes(notes: Iterable[str]) -> list[str]:
+    """Write each note once."""
+    return [line for note in dict.fromkeys(notes) for line in _entry("note", note)]
 
 
 def _ending(path: str) -> str:

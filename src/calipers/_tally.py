@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from datetime import date, timedelta
 from fractions import Fraction
 from functools import lru_cache, partial
 from numbers import Number
@@ -400,7 +401,15 @@ def _equal(a: NDArray, b: NDArray) -> NDArray:
 def _nan(x: NDArray) -> NDArray:
     if x.dtype.kind == "T":  # whose missing text is neither equal nor unequal to itself
         return np.asarray(np.isnan(x))
-    return np.asarray(np.ma.filled(x != x, False), dtype=bool)
+    unequal = np.asarray(np.ma.filled(x != x, False), dtype=bool)
+    if x.dtype.kind == "O" and unequal.any():
+        # An object of another kind may be unequal to itself, and is no NaN.
+        unequal &= np.asarray(np.frompyfunc(_may_be_nan, 1, 1)(np.ma.filled(x)), dtype=bool)
+    return unequal
+
+
+def _may_be_nan(x: Any) -> bool:
+    return isinstance(x, Number | np.generic | date | timedelta) and not isinstance(x, np.void)
 
 
 def _masked(x: NDArray) -> NDArray:

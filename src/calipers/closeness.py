@@ -24,10 +24,12 @@ from ._arrays import (
     refuse_foreign,
     require_dense,
     require_numbers,
+    undecided_objects,
 )
 from ._dtypes import kernel_dtype
 from ._integers import each_close, is_comparable, is_integers
 from ._libraries import device_module, host_views, library_of, on_device, require_host
+from ._nested import have_named_parts
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import (
     Question,
@@ -41,6 +43,7 @@ from ._refusals import is_listened_to, refused
 from ._shapes import broadcast_arrays
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
 from ._types import Number
+from .interop.frames import columns, is_frame
 from .interop.times import common_format, distances, in_ticks, is_duration, time_format
 from .interop.units import UnitError, numbers_of, tolerance_in, unit_of
 
@@ -92,8 +95,9 @@ def allclose(
 
     A pair is close if ``a == b``, or if both are finite and ``|a - b| <= atol + rtol*|b|``. `b`
     is the reference. The arithmetic is binary64 for every floating dtype, with an exponent range
-    that does not overflow or underflow; integers have an exact distance; complex numbers are
-    compared by modulus. No memory is allocated per element.
+    that does not overflow or underflow; two integers have an exact distance, and an integer next
+    to a float is read as binary64; complex numbers are compared by modulus. No memory is allocated
+    per element.
 
     Parameters
     ----------
@@ -102,7 +106,9 @@ def allclose(
         which are read where they lie; or both on one CUDA device. A Python number takes the dtype
         of the array it meets. Arrays of zarr, h5py or dask, memory maps, and iterators of chunks
         that follow each other along axis 0 are compared chunk by chunk. An iterator may give the
-        same memory again and again, if it does so from the start.
+        same memory again and again, if it does so from the start. Two structured arrays are
+        compared field by field, and two frames of pandas, polars or pyarrow column by column, by
+        name: numbers with these tolerances, text exactly. Row labels are not compared.
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
     atol : float or array_like, default 1e-8
@@ -123,7 +129,7 @@ def allclose(
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings, structures), a tolerance is of another kind, or one
+        If a dtype has no distance (strings), a tolerance is of another kind, or one
         array is on a device and the other is not.
     ValueError
         If the shapes do not broadcast together, or chunks do not fit `memory_limit`.
@@ -133,7 +139,8 @@ def allclose(
     Warns
     -----
     RuntimeWarning
-        If a tolerance is infinite or NaN, as in NumPy. A negative tolerance accepts equality only.
+        If a tolerance is infinite or NaN, as in NumPy. Where ``atol + rtol*|b|`` is negative, only
+        equal elements are close.
 
     See Also
     --------
@@ -188,6 +195,11 @@ def _close(
     spread = spread_of(memory_limit, a=a, b=b)
     if spread is not None:
         return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
+    if have_named_parts(a, b):
+        if axis is not None:
+            msg = "axis is not supported for records and frames: ask about each of their fields"
+            raise TypeError(msg)
+        return _fields_agree(a, b, rtol, atol, equal_nan, check_shape=False)
     a, b, rtol, atol = _in_one_unit(a, b, rtol, atol)
     if is_foreign(a) or is_foreign(b):
         close = by_library(_numpy_isclose, ("a", "b"), a, b, rtol, atol, equal_nan)
@@ -205,6 +217,17 @@ def _close(
     if axis is None:
         return question.all_close()
     return _in_library(question.rows_close(axis), pair)
+
+
+def _fields_agree(
+    a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool, check_shape: bool = True
+) -> bool:
+    """Compare records or frames as `compare` does, field by field."""
+    from .comparison import agree
+
+    return agree(
+        a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_dtype=False, check_shape=check_shape
+    )
 
 
 def _by_blocks(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[..., bool]:
@@ -237,7 +260,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     ----------
     a, b : array_like
         Arrays of any shapes that broadcast together; `b` is the reference. Arrays of zarr, h5py
-        and dask are read as a whole; iterators of chunks are refused.
+        and dask are read as a whole; iterators of chunks and structured arrays are refused. Of two
+        frames, columns are paired by name.
     rtol : float or array_like, default 1e-5
         Relative tolerance; an array broadcasts with `a` and `b`.
     atol : float or array_like, default 1e-8
@@ -248,13 +272,14 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     Returns
     -------
     array of bool, or numpy.bool
-        Of the broadcast shape, in the inputs' library; a scalar where both are.
+        Of the broadcast shape, in the inputs' library; a scalar where both are. Of two frames, an
+        array of NumPy with the columns in the order of `a`.
 
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings, structures), a tolerance is of another kind, or one
-        array is on a device and the other is not.
+        If a dtype has no distance (strings), an element has several fields, a tolerance is of
+        another kind, or one array is on a device and the other is not.
     ValueError
         If the shapes do not broadcast together.
 
@@ -286,6 +311,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         if is_stream(x):
             msg = f"{name} is an iterator, and isclose answers for whole arrays: ask allclose"
             raise TypeError(msg)
+    if have_named_parts(a, b):
+        return _frames_close(a, b, rtol, atol, equal_nan)
     x, y, relative, absolute = _in_one_unit(a, b, rtol, atol)
     if is_foreign(x) or is_foreign(y):
         return by_library(_numpy_isclose, ("a", "b"), x, y, relative, absolute, equal_nan)
@@ -295,6 +322,20 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     verdicts = Question(pair, relative, absolute, equal_nan).each_close()
     _tell(verdicts, a, b, rtol, atol, equal_nan)
     return _in_library(verdicts, pair)
+
+
+def _frames_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray:
+    """Return the verdicts on the columns of two frames, in the order of `a`; refuse records."""
+    if not (is_frame(a) and is_frame(b)):
+        msg = "a and b have several fields in an element: ask isclose about each field, as in "
+        raise TypeError(msg + "isclose(a['x'], b['x']), or allclose or compare about all of them")
+    own, reference = columns(a), columns(b)
+    if own.keys() != reference.keys():
+        unmatched = ", ".join(map(repr, own.keys() ^ reference.keys()))
+        msg = f"a and b must have the same columns, only one has {unmatched}: ask compare"
+        raise ValueError(msg)
+    verdicts = [isclose(own[key][1], reference[key][1], rtol, atol, equal_nan) for key in own]
+    return np.column_stack(verdicts) if verdicts else np.empty((len(a), 0), bool)
 
 
 def _tell(verdicts: NDArray, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> None:
@@ -313,6 +354,8 @@ def array_equal(
     ----------
     a1, a2 : array_like
         Arrays of any dtypes. Those without a kernel, strings for instance, NumPy's ``==`` compares.
+        Structured arrays are compared field by field, and frames of pandas, polars and pyarrow
+        column by column, by name; row labels are not compared.
         Arrays with a unit are equal if they are in one unit: ``1 km`` equals ``1000 m``. Masks are
         not heeded, as by NumPy; `allclose` and `compare` leave masked pairs out.
     equal_nan : bool, default False
@@ -328,7 +371,8 @@ def array_equal(
     Raises
     ------
     TypeError
-        If one array is on a device and the other is not, or one is sparse.
+        If one array is on a device and the other is not, one is sparse, or objects have no ``==``
+        that is true or false.
     OSError
         If a file or store cannot be read, or is cut while it is read.
 
@@ -348,7 +392,7 @@ def array_equal(
     if views is None:
         equal = _equal(a1, a2, equal_nan, memory_limit)
     else:
-        equal = equal_arrays(views[0], views[1], equal_nan)
+        equal = _equal_arrays(views[0], views[1], equal_nan)
     if not equal:
         refused(a1, a2, rtol=0.0, atol=0.0, equal_nan=equal_nan)
     return equal
@@ -362,6 +406,10 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
     spread = spread_of(memory_limit, a1=a1, a2=a2)
     if spread is not None:
         return _spread_equal(spread, equal_nan)
+    if is_frame(a1) and is_frame(a2):
+        return len(a1) == len(a2) and _fields_agree(a1, a2, 0.0, 0.0, equal_nan)
+    if have_named_parts(a1, a2) and (is_foreign(a1) or is_foreign(a2)):
+        return _fields_agree(a1, a2, 0.0, 0.0, equal_nan)
     try:
         a, b, _ = in_memory(a1, a2, ("a1", "a2"), strict=True)
     except UnitError:
@@ -373,14 +421,23 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
     refuse_foreign(b, "a2")
     a, b = (x if library_of(x) is None else as_array(x) for x in (a, b))
     try:
-        # No number is weak here: NumPy makes arrays of both first, and what fails at that is
-        # not equal to anything; but what cannot be read may be.
+        # No number is weak here: NumPy makes arrays of both first, and lists of unlike lengths
+        # are equal to nothing.
         a, b = np.asarray(as_elements(a, "a1")), np.asarray(as_elements(b, "a2"))
-    except (MemoryError, OSError):
-        raise
-    except Exception:
+    except ValueError:
         return False
-    return equal_arrays(a, b, equal_nan)
+    return _equal_arrays(a, b, equal_nan)
+
+
+def _equal_arrays(a: NDArray, b: NDArray, equal_nan: bool) -> bool:
+    try:
+        return equal_arrays(a, b, equal_nan)
+    except (TypeError, ValueError, RuntimeError, ArithmeticError, Warning) as error:
+        require_dense(a1=a, a2=b)
+        undecided = undecided_objects(a, b, ("a1", "a2"))
+        if undecided is None:
+            raise
+        raise undecided from error
 
 
 def _spread_equal(spread: Spread, equal_nan: bool) -> bool:
@@ -480,7 +537,8 @@ def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int,
     if dtype is None:
         require_numbers(a=a)
         if is_integers(x):
-            return None
+            x = x != x  # NaN where one is missing
+            return _index(int(x.argmax()) if x.any() else -1, x.shape)
         try:
             finite = np.isfinite(x)
         except TypeError:

@@ -143,8 +143,8 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
 
     Notes
     -----
-    Masked arrays of NumPy, xarray's objects and pint's quantities answer ``==`` themselves: write
-    ``approx(expected) == masked``. SciPy's sparse arrays have to be dense:
+    Masked arrays of NumPy, the objects of xarray and polars, and pint's quantities answer ``==``
+    themselves: write ``approx(expected) == masked``. SciPy's sparse arrays have to be dense:
     ``actual.toarray() == approx(expected)``.
 
     Examples

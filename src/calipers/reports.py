@@ -88,6 +88,8 @@ class Comparison(Shown):
     arrays : tuple of two arrays, or None
         What was compared, brought to one shape; None of parts, as of chunks or after `merge`, and
         where shapes or structures do not match.
+    notes : tuple of str
+        What was not compared, as the row labels of pandas, and objects that are compared by ==.
 
     Notes
     -----
@@ -107,6 +109,7 @@ class Comparison(Shown):
     tally: Tally | None = field(default=None, hash=False)
     differences: dict[int, Difference] = field(default_factory=dict, repr=False, hash=False)
     arrays: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __bool__(self) -> bool:
         """Give the verdict."""
@@ -307,7 +310,7 @@ class Comparison(Shown):
             *("problems", "size", "finite", "mismatches", "mismatch_ratio", "finite_mismatches"),
             *("sign_mismatches", "infinite_mismatches", "nan_actual", "nan_expected", "nan_both"),
             *("first_mismatches", "rms", "relative_norm", "passing_rtol", "passing_atol"),
-            *("ulp_histogram", "arrangement", "rule"),
+            *("ulp_histogram", "arrangement", "rule", "notes"),
         )
         found = {"passed": bool(self)} | {name: getattr(self, name) for name in names}
         found |= {name: self._count(name) for name in MASKED}

@@ -588,7 +588,8 @@ def assert_close(
 
 def _is_complex(x: Any) -> bool:
     """Tell whether an array is complex, by the dtype that it has in its library."""
-    return getattr(x.dtype, "kind", "") == "c" or getattr(x.dtype, "is_complex", False)
+    dtype = getattr(x, "dtype", None)  # a frame has one for each column
+    return getattr(dtype, "kind", "") == "c" or getattr(dtype, "is_complex", False)
 
 
 def _parts(x: Any) -> tuple[Any, Any]:

@@ -41,8 +41,8 @@ _BLOCKS_AHEAD = 4
 
 
 @jitable
-def within(d, d_exponent, size, size_exponent, rtol, atol):
-    """Decide d*2**i <= atol + rtol*(size*2**j) for d > 0: two roundings, no exponent limit."""
+def scaled_bound(size, size_exponent, rtol, atol):
+    """Return m, e with atol + rtol*(size*2**j) = m*2**e: two roundings, no exponent limit."""
     rtol_fraction, rtol_exponent = math.frexp(rtol)
     size_fraction, extra = math.frexp(size)
     fraction = product(rtol_fraction, size_fraction)
@@ -59,6 +59,13 @@ def within(d, d_exponent, size, size_exponent, rtol, atol):
     bound = math.ldexp(atol_fraction, atol_exponent - exponent) + math.ldexp(
         fraction, product_exponent - exponent
     )
+    return bound, exponent
+
+
+@jitable
+def within(d, d_exponent, size, size_exponent, rtol, atol):
+    """Decide d*2**i <= atol + rtol*(size*2**j) for d > 0, with no exponent limit."""
+    bound, exponent = scaled_bound(size, size_exponent, rtol, atol)
     return bound > 0.0 and math.ldexp(d, d_exponent - exponent) <= bound
 
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba.core import types
 
-from .closeness import HUGE, LOW, TINY, close, distance, modulus
+from .closeness import HUGE, LOW, TINY, close, distance, modulus, scaled_bound
 from .finiteness import finite
 from .formats import bits, double, from_bits, product
 from .jitable import jitable, jitable_as
@@ -34,7 +34,7 @@ def _(a, b, rtol, atol, shift, unit):
             d = double(apart)
             size = abs(double(b))
             # Below 2**53 the distance is exact, and so is its comparison with the bound.
-            usual = (d < 2.0**53) & (not overflow)
+            usual = (d < 2.0**53) & (not overflow) & is_ordinary(rtol)
             # Of 65 bits, the uppermost is lost.
             bound = atol + product(rtol, size)
             return d, size, bound, FARTHEST if overflow else apart, usual
@@ -43,6 +43,12 @@ def _(a, b, rtol, atol, shift, unit):
     if isinstance(a, types.Complex):
         return _measure_complex
     return _measure_single if a == types.float32 else _measure_double
+
+
+@jitable
+def is_ordinary(rtol):
+    """Return True if the product with any binary32 or integer neither overflows nor vanishes."""
+    return (rtol == 0.0) | ((rtol > 2.0**-600) & (rtol < 2.0**600))
 
 
 def ulps(a, b, shift, unit):
@@ -78,7 +84,9 @@ def _measure_double(a, b, rtol, atol, shift, unit):
     d = abs(a - b)
     size = abs(b)
     bound = atol + product(rtol, size)
-    usual = (d < np.inf) & (bound < np.inf) & ((d > 2.0 * LOW) | (d == 0.0))
+    # Where the product underflows, the verdict is right, but a quotient by the bound is not.
+    exact = (bound > LOW) | (size == 0.0) | (rtol == 0.0)
+    usual = (d < np.inf) & (bound < np.inf) & (((d > 2.0 * LOW) & exact) | (d == 0.0))
     return d, size, bound, ulps(a, b, shift, unit), usual
 
 
@@ -86,7 +94,8 @@ def _measure_single(a, b, rtol, atol, shift, unit):
     """binary32, of which no distance is small for binary64, nor larger than a bound beyond it."""
     d = abs(double(a) - double(b))
     size = abs(double(b))
-    return d, size, atol + product(rtol, size), ulps(a, b, shift, unit), d < np.inf
+    usual = (d < np.inf) & is_ordinary(rtol)
+    return d, size, atol + product(rtol, size), ulps(a, b, shift, unit), usual
 
 
 def _measure_complex(a, b, rtol, atol, shift, unit):
@@ -158,13 +167,11 @@ def ulp_excess(ulp, max_ulp):
 
 
 @jitable
-def portion(x, x_exponent, y, d, d_exponent):
-    """Return x*y/d, of which no step leaves the range of binary64 if the result does not."""
-    x, x_own = math.frexp(x)
-    y, y_own = math.frexp(y)
-    d, d_own = math.frexp(d)
-    exponent = (x_exponent + x_own) + y_own - (d_exponent + d_own)
-    return math.ldexp(product(x, y) / d, exponent)
+def scaled_quotient(d, d_exponent, size, size_exponent, rtol, atol):
+    """Return d*2**i/(atol + rtol*(size*2**j)); no step leaves the range if the result does not."""
+    bound, exponent = scaled_bound(size, size_exponent, rtol, atol)
+    d, own = math.frexp(d)
+    return math.ldexp(d / bound, d_exponent + own - exponent) if bound > 0.0 else np.inf
 
 
 @jitable
@@ -184,9 +191,7 @@ def weigh(a, b, rtol, atol, max_ulp, shift, unit):
         d, d_exponent, size, size_exponent = polar(a, b)
         absolute = math.ldexp(d, d_exponent)
         relative = math.ldexp(d / size, d_exponent - size_exponent)
-        excess = 1.0 / (
-            portion(1.0, 0, atol, d, d_exponent) + portion(size, size_exponent, rtol, d, d_exponent)
-        )
+        excess = scaled_quotient(d, d_exponent, size, size_exponent, rtol, atol)
         # Rounded otherwise than the rule, this has to fall on its side of 1.
         within = close(a, b, rtol, atol, False)
         excess = min(excess, 1.0) if within else max(excess, 1.0 + 2.0**-52)

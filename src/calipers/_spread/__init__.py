@@ -11,12 +11,13 @@ from .._arguments import require_bytes
 from .._libraries import HOST_TYPES
 from .._protocols import Spread
 from ..interop.h5py import H5py
+from ..interop.records import StoredFields
 from ..interop.zarr import Zarr
 
 MEMORY_LIMIT = 1 << 28
 
 _ZARR = Zarr()
-STORES = (_ZARR, H5py())
+STORES = (_ZARR, H5py(), StoredFields())
 # What is in memory as a whole, of the types that are met most often.
 _HELD_TYPES = HOST_TYPES - {np.memmap}
 

@@ -14,6 +14,7 @@ import numpy as np
 from .._arguments import is_weak
 from .._arrays import as_block, require_whole, strengthen
 from .._protocols import NDArray, Store
+from ..interop.records import StoredField
 from . import STORES
 from .regions import Region, Shape, touched
 
@@ -49,7 +50,7 @@ class Source:
             return 0
         # Each chunk that it touches, as it is kept and unpacked.
         own = block[len(block) - len(self.chunks) :]
-        return 2 * touched(own, self.chunks, self.shape) * self.dtype.itemsize
+        return 2 * touched(own, self.chunks, self.shape) * (self.reach or self.dtype.itemsize)
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:
         """Return a region; in `memory`, a vector of the array's dtype, if it is of use."""
@@ -106,6 +107,8 @@ class Stored(Source):
                 raise ValueError(msg)
             self._state = store.state(x)
             self.shape, self.dtype, self.chunks = tuple(x.shape), np.dtype(x.dtype), store.chunks(x)
+            if isinstance(x, StoredField):  # whole records are read for one of their fields
+                self.reach = x.records.dtype.itemsize
         except Exception as error:
             raise self._unreadable("not be opened", error) from error
 

@@ -16,7 +16,7 @@ class Cupy:
     def device(self, x: Any) -> str:
         return f"cuda:{x.device.id}"
 
-    def to_host_advice(self, name: str) -> str:
+    def to_host_advice(self, x: Any, name: str) -> str:
         return f"cupy.asnumpy({name})"
 
     def as_numpy(self, x: Any) -> NDArray:

@@ -26,7 +26,7 @@ class Jax:
         devices = sorted({f"{d.platform}:{d.id}" for d in x.devices()})
         return "cpu" if all(d.startswith("cpu") for d in devices) else ", ".join(devices)
 
-    def to_host_advice(self, name: str) -> str:
+    def to_host_advice(self, x: Any, name: str) -> str:
         return f"jax.device_get({name})"
 
     def as_numpy(self, x: Any) -> NDArray:

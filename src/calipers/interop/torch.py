@@ -28,13 +28,17 @@ class Torch:
     def device(self, x: Any) -> str:
         return str(x.device)
 
-    def to_host_advice(self, name: str) -> str:
+    def to_host_advice(self, x: Any, name: str) -> str:
+        if x.is_meta:
+            return f"a tensor that has elements for {name}, as a meta tensor has none"
         return f"{name}.cpu()"
 
     def as_numpy(self, x: Any) -> NDArray:
         torch = sys.modules["torch"]
         if x.layout is not torch.strided:
-            msg = f"a {x.layout} tensor has no array of elements; pass its .to_dense()"
+            jagged = x.layout is torch.jagged
+            advice = ".values() and .offsets()" if jagged else ".to_dense()"
+            msg = f"a {x.layout} tensor has no array of elements; pass its {advice}"
             raise TypeError(f"{msg}, or ask calipers.testing.assert_close")
         # A conjugate or negation that is pending has no memory to look at: these two copy then.
         x = x.detach().resolve_conj().resolve_neg()

@@ -1,0 +1,81 @@
+"""Arrays of records: the fields of structured dtypes, in memory and in stores."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .._arguments import attribute
+from .._dtypes import record_names
+from .._protocols import NDArray, Store
+from .h5py import H5py
+from .zarr import Zarr
+
+_STORES: tuple[Store, ...] = (Zarr(), H5py())
+
+
+def field_names(x: Any) -> tuple[str, ...]:
+    """Return the names of the fields of an array of records; none for other arrays."""
+    if _is_of(x, "awkward", "Array", "Record"):
+        return tuple(x.fields)
+    dtype = attribute(x, "dtype")
+    return record_names(dtype) if isinstance(dtype, np.dtype) else ()
+
+
+def fields_of(x: Any) -> dict[str, Any]:
+    """Return the fields of an array of records: views, or arrays that are read when needed."""
+    names = field_names(x)
+    for store in _STORES:
+        if store.owns(x):
+            return {name: StoredField(store, x, name) for name in names}
+    selects = isinstance(x, (np.ndarray, np.void)) or _is_of(x, "dask.array", "Array")
+    if not selects and not _is_of(x, "awkward", "Array", "Record"):
+        x = np.asanyarray(x)
+    return {name: x[name] for name in names}
+
+
+def _is_of(x: Any, module: str, *classes: str) -> bool:
+    library = sys.modules.get(module)
+    return any(isinstance(x, getattr(library, name, ())) for name in classes)
+
+
+class StoredField:
+    """One field of an array of records in a store; it is read with the other fields."""
+
+    def __init__(self, store: Store, records: Any, name: str) -> None:
+        self.store = store
+        self.records = records
+        self.name = name
+        field = records.dtype.fields[name][0]
+        self.dtype: np.dtype[Any] = field.base
+        self.shape: tuple[int, ...] | None = None
+        if records.shape is not None:
+            self.shape = (*records.shape, *field.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        """Return the whole field."""
+        assert self.shape is not None
+        whole = tuple(slice(0, n) for n in self.shape)
+        return np.asarray(StoredFields().read(self, whole), dtype)
+
+
+class StoredFields:
+    """See `Store`."""
+
+    def owns(self, x: Any) -> bool:
+        return isinstance(x, StoredField)
+
+    def name(self, x: Any) -> str:
+        return f"field {x.name!r} of the {x.store.name(x.records)}"
+
+    def chunks(self, x: Any) -> tuple[int, ...] | None:
+        chunks = x.store.chunks(x.records)
+        return chunks and (*chunks, *x.shape[len(chunks) :])
+
+    def read(self, x: Any, region: tuple[slice, ...]) -> NDArray:
+        axes = len(x.records.shape)
+        records = x.store.read(x.records, region[:axes])
+        return np.asarray(records[x.name][(..., *region[axes:])])
+
+    def state(self, x: Any) -> Any:
+        return x.store.state(x.records)
