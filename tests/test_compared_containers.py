@@ -152,7 +152,7 @@ def test_what_no_library_converts_is_refused_by_name():
         (calipers.isclose, "a"),
         (calipers.compare, "actual"),
     ):
-        with pytest.raises(TypeError, match=f"^{name} is of type sparse COO, which NumPy cannot"):
+        with pytest.raises(TypeError, match=f"^{name} is .*sparse COO, which "):
             ask(sparse, sparse)
 
 

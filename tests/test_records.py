@@ -214,6 +214,11 @@ def test_records_of_awkward():
         assert calipers.allclose(x, y)
         assert not calipers.compare(x, y, rtol=0, atol=0)
     assert calipers.compare(a, far).failing[0].path == "['n']"
+    assert calipers.array_equal(a, a)
+    assert not calipers.array_equal(a, b)
+    ragged, other = (awkward.Array([{"x": [1.0], "n": 2}, {"x": [], "n": n}]) for n in (4, 5))
+    assert calipers.compare(ragged, ragged)
+    assert not calipers.compare(ragged, other)
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,21 @@ def fields_of(x: Any) -> dict[str, Any]:
     for store in _STORES:
         if store.owns(x):
             return {name: StoredField(store, x, name) for name in names}
-    selects = isinstance(x, (np.ndarray, np.void)) or _is_of(x, "dask.array", "Array")
-    if not selects and not _is_of(x, "awkward", "Array", "Record"):
+    if _is_of(x, "awkward", "Array", "Record"):
+        return {name: _of_awkward(x[name]) for name in names}
+    if not isinstance(x, (np.ndarray, np.void)) and not _is_of(x, "dask.array", "Array"):
         x = np.asanyarray(x)
     return {name: x[name] for name in names}
+
+
+def _of_awkward(field: Any) -> Any:
+    """Return a field as an array of NumPy; as a list if its parts have unlike lengths."""
+    if not _is_of(field, "awkward", "Array") or field.fields:
+        return field
+    try:
+        return np.asanyarray(field)
+    except ValueError:
+        return field.to_list()
 
 
 def _is_of(x: Any, module: str, *classes: str) -> bool:
