@@ -7,6 +7,7 @@ import warnings
 from decimal import Decimal
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -774,3 +775,41 @@ def test_a_decimal_whose_digits_nobody_can_write_is_refused_unless_it_is_equal()
     for compare in (calipers.allclose, calipers.compare):
         with pytest.raises(ValueError, match=r"a Decimal of 10\*\*99999999 is beyond 10\*\*100000"):
             compare([huge], [Decimal("2e99999999")])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "close"),
+    [
+        (Decimal(1), Decimal("1.000000001"), True),
+        (Decimal(1), Decimal("1.1"), False),
+        (Decimal("Infinity"), Decimal("Infinity"), True),
+        (Decimal("NaN"), Decimal("NaN"), True),
+        (Fraction(1, 3), 1 / 3, True),
+        (10**400, 1j, False),
+        (10**400, complex("inf"), False),
+    ],
+)
+def test_numbers_that_numpy_does_not_compare(a, b, close):
+    a, b = np.array([a], object), np.array([b], None if isinstance(b, complex) else object)
+    assert calipers.allclose(a, b, equal_nan=True) is close
+    assert calipers.isclose(a, b, equal_nan=True).tolist() == [close]
+    assert calipers.isclose(a[0], b[0], equal_nan=True) == close
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "complex64", "complex128"])
+def test_integers_beyond_all_floats(dtype):
+    x = np.ones(2, getattr(ml_dtypes, dtype, dtype))
+    for big in 10**400, -(10**309):
+        for y in big, [big, 1]:
+            assert not calipers.allclose(x, y)
+            assert not calipers.array_equal(x, y)
+            assert not calipers.compare(x, y, check_shape=False, check_dtype=False)
+            assert calipers.isclose(x, y).tolist() == [False, isinstance(y, list)]
+            assert calipers.isclose(y, x).tolist() == [False, isinstance(y, list)]
+
+
+def test_a_negative_tolerance_is_made_up_for_by_the_other():
+    # A bound that is negative accepts equality only; a tolerance that is negative need not.
+    assert calipers.isclose(1.0, 1.5, rtol=-0.1, atol=1.0) == np.isclose(1.0, 1.5, -0.1, 1.0)
+    assert calipers.isclose(1.0, 1.5, rtol=-0.1, atol=1.0)
+    assert not calipers.isclose(1.0, 1.5, rtol=-1.0, atol=1.0)

@@ -434,7 +434,7 @@ def _is_infinite(x: Any) -> bool:
 
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
-    for known in (usual, usual & _are_numbers(a) & _are_numbers(b)):
+    for known in (usual, usual & are_numbers(a) & are_numbers(b)):
         x, y = (_without(v, ~known) if v.dtype.kind == "O" else v for v in (a, b))
         try:
             measured = _apart(x, y), abs(y)
@@ -445,8 +445,8 @@ def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray
     return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
 
 
-def _are_numbers(x: NDArray) -> NDArray:
-    """Tell which elements of objects are numbers; of other arrays all may be."""
+def are_numbers(x: NDArray) -> NDArray:
+    """Return which elements of objects are numbers; of other arrays all may be."""
     if x.dtype.kind != "O":
         return np.ones(x.shape, dtype=bool)
     return np.asarray(np.frompyfunc(_is_number, 1, 1)(np.ma.filled(x)), dtype=bool)

@@ -199,7 +199,7 @@ def _close(
         if axis is not None:
             msg = "axis is not supported for records and frames: ask about each of their fields"
             raise TypeError(msg)
-        return _fields_agree(a, b, rtol, atol, equal_nan, check_shape=False)
+        return _agree_by_compare(a, b, rtol, atol, equal_nan, check_shape=False)
     a, b, rtol, atol = _in_one_unit(a, b, rtol, atol)
     if is_foreign(a) or is_foreign(b):
         close = by_library(_numpy_isclose, ("a", "b"), a, b, rtol, atol, equal_nan)
@@ -219,10 +219,10 @@ def _close(
     return _in_library(question.rows_close(axis), pair)
 
 
-def _fields_agree(
+def _agree_by_compare(
     a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool, check_shape: bool = True
 ) -> bool:
-    """Compare records or frames as `compare` does, field by field."""
+    """Return the verdict of `compare`, which compares fields and any kind of numbers."""
     from .comparison import agree
 
     return agree(
@@ -407,9 +407,9 @@ def _equal(a1: Any, a2: Any, equal_nan: bool, memory_limit: float = MEMORY_LIMIT
     if spread is not None:
         return _spread_equal(spread, equal_nan)
     if is_frame(a1) and is_frame(a2):
-        return len(a1) == len(a2) and _fields_agree(a1, a2, 0.0, 0.0, equal_nan)
+        return len(a1) == len(a2) and _agree_by_compare(a1, a2, 0.0, 0.0, equal_nan)
     if have_named_parts(a1, a2) and (is_foreign(a1) or is_foreign(a2)):
-        return _fields_agree(a1, a2, 0.0, 0.0, equal_nan)
+        return _agree_by_compare(a1, a2, 0.0, 0.0, equal_nan)
     try:
         a, b, _ = in_memory(a1, a2, ("a1", "a2"), strict=True)
     except UnitError:
@@ -646,15 +646,34 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
     try:
         with np.errstate(all="ignore"):
             return answer(*own, *rest)
-    except TypeError as error:
+    except Exception as error:  # the objects' own arithmetic may raise anything
         kinds = pair.a.dtype.kind + pair.b.dtype.kind
-        if "m" in kinds:
+        if "O" in kinds and _are_numbers(pair):
+            # No complex number is made of an integer beyond all floats.
+            return _each_by_compare(answer, pair.a, pair.b, *rest)
+        if "m" in kinds and isinstance(error, TypeError):
             msg = f"a has dtype {pair.a.dtype} and b {pair.b.dtype}, which have no distance"
             raise TypeError(msg) from None
         for name, x in (("a", pair.a), ("b", pair.b)):
             if x.dtype.kind == "O":
                 error.add_note(f"{name} has dtype object: its elements' own arithmetic was asked")
         raise
+
+
+def _are_numbers(pair: Pair) -> bool:
+    from ._tally import are_numbers
+
+    return all(are_numbers(x).all() for x in (pair.a, pair.b))
+
+
+def _each_by_compare(
+    answer: Callable[..., Any], a: NDArray, b: NDArray, rtol: Any, atol: Any, equal_nan: bool
+) -> Any:
+    """Compare numbers that NumPy's function does not take, as `compare` does."""
+    agree = partial(_agree_by_compare, rtol=rtol, atol=atol, equal_nan=equal_nan, check_shape=False)
+    if answer is _numpy_allclose:
+        return agree(a, b)
+    return np.asarray(np.frompyfunc(agree, 2, 1)(a, b), bool)[()]
 
 
 # What Numba's CPU target loads by its entry point, its CUDA target does not.
