@@ -271,3 +271,25 @@ def test_a_ladder_of_a_step_that_x_would_round(x, compiled):
     assert d.status.tolist() == ["CONVERGED"]
     assert np.abs(d.value[0, 0] - 2 * x) <= d.error[0, 0] <= 1e-2 * abs(2 * x)
     assert 0.5 * step <= d.step[0] <= step
+
+
+@pytest.mark.parametrize("x", [1.5, -1.5, 0.0])
+def test_on_which_side_two_points_are(x):
+    """Away from 0, and to the right at 0; bounds that end at x turn the side."""
+    asked = []
+
+    def f(x):
+        asked.append(x[0])
+        return x**2
+
+    def sides(**options):
+        asked.clear()
+        calipers.jacobian(f, np.array([x]), method="2-point", **options)
+        return {np.sign(at - x) for at in asked} - {0.0}
+
+    side = -1.0 if x < 0 else 1.0
+    assert sides() == sides(step=1e-3) == sides(scale=0.5) == {side}
+    assert sides(bounds=(-np.inf, x)) == {-1.0}
+    assert sides(bounds=(x, np.inf)) == {1.0}
+    with pytest.raises(ValueError, match=r"to the left of x alone, give bounds=\(-numpy\.inf, x\)"):
+        sides(step=-1e-3)

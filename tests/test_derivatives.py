@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from inspect import signature
+from types import SimpleNamespace
 from typing import get_type_hints
 
 import numba
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers import _jit
+from calipers._differences import hessians, plan, sparse
 
 from .derivative_functions import (
     BARS,
@@ -698,3 +701,35 @@ def test_reports_are_equal_to_themselves_alone():
     one, other = (calipers.differentiate(np.sin, np.ones(2)) for _ in range(2))
     assert (one == one, one == other) == (True, False)
     assert one in {one}
+
+
+def test_seconds_do_not_count_the_compilation_of_kernels(monkeypatch):
+    now = [100.0]
+
+    def build(function, arguments):
+        now[0] += 5.0
+        if arguments:  # kernels are built for each other
+            now[0] += 1.0
+            kernels[arguments[1:]]
+        return SimpleNamespace(entry_point=function)
+
+    monkeypatch.setattr(_jit, "_compiled", build)
+    monkeypatch.setattr(_jit, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    kernels = _jit.Kernels(len, lambda key: key)
+    before = _jit.work_clock()
+    now[0] += 0.5
+    kernels[1, 2]
+    now[0] += 0.25
+    kernels[1, 2]
+    assert _jit.work_clock() - before == 0.75
+
+
+def test_seconds_are_of_that_clock(monkeypatch):
+    for module, compute in (
+        (plan, lambda: calipers.differentiate(np.sin, X)),
+        (hessians, lambda: calipers.hessian(lambda x: x @ x, X)),
+        (sparse, lambda: calipers.differentiate(np.sin, X, sparsity=np.eye(X.size))),
+    ):
+        times = iter([3.0, 7.0])
+        monkeypatch.setattr(module, "work_clock", lambda times=times: next(times))
+        assert compute().seconds == 4.0

@@ -408,7 +408,7 @@ def test_batches_of_tangents_are_taken_where_they_are_the_same():
 def test_unit_vectors_are_asked_for_from_any_number(batches, columns, calls):
     matrix = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(float)
     subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
-    d = GivenDerivative("jvp", lambda x, v: v @ matrix.T, subject, False, batches=batches)
+    d = GivenDerivative("jvp", lambda x, v: v @ matrix.T, subject, False, of_library=batches)
     found = np.empty((columns - 1, 3))
     UnitVectors(d).rows(1, found)
     assert np.array_equal(found, matrix.T[1:])
@@ -423,7 +423,7 @@ def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
         return v @ matrix.T if v.ndim == 1 else v[::-1] @ matrix.T
 
     subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
-    d = GivenDerivative("jvp", jvp, subject, False, batches=True)
+    d = GivenDerivative("jvp", jvp, subject, False, of_library=True)
     found = np.empty((columns, 3))
     UnitVectors(d).all().read(0, columns, found)
     assert np.array_equal(found, matrix.T)

@@ -135,7 +135,7 @@ def test_complex_steps_in_fast_mode():
         np.sin, x, jvp=lambda x, v: wrong * v, raise_exception=False, **options
     )
     assert {e.input_index for e in report.failures} == {(17,)}
-    assert report.calls["f"] < 100
+    assert report.calls["f"] < 130  # a difference comes with each three complex steps
 
 
 def test_complex_steps_by_an_input_that_f_does_not_depend_on():

@@ -258,3 +258,28 @@ def test_places_are_those_in_the_tensor(layout):
         Wrong.apply, given.requires_grad_(), masked=True, raise_exception=False
     )
     assert {e.input_index for e in report.failures} == {(2, 3)}
+
+
+def test_gradgradcheck_says_what_it_takes_for_sparse_inputs():
+    matrix = sparse.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
+
+    def f(matrix):
+        return (matrix.data**3).sum()
+
+    with pytest.raises(TypeError, match=r"input 0 is a csr_array: .* the array \.data"):
+        calipers.gradgradcheck(f, matrix, hess=lambda matrix: np.diag(6 * matrix.data))
+
+    def of_values(values):
+        return f(sparse.csr_array((values, matrix.indices, matrix.indptr), matrix.shape))
+
+    assert calipers.gradgradcheck(of_values, matrix.data, hess=lambda v: np.diag(6 * v))
+
+    def scaled(x, matrix):
+        return x**2 * matrix.sum()
+
+    forms = {
+        "vjp": lambda x, matrix, w: 2 * w * x * matrix.sum(),
+        "vjp_vjp": lambda x, matrix, w, u: (2 * w * u * matrix.sum(), 2 * u * x * matrix.sum()),
+    }
+    x = np.array([0.5, 2.0])
+    assert calipers.gradgradcheck(scaled, (x, matrix), argnums=0, **forms)

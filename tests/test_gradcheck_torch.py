@@ -240,11 +240,12 @@ class Scaled(torch.autograd.Function):
 def test_gradients_do_not_depend_on_how_cotangents_lie():
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     options = {"gen_non_contig_grad_outputs": True, "raise_exception": False}
-    report = calipers.gradgradcheck(Scaled.apply, (x,), **options)
+    report = calipers.gradgradcheck(Scaled.apply, (x,), first_order=False, **options)
     assert report.verdict == "FAIL"
     assert "a cotangent that is not contiguous is another one" in report.reason
     assert calipers.gradgradcheck(torch.sin, (x,), **options)
-    assert calipers.gradgradcheck(Scaled.apply, (x,), raise_exception=False)
+    report = calipers.gradcheck(Scaled.apply, (x,), raise_exception=False)
+    assert "as if it were contiguous" in report.reason
 
 
 def test_so_it_is_without_a_library():
@@ -467,6 +468,15 @@ def test_inputs_of_torch_functions_that_there_are_not():
         calipers.gradcheck(torch.sin, (x,), argnums=(0, 3))
 
 
+def test_several_inputs_that_are_no_tuple():
+    x = torch.tensor(THREE, requires_grad=True)
+    for check in (calipers.gradcheck, calipers.gradgradcheck):
+        with pytest.raises(TypeError) as raised:
+            check(lambda x, y: x * y, x)
+        assert "several inputs go in a tuple" in raised.value.__notes__[0]
+    assert calipers.gradcheck(lambda x, y: x * y, (x, x.detach().clone().requires_grad_()))
+
+
 def test_other_arguments_of_torch_functions():
     x = torch.tensor(THREE, requires_grad=True)
     assert calipers.gradcheck(lambda x, power: x**power, (x,), args=(3,))
@@ -477,6 +487,59 @@ def test_torch_parameters_that_are_captured_are_told_of():
     with pytest.warns(calipers.CalipersWarning, match="does not depend on the inputs"):
         report = calipers.gradcheck(lambda *given: w * w, (w.clone(),))
     assert report.vacuous
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: ((x - 1) ** 2).sum(),
+        lambda x: torch.relu(-x),
+        lambda x: torch.cos(x - 1),
+    ],
+)
+def test_a_stationary_point_is_not_said_to_be_independence(f):
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    with pytest.warns(calipers.CalipersWarning, match="though f depends on them"):
+        report = calipers.gradcheck(f, x)
+    assert "does not depend" not in report.reason
+    with pytest.warns(calipers.CalipersWarning, match="does not depend on the inputs"):
+        calipers.gradcheck(lambda x: 0 * f(x), x)
+
+
+class WithoutRuleForVmap(torch.autograd.Function):
+    """sin, with a jvp that takes what an operation takes, by a factor."""
+
+    factor = 1.0
+
+    @staticmethod
+    def forward(x):
+        return x.sin()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, w):
+        return w * ctx.saved_tensors[0].cos()
+
+    @staticmethod
+    def jvp(ctx, v):
+        batched = v.dim() > 1 or torch._C._functorch.is_legacy_batchedtensor(v)
+        scale = WithoutRuleForVmap.factor if batched else 1.0
+        return scale * v * ctx.saved_tensors[0].cos()
+
+
+@pytest.mark.parametrize("size", [2, 9])
+def test_batches_of_tangents_need_no_rule_for_vmap(size, monkeypatch):
+    x = torch.linspace(0.5, 2, size, dtype=torch.float64, requires_grad=True)
+    options = {"check_forward_ad": True, "check_batched_forward_grad": True}
+    assert torch.autograd.gradcheck(WithoutRuleForVmap.apply, (x,), **options)
+    assert calipers.gradcheck(WithoutRuleForVmap.apply, (x,), **options)
+    monkeypatch.setattr(WithoutRuleForVmap, "factor", 2.0)
+    report = calipers.gradcheck(WithoutRuleForVmap.apply, x, raise_exception=False, **options)
+    assert "of a batch differs" in report.reason
 
 
 class Doubled(torch.autograd.Function):

@@ -200,3 +200,50 @@ def test_waves_are_not_taken_for_noise_by_a_hessian():
         covered.append(np.abs(h.value - exact) <= h.error)
         assert h.nfev == len(seen)
     assert np.mean(covered) >= 0.98
+
+
+# Where second derivatives jump, a central difference is the mean of both sides.
+
+
+def squared_part(x):
+    return max(float(np.sum(x)), 0.0) ** 2
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "value", "error"),
+    [
+        (squared_part, [0.0], 1, 1),  # 0 and 2
+        (lambda x: x[0] * abs(x[0]), [0.0], 0, 2),  # -2 and 2
+        (lambda x: x[0] ** 2 / 2 if abs(x[0]) <= 1 else abs(x[0]) - 0.5, [1.0], 0.5, 0.5),
+        (lambda x: x[0] ** 2 + 1e-4 * squared_part(x), [0.0], 2.0001, 1e-4),
+        (lambda x: 1e6 + squared_part(x), [0.0], 1, 1),
+    ],
+)
+def test_a_jump_of_the_second_derivative_is_nonsmooth(f, x, value, error):
+    h = calipers.hessian(f, np.array(x))
+    assert h.status.tolist() == ["NONSMOOTH"]
+    assert h.value == pytest.approx(value, abs=1e-6)
+    assert h.error == pytest.approx(error, rel=1e-3)
+
+
+def test_a_jump_across_a_plane_concerns_mixed_derivatives_and_no_others():
+    h = calipers.hessian(lambda x: squared_part(x[:2]) + x[0] * x[2], np.array([1.0, -1.0, 2.0]))
+    assert h.status.tolist() == ["NONSMOOTH", "NONSMOOTH", "CONVERGED"]
+    assert np.all(h.error[:2, :2] > 0.99)  # both 0 and 2 are within it
+    assert np.all(h.error[2] < 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: np.exp(x).prod(), [1.0, -1.0]),
+        (lambda x: np.sin(7 * x[0]), [0.3]),
+        (lambda x: x[0] ** 3, [0.0]),
+        (lambda x: abs(x[0]) ** 3, [0.0]),
+        (lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, [-1.2, 1.0]),
+        (squared_part, [1e-3]),
+        (squared_part, [-1e-6]),
+    ],
+)
+def test_what_does_not_jump_at_x_stays_converged(f, x):
+    assert set(calipers.hessian(f, np.array(x)).status) == {"CONVERGED"}

@@ -143,13 +143,13 @@ def test_objects_that_numpy_compares_are_named():
     [
         (
             lambda: calipers.jacobian(lambda x, t: x, X),
-            r"f is called as f\(x, \*args, \*\*kwargs\)",
+            r"f is called as f\(x, \*args, \*\*kwargs\): .* in a tuple with argnums=\(0, 1\)",
         ),
         (lambda: calipers.jacobian(lambda x: x, X, out_like=X), r"f is called as f\(x, .*, out\)"),
         (lambda: rowwise(lambda x: x), r"rowwise=True f is called as f\(i, x, \*args\)"),
         (
             lambda: calipers.gradcheck(np.sin, [0.5, 1.0], vjp=cosine),
-            "f is called with 2 arguments",
+            "f is called with 2 arguments: .*several inputs go in a tuple",
         ),
         (
             lambda: calipers.gradcheck(lambda x, out: x, X, vjp=cosine),

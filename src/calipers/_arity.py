@@ -2,6 +2,7 @@
 
 import re
 
+SEVERAL_INPUTS = "several inputs go in a tuple, inputs=(a, b)"
 _WORDS = re.compile(
     r"positional argument|keyword argument|(?:not enough|too many) arguments|must be of ArrayType"
 )

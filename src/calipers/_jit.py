@@ -9,6 +9,7 @@ import pickle
 import re
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,23 @@ if hasattr(os, "register_at_fork"):
     )
 
 
+_of_thread = threading.local()  # whose `seconds` its kernels took to be built or loaded
+
+
+def work_clock() -> float:
+    """Return a time in seconds that stands still while this thread compiles kernels."""
+    return time.perf_counter() - getattr(_of_thread, "seconds", 0.0)
+
+
+@contextlib.contextmanager
+def _stopped_clock() -> Iterator[None]:
+    before = work_clock()
+    try:
+        yield
+    finally:
+        _of_thread.seconds = time.perf_counter() - before
+
+
 class Kernels(dict[Any, Callable[..., Any]]):
     """Compiled entry points of one function, each built when its key is first asked for.
 
@@ -51,7 +69,7 @@ class Kernels(dict[Any, Callable[..., Any]]):
         self._compiled: dict[Any, Any] = {}
 
     def __missing__(self, key: Any) -> Callable[..., Any]:
-        with _building:
+        with _stopped_clock(), _building:
             if key not in self:
                 self._compiled[key] = found = _compiled(self._function, self._signature(key))
                 self[key] = found.entry_point

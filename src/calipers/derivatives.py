@@ -130,11 +130,14 @@ def jacobian(
         torch or an array of jax, f is called with such, and a dense result is one, too. In whatever
         memory order it is, f gets copies in C order.
     method : {"2-point", "3-point", "5-point", "cs", "adaptive"}
-        Forward differences; central differences of second or fourth order; the complex step, for a
-        real f that takes complex arguments and is analytic; or what `differentiate` does.
+        One-sided differences, away from 0 as SciPy's, and to the right at 0; central differences
+        of second or fourth order; the complex step, for a real f that takes complex arguments and
+        is analytic: where f uses `abs`, `conj`, `real` or comparisons of complex numbers, its
+        result is wrong and nothing shows it; or what `differentiate` does.
     step : float or array_like, optional
-        The absolute step, in the unit of x; for "adaptive" the first and longest. A 0 inside an
-        array leaves that element of x out: its derivatives are NaN.
+        The absolute step, positive and in the unit of x; for "adaptive" the first and longest. A 0
+        inside an array leaves that element of x out: its derivatives are NaN. One-sided differences
+        are taken to the other side where `bounds` end at x.
     scale : float or array_like, optional
         The typical size of each element of x, which the relative step multiplies: eps to the power
         1/2, 1/3 and 1/5 for 2, 3 and 5 points, 1e-20 for "cs". Without it ``max(1, |x|)``;
@@ -546,7 +549,9 @@ def hessian(
     -------
     Derivative
         `value` of shape ``x.shape + x.shape``, exactly symmetric; `error` covers what was not. It
-        goes where an array goes, so that ``hess=`` of a solver takes it.
+        goes where an array goes, so that ``hess=`` of a solver takes it. Where a second derivative
+        jumps at x, `value` is the mean of both sides, `error` half their distance, and `status`
+        NONSMOOTH.
 
     Raises
     ------

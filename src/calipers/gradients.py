@@ -132,7 +132,7 @@ def gradcheck(
         How entries are differentiated that the differences of a first look do not confirm: by
         default by `differentiate`'s ladder. A fixed step is repeated with longer ones and a shorter
         one, which tell its error. "cs" is for f that is analytic and returns complex numbers for
-        complex inputs; its step is its own.
+        complex inputs; its step is its own, and differences that contradict it count instead.
     step, scale, bounds
         See `jacobian`; for several differentiable inputs a tuple with an item for each, or a number
         for all.

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ._arguments import require_flags
+from ._arrays import is_sparse
 from ._differences.plan import Options, others_of
 from ._differences.stencils import ADAPTIVE
 from ._gradcheck.checking import check_given
@@ -140,6 +141,16 @@ def gradgradcheck(
         msg = (
             "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
             "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
+        )
+        raise TypeError(msg)
+    active = range(len(given.several)) if argnums is None else np.atleast_1d(argnums)
+    sparse = [k for k, x in enumerate(given.several) if is_sparse(x) and k in active]
+    if sparse:
+        kind = type(given.several[sparse[0]]).__name__
+        msg = (
+            f"gradgradcheck differentiates by dense inputs, and input {sparse[0]} is a {kind}: "
+            f"leave it out of argnums=, or give its values, the array .data, as the input and "
+            f"build the matrix of them in f"
         )
         raise TypeError(msg)
     if forms.of_number:

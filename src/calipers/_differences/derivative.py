@@ -36,7 +36,7 @@ class Derivative(Shown):
     colors : int or None
         How many groups of columns were evaluated together, if the derivative is sparse.
     seconds : float
-        How long it took.
+        How long it took, without compiling calipers' kernels.
 
     Examples
     --------

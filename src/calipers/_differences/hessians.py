@@ -1,12 +1,12 @@
 """Second derivatives of a scalar function, from its values alone or from its gradient."""
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY
+from .._jit import work_clock
+from .._kernels.differences import ALIASED, BOUNDED, CONVERGED, EXCLUDED, NOISY, NONSMOOTH
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .._reals import reals
@@ -21,6 +21,8 @@ from .run import run_parts
 from .steps import Steps
 
 _AMPLIFIED = 1.15  # by extrapolation, at most
+_GAP_STEPS = 2.0 ** -np.arange(4, 24, 2)  # of the length: where one-sided differences are taken
+_ROUNDINGS_OF_GAP = 64.0  # of the largest value of f, that a gap has to exceed
 _CLOSER = 2.0**-4  # of a ladder's length, from which on another one is shorter
 _BLOCK = 64  # pairs of coordinates that climb together
 
@@ -70,7 +72,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     if not options.adaptive:
         msg = "hessian of f alone takes method='adaptive'; the others need gradient="
         raise ValueError(msg)
-    started = time.perf_counter()
+    started = work_clock()
     n, steps = problem.coordinates, steps_of(problem, options)
     pairs = pairs_of(problem, steps)
     one = pairs.one
@@ -89,8 +91,13 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         calls += _run(chosen, found, replace(options, checkpoint=None, progress=False))
         length = others.one["length"]
     status = np.maximum(begun, met.max(axis=0, initial=0))
+    gaps, tried = _curvature_gaps(pairs)
+    calls += tried
+    status[gaps > 0] = np.maximum(status[gaps > 0], NONSMOOTH)
+    # Across a smooth surface, second derivatives of a C1 function jump by a matrix of rank one.
+    error[:] = np.fmax(error, np.sqrt(np.outer(gaps, gaps)) / 2)
     status[one["status"] == EXCLUDED] = EXCLUDED
-    seconds = time.perf_counter() - started
+    seconds = work_clock() - started
     rows = value.astype(problem.base.dtype)
     return rows, error, Found(rows, error, status, 0.25 * length, calls, seconds)
 
@@ -112,6 +119,47 @@ def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Step
     closer = (states["status"] == CONVERGED) & (4 * states["step"] <= _CLOSER * lengths[doubtful])
     lengths[doubtful[closer]] = 4 * states["step"][closer]
     return replace(steps, lengths=lengths) if closer.any() else None, int(states["calls"].sum())
+
+
+def _curvature_gaps(pairs: "Pairs") -> tuple[NDArray, int]:
+    """
+    Return by how much second derivatives to both sides of x differ, or 0 where they do not.
+
+    A central difference is the mean of both, whatever its step. For a smooth f the gap of one-sided
+    differences shrinks with the step; where it does not, down to the noise of f, it is a jump.
+    With the gaps comes how often f was called.
+    """
+    problem, base = pairs.problem, float(pairs.problem.base[0])
+    x, gaps, calls = reals(problem.x), np.zeros(pairs.problem.coordinates), 0
+
+    def gap(i: int, t: float) -> tuple[float, float]:
+        """Return the gap by steps of t, and what rounding leaves in it."""
+        values = []
+        for multiple in (1, 2, -1, -2):
+            point = x.copy()
+            point[i] += multiple * t
+            values.append(
+                float(problem.at(np.clip(point, *pairs.limits) if pairs.limits else point)[0])
+            )
+        right, right2, left, left2 = values
+        largest = max(map(abs, (base, *values))) + abs(float(x[i]) * (right - left) / t)
+        noise = _ROUNDINGS_OF_GAP * pairs.steps.eps * largest / t**2
+        return ((right2 - 2 * right) - (left2 - 2 * left)) / t**2, noise
+
+    for i in pairs.usable.tolist():
+        last = 0.0
+        for k, t in enumerate(pairs.one["length"][i] * _GAP_STEPS):
+            with np.errstate(all="ignore"):
+                found, noise = gap(i, float(t))
+            calls += 4
+            if not abs(found) > noise:
+                break
+            if k > 0 and not 0.5 <= found / last <= 2:
+                gaps[i] = 0.0
+                break
+            gaps[i] = abs(found) if k > 1 else 0.0
+            last = found
+    return gaps, calls
 
 
 def _run(pairs: "Pairs", found: Outs, options: Options) -> int:

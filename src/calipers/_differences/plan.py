@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -13,6 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 from .._arguments import brief, is_integer, require_bytes, require_callable
 from .._arrays import given_array
+from .._jit import work_clock
 from .._kernels.differences import NAMES_OF_STATUS, NOISY, NONSMOOTH
 from .._libraries import device_module, is_device_function, library_of, on_device
 from .._protocols import NDArray
@@ -283,7 +283,7 @@ def rows_of(
 
 def find(problem: Problem, steps: Steps, options: Options) -> Found:
     """Differentiate along every coordinate."""
-    started = time.perf_counter()
+    started = work_clock()
     count = problem.coordinates
     way = {"workers": options.workers, "progress": options.progress}
     kept = Checkpoint.of(options.checkpoint)
@@ -300,9 +300,9 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
             nfev += int(states["calls"].sum())
         status, step = states["status"].astype(np.int8), states["step"]
         rows = values.astype(problem.base.dtype, copy=False)
-        return Found(rows, errors, status, step, nfev, time.perf_counter() - started)
+        return Found(rows, errors, status, step, nfev, work_clock() - started)
     rows, status = run(Columns(problem, steps), count, **way, checkpoint=kept)
-    seconds = time.perf_counter() - started
+    seconds = work_clock() - started
     return Found(rows, None, status, *_spent(problem, steps, count), seconds)
 
 

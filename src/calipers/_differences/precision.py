@@ -22,9 +22,9 @@ _MOVED = 2.0**-6  # of a number of x, or of the caller's length: well within a l
 _LEFT = 2.0**-20  # of x, or 1: what is less may be left of such numbers, in few bits
 _NARROW = np.float16, np.float32
 # The numbers of each are among those of the one before it, but for how far they reach.
-_FEWER = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
-_FEWEST = min(1 << FORMATS[name].fraction for name in _FEWER)
-_LEAST = max(2.0 ** FORMATS[name].lowest for name in _FEWER)
+NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
+_FEWEST = min(1 << FORMATS[name].fraction for name in NARROW_FORMATS)
+_LEAST = max(2.0 ** FORMATS[name].lowest for name in NARROW_FORMATS)
 _ASIDE = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
 _OTHERS = 2.0**-3, 2.0**3  # times as large, where quantised inputs have the spacing that they had
 _BY_CHANCE = 10  # bits that may be 0 by chance
@@ -74,7 +74,7 @@ def _by_rounding_of_x(problem: Problem, steps: Steps) -> tuple[Steps, list[NDArr
     sizes = np.where(x == 0, 1.0, np.abs(x))
     raised = np.maximum(1.0, sizes)  # beside which a small number may be lost
     for size in (sizes, raised) if np.any(raised > sizes) else (sizes,):
-        name = _rounds_to(at, x, size, _FEWER)
+        name = _rounds_to(at, x, size, NARROW_FORMATS)
         if name and any(_rounds_to(at, x, other * size, (name,)) for other in _OTHERS):
             return _knowing(steps, name), every
     return steps, every
@@ -93,16 +93,30 @@ def _rounds_to(
     def asked(moved: float) -> NDArray | None:
         return at(np.where(finite, signs * (numbers + moved * units), x))
 
+    return rounding_format(asked, names)
+
+
+def rounding_format(asked: Callable[[float], NDArray | None], names: Sequence[str]) -> str:
+    """
+    Return the first of some formats that a function rounds its argument to, or "".
+
+    Its argument are numbers of all of them. It is asked with each moved by a share of its power of
+    two: the results are the same up to the middle of two numbers of the format, and others beyond.
+    """
     there = asked(0.0)
     for name in names:
-        spacing = 0.5 ** FORMATS[name].fraction
-        inside = asked((0.5 - _ASIDE) * spacing)
+        inside = asked((0.5 - _ASIDE) * spacing_of(name))
         if there is None or inside is None or not np.array_equal(there, inside):
             return ""
-        beyond = asked((0.5 + _ASIDE) * spacing)
+        beyond = asked((0.5 + _ASIDE) * spacing_of(name))
         if beyond is not None and _move(there, beyond):
             return name
     return ""
+
+
+def spacing_of(name: str) -> float:
+    """Return the distance from 1 to the next number of a format."""
+    return 0.5 ** FORMATS[name].fraction
 
 
 def _move(one: NDArray, other: NDArray) -> bool:
@@ -171,7 +185,9 @@ def _by_last_bits(problem: Problem, steps: Steps, asked: list[NDArray]) -> Steps
         if farther is None or _mostly_same(base, farther):
             return steps
     for size in (*_SIZES, None):
-        name = next((name for name in reversed(_FEWER) if _are_in_bits_of(name, values)), None)
+        name = next(
+            (name for name in reversed(NARROW_FORMATS) if _are_in_bits_of(name, values)), None
+        )
         if name is None or np.ptp(values) == 0:
             break
         if _end_in_zeros(name, values[np.abs(values) >= _least(problem)]):

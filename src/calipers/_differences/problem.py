@@ -183,11 +183,14 @@ class Problem:
             )
             raise ValueError(msg)
         if self.imaginary and (np.abs(y.imag) > 0).any():
-            msg = "method='cs' is for functions that are real at real x, and f(x) is complex there"
+            msg = (
+                "method='cs' is for functions that are real at real x, and f(x) is complex there: "
+                "take another method"
+            )
             most, share = np.abs(y.imag).max(), np.finfo(y.dtype).eps ** 0.5
             if most <= share * np.abs(y.real).max():
                 msg += (
-                    f": its imaginary part, {most:.2g} at most, is rounding, as that of compiled "
+                    f"; its imaginary part, {most:.2g} at most, is rounding, as that of compiled "
                     "powers is; write x * x * x for x**3"
                 )
             raise ValueError(msg)
@@ -260,7 +263,8 @@ class Problem:
             note_form(
                 error,
                 "f is called as f(x, *args, **kwargs): give its other arguments by args= or "
-                "kwargs=; if f fills its results in, f(x, out), give out_like= their shape",
+                "kwargs=; jacobian and differentiate take several x in a tuple with "
+                "argnums=(0, 1); if f fills its results in, f(x, out), give out_like= their shape",
             )
             note_tensors(error)
             raise

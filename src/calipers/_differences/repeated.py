@@ -14,6 +14,7 @@ from .._reals import reals
 from .columns import Columns, Outs
 from .directions import along
 from .evaluate import runs
+from .ladders import Ladders
 from .problem import Problem
 from .steps import Steps
 
@@ -23,6 +24,7 @@ _SPREAD = 30.0  # times what three samples differ by: by chance they are alike
 _ROUNDING = 4.0  # times eps of f, or of a complex step's value: what computing it may lose
 _TELLING = 1.5  # times as long as the shortest step, the longest one tells something
 _SHORTER = 0.25  # power of eps that the shortest step is multiplied by
+_SURE = 8.0  # errors of a difference: a complex step that is farther from it is wrong
 _ALIASED = 8.0  # times a value and all rounding: what a far shorter step finds beyond is no noise
 
 
@@ -106,6 +108,81 @@ class Repeated:
         pairs = np.abs(self.problem.base).reshape(-1, self.problem.parts)
         sizes = np.repeat(pairs.max(axis=1), self.problem.parts)
         return np.asarray(_ROUNDING * self.steps.eps * taken.gains[:, None] * sizes)
+
+
+@dataclass(frozen=True)
+class ComplexSteps:
+    """
+    Complex steps of f, compared with differences along the real axis.
+
+    A function that is not analytic, as of `abs` or `conj`, has another derivative along the
+    imaginary axis, or none: there the difference counts. So it does for imaginary parts of results,
+    which complex steps do not differentiate.
+    """
+
+    imaginary: Repeated
+    real: Ladders
+    coarse: Steps  # of central differences, which most directions need
+
+    @property
+    def problem(self) -> Problem:
+        return self.imaginary.problem
+
+    @property
+    def calls(self) -> float:
+        """How often f is called for a row."""
+        return self.imaginary.calls + self.real.calls
+
+    def results(self, count: int) -> Outs:
+        """Return arrays for values and errors, a row each, and states."""
+        return self.real.results(count)
+
+    def __call__(self, start: int, outs: Outs) -> None:
+        """Fill `outs` with what belongs to coordinates from `start`."""
+        self.at(np.arange(start, start + len(outs[0])), outs)
+
+    def at(self, columns: NDArray, outs: Outs) -> None:
+        """Fill `outs` with what belongs to some coordinates."""
+        values, errors, states = outs
+        self.real.at(columns, outs)
+        own = self.imaginary.results(len(columns))
+        self.imaginary.at(columns, own)
+        calls = states["calls"] + own[2]["calls"]
+        parts = slice(None, None, self._parts)
+        contradicted = _replace(values[:, parts], errors[:, parts], *own[:2]).any(axis=1)
+        states[~contradicted] = own[2][~contradicted]
+        states["calls"] = calls
+
+    def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the derivative of f's values along v, and its errors."""
+        own, problem = self.imaginary.along(v), self.real.problem
+        near, _ = along(problem, v, self.coarse)
+        if self._parts == 1 and self._confirms(near, own[0], float(np.abs(v).max(initial=0.0))):
+            return own
+        values, errors = along(problem, v, self.real.steps, joint=True)
+        _replace(values[:: self._parts], errors[:: self._parts], *own)
+        return values, errors
+
+    def _confirms(self, near: NDArray, own: NDArray, length: float) -> bool:
+        """Return True if a central difference is as near to a complex step as any may be."""
+        eps, sizes = self.coarse.eps, np.abs(self.real.problem.base)
+        with np.errstate(invalid="ignore"):
+            allowed = eps ** (1 / 2) * np.abs(own) + _SURE * eps ** (2 / 3) * length * sizes
+            return bool(np.all(np.abs(near - own) <= allowed))
+
+    @property
+    def _parts(self) -> int:
+        """How many real numbers a result is, of which the first is differentiated."""
+        return 2 * self.real.problem.base.size // self.problem.base.size
+
+
+def _replace(values: NDArray, errors: NDArray, own: NDArray, own_errors: NDArray) -> NDArray:
+    """Store derivatives by complex steps; return where differences contradict them."""
+    with np.errstate(invalid="ignore"):
+        contradicted = np.abs(own - values) > _SURE * errors + own_errors
+    np.copyto(values, own, where=~contradicted)
+    np.copyto(errors, own_errors, where=~contradicted)
+    return np.asarray(contradicted)
 
 
 class _Taken(NamedTuple):

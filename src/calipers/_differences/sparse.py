@@ -1,12 +1,12 @@
 """Jacobians with few entries: columns that share no row are evaluated together."""
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from .._jit import work_clock
 from .._kernels.differences import EXCLUDED, FIXED
 from .._kernels.rungs import STATE
 from .._protocols import NDArray
@@ -135,7 +135,7 @@ class Plan:
 
     def __call__(self, problem: Problem, detail: bool = False) -> SparseFound:
         """Differentiate at the problem's point; `points` are only there with `detail`."""
-        started = time.perf_counter()
+        started = work_clock()
         adaptive = self.options.adaptive
         pattern = self._by_room(problem) if adaptive else self.pattern
         count = pattern.coloring.count
@@ -160,7 +160,7 @@ class Plan:
             self._check = False
         calls, self._calls = calls + self._calls, 0
         value, error = (self._matrix(entries) for entries in (data, errors))
-        seconds = time.perf_counter() - started
+        seconds = work_clock() - started
         return SparseFound(value, error, points, status, calls + 1, count, seconds)
 
     def _least_imaginary(self, rows: NDArray) -> NDArray:

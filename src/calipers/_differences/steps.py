@@ -180,8 +180,10 @@ def _lengths(problem: Problem, given: Any, name: str) -> NDArray:
     good = np.isfinite(values) & ((values >= 0) if zero_allowed else (values > 0))
     if not good.all():
         bad = float(values[~good].flat[0] if values.ndim else values[()])
-        leave_out = "; a 0 inside an array leaves that element out" if name == "step" else ""
-        msg = f"{name} must be positive and finite, found {bad!r}{leave_out}"
+        advice = "; a 0 inside an array leaves that element out" if name == "step" else ""
+        if bad < 0:
+            advice += "; for differences to the left of x alone, give bounds=(-numpy.inf, x)"
+        msg = f"{name} must be positive and finite, found {bad!r}{advice}"
         raise ValueError(msg)
     if values.ndim == 0:
         return values.reshape(1)

@@ -17,6 +17,7 @@ from .derivative import GivenDerivative
 from .entries import Entries
 from .excuses import excused
 from .exhaustive import examine
+from .linearity import linearity
 from .numerical import Looks, Way, looks
 from .outcome import Outcome
 from .projected import CLEAR, UNKNOWN, Probe, column_of
@@ -106,7 +107,7 @@ class Check:
                 lines = found.jacobians[d.name].lines if found.jacobians else None
                 known = None if sizes is None else sizes.of_results(d.form)
                 given = nondet_tol, self.rule, known, lines, eps
-                own[d.name] += identities.linearity(d, random, *given)
+                own[d.name] += linearity(d, random, *given)
         except WrongFormError as wrong:
             others.append(str(wrong))
             found.jacobians, found.late = {}, []

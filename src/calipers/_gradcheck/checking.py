@@ -1,6 +1,9 @@
 """A check of what is said to be the derivative of a function, with all its options."""
 
 from dataclasses import replace
+from functools import partial
+
+import numpy as np
 
 from .._differences.progress import Progress
 from .._warnings import warn
@@ -11,7 +14,10 @@ from .numerical import Way
 from .report import CalipersWarning, GradcheckReport, answer
 from .rule import FAIL, default_resolution
 from .settings import Settings
-from .subject import has_differences
+from .subject import Subject, has_differences
+
+# Inputs at which f may differ from where all its derivatives are 0.
+_ELSEWHERE = np.negative, partial(np.multiply, 1.5), partial(np.add, 0.25), partial(np.add, -2.0)
 
 
 def check_given(given: Given, settings: Settings) -> GradcheckReport:
@@ -56,11 +62,7 @@ def check_given(given: Given, settings: Settings) -> GradcheckReport:
         of_outputs = tuple(given.leaves.outputs)
         report = replace(report, input_names=given.leaves.names, output_names=of_outputs)
     if given.of_library and report and not (check.any_slope or given.constant):
-        told = (
-            "f does not depend on the inputs that it is checked by: "
-            "is it constant, or does it use other tensors?"
-        )
-        report = replace(report, vacuous=True, reason=told)
+        report = replace(report, vacuous=True, reason=_why_all_is_zero(subject))
     if given.constant and report.verdict == FAIL and not report.findings:
         told = "no result carries a graph: f detaches it, or leaves torch by .numpy() or .item()"
         report = replace(report, reason=f"{report.reason}; {told}")
@@ -71,3 +73,16 @@ def check_given(given: Given, settings: Settings) -> GradcheckReport:
     if report.vacuous:
         warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
     return answer(report, settings.raise_exception, check.cause)
+
+
+def _why_all_is_zero(subject: Subject) -> str:
+    """Return why all derivatives are 0, by results of f at other inputs."""
+    if any(subject.changes_with(move) for move in _ELSEWHERE):
+        return (
+            "every derivative is 0 at these inputs, though f depends on them: a wrong factor does "
+            "not show at a stationary point, so check at other inputs"
+        )
+    return (
+        "f does not depend on the inputs that it is checked by: "
+        "is it constant, or does it use other tensors?"
+    )

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._arrays import as_array
 from .._libraries import library_of
+from .._protocols import NDArray
 
 
 def _each(of: Callable[[Any], Any], value: Any) -> Any:
@@ -21,6 +22,12 @@ def _each(of: Callable[[Any], Any], value: Any) -> Any:
 def private(value: Any) -> Any:
     """Copy arrays, in lists, tuples and dicts too; all else is handed on."""
     return _each(lambda x: x.copy(order="K") if isinstance(x, np.ndarray) else x, value)
+
+
+def noncontiguous(x: NDArray) -> NDArray:
+    """Return the same numbers in Fortran order, with a gap after each in memory."""
+    view: NDArray = np.stack((x.T, x.T), axis=-1)[..., 0].T
+    return view
 
 
 def _as_numpy(value: Any) -> Any:

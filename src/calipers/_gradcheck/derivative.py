@@ -16,7 +16,7 @@ from .._arrays import given_array, is_sparse
 from .._containers import several
 from .._protocols import NDArray
 from .blocks import WrongFormError, as_matrix, require_nothing
-from .copies import private
+from .copies import noncontiguous, private
 from .inplace import InPlace
 from .parts import Part, picked, real_rows, real_vector
 from .subject import Subject
@@ -34,7 +34,7 @@ class GivenDerivative:
     subject: Subject
     conjugate: bool  # jax's convention
     strict: bool = False  # about dtypes
-    batches: bool = False  # whether vjp and jvp may take a batch of directions
+    of_library: bool = False  # whose autograd it is, also of a batch of directions
     called: str = ""  # by the caller, if not by its form
     calls: int = 0
     known: Any = None  # what jac gave, as a matrix
@@ -108,16 +108,18 @@ class GivenDerivative:
         """How many results there are if what is held constant has one, too."""
         return len(self.subject.values if self.form == "vjp" else self.subject.outputs)
 
-    def shaped(self, v: NDArray) -> Any:
+    def shaped(self, v: NDArray, contiguous: bool = True) -> Any:
         """Return a direction, or a batch of them, in the caller's form."""
         items = [part.shaped(v) for part in self.taken]
+        if not contiguous:
+            items = list(map(noncontiguous, items))
         if self.conjugate and self.form == "vjp":
             items = [np.conj(item) for item in items]
         return tuple(items) if self.several else items[0]
 
-    def applied(self, v: NDArray) -> NDArray:
+    def applied(self, v: NDArray, contiguous: bool = True) -> NDArray:
         """Return what vjp or jvp gives for v, in new memory: the next call may fill the same."""
-        return self.product(v).copy()
+        return self.answer(self.shaped(v, contiguous)).copy()
 
     def product(self, v: NDArray) -> NDArray:
         """Return the real Jacobian or its transpose times v, maybe in memory that `call` fills."""

@@ -10,7 +10,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arguments import brief
-from .._arity import note_tensors
+from .._arity import SEVERAL_INPUTS, note_form, note_tensors
 from .._arrays import as_array, is_sparse
 from .._containers import apart, several
 from .._differences.plan import require_named
@@ -176,8 +176,8 @@ class Given:
         library = function_library(self.several)
         if library is None:
             return self
-        return self._of_library(
-            library.differentiated(
+        try:
+            found = library.differentiated(
                 self.f,
                 self.several,
                 masked,
@@ -185,7 +185,10 @@ class Given:
                 self.nondifferentiable_outputs,
                 names_of(self.several, self.leaves),
             )
-        )
+        except TypeError as error:
+            note_form(error, f"f is called as f(*inputs, *args): {SEVERAL_INPUTS}")
+            raise
+        return self._of_library(found)
 
     def _of_library(self, found: Differentiated) -> "Given":
         if self.convention not in (CONVENTIONS[0], found.convention):

@@ -1,7 +1,6 @@
 """Tests of a derivative that take no step: they cannot be spoiled by one, and cost a few calls."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from .._arrays import is_sparse
 from .._protocols import NDArray
 from .._question import equal_arrays
-from .beside import Move, moved
+from .beside import moved
 from .blocks import WrongFormError
 from .compact import entries_of_both
 from .copies import private
@@ -17,14 +16,14 @@ from .derivative import GivenDerivative
 from .inplace import InPlace
 from .outputs import as_outputs
 from .parts import largest_by_part, norm, real_vector
-from .rows import Rows
-from .rule import Rule, alike, least_normal
+from .rule import alike, least_normal
 from .subject import Subject
-from .unit_vectors import UnitVectors
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
 ROUNDING = 256.0
-_SCALE = 8  # of a direction: what is linear gives as much more, to the bit
+SCALE = 8  # of a direction: what is linear gives as much more, to the bit
+_BINADES = 10  # that the magnitudes of a direction span: three decades
+_SPARE_BITS = 5  # of the fraction, so that a few such numbers have an exact sum
 _SAMPLE = slice(0, 64)  # rows of a Jacobian that a copy is kept of
 
 
@@ -93,7 +92,7 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
         else:
             one, two = entries_of_both(one, two)
     else:
-        v = _direction(d, random) / _SCALE  # at most 1, which the tolerance is for
+        v = direction(d, random) / SCALE  # at most 1, which the tolerance is for
         one, two = d.applied(v), d.applied(v)
         d.asked = v, one
     worst = largest_difference(one, two)
@@ -106,7 +105,7 @@ def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float
 
 def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
     """Ask a derivative before and after a call of f at x, whose last call was elsewhere."""
-    v = _direction(d, random) / _SCALE
+    v = direction(d, random) / SCALE
 
     def answer() -> Any:
         found = d.matrix() if d.form == "jac" else d.applied(v)
@@ -132,7 +131,7 @@ def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -
         return
     last: tuple[Any, ...] = ()
     if d.form != "jac":
-        v = _direction(d, random) / 8
+        v = direction(d, random) / 8
         v[::2] = 0  # what is skipped for a zero is not written either
         last = (d.shaped(v),)
     given = (*d.subject.arguments(), *last)
@@ -144,7 +143,9 @@ def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -
     two = d.call.into(tuple(fresh), given, named)
     for before, after, alone in zip(held, one, two, strict=True):
         expected = before + alone if d.call.adds else alone
-        allowed = tolerance + (_rounding(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0)
+        allowed = tolerance + (
+            rounding_error(d, np.abs(before) + np.abs(alone)) if d.call.adds else 0
+        )
         if not alike(after, expected, allowed):
             how = "add to" if d.call.adds else "overwrite"
             yield f"{d.name} does not {how} what its arrays hold (inplace={d.call.way!r})"
@@ -180,95 +181,6 @@ def primal(
         yield f"the primal value that {source} gives is not f's: it is off by {worst:.3g}"
 
 
-def linearity(
-    d: GivenDerivative,
-    random: np.random.Generator,
-    tolerance: float,
-    rule: Rule,
-    sizes: tuple[NDArray, NDArray] | None,
-    lines: Rows | None,
-    eps: float,
-) -> Iterator[str]:
-    """
-    Test that vjp or jvp gives 0 for 0, and is linear, but for what entries of it may be off by.
-
-    `sizes`, if known, are the largest magnitude in the row or column that each result is made of,
-    and what is not known of entries there that are 0, or not resolved;
-    `lines`, if they are at hand, are the results for unit vectors. `eps` is the spacing of the
-    numbers that f computes with, and so may its derivative.
-    """
-    if d.form == "jac":
-        return
-    v, w = _direction(d, random), _direction(d, random)
-    if d.asked is not None:  # f was called elsewhere since
-        v = _SCALE * d.asked[0]
-    zero = d.applied(np.zeros_like(v))
-    what = "cotangent" if d.form == "vjp" else "tangent"
-    if np.any(np.abs(zero) > tolerance) and np.any(
-        np.abs(zero) > tolerance + moved(d, lambda g, _: g.applied(np.zeros_like(v)), random)
-    ):
-        cause = "grad_output" if d.form == "vjp" else "the tangent"
-        yield (
-            f"{d.name} does not give zeros for a zero {what}, but {_worst(zero):.3g}: "
-            f"something in it is not multiplied by {cause}"
-        )
-        return
-    of_v, of_w = d.applied(v), d.applied(w)
-    if d.asked is not None:
-        d.strays = largest_difference(of_v, _SCALE * d.asked[1]) > _SCALE * tolerance
-    # Nothing in v is 0: what is infinite, and NaN times 0, shows there, and is for entries to tell.
-    if np.any(np.isnan(zero) & np.isfinite(of_v)):
-        yield f"{d.name} gives NaN for a zero {what}, where it gives numbers for another"
-        return
-    if sizes is None:
-        size, errors = np.full(zero.shape, _worst(of_v) + _worst(of_w)), np.zeros(zero.shape)
-    else:
-        size, errors = sizes
-    own = _natural(d)
-    lengths = 16 * np.abs(v) + np.abs(w)
-    terms = np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
-    allowed = 32 * tolerance * max(_worst(v), _worst(w)) + _rounding(d, terms)
-    if eps > d.subject.eps:
-        allowed = allowed + eps * terms
-    allowed = allowed + rule.rtol * size * np.sqrt(np.sum(lengths**2))
-    allowed = allowed + (rule.atol + largest_by_part(errors, d.given)) * np.sum(lengths)
-    with np.errstate(invalid="ignore", over="ignore"):
-        both = _in_both_ways(d, v, w, of_v, of_w)
-        if lines is not None:
-            both["v"] = of_v, lines.combined(v)
-        for text, (value, expected) in both.items():
-            apart = np.abs(value - expected)
-            apart[np.isnan(value) & np.isfinite(expected)] = np.inf
-            if np.any(apart > allowed) and np.any(
-                apart > allowed + moved(d, partial(_not_linear, text, v, w), random)
-            ):
-                rest = " from the sum of those for unit vectors" if text == "v" else ""
-                off = f"{d.name}({text}) is off by {_worst(apart):.3g}{rest}"
-                yield f"{d.name} is not linear in its {what}: {off}"
-                return
-
-
-def _in_both_ways(
-    d: GivenDerivative, v: NDArray, w: NDArray, of_v: NDArray, of_w: NDArray
-) -> dict[str, tuple[NDArray, NDArray]]:
-    """Return what d gives for directions, and what it has to if it is linear."""
-    # Also of -16v, since what is linear for some numbers alone may pass for 2v + w.
-    return {
-        "2v + w": (d.applied(2 * v + w), 2 * of_v + of_w),
-        "-16v": (d.applied(-16 * v), -16 * of_v),
-    }
-
-
-def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
-    """Return by how much d is not linear in one of the ways that are tested."""
-    v, w = turn(v), turn(w)
-    of_v = d.applied(v)
-    if text == "v":
-        return np.asarray(of_v - UnitVectors(d).all().combined(v))
-    value, expected = _in_both_ways(d, v, w, of_v, d.applied(w))[text]
-    return np.asarray(value - expected)
-
-
 def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
     """Test that None stands for a direction of zeros, for all outputs or inputs and for each."""
     parts, what = d.taken, "cotangent" if d.form == "vjp" else "tangent"
@@ -291,7 +203,7 @@ def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
             expected = d.answer(
                 tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs)
             )
-        if not alike(found, expected, share * _worst(_finite(expected))):
+        if not alike(found, expected, share * max_abs(_finite(expected))):
             yield f"{d.name} gives something else for a {what} of None than for one of zeros"
             return
 
@@ -308,12 +220,13 @@ def adjoint(
     if pulls.form == "jvp":
         pushes, pulls = pulls, pushes
     subject = pushes.subject
-    v, w = _drawn(subject.columns, random), _drawn(subject.rows, random)
+    v = drawn(subject.columns, random, subject.eps)
+    w = drawn(subject.rows, random, subject.eps)
     forward, backward = pushes.times(v).copy(), pulls.transposed_times(w).copy()
     with np.errstate(invalid="ignore", over="ignore"):
         left, right = w @ forward, backward @ v
         terms = np.abs(w) @ np.abs(forward) + np.abs(backward) @ np.abs(v)
-    allowed = _rounding(pushes, terms) * np.sqrt(len(v) + len(w)) + share * terms
+    allowed = rounding_error(pushes, terms) * np.sqrt(len(v) + len(w)) + share * terms
     allowed = allowed + cancelled(pushes, w, v)
     if abs(left - right) <= allowed or (np.isnan(left) and np.isnan(right)):
         return True, None
@@ -329,49 +242,60 @@ def adjoint(
 
 def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
     """Compare a call with a batch of two directions, along a leading axis, with two calls."""
-    directions = np.stack([_direction(d, random) for _ in range(2)])
+    directions = np.stack([direction(d, random), direction(d, random)])
     try:
         found = d.together(directions)
     except WrongFormError:
         raise
     except Exception as error:
-        if d.batches:  # by vmap of torch or jax, which says what it cannot do
+        if d.of_library:  # by vmap of torch or jax, which says what it cannot do
             msg = f"{d.name} raises where it is given a batch of directions, along a leading axis"
             raise WrongFormError(msg) from error
         error.add_note(f"raised by {d.name} with a batch of two directions along a leading axis")
         raise
-    for direction, row in zip(directions, found, strict=True):
-        alone = d.applied(direction)
-        if not alike(row, alone, _rounding(d, np.abs(alone) + _worst(_finite(alone)))):
+    for v, row in zip(directions, found, strict=True):
+        alone = d.applied(v)
+        if not alike(row, alone, rounding_error(d, np.abs(alone) + max_abs(_finite(alone)))):
             yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
             return
 
 
-def _natural(d: GivenDerivative) -> NDArray:
+def natural_size(d: GivenDerivative) -> NDArray:
     """Return what the results of a derivative are made of, should they cancel to nothing."""
     results, units = _finite(d.subject.rounded), d.subject.units
-    return _worst(results) / units if d.form == "vjp" else results / units.min()
+    return max_abs(results) / units if d.form == "vjp" else results / units.min()
 
 
 def cancelled(d: GivenDerivative, w: NDArray, v: NDArray) -> float:
     """Return what <w, Jv> is rounded by should all terms of J cancel, for v and w of any number."""
     results, units = _finite(d.subject.rounded[: len(w)]), d.subject.units[: len(v)]
-    return float(_rounding(d, norm(w * results) * norm(v / units)))
+    return float(rounding_error(d, norm(w * results) * norm(v / units)))
 
 
 def _finite(values: NDArray) -> NDArray:
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def _direction(d: GivenDerivative, random: np.random.Generator) -> NDArray:
-    """Draw a cotangent, or a tangent."""
-    return _drawn(d.subject.rows if d.form == "vjp" else d.subject.columns, random)
+def direction(d: GivenDerivative, random: np.random.Generator) -> NDArray:
+    """Draw a cotangent or a tangent whose magnitudes span some decades."""
+    size = d.subject.rows if d.form == "vjp" else d.subject.columns
+    return drawn(size, random, d.subject.eps) * scales(size, random)
 
 
-def _drawn(size: int, random: np.random.Generator) -> NDArray:
-    """Draw numbers that the inputs' and outputs' formats hold exactly, also twice and summed."""
-    drawn = random.integers(-55, 55, size)
-    return np.asarray(np.where(drawn < 0, drawn - 8, drawn + 9) / 8)  # 9 to 63 of either sign
+def scales(size: int, random: np.random.Generator) -> NDArray:
+    """Return powers of two that span some decades, 1 among them, in random order."""
+    (shuffled,) = random.spawn(1)
+    return np.asarray(shuffled.permutation(0.5 ** np.linspace(0, _BINADES, size).astype(int)))
+
+
+def drawn(size: int, random: np.random.Generator, eps: float) -> NDArray:
+    """Draw numbers of magnitude 1 to 8 with almost all the digits of a format of spacing eps."""
+    signed = random.integers(-55, 55, size)
+    (last,) = random.spawn(1)
+    steps = 2 ** (round(-np.log2(eps)) - _SPARE_BITS)  # from 1 to 2
+    sizes = np.where(signed < 0, 8 - signed, signed + 9) / 8
+    sizes += last.integers(0, steps // 8, size) / steps
+    return np.asarray(np.copysign(sizes, signed))
 
 
 def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
@@ -379,13 +303,13 @@ def _numbers_like(like: NDArray, random: np.random.Generator) -> NDArray:
     return np.asarray(drawn * (1 + 1j) if like.dtype.kind == "c" else drawn, like.dtype)
 
 
-def _rounding(d: GivenDerivative, terms: Any) -> Any:
+def rounding_error(d: GivenDerivative, terms: Any) -> Any:
     eps = d.subject.eps
     # Subnormal numbers are apart by more than a share of themselves.
     return ROUNDING * eps * (terms + least_normal(eps))
 
 
-def _worst(values: NDArray) -> float:
+def max_abs(values: NDArray) -> float:
     return float(np.max(np.abs(values), initial=0.0))
 
 
@@ -396,4 +320,4 @@ def largest_difference(one: NDArray, other: NDArray) -> float:
     with np.errstate(invalid="ignore"):
         same = (one == other) | (np.isnan(one) & np.isnan(other))
         apart = np.where(same, 0.0, np.abs(one - other))
-    return _worst(np.where(np.isnan(apart), np.inf, apart))
+    return max_abs(np.where(np.isnan(apart), np.inf, apart))

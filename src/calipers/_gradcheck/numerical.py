@@ -1,7 +1,7 @@
 """The numerical side: slopes of each column for a first look, a ladder for a second one."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from .._differences.pools import Store
 from .._differences.precision import in_its_format, in_the_format_of_x
 from .._differences.problem import Problem
 from .._differences.progress import Progress
-from .._differences.repeated import Repeated
+from .._differences.repeated import ComplexSteps, Repeated
 from .._differences.run import run, run_parts
 from .._differences.sending import Work
 from .._differences.stencils import ADAPTIVE, METHODS
@@ -58,7 +58,7 @@ class Looks:
     part: Part
     problem: Problem
     coarse: Steps
-    exact: Ladders | Repeated  # knows its errors
+    exact: Ladders | Repeated | ComplexSteps  # knows its errors
     way: Way
     small: NDArray  # columns of numbers that slopes by steps of natural size know nothing of
     own_step: bool = False  # the caller's
@@ -216,10 +216,12 @@ class Looks:
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative along v, and its errors, which are joint."""
         exact = self.exact
-        with self._counted(exact.problem):
-            if isinstance(exact, Repeated):
-                return exact.along(v)
-            return along(exact.problem, v, exact.steps, joint=True)
+        with ExitStack() as stack:
+            for problem in {id(p): p for p in (exact.problem, self.problem)}.values():
+                stack.enter_context(self._counted(problem))
+            if isinstance(exact, Ladders):
+                return along(exact.problem, v, exact.steps, joint=True)
+            return exact.along(v)
 
     def slopes_along(self, v: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
         """Return slopes after and before x along v by short steps, and these steps."""
@@ -272,8 +274,11 @@ def looks(
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
     coarse = replace(coarse, narrow=steps.narrow)
     small = _small(problem, steps.eps) & (step is None and scale is None)
-    exact: Ladders | Repeated
-    if method != ADAPTIVE:
+    exact: Ladders | Repeated | ComplexSteps
+    if method == COMPLEX_STEP:
+        real = _planned(subject, problem, ADAPTIVE, step, scale, bounds, steps.eps)
+        exact = ComplexSteps(Repeated(own, steps), Ladders(problem, real), coarse)
+    elif method != ADAPTIVE:
         exact = Repeated(own, steps)
     elif isinstance(subject.f, NumericalGradient):
         exact = subject.f.ladders(own, steps, subject.noise, subject.arguments(), subject.kwargs)

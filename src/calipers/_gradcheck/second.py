@@ -13,6 +13,7 @@ from .._containers import several
 from .._protocols import NDArray
 from .beside import Move, moved, scattered
 from .blocks import WrongFormError
+from .copies import noncontiguous
 from .derivative import GivenDerivative
 from .identities import ROUNDING, cancelled, largest_difference
 from .parts import norm, picked
@@ -78,7 +79,7 @@ class Gradient:
         count = len(self.subject.values)
         inputs, w = given[:count], given[count:]
         if self.spread:
-            w = tuple(np.stack((x, x), axis=-1)[..., 0] for x in w)
+            w = tuple(map(noncontiguous, w))
         return inputs, tuple(w) if self.subject.several else w[0]
 
     def __call__(self, *given: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,7 @@ from .._differences.columns import Outs
 from .._differences.evaluate import Evaluator, blame
 from .._differences.ladders import Ladders
 from .._differences.problem import Problem
-from .._differences.repeated import Repeated
+from .._differences.repeated import ComplexSteps, Repeated
 from .._differences.steps import Steps
 from .._kernels.differences import FIXED
 from .._kernels.gradcheck import AT_POINTS
@@ -47,7 +47,7 @@ class SecondLook:
     """Values of f near x, slopes, and derivatives that know their errors, of columns."""
 
     slopes: Slopes
-    exact: Ladders | Repeated
+    exact: Ladders | Repeated | ComplexSteps
     coarse: Steps
     lengths: NDArray  # of the coarse steps
 

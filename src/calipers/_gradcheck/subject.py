@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from .._arity import note_form
+from .._arity import SEVERAL_INPUTS, note_form
 from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import limits_of, modes_of
@@ -169,6 +169,17 @@ class Subject:
         other.active = tuple(replace(part, example=x) for part, x in pairs)
         return other
 
+    def changes_with(self, move: Callable[[NDArray], NDArray]) -> bool:
+        """Return True if f is defined at other inputs, and gives something else there."""
+        other = self.moved(move)
+        try:
+            found = other.reals_of(other.call())
+        except Exception:  # whatever f raises where it is not defined
+            return False
+        finally:
+            self.calls = other.calls
+        return not np.array_equal(found, self.base, equal_nan=True)
+
     @cached_property
     def _handed(self) -> list[Any]:
         return [v[()] if k in self.scalars else v for k, v in enumerate(self.values)]
@@ -186,9 +197,9 @@ class Subject:
                 by_name = f" and {', '.join(named)} by name" if named else ""
                 note_form(
                     error,
-                    f"f is called with {count}{by_name}: each item of inputs and of args is one, "
-                    f"so pass the numbers of one array as an array; if f stores its results in "
-                    f"arrays that it takes last, give out_like=",
+                    f"f is called with {count}{by_name}: each item of inputs and of args is one; "
+                    f"{SEVERAL_INPUTS}, and the numbers of one in an array; if f stores its "
+                    f"results in arrays that it takes last, give out_like=",
                 )
             raise
         self.seconds = min(self.seconds, time.perf_counter() - started)

@@ -77,7 +77,7 @@ class UnitVectors:
         self._d = d
         self._one_at_a_time = threading.Lock()
         self._work = _compiled(d) if self.count >= _MANY else None
-        self._batches = d.batches and self.count > _FEW
+        self._batches = d.of_library and self.count > _FEW
         self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))
         self._first: NDArray | None = None  # batch
         if self._work is not None or self._batches:

@@ -7,6 +7,8 @@ from contextlib import contextmanager, nullcontext
 from threading import RLock
 from typing import Any
 
+import numpy as np
+
 _lending = RLock()  # of tensors, which have the values of one call at a time
 
 
@@ -67,3 +69,15 @@ def lent(inputs: tuple[Any, ...], captured: tuple[int, ...], tensors: list[Any])
         finally:
             for k, data in own.items():
                 inputs[k].data = data
+
+
+def cotangent(c: Any, like: Any) -> Any:
+    """Return a tensor like an output with the numbers of an array, contiguous if that is."""
+    w = sys.modules["torch"].from_numpy(np.array(c)).to(device=like.device, dtype=like.dtype)
+    return w if np.asarray(c).flags.c_contiguous else noncontiguous(w)
+
+
+def noncontiguous(x: Any) -> Any:
+    """Return the same numbers in Fortran order, with a gap after each in memory."""
+    torch, axes = sys.modules["torch"], range(x.ndim)[::-1]
+    return torch.stack((x.permute(*axes),) * 2, -1)[..., 0].permute(*axes)

@@ -12,7 +12,7 @@ from .._protocols import Differentiated, NDArray
 from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch, has_array, require_values
-from .torch_captured import captured_by, copied, leaf, lent
+from .torch_captured import captured_by, copied, cotangent, leaf, lent, noncontiguous
 from .torch_state import Held
 
 _library = Torch()
@@ -130,7 +130,7 @@ class TorchFunctions:
             for k in captured:
                 point[k] = inputs[k]
             if spread:
-                w = tuple(torch.stack((x, x), -1)[..., 0] for x in w)
+                w = tuple(map(noncontiguous, w))
             active = [point[k] for k in argnums]
 
             def of_active(*active: Any) -> tuple[Any, ...]:
@@ -317,12 +317,7 @@ class _Function:
             msg = "gradients by sparse tensors are not taken in batches"
             raise NotImplementedError(msg)
         ends = [torch._C._functions.UndefinedGrad()(y) if c is None else y for y, c in pairs]
-        weights = [
-            torch.ones_like(y)
-            if c is None
-            else torch.from_numpy(np.array(c)).to(device=y.device, dtype=y.dtype)
-            for y, c in pairs
-        ]
+        weights = [torch.ones_like(y) if c is None else cotangent(c, y) for y, c in pairs]
         found = torch.autograd.grad(
             ends, sources, weights, retain_graph=True, allow_unused=True, is_grads_batched=batched
         )
@@ -380,8 +375,13 @@ class _Function:
             return func.jvp(of_active, primals, directions)[1]
 
         with self._held.kept():
-            found: tuple[Any, ...] = func.vmap(one)(*directions)
-        return found
+            try:
+                return tuple(func.vmap(one)(*directions))
+            except RuntimeError as error:
+                if "vmap support" not in str(error):  # as of a Function without a rule for vmap
+                    raise
+            vmap = self._torch._vmap_internals._vmap  # as torch's own check: of tangents alone
+            return tuple(vmap(lambda *v: self._tangents(tensors, list(v)))(*directions))
 
     def _tangents(self, tensors: list[Any], directions: list[Any]) -> tuple[Any, ...]:
         torch = self._torch

@@ -1,0 +1,194 @@
+"""Check that vjp and jvp are linear in all digits, magnitudes and memory layouts of a direction."""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+
+import numpy as np
+
+from .._differences.precision import NARROW_FORMATS, rounding_format, spacing_of
+from .._protocols import NDArray
+from .beside import Move, moved
+from .derivative import GivenDerivative
+from .identities import (
+    SCALE,
+    direction,
+    largest_difference,
+    max_abs,
+    natural_size,
+    rounding_error,
+    scales,
+)
+from .parts import Part, largest_by_part, norm
+from .rows import Rows
+from .rule import Rule
+from .unit_vectors import UnitVectors
+
+_LARGE, _SMALL = -16.0, 2.0**-16  # times a direction: clipping and thresholds show there
+_ROUNDINGS = 4.0  # of results, which a change of them has to exceed
+_FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # which all formats hold
+
+
+def linearity(
+    d: GivenDerivative,
+    random: np.random.Generator,
+    tolerance: float,
+    rule: Rule,
+    sizes: tuple[NDArray, NDArray] | None,
+    lines: Rows | None,
+    eps: float,
+) -> Iterator[str]:
+    """
+    Check that vjp or jvp maps zero to zero and is linear, within the tolerance of its entries.
+
+    `sizes`, if known, are the largest magnitude in the row or column that each result is made of,
+    and what is not known of entries there that are 0, or not resolved;
+    `lines`, if they are at hand, are the results for unit vectors. `eps` is the spacing of the
+    numbers that f computes with, and so may its derivative.
+    """
+    if d.form == "jac":
+        return
+    v = direction(d, random)
+    if d.asked is not None:  # f was called elsewhere since
+        v = SCALE * d.asked[0]
+    w = random.choice(_FEW_BITS, len(v)) * scales(len(v), random)
+    zero = d.applied(np.zeros_like(v))
+    what = _name_of_direction(d)
+    if np.any(np.abs(zero) > tolerance) and np.any(
+        np.abs(zero) > tolerance + moved(d, lambda g, _: g.applied(np.zeros_like(v)), random)
+    ):
+        cause = "grad_output" if d.form == "vjp" else "the tangent"
+        yield (
+            f"{d.name} does not give zeros for a zero {what}, but {max_abs(zero):.3g}: "
+            f"something in it is not multiplied by {cause}"
+        )
+        return
+    of_v, of_w = d.applied(v), d.applied(w)
+    if d.asked is not None:
+        d.strays = largest_difference(of_v, SCALE * d.asked[1]) > SCALE * tolerance
+    # Nothing in v is 0: what is infinite, and NaN times 0, shows there, and is for entries to tell.
+    if np.any(np.isnan(zero) & np.isfinite(of_v)):
+        yield f"{d.name} gives NaN for a zero {what}, where it gives numbers for another"
+        return
+    if sizes is None:
+        size, errors = np.full(zero.shape, max_abs(of_v) + max_abs(of_w)), np.zeros(zero.shape)
+    else:
+        size, errors = sizes
+    own = natural_size(d)
+    lengths = 16 * np.abs(v) + np.abs(w)
+    terms = np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
+    allowed = 32 * tolerance * max(max_abs(v), max_abs(w)) + rounding_error(d, terms)
+    if eps > d.subject.eps:
+        allowed = allowed + eps * terms
+    allowed = allowed + rule.rtol * size * np.sqrt(np.sum(lengths**2))
+    allowed = allowed + (rule.atol + largest_by_part(errors, d.given)) * np.sum(lengths)
+
+    def is_off(value: NDArray, expected: NDArray, residual: partial[NDArray], noise: float) -> bool:
+        apart = np.abs(value - expected)
+        apart[np.isnan(value) & np.isfinite(expected)] = np.inf
+        within = allowed + noise
+        return bool(np.any(apart > within)) and bool(
+            np.any(apart > within + moved(d, residual, random))
+        )
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        for text, (value, expected) in _in_both_ways(d, v, w, of_v, of_w, lines).items():
+            noise = tolerance / _SMALL if text == _OF_SMALL else 0.0
+            if is_off(value, expected, partial(_not_linear, text, v, w), noise):
+                rest = " from the sum of those for unit vectors" if text == "v" else ""
+                off = f"{d.name}({text}) is off by {largest_difference(value, expected):.3g}{rest}"
+                yield f"{d.name} is not linear in its {what}: {off}"
+                return
+        if d.of_library and d.form == "vjp":  # autograd hands over cotangents with any strides
+            try:
+                value = d.applied(v, contiguous=False)
+            except Exception as error:  # whatever a backward does that takes contiguous ones
+                yield f"{d.name} raises for a {what} that is not contiguous in memory ({error!r})"
+                return
+            if is_off(value, of_v, partial(_by_layout, v), 0.0):
+                yield (
+                    f"{d.name} reads the memory of its {what} as if it were contiguous: it is off "
+                    f"by {largest_difference(value, of_v):.3g} where the same numbers have other "
+                    f"strides; call .contiguous() on it first"
+                )
+                return
+        yield from _rounding_of_direction(d, w, of_w, np.fmax(size, own), rule, eps)
+
+
+_OF_SMALL = "v/65536"
+
+
+def _in_both_ways(
+    d: GivenDerivative, v: NDArray, w: NDArray, of_v: NDArray, of_w: NDArray, lines: Rows | None
+) -> dict[str, tuple[NDArray, NDArray]]:
+    """Return what d gives for directions, and what it has to if it is linear."""
+    both = {
+        "2v + w": (d.applied(2 * v + w), 2 * of_v + of_w),
+        "-16v": (d.applied(_LARGE * v), _LARGE * of_v),
+        _OF_SMALL: (d.applied(_SMALL * v) / _SMALL, of_v),
+    }
+    if lines is not None:
+        both["v"] = of_v, lines.combined(v)
+    return both
+
+
+def _not_linear(text: str, v: NDArray, w: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
+    """Return by how much d is not linear in one of the ways that are tested."""
+    v, w = turn(v), turn(w)
+    of_v = d.applied(v)
+    if text == "v":
+        return np.asarray(of_v - UnitVectors(d).all().combined(v))
+    value, expected = _in_both_ways(d, v, w, of_v, d.applied(w), None)[text]
+    return np.asarray(value - expected)
+
+
+def _by_layout(v: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
+    """Return by how much the result for v changes with the strides of v."""
+    return np.asarray(d.applied(turn(v), contiguous=False) - d.applied(turn(v)))
+
+
+def _rounding_of_direction(
+    d: GivenDerivative, w: NDArray, of_w: NDArray, size: NDArray, rule: Rule, eps: float
+) -> Iterator[str]:
+    """
+    Check that d does not round a direction to a format that is coarser than f's.
+
+    All formats hold the numbers of w; `size` is the largest entry that each result is made of.
+    Neither formats that f computes in count, nor those within a tolerance that the caller chose.
+    """
+    coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
+    formats = [x for x in ("float32", *NARROW_FORMATS) if spacing_of(x) > max(eps, coarsest)]
+    noise = _ROUNDINGS * eps * size * norm(w)
+    units = np.copysign(np.exp2(np.frexp(w)[1] - 1.0), w)
+    for taken in d.taken if formats else ():
+        own = np.zeros(len(w))
+        own[taken.start : taken.stop] = units[taken.start : taken.stop]
+
+        @cache
+        def moved_by(share: float, own: NDArray = own) -> NDArray:
+            return d.applied(w + share * own) if share else of_w
+
+        for given in d.given:
+            name = rounding_format(partial(_block, moved_by, given, noise), formats)
+            if name:
+                yield (
+                    f"{d.name} rounds its {_name_of_direction(d)} to {name}: it gives the same for "
+                    f"all numbers that {name} does not distinguish; let it compute with all digits"
+                )
+                return
+
+
+def _block(
+    moved_by: Callable[[float], NDArray], part: Part, noise: NDArray, share: float
+) -> NDArray | None:
+    """Return results by one input or output, or None if rounding may be all that changes them."""
+    block = slice(part.start, part.stop)
+    found, there = moved_by(share)[block], moved_by(0.0)[block]
+    if share and np.array_equal(found, there):
+        change = np.abs(moved_by(1.0)[block] - there)
+        if not np.any(share * change > noise[block]):
+            return None
+    return found
+
+
+def _name_of_direction(d: GivenDerivative) -> str:
+    return "cotangent" if d.form == "vjp" else "tangent"
