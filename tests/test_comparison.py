@@ -1055,7 +1055,7 @@ def test_durations_have_tolerances_with_a_unit():
     assert not calipers.compare(a, b, rtol=0, atol=np.timedelta64(999, "ms"))
     assert calipers.compare(a, b.astype("m8[ms]"), rtol=0.2, atol=0, check_dtype=False)
     assert "<= 1*25 s +" in str(calipers.compare(*[a.astype("m8[25s]")] * 2, rtol=0, atol=1))
-    for bad in np.timedelta64("NaT"), -second:
+    for bad in np.timedelta64("NaT", "s"), -second:
         with pytest.raises(ValueError, match="atol must be finite and not negative"):
             calipers.compare(a, b, rtol=0, atol=bad)
     with pytest.raises(TypeError, match="atol is a timedelta64, and an array has dtype float64"):
