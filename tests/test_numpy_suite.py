@@ -1,4 +1,4 @@
-"""NumPy's own tests pass with calipers in NumPy's place; and who answers for which dtype."""
+"""Tests of NumPy and SciPy pass with calipers in NumPy's place; and who answers for which dtype."""
 
 import importlib.util
 import json
@@ -55,14 +55,23 @@ if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
     WORDING |= {"TestArrayAlmostEqual::test_complex_inf", "TestAssertAllclose::test_infs"}
 
 
-def require_numpy_tests(names):
+SCIPY_SAMPLE = [
+    "scipy.special.tests.test_logsumexp",
+    "scipy.special.tests.test_orthogonal",
+    "scipy.linalg.tests.test_decomp",
+    "scipy.linalg.tests.test_matfuncs",
+    "scipy.linalg.tests.test_special_matrices",
+]
+
+
+def require_tests_of_libraries(names):
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        pytest.skip(f"NumPy is installed without its tests: no {', '.join(missing)}")
+        pytest.skip(f"installed without its tests: no {', '.join(missing)}")
 
 
-def run_numpy_tests(folder, tests, *options):
-    """Run NumPy's tests in another process, under none of our settings, and return the report."""
+def run_tests_of_libraries(folder, tests, *options):
+    """Run tests in another process, under none of our settings, and return the report."""
     # Our -W error, our plugins and pytest-xdist's hold for this process, not for that.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PYTHONW"))}
     # The tests, and the calipers that is tested here.
@@ -80,12 +89,14 @@ def run_numpy_tests(folder, tests, *options):
 
 
 def test_numpy_suite(tmp_path):
-    require_numpy_tests(SUITES)
-    report, output = run_numpy_tests(tmp_path, SUITES, "--patch=numpy", "-k", f"not ({SLOW})")
+    require_tests_of_libraries(SUITES)
+    report, output = run_tests_of_libraries(
+        tmp_path, SUITES, "--patch=numpy", "-k", f"not ({SLOW})"
+    )
     assert report["collected"] > 3000, output
 
     # A test that fails without calipers too is no matter of ours.
-    without, _ = run_numpy_tests(tmp_path, report["failed"])
+    without, _ = run_tests_of_libraries(tmp_path, report["failed"])
     assert without["collected"] == len(report["failed"])
     assert not without["calls"]
     failed = {Path(test).name for test in set(report["failed"]) - set(without["failed"])}
@@ -103,14 +114,14 @@ def test_numpy_suite(tmp_path):
 
 def test_numpy_suite_by_our_assertions(tmp_path):
     """NumPy's tests with the assertions of calipers.testing: none accepts or refuses another."""
-    require_numpy_tests(ASSERTION_SUITES)
+    require_tests_of_libraries(ASSERTION_SUITES)
     # What is left out here runs for long, too, and asks the same of more shapes.
     quick = "-k", f"not ({SLOW} or generalized or openblas_threading)"
-    report, output = run_numpy_tests(tmp_path, ASSERTION_SUITES, "--patch=testing", *quick)
+    report, output = run_tests_of_libraries(tmp_path, ASSERTION_SUITES, "--patch=testing", *quick)
     assert report["collected"] > 3000, output
     assert not report["disagreements"]
 
-    without, _ = run_numpy_tests(tmp_path, report["failed"])
+    without, _ = run_tests_of_libraries(tmp_path, report["failed"])
     assert not without["calls"]
     failed = {
         test.partition("test_utils.py::")[2]: text
@@ -130,6 +141,32 @@ def test_numpy_suite_by_our_assertions(tmp_path):
         "assert_equal": 2500,
     }.items():
         assert report["answered_by_kernels"][name] > least
+
+
+def compare_on_scipy_tests(folder, tests, least):
+    """Assert that SciPy's tests pass by our assertions, which `least` says how often they call."""
+    require_tests_of_libraries(tests)
+    options = "--patch=testing", "-m", "not slow"
+    report, output = run_tests_of_libraries(folder, tests, *options)
+    assert not report["disagreements"]
+    failed = set(report["failed"])
+    if failed:
+        without, _ = run_tests_of_libraries(folder, report["failed"])
+        failed -= set(without["failed"])
+    assert not failed, output
+    for name, count in least.items():
+        assert report["answered_by_kernels"][name] > count, report["answered_by_kernels"]
+
+
+def test_scipy_suites_by_our_assertions(tmp_path):
+    least = {"assert_allclose": 3500, "assert_array_almost_equal": 700, "assert_equal": 400}
+    compare_on_scipy_tests(tmp_path, SCIPY_SAMPLE, least)
+
+
+@pytest.mark.slow
+def test_all_of_scipy_special_and_linalg_by_our_assertions(tmp_path):
+    least = {"assert_allclose": 100_000, "assert_array_almost_equal": 1000, "assert_equal": 2000}
+    compare_on_scipy_tests(tmp_path, ["scipy.special.tests", "scipy.linalg.tests"], least)
 
 
 def test_tolerances_stay_binary64():
