@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,12 @@ from typing import Any
 import numba
 from numba.core import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime import rtsys
 
+# The package's, for imports as well: a fork waits for both.
+_first_use = sys.modules["calipers"]._first_use
+_this_thread = threading.local()  # `seconds` that kernels took it, and whether it `compiles`
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 # What Numba's environment variables change in machine code, and its own names for it do not tell.
 SETTINGS = [
@@ -27,22 +32,10 @@ SETTINGS = [
     *("ENABLE_PROFILING", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS", "USING_SVML"),
 ]
 
-# Held across a fork, so that no child inherits a build that nobody will finish.
-_building = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_building.acquire,
-        after_in_parent=_building.release,
-        after_in_child=_building.release,
-    )
-
-
-_of_thread = threading.local()  # whose `seconds` its kernels took to be built or loaded
-
 
 def work_clock() -> float:
     """Return a time in seconds that stands still while this thread compiles kernels."""
-    return time.perf_counter() - getattr(_of_thread, "seconds", 0.0)
+    return time.perf_counter() - getattr(_this_thread, "seconds", 0.0)
 
 
 @contextlib.contextmanager
@@ -51,7 +44,7 @@ def _stopped_clock() -> Iterator[None]:
     try:
         yield
     finally:
-        _of_thread.seconds = time.perf_counter() - before
+        _this_thread.seconds = time.perf_counter() - before
 
 
 class Kernels(dict[Any, Callable[..., Any]]):
@@ -69,7 +62,8 @@ class Kernels(dict[Any, Callable[..., Any]]):
         self._compiled: dict[Any, Any] = {}
 
     def __missing__(self, key: Any) -> Callable[..., Any]:
-        with _stopped_clock(), _building:
+        require_no_compilation()
+        with _stopped_clock(), _first_use:
             if key not in self:
                 self._compiled[key] = found = _compiled(self._function, self._signature(key))
                 self[key] = found.entry_point
@@ -82,8 +76,29 @@ class Kernels(dict[Any, Callable[..., Any]]):
         return int(found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
 
 
+def require_no_compilation() -> None:
+    """Raise if this thread compiles: then a signal handler or a finalizer interrupts a compiler."""
+    if getattr(_this_thread, "compiles", False) or global_compiler_lock.is_locked():
+        msg = (
+            "calipers was called by a signal handler or a finalizer while this thread compiles a "
+            "function, and a compiler cannot be entered again: call calipers.warmup() before, or "
+            "compare after"
+        )
+        raise RuntimeError(msg)
+
+
+@contextlib.contextmanager
+def _marked() -> Iterator[None]:
+    """Let `require_no_compilation` know that this thread compiles."""
+    _this_thread.compiles = True
+    try:
+        yield
+    finally:
+        _this_thread.compiles = False
+
+
 def _compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    with _jit_enabled(), _collector_paused():
+    with _marked(), _jit_enabled(), _collector_paused():
         dispatcher = numba.njit(**_OPTIONS)(function)
         if os.environ.get("CALIPERS_CACHE", "1") != "0":
             # Numba raises RuntimeError where no folder can be written, and renames its private

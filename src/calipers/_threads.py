@@ -10,7 +10,8 @@ from threading import Lock, local
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Executor, Future, ThreadPoolExecutor
+    from contextlib import AbstractContextManager
 
 T = TypeVar("T")
 
@@ -62,37 +63,94 @@ def _of_environment(setting: str) -> int:
 
 
 class _Pool:
-    """Helper threads beside the calling one; started at the first need of them."""
+    """
+    Helper threads beside the calling one; started at the first need of them.
+
+    It has no lock, as signal handlers and finalizers that call calipers would wait for it on the
+    thread that holds it. The executor has some: what interrupts it works on the calling thread.
+    """
 
     def __init__(self) -> None:
         self.size: int | None = None
         self._executor: ThreadPoolExecutor | None = None
-        self._one_at_a_time = Lock()
 
     def resize(self, size: int) -> None:
-        with self._one_at_a_time:
-            if size == self.size:
-                return
-            self.size = size
-            executor, self._executor = self._executor, None
-            if executor is not None:
-                executor.shutdown(wait=False)
+        """Set the number of threads; those of an executor end with it, once their work is done."""
+        if size != self.size:
+            self.size, self._executor = size, None
 
     def forget_threads(self) -> None:
-        """Threads do not survive a fork, nor who holds a lock; the child starts its own."""
+        """Threads do not survive a fork; the child starts its own."""
         self._executor = None
-        self._one_at_a_time = Lock()
 
-    def submit(self, work: Callable[[], T]) -> "Future[T]":
-        with self._one_at_a_time:
-            if self._executor is None:
+    def submit(self, work: Callable[[], T]) -> "Future[T] | None":
+        """Hand work to a helper; return None where the calling thread has to do it."""
+        if getattr(_current, "is_in_executor", False):
+            return None
+        _current.is_in_executor = True
+        try:
+            executor = self._executor
+            if executor is None:
                 # Here, since a small question needs no thread, and the import takes 10 ms.
                 from concurrent.futures import ThreadPoolExecutor
 
-                self._executor = ThreadPoolExecutor(
-                    max(1, get_num_threads() - 1), thread_name_prefix="calipers"
+                executor = self._executor = ThreadPoolExecutor(
+                    max(1, get_num_threads() - 1),
+                    thread_name_prefix="calipers",
+                    initializer=_begin_helper,
                 )
-            return self._executor.submit(copy_context().run, work)
+            return executor.submit(copy_context().run, _help, work)
+        except RuntimeError:  # the interpreter shuts down, or there can be no more threads
+            return None
+        finally:
+            _current.is_in_executor = False
+
+
+def _begin_helper() -> None:
+    _current.is_in_executor = True
+
+
+def _help(work: Callable[[], T]) -> T:
+    _current.is_in_executor = False
+    try:
+        return work()
+    finally:
+        _current.is_in_executor = True
+
+
+def threads(number: int, name: str = "") -> "AbstractContextManager[Executor | None]":
+    """Start an executor of threads; it is None where the process ends before it had one."""
+    try:
+        from concurrent.futures import ThreadPoolExecutor
+    except RuntimeError:
+        return contextlib.nullcontext()
+    return ThreadPoolExecutor(number, thread_name_prefix=name)
+
+
+def submitted(executor: "Executor | None", work: Callable[..., T], *args: Any) -> "Future[T]":
+    """Hand work to an executor, or do it here: at the end of the process it takes no more."""
+    if executor is not None and not getattr(_current, "is_in_executor", False):
+        _current.is_in_executor = True
+        try:
+            return executor.submit(work, *args)
+        except RuntimeError as error:
+            if "interpreter shutdown" not in str(error):
+                raise
+        finally:
+            _current.is_in_executor = False
+    return done(work, *args)
+
+
+def done(work: Callable[..., T], *args: Any) -> "Future[T]":
+    """Do work on the calling thread, and return it as what another thread has done."""
+    from concurrent.futures import Future
+
+    future: Future[T] = Future()
+    try:
+        future.set_result(work(*args))
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 _pool = _Pool()
@@ -221,10 +279,11 @@ def first_found(work: Callable[[int], int], tasks: int, threads: int) -> int:
             _current.is_task = is_task
 
     helpers = []
-    # The interpreter takes no new work while it shuts down; the calling thread does it all then.
-    with contextlib.suppress(RuntimeError):
-        for _ in range(threads - 1):
-            helpers.append(_pool.submit(take_turns))
+    for _ in range(threads - 1):
+        helper = _pool.submit(take_turns)
+        if helper is None:
+            break
+        helpers.append(helper)
     running = []
     try:
         take_turns()
@@ -286,4 +345,4 @@ def in_parts(work: Callable[[int, int], None], starts: Sequence[int], stop: int)
 
 def in_background(work: Callable[[], T]) -> "Future[T]":
     """Begin `work` on another thread; what it raises, its result raises."""
-    return _pool.submit(work)
+    return _pool.submit(work) or done(work)

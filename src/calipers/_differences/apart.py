@@ -9,6 +9,8 @@ from numba.core import types
 from numba.core.errors import NumbaError
 from numba.core.types.containers import BaseTuple
 
+from .._jit import require_no_compilation
+
 _TRIES = 1000  # to prove that two arrays do not overlap
 
 
@@ -66,6 +68,7 @@ def only_reads(f: Any, kinds: tuple[types.Type, ...], own: set[int]) -> bool:
     untouched = tuple(k if i in own else _untouched(k) for i, k in enumerate(kinds))
     if any(_is_mutable(k) for i, k in enumerate(untouched) if i not in own):
         return False
+    require_no_compilation()
     try:
         f.compile(untouched)
     except (NumbaError, RuntimeError):  # or f is for types that it was told

@@ -13,7 +13,7 @@ from numba.core import types
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
-from .._jit import Kernels
+from .._jit import Kernels, require_no_compilation
 from .._kernels.calls import Fills, Form, Returns, Rows
 from .._protocols import NDArray
 from .._threads import get_num_threads
@@ -195,6 +195,7 @@ def _sought(problem: "Problem") -> Native | None:
         make, kinds = Rows, [types.int64, *kinds]
     elif problem.out_like is not None:
         make, kinds = Fills, [*kinds, out_type]
+    require_no_compilation()
     try:
         f.compile(tuple(kinds))
         compiled = f.overloads[tuple(kinds)]

@@ -6,14 +6,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import (
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-)
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
@@ -24,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._threads import get_num_threads
+from .._threads import get_num_threads, submitted, threads
 from .columns import Outs
 from .sending import Message, Part, Span, Work, do_file, do_known, do_message, pickled, task_of
 
@@ -58,20 +51,20 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
         if workers < 1:
             msg = f"workers must be at least 1, got {workers}"
             raise ValueError(msg)
-        with ThreadPoolExecutor(int(workers)) as threads:
-            yield _Threads(int(workers), threads, _task_of_threads(work))
+        with threads(int(workers)) as executor:
+            yield _Threads(int(workers), executor, _task_of_threads(work))
     elif (distributed := _distributed(workers)) is not None:
         cluster = _Cluster(work, workers, distributed)
         try:
             yield cluster
         finally:
             cluster.release()
-    elif isinstance(workers, ProcessPoolExecutor):
+    elif _is_a("process.ProcessPoolExecutor", workers):
         with _file(work) as path:
             yield _Futures(_number(workers), workers, partial(do_file, path))
     elif isinstance(workers, Executor):
         number = _number(workers)
-        if isinstance(workers, ThreadPoolExecutor):
+        if _is_a("thread.ThreadPoolExecutor", workers):
             yield _Threads(number, workers, _task_of_threads(work))
         elif workers.submit(_place).result() == _place():
             yield _Futures(number, workers, task_of(work))
@@ -95,15 +88,26 @@ def opened(work: Work, workers: Any) -> Iterator[Pool]:
 def anew(workers: Any) -> Iterator[Any]:
     """Give a pool for what the caller's one lost; None if it cannot be had."""
     broken = _asked_by_itself(workers)
-    if not isinstance(broken, ProcessPoolExecutor):
+    if not _is_a("process.ProcessPoolExecutor", broken):
         # A multiprocessing.Pool puts another process in the place of one that ended.
         yield broken if _is_process_pool(broken) else None
         return
+    from concurrent.futures import ProcessPoolExecutor
+
     like: Any = broken
     most = getattr(like, "_max_tasks_per_child", None)
     given = like._max_workers, like._mp_context, like._initializer, like._initargs
     with ProcessPoolExecutor(*given, max_tasks_per_child=most) as pool:
         yield pool
+
+
+def _is_a(name: str, pool: Any) -> bool:
+    """Return True if a pool is of a class of concurrent.futures, which its caller has imported.
+
+    Its modules cannot be imported while the process ends.
+    """
+    module, _, kind = name.partition(".")
+    return isinstance(pool, getattr(sys.modules.get(f"concurrent.futures.{module}"), kind, ()))
 
 
 def _require_open(workers: Any) -> None:
@@ -168,7 +172,7 @@ class _Futures:
 
     retries = 0
 
-    def __init__(self, number: int, executor: Executor, task: Callable[..., Part | None]) -> None:
+    def __init__(self, number: int, executor: Any, task: Callable[..., Part | None]) -> None:
         self.number = number
         self._executor, self._task = executor, task
 
@@ -244,7 +248,7 @@ class _Threads(_Futures):
     """Threads, which see what is set for the caller alone, as by numpy.errstate."""
 
     def ask(self, span: Span, tries: int) -> Any:
-        return self._executor.submit(copy_context().run, self._task, span)
+        return submitted(self._executor, copy_context().run, self._task, span)
 
 
 class _Remote(_Futures):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Lock
+from threading import RLock
 
 import numpy as np
 
@@ -15,7 +15,7 @@ _ROUNDINGS = 128.0  # by which a batch may differ from single calls
 _OF_TORCH = "There is a performance drop", "An output with one or more elements was resized"
 
 
-_lock = Lock()
+_lock = RLock()  # a signal handler or a finalizer may check on the same thread
 _checks = 0  # that run now, in threads
 _filters = ExitStack()
 

@@ -1,11 +1,13 @@
 """Reading beside comparing: the next block is read while the last one is worked on."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._protocols import Result
-from .._threads import get_num_threads
+from .._threads import get_num_threads, submitted, threads
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 IN_FLIGHT = 2
 """Blocks in memory at a time: one is worked on while another is read."""
@@ -22,14 +24,14 @@ def overlapped(
     Blocks are read by the calling thread: iterators and files may not like another. `may_overlap`
     tells of the block that was read last whether it stays as it is while the next is read.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="calipers-blocks") as helper:
+    with threads(1, "calipers-blocks") as helper:
         begun: Future[Result] | None = None
         for block in blocks:
             if begun is not None:
                 yield begun.result()
                 begun = None
             if get_num_threads() > 1 and may_overlap():
-                begun = helper.submit(work, *block)
+                begun = submitted(helper, work, *block)
             else:
                 yield work(*block)
         if begun is not None:
