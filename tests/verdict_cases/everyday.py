@@ -35,7 +35,7 @@ def turned_pairs(x, halves=False):
     return y
 
 
-@case(SAME, "pairs as complex numbers", options=WHOLE)
+@case(f"{SAME} EQUAL", "pairs as complex numbers; equal where no product is fused", options=WHOLE)
 def pairs_turned_as_complex_numbers(rng):
     def g(x):
         n, d = x.shape
