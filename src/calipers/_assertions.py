@@ -9,7 +9,9 @@ from numpy.testing import build_err_msg
 
 from . import comparison
 from ._arrays import as_array, as_pair, has_own_functions, in_memory
-from ._libraries import library_of, on_device
+from ._integers import is_comparable
+from ._libraries import HELD_TYPES, library_of, on_device
+from ._question import alike, plainly_close
 from ._spread import MEMORY_LIMIT, spread_of
 from .interop.frames import is_column, is_frame
 from .interop.records import field_names
@@ -20,6 +22,7 @@ from .reports import ClosenessError
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 _NAMES = ("actual", "desired")
+_SIMPLE = frozenset({bool, int, float, np.float64, str})
 
 
 class Head:
@@ -42,6 +45,38 @@ class Head:
         return ClosenessError(
             build_err_msg([a, b], reason, header=self.header, verbose=self.verbose)
         )
+
+
+def plainly_equal(actual: Any, desired: Any) -> bool:
+    """Return True if two numbers or texts are equal; False leaves that to NumPy.
+
+    Its `assert_equal` also compares the signs of zeros.
+    """
+    if not _SIMPLE.issuperset((type(actual), type(desired))):
+        return False
+    signed = isinstance(actual, float) or isinstance(desired, float)
+    return bool(actual == desired and (actual != 0 or not signed))
+
+
+def plainly_pass(
+    actual: Any, desired: Any, rtol: float, atol: Any, equal_nan: bool = True, strict: bool = False
+) -> bool:
+    """Return True if small arrays or numbers are close; False leaves that to `assert_within`.
+
+    Other than in `allclose`, numbers are arrays of their dtype, and shapes broadcast from numbers
+    alone.
+    """
+    if not HELD_TYPES.issuperset((type(actual), type(desired))):
+        return False
+    a, b = np.asarray(actual), np.asarray(desired)
+    if a.shape != b.shape and (strict or () not in (a.shape, b.shape)):
+        return False
+    if strict and a.dtype != b.dtype:
+        return False
+    verdict = plainly_close(a, b, rtol, atol, equal_nan)
+    if verdict is None and (pair := alike(a, b)) is not None:
+        verdict = plainly_close(*pair, rtol, atol, equal_nan)
+    return bool(verdict)
 
 
 def assert_within(
@@ -73,7 +108,8 @@ def assert_within(
             pair = as_pair(a, b, _NAMES)
         except UnitError as error:
             raise ClosenessError(head.before(str(error))) from None
-        if pair.dtypes is None and not is_duration(atol):
+        compared_exactly = is_comparable(pair.a, pair.b) or is_duration(atol)
+        if pair.dtypes is None and not compared_exactly:
             ask_numpy(by_numpy, pair.a, pair.b)
             return
         if pair.unit is None:
@@ -106,6 +142,13 @@ def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> Non
         assertion(*args, **options)
     except AssertionError as error:
         raise ClosenessError(str(error)) from None
+
+
+def spacings_apart(x: Any, y: Any, nulp: float) -> str:
+    """Return the message on arrays of longdouble, on which NumPy raises ValueError instead."""
+    with np.errstate(all="ignore"):
+        distance = np.abs(x - y) / np.spacing(np.maximum(np.abs(x), np.abs(y)))
+    return f"Arrays are not equal to {nulp} ULP (max is {np.max(distance):g})"
 
 
 def steps_apart(text: str, a: Any, b: Any, steps: Any, equal_nan: bool) -> ClosenessError:

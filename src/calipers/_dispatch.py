@@ -41,7 +41,10 @@ def scan(
     Positions count elements in C order if `order` is "C"; "K" takes memory's own order. Blocks may
     be copies: what `call` writes into has to be contiguous, and of its dtype.
     """
-    views = _flat_views(arrays, dtypes, order) or _copies(arrays, dtypes)
+    views = _flat_views(arrays, dtypes, order)
+    if views is None:
+        copies = converted(arrays, dtypes)
+        views = copies and [x.ravel() for x in copies]
     if views is not None:
         return scan_views(call, views)
     return _scan_buffers(call, arrays, dtypes, order)[0]
@@ -54,10 +57,10 @@ def fill(call: BlockCall, arrays: Sequence[NDArray], dtypes: Sequence[DType]) ->
         out = np.empty_like(arrays[0], dtype=bool)
         scan_views(call, [*views, _flat(out)])
         return out
-    views = _copies(arrays, dtypes) if max(x.ndim for x in arrays) < 2 else None
-    if views is not None:  # and there are no two orders
-        out = np.empty(common_shape_of(arrays), dtype=bool)
-        scan_views(call, [*views, out.ravel()])
+    copies = converted(arrays, dtypes) if max(x.ndim for x in arrays) < 2 else None
+    if copies is not None:  # the result has one possible order
+        out = np.empty(copies[0].shape, dtype=bool)
+        scan_views(call, [*(x.ravel() for x in copies), out.ravel()])
         return out
     result: NDArray = _scan_buffers(call, [*arrays, None], [*dtypes, np.dtype(bool)], "K")[1]
     return result
@@ -123,8 +126,11 @@ def _flat_views(
     return [x.ravel() if c_order else x.T.ravel() for x in arrays]
 
 
-def _copies(arrays: Sequence[NDArray], dtypes: Sequence[DType]) -> list[NDArray] | None:
-    """Convert, gather and broadcast what is small, at once: an iterator takes longer to set up."""
+def converted(arrays: Sequence[NDArray], dtypes: Sequence[DType]) -> list[NDArray] | None:
+    """Copy small arrays to their dtypes and common shape, in C order; None if they are large.
+
+    One copy is faster than an iterator, which takes longer to set up.
+    """
     shape = common_shape_of(arrays)
     if prod(shape) > _BUFFER:
         return None
@@ -132,7 +138,7 @@ def _copies(arrays: Sequence[NDArray], dtypes: Sequence[DType]) -> list[NDArray]
     with np.errstate(all="ignore"):  # conversions raise no flag in buffers either
         for copy, x in zip(copies, arrays, strict=True):
             copy[...] = x
-    return [copy.ravel() for copy in copies]
+    return copies
 
 
 def scan_views(call: BlockCall, views: Sequence[NDArray]) -> int:

@@ -27,6 +27,7 @@ _IN_SIMULATED_KERNEL = "FakeWithinKernelCUDAArray"
 HOST_TYPES = frozenset(
     {np.ndarray, np.memmap, list, tuple, bool, int, float, complex, *np.sctypeDict.values()}
 )
+HELD_TYPES = HOST_TYPES - {np.memmap}  # and all of it is in memory
 
 
 def library_of(x: Any) -> ArrayLibrary | None:

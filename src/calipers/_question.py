@@ -8,8 +8,9 @@ import numpy as np
 from numpy import array_equal as _numpy_array_equal
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from ._arrays import Pair, as_tolerance
-from ._dispatch import SERIAL_BYTES, BlockCall, fill, scan, scan_views
+from ._arguments import is_weak
+from ._arrays import Pair, as_tolerance, strengthen
+from ._dispatch import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
 from ._dtypes import FLOAT64, DType, record_names, widest, working_dtypes
 from ._jit import Kernels
 from ._kernels.closeness import (
@@ -21,7 +22,7 @@ from ._kernels.closeness import (
 )
 from ._kernels.equality import FIRST_UNEQUAL, FIRST_UNEQUAL_STRIDED
 from ._kernels.finiteness import FIRST_NONFINITE
-from ._libraries import host_views
+from ._libraries import HELD_TYPES, host_views
 from ._protocols import NDArray
 from ._shapes import broadcast_shape
 from ._warnings import warn
@@ -31,6 +32,7 @@ from .interop.times import distances
 _LONG_ROW = 1 << 14
 # An array that is not in C order is copied up to here: about as much as buffers take.
 _GATHERED_BYTES = 1 << 17
+_ARRAYS_AND_NUMBERS = HELD_TYPES - {list, tuple}
 
 
 def _plainly(
@@ -66,8 +68,31 @@ def _plainly(
     return kernel, a.ravel(order), b.ravel(order)
 
 
+def alike(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
+    """Convert small arrays of NumPy, or an array and a number, to their common dtype and shape.
+
+    Python's numbers take the dtype of the array (NEP 50). None if one of the two is neither, if
+    NumPy has to compare them, or if they are large: those are converted block by block.
+    """
+    if not _ARRAYS_AND_NUMBERS.issuperset((type(a), type(b))):
+        return None
+    if is_weak(a) or is_weak(b):
+        if is_weak(a) and is_weak(b):
+            return None
+        a = strengthen(a, b.dtype) if is_weak(a) else a
+        b = strengthen(b, a.dtype) if is_weak(b) else b
+    dtypes = working_dtypes(a.dtype, b.dtype)
+    if dtypes is None:
+        return None
+    try:
+        copies = converted([np.asarray(a), np.asarray(b)], dtypes)
+    except ValueError:  # the shapes do not broadcast, and the names of the arguments are needed
+        return None
+    return None if copies is None else (copies[0], copies[1])
+
+
 def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool | None:
-    """Answer for all elements in the common case, in which little has to be asked; else None."""
+    """Return whether contiguous arrays of one dtype and shape are close; None for all others."""
     if type(a) is not np.ndarray:
         views = host_views(a, b)
         if views is None:
@@ -85,9 +110,15 @@ def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool
 
 
 def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:
-    """Answer for each element in the common case, in C order; else None."""
+    """Return for each element whether it is close, if `_plainly` or `alike` take the arrays."""
+    for x in (a, b):  # the result has the order of the arrays
+        if type(x) is np.ndarray and x.ndim > 1 and not x.flags.c_contiguous:
+            return None
     plain = _plainly(MASK, a, b, rtol, atol)
-    if plain is None or not (a.ndim < 2 or (a.flags.c_contiguous and b.flags.c_contiguous)):
+    if plain is None and (pair := alike(a, b)) is not None:
+        a, b = pair
+        plain = _plainly(MASK, a, b, rtol, atol)
+    if plain is None:
         return None
     kernel, x, y = plain
     out = np.empty(a.shape, dtype=bool)

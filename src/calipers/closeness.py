@@ -33,6 +33,7 @@ from ._nested import have_named_parts
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import (
     Question,
+    alike,
     as_tolerances,
     equal_arrays,
     plainly_close,
@@ -171,6 +172,8 @@ def allclose(
     verdict = None
     if axis is None and memory_limit == MEMORY_LIMIT:  # else they are checked first
         verdict = plainly_close(a, b, rtol, atol, equal_nan)
+        if verdict is None and (pair := alike(a, b)) is not None:
+            verdict = plainly_close(*pair, rtol, atol, equal_nan)
     if verdict is None:
         verdict = _close(a, b, rtol, atol, equal_nan, axis, memory_limit)
     if verdict is False:  # and not the verdicts of rows
@@ -298,13 +301,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     >>> calipers.isclose([1.0, float("nan")], [1.0 + 1e-9, float("nan")])
     array([ True, False])
     """
-    views = host_views(a, b)
-    if views is not None:
-        verdicts = plainly_each(views[0], views[1], rtol, atol, equal_nan)
-        if verdicts is not None:
-            _tell(verdicts, a, b, rtol, atol, equal_nan)
-            library = library_of(a)
-            return verdicts[()] if library is None else library.from_numpy(verdicts)
+    x, y = host_views(a, b) or (a, b)
+    verdicts = plainly_each(x, y, rtol, atol, equal_nan)
+    if verdicts is not None:
+        _tell(verdicts, a, b, rtol, atol, equal_nan)
+        library = library_of(a)
+        return verdicts[()] if library is None else library.from_numpy(verdicts)
     if on_device(a=a, b=b):
         return device_module("closeness").isclose(a, b, rtol, atol, equal_nan)
     for name, x in (("a", a), ("b", b)):

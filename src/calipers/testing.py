@@ -34,6 +34,9 @@ from ._assertions import (
     assert_within,
     is_array,
     is_tolerance,
+    plainly_equal,
+    plainly_pass,
+    spacings_apart,
     steps_apart,
     to_array,
     views,
@@ -43,6 +46,7 @@ from ._options import checked_options
 from ._pairs import Checks, related_leaves
 from .interop.times import is_duration
 from .interop.units import unit_of
+from .reports import ClosenessError
 
 __all__ = [*numpy.testing.__all__, "assert_close"]
 
@@ -161,6 +165,11 @@ def assert_allclose(
     ...
     """
     __tracebackhide__ = True
+    by_tolerances = is_tolerance(rtol) and is_tolerance(atol)
+    if by_tolerances and plainly_pass(
+        actual, desired, float(rtol), float(atol), bool(equal_nan), strict
+    ):
+        return
     by_numpy = partial(
         _numpy_assert_allclose,
         rtol=rtol,
@@ -206,6 +215,8 @@ def assert_array_equal(
     >>> npt.assert_array_equal([1.0, float("nan")], [1, float("nan")])
     """
     __tracebackhide__ = True
+    if plainly_pass(actual, desired, 0.0, 0.0, strict=strict):
+        return
     by_numpy = partial(_numpy_assert_array_equal, err_msg=err_msg, verbose=verbose, strict=strict)
     head = Head("Arrays are not equal", err_msg, verbose)
     assert_within(actual, desired, 0.0, 0.0, by_numpy, head, strict=strict)
@@ -235,16 +246,17 @@ def assert_array_almost_equal(
     >>> npt.assert_array_almost_equal([1.0, 2.0], [1.0, 2.0001], decimal=3)
     """
     __tracebackhide__ = True
+    atol = _below_limit(decimal)
+    if atol is not None and plainly_pass(actual, desired, 0.0, atol):
+        return
     by_numpy = partial(
         _numpy_assert_array_almost_equal, decimal=decimal, err_msg=err_msg, verbose=verbose
     )
-    limit = 1.5 * 10.0 ** (-decimal) if -decimal < 308 else math.inf
-    if not 0 < limit < math.inf:
+    if atol is None:
         ask_numpy(by_numpy, actual, desired)
         return
     head = Head(f"Arrays are not almost equal to {int(decimal)} decimals", err_msg, verbose)
-    # Less than the limit: at most the number before it.
-    assert_within(actual, desired, 0.0, math.nextafter(limit, 0.0), by_numpy, head)
+    assert_within(actual, desired, 0.0, atol, by_numpy, head)
 
 
 def assert_almost_equal(
@@ -274,6 +286,10 @@ def assert_almost_equal(
     >>> npt.assert_almost_equal([1.0, 2.0], [1.0, 2.00000001])
     """
     __tracebackhide__ = True
+    if type(actual) is type(desired) is float:
+        atol = _below_limit(decimal)
+        if atol is not None and abs(desired - actual) <= atol:
+            return
     if not any(is_array(x) or isinstance(x, list | tuple) for x in (actual, desired)):
         ask_numpy(_numpy_assert_almost_equal, actual, desired, decimal, err_msg, verbose)
         return
@@ -314,6 +330,8 @@ def assert_equal(
     >>> npt.assert_equal({"a": [np.arange(3), 1]}, {"a": [np.arange(3), 1.0]})
     """
     __tracebackhide__ = True
+    if plainly_equal(actual, desired) and not strict:
+        return
     if isinstance(desired, dict) and isinstance(actual, dict) and actual.keys() == desired.keys():
         for key in desired:
             assert_equal(actual[key], desired[key], f"key={key!r}\n{err_msg}", verbose)
@@ -323,7 +341,8 @@ def assert_equal(
         and len(actual) == len(desired)
     ):
         for i, (a, b) in enumerate(zip(actual, desired, strict=True)):
-            assert_equal(a, b, f"item={i}\n{err_msg}", verbose)
+            if not plainly_equal(a, b):
+                assert_equal(a, b, f"item={i}\n{err_msg}", verbose)
     elif not isinstance(desired, dict) and (is_array(actual) or is_array(desired)):
         assert_array_equal(actual, desired, err_msg, verbose, strict=strict)
     else:
@@ -479,6 +498,11 @@ def assert_array_almost_equal_nulp(x: Any, y: Any, nulp: float = 1) -> None:
         _numpy_assert_array_almost_equal_nulp(x, y, nulp)
     except AssertionError as error:
         raise steps_apart(str(error), x, y, nulp, equal_nan=False) from None
+    except ValueError:
+        x, y = np.asarray(x), np.asarray(y)
+        if x.shape != y.shape or np.result_type(x, y) != np.longdouble:
+            raise
+        raise ClosenessError(spacings_apart(x, y, nulp)) from None
 
 
 def assert_array_max_ulp(a: Any, b: Any, maxulp: float = 1, dtype: Any = None) -> Any:
@@ -584,6 +608,12 @@ def assert_close(
     leaves = tuple(related_leaves(actual, expected, checks))
     nested = len(leaves) != 1 or bool(leaves[0].path)
     require_close(leaves, nested, options, msg)
+
+
+def _below_limit(decimal: float) -> float | None:
+    """Return the largest number below ``1.5 * 10**-decimal``, or None if that is 0 or infinite."""
+    limit = 1.5 * 10.0 ** (-decimal) if -decimal < 308 else math.inf
+    return math.nextafter(limit, 0.0) if 0 < limit < math.inf else None
 
 
 def _is_complex(x: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._arguments import require_bytes
-from .._libraries import HOST_TYPES
+from .._libraries import HELD_TYPES
 from .._protocols import Spread
 from ..interop.h5py import H5py
 from ..interop.records import StoredFields
@@ -18,15 +18,13 @@ MEMORY_LIMIT = 1 << 28
 
 _ZARR = Zarr()
 STORES = (_ZARR, H5py(), StoredFields())
-# What is in memory as a whole, of the types that are met most often.
-_HELD_TYPES = HOST_TYPES - {np.memmap}
 
 
 def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
     """Return how arrays are taken apart; None if all are in memory. The names are for errors."""
     require_bytes(memory_limit)
     limit = max(1, int(min(memory_limit, sys.maxsize)))
-    if _HELD_TYPES.issuperset(map(type, arrays.values())):
+    if HELD_TYPES.issuperset(map(type, arrays.values())):
         return None
     for name, x in arrays.items():
         if _ZARR.is_group(x):
@@ -52,7 +50,7 @@ def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
 
 def is_stream(x: Any) -> bool:
     """Tell whether x is an iterator of chunks; an array that can be iterated is none."""
-    return type(x) not in _HELD_TYPES and isinstance(x, Iterator) and not hasattr(x, "__array__")
+    return type(x) not in HELD_TYPES and isinstance(x, Iterator) and not hasattr(x, "__array__")
 
 
 def _is_dask(x: Any) -> bool:
