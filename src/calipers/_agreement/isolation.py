@@ -82,7 +82,7 @@ def _forked(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connec
     """Start a fork, or return None where the child would lack threads that libraries wait for."""
     if not os.path.isdir(_TASKS):
         return None
-    context = multiprocessing.get_context("fork")
+    context: Any = multiprocessing.get_context("fork")  # Windows has none
     pipe, other = context.Pipe()
     process = context.Process(target=_run_fork, args=(work, sides, other, pipe))
     with warnings.catch_warnings():  # of threads: where there are any, the child ends at once
@@ -124,7 +124,7 @@ def _run_fork(
 def _fresh(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connection]:
     """Start a process that shares nothing with this one."""
     sent = _pickled(work, sides)
-    context = multiprocessing.get_context("spawn")
+    context: Any = multiprocessing.get_context("spawn")  # its pipes are of another class on Windows
     pipe, other = context.Pipe()
     process = context.Process(target=_run_fresh, args=(sent, other))
     with children_with_safe_path(), _hidden_script():
