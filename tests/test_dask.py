@@ -669,7 +669,7 @@ class TestCluster:
         with h5py.File(tmp_path / "x.h5", "w") as file:
             stored = file.create_dataset("x", data=np.ones(100))
             x = da.ones(100, chunks=10)
-            with pytest.raises(TypeError, match="b is a h5py Dataset, which cannot be sent"):
+            with pytest.raises(TypeError, match="b is of type h5py Dataset, which cannot be sent"):
                 calipers.allclose(x, stored)
             with dask.config.set(scheduler="threads"):
                 assert calipers.allclose(x, stored)

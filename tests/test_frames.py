@@ -1,4 +1,4 @@
-"""Frames and columns of pandas, polars, pyarrow and astropy."""
+"""Frames and columns of pandas, polars, pyarrow, dask and astropy."""
 
 import datetime
 from decimal import Decimal
@@ -11,7 +11,7 @@ from calipers import testing as npt
 
 pandas = pytest.importorskip("pandas")
 
-LIBRARIES = ["pandas", "polars", "pyarrow"]
+LIBRARIES = ["pandas", "polars", "pyarrow", "dask.dataframe"]
 BIG = 2**53
 IDS = {"id": [BIG, 7], "x": [0.5, 1.0]}
 OTHER_IDS = {"id": [BIG + 1, 7], "x": [0.5, 1.0]}
@@ -19,6 +19,8 @@ OTHER_IDS = {"id": [BIG + 1, 7], "x": [0.5, 1.0]}
 
 def frame(library, columns):
     module = pytest.importorskip(library)
+    if library == "dask.dataframe":
+        return module.from_pandas(pandas.DataFrame(columns), npartitions=2)
     return module.table(columns) if library == "pyarrow" else module.DataFrame(columns)
 
 
@@ -34,7 +36,7 @@ def integers(kind, values):
     }[kind]()
 
 
-NULLABLE = [*LIBRARIES, "pandas array", "pandas index", "pyarrow chunks"]
+NULLABLE = ["pandas", "polars", "pyarrow", "pandas array", "pandas index", "pyarrow chunks"]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -209,6 +211,18 @@ def test_row_labels_are_not_compared_and_the_report_says_so():
         report = calipers.compare(x, y)
         assert report
         assert "the row labels differ; they are not compared" in str(report)
+
+
+def test_columns_of_dask_are_compared_in_their_dtype():
+    dask = pytest.importorskip("dask.dataframe")
+    # One of pandas, as dask takes two such columns for the same one.
+    series = pandas.Series([BIG, None], dtype="Int64")
+    other = pandas.Series([BIG + 1, None], dtype="Int64")
+    column = dask.from_pandas(series, npartitions=1)
+    assert calipers.array_equal(column, series, equal_nan=True)
+    assert not calipers.array_equal(column, other, equal_nan=True)
+    assert calipers.compare(column, series, equal_nan=True)
+    assert not calipers.compare(column, other, equal_nan=True)
 
 
 def test_queries_that_were_not_run_are_refused():

@@ -1,6 +1,7 @@
 """calipers.testing for numpy.testing and torch.testing: the same verdicts, and what is said."""
 
 import collections
+import gc
 import inspect
 import math
 import subprocess
@@ -535,11 +536,13 @@ def calls_of(function, *args):
         count += event == "call"
 
     function(*args)
+    gc.disable()  # the finalizers of other tests' objects would count
     sys.setprofile(note)
     try:
         function(*args)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return count
 
 

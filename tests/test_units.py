@@ -223,16 +223,19 @@ def test_functions_that_a_library_implements_are_its_own():
 def test_functions_that_a_library_does_not_implement_are_refused_by_name():
     x = Temperatures([1.0], ())
     for ask, name in (
-        (calipers.isclose, "a is a .* Temperatures, which numpy.isclose does not take"),
-        (calipers.allclose, "a is a .* Temperatures, which numpy.isclose does not take"),
-        (calipers.array_equal, "a1 is a .* Temperatures, which numpy.array_equal does not take"),
-        (calipers.compare, "actual is a .* Temperatures, which is no array of NumPy"),
-        (calipers.assert_close, "actual is a .* Temperatures, which is no array of NumPy"),
-        (npt.assert_allclose, "actual is a .* Temperatures, which is no array of NumPy"),
+        (calipers.isclose, "a is of type .* Temperatures, which numpy.isclose does not take"),
+        (calipers.allclose, "a is of type .* Temperatures, which numpy.isclose does not take"),
+        (
+            calipers.array_equal,
+            "a1 is of type .* Temperatures, which numpy.array_equal does not take",
+        ),
+        (calipers.compare, "actual is of type .* Temperatures, which is no array of NumPy"),
+        (calipers.assert_close, "actual is of type .* Temperatures, which is no array of NumPy"),
+        (npt.assert_allclose, "actual is of type .* Temperatures, which is no array of NumPy"),
     ):
         with pytest.raises(TypeError, match=f"{name}: pass an array of NumPy"):
             ask(x, x)
-    with pytest.raises(TypeError, match=r"chunk 0 of a is a .* Temperatures"):
+    with pytest.raises(TypeError, match=r"chunk 0 of a is of type .* Temperatures"):
         calipers.allclose(iter([x]), iter([x]))
 
 
@@ -245,7 +248,9 @@ def test_ragged_arrays_of_awkward():
     assert calipers.allclose(a, a)
     assert not calipers.allclose(a, b)
     for ask in calipers.compare, calipers.assert_close:
-        with pytest.raises(TypeError, match=r"actual is a awkward Array.*compare actual.to_list"):
+        with pytest.raises(
+            TypeError, match=r"actual is of type awkward Array, .*compare actual.to_list"
+        ):
             ask(a, b)
     assert calipers.compare(a.to_list(), a.to_list())
     assert not calipers.compare(a.to_list(), b.to_list())
@@ -255,6 +260,19 @@ def test_sparse_arrays_of_pydata_are_refused_with_advice_that_works():
     sparse = pytest.importorskip("sparse")
     x = sparse.COO(np.eye(2))
     for ask in calipers.allclose, calipers.isclose, calipers.array_equal, calipers.compare:
-        with pytest.raises(TypeError, match=r"is a sparse COO, .*: pass (a|a1|actual).todense\(\)"):
+        with pytest.raises(
+            TypeError, match=r"is of type sparse COO, .*: pass (a|a1|actual).todense\(\)"
+        ):
             ask(x, x)
         assert np.all(ask(x.todense(), x.todense()))
+
+
+def test_assertions_take_numbers_of_pint():
+    metre = pytest.importorskip("pint").UnitRegistry().metre
+    for number in 1, 1.0, np.float64(1):
+        for strict in False, True:
+            npt.assert_allclose(number * metre, number * metre, strict=strict)
+            npt.assert_array_equal(number * metre, number * metre, strict=strict)
+        npt.assert_equal(1000 * number * metre, (1000 * number * metre).to("km"))
+        with pytest.raises(AssertionError, match="1 of 1 element differs"):
+            npt.assert_allclose(number * metre, 2 * number * metre)

@@ -157,7 +157,9 @@ def by_library(
         asked = f"numpy.{function.__name__}"
         if isinstance(error, TypeError) and "no implementation" in str(error):
             raise _foreign_error(x, name, asked) from None
-        error.add_note(f"{name} is a {kind_of(x)}, to whose library {asked} leaves the answer")
+        error.add_note(
+            f"{name} is of type {kind_of(x)}, to whose library {asked} leaves the answer"
+        )
         raise
 
 
@@ -187,7 +189,7 @@ def _foreign_error(x: Any, name: str, function: str = "") -> TypeError:
     method = next((method for method in methods if hasattr(x, method)), None)
     advice = "an array of NumPy" if method is None else f"{name}.{method}()"
     asked = "compare" if method in ("to_list", "tolist") else "pass"
-    return TypeError(f"{name} is a {kind_of(x)}, {reason}: {asked} {advice}")
+    return TypeError(f"{name} is of type {kind_of(x)}, {reason}: {asked} {advice}")
 
 
 def is_sparse(x: Any) -> bool:

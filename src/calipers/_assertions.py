@@ -101,7 +101,7 @@ def assert_within(
             msg=head.before,
         )
         return
-    a, b = to_array(actual), to_array(desired)
+    a, b = arrays = to_array(actual), to_array(desired)
     held = spread_of(MEMORY_LIMIT, actual=a, desired=b) is None
     if held and not on_device(actual=a, desired=b):
         try:
@@ -112,12 +112,14 @@ def assert_within(
         if pair.dtypes is None and not compared_exactly:
             ask_numpy(by_numpy, pair.a, pair.b)
             return
+        arrays = pair.a, pair.b  # a number of pint has neither shape nor dtype
         if pair.unit is None:
-            a, b = pair.a, pair.b
-    if a.shape != b.shape and (strict or () not in (a.shape, b.shape)):
-        raise head.mismatch(f"shapes {a.shape}, {b.shape}", a, b)
-    if strict and a.dtype != b.dtype:
-        raise head.mismatch(f"dtypes {a.dtype}, {b.dtype}", a, b)
+            a, b = arrays
+    shapes, dtypes = [x.shape for x in arrays], [x.dtype for x in arrays]
+    if shapes[0] != shapes[1] and (strict or () not in shapes):
+        raise head.mismatch(f"shapes {shapes[0]}, {shapes[1]}", a, b)
+    if strict and dtypes[0] != dtypes[1]:
+        raise head.mismatch(f"dtypes {dtypes[0]}, {dtypes[1]}", a, b)
     comparison.assert_close(
         a,
         b,

@@ -356,8 +356,8 @@ def array_equal(
     ----------
     a1, a2 : array_like
         Arrays of any dtypes. Those without a kernel, strings for instance, NumPy's ``==`` compares.
-        Structured arrays are compared field by field, and frames of pandas, polars and pyarrow
-        column by column, by name; row labels are not compared.
+        Structured arrays are compared field by field, and frames of pandas, polars, pyarrow
+        and dask column by column, by name; row labels are not compared.
         Arrays with a unit are equal if they are in one unit: ``1 km`` equals ``1000 m``. Masks are
         not heeded, as by NumPy; `allclose` and `compare` leave masked pairs out.
     equal_nan : bool, default False

@@ -60,9 +60,9 @@ def compare(
         Arrays of NumPy, or of torch or jax in host memory; or both on one CUDA device, of which
         only the report is copied back. A list of plain numbers is an array. Arrays in chunks are
         compared chunk by chunk, as by `allclose`. Attributes of attrs classes, pydantic models and
-        namespaces, fields of structured arrays, and columns of pandas, polars and pyarrow, paired
-        by name, are compared one by one. A missing value of a column is a NaN. Row labels are not
-        compared; the report says so where they differ.
+        namespaces, fields of structured arrays, and columns of pandas, polars, pyarrow and dask,
+        paired by name, are compared one by one. A missing value of a column is a NaN. Row labels
+        are not compared; the report says so where those of pandas differ.
     rtol, atol : float, optional
         Relative and absolute tolerance; both or neither. By default `default_tolerance` of the
         dtypes. `atol` is a number in the unit of `actual`, or a quantity or duration with a unit of

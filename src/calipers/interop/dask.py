@@ -343,8 +343,8 @@ def _require_sendable(name: str, x: Any) -> None:
         pickle.dumps(x)
     except Exception as error:
         msg = (
-            f"{name} is a {kind_of(x)}, which cannot be sent to the workers ({error}): give a "
-            f"dask array whose tasks open it, or a zarr array"
+            f"{name} is of type {kind_of(x)}, which cannot be sent to the workers ({error}): give "
+            f"a dask array whose tasks open it, or a zarr array"
         )
         raise TypeError(msg) from error
 

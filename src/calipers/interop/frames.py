@@ -1,4 +1,4 @@
-"""Frames and columns of pandas, polars, pyarrow and astropy: each column in its own dtype."""
+"""Frames and columns of pandas, polars, pyarrow, dask and astropy: each column in its own dtype."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,16 @@ _FRAMES = {
     "polars": ("DataFrame",),
     "pyarrow": ("Table", "RecordBatch"),
     "astropy.table": ("Table",),
+    "dask.dataframe": ("DataFrame",),
 }
 _COLUMNS = {
     "pandas": ("Series", "Index"),
     "pandas.api.extensions": ("ExtensionArray",),
     "polars": ("Series",),
     "pyarrow": ("Array", "ChunkedArray"),
+    "dask.dataframe": ("Series", "Index"),
 }
+_DASK = {"dask.dataframe": ("DataFrame", "Series", "Index")}
 _LABELLED = {"pandas": ("DataFrame", "Series")}
 # float64 holds all integers up to here.
 _EXACT_INTEGER = 2**53
@@ -53,6 +56,7 @@ def is_lazy(x: Any) -> bool:
 
 def columns(x: Any) -> dict[Any, tuple[str, Any]]:
     """Return the columns of a frame by name, with the expressions that select them."""
+    x = _computed(x)
     if _is_of(x, {"pyarrow": _FRAMES["pyarrow"]}):
         names, parts, select = x.schema.names, x.columns, ".column({})"
     elif _is_of(x, {"pandas": ("DataFrame",)}):
@@ -79,6 +83,11 @@ def _shown(name: Any) -> str:
     return repr(name.item() if isinstance(name, np.generic) else name)
 
 
+def _computed(x: Any) -> Any:
+    """Return a frame or a column of dask as one of pandas; others are returned as they are."""
+    return x.compute() if _is_of(x, _DASK) else x
+
+
 def is_nested(x: Any) -> bool:
     """Return True if the elements of a column are lists, structs or maps."""
     if _is_of(x, {"polars": ("Series",)}):
@@ -94,6 +103,7 @@ def _arrow_type(x: Any) -> Any:
 
 def to_list(x: Any) -> list[Any]:
     """Return a column as a list of Python objects."""
+    x = _computed(x)
     items: list[Any] = x.to_pylist() if hasattr(x, "to_pylist") else x.to_list()
     return items
 
@@ -105,6 +115,7 @@ def as_numpy(x: Any) -> NDArray:
     Integers, booleans and text with missing values are objects, as NumPy has no NaN for them; the
     dtype of the values is kept as metadata, see `value_dtype`.
     """
+    x = _computed(x)
     if _is_of(x, {"polars": ("Series",)}):
         present = x.is_not_null().to_numpy()
         values = _polars_values(x.drop_nulls())
