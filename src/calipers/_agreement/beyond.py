@@ -41,31 +41,31 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     """
     if q.standard is None:
         return None
-    apart, unit = np.abs(q.apart), q.unit.values
-    beyond = np.isfinite(apart) & (apart > ALONE * q.allowed * unit)
+    distance, unit = np.abs(q.apart), q.unit.values
+    beyond = np.isfinite(distance) & (distance > ALONE * q.allowed * unit)
     wide = q.wide if beyond.any() else None
     if wide is None or wide.differ:
         return None
     share = (q.roundoff / wide.fine) ** (KEPT - 1)
     sizes = np.abs(q.standard[1].numbers(np.float64))
     for d in (np.abs(wide.unmoved), np.abs(wide.apart)):
-        beyond &= (d > share * apart) & (d > wide.allowed * wide.unit)
+        beyond &= (d > share * distance) & (d > wide.allowed * wide.unit)
         beyond &= ~(wide.lost & wide.are_none(d))
     n = int(np.count_nonzero(beyond))
     # Constants of a source are rounded, too, to a last place of 1: few results are as small.
-    constants = np.all(apart[beyond] <= q.allowed * q.roundoff * q.typical_size)
-    if n in (0, apart.size) or (constants and n < _FEW * apart.size):
+    constants = np.all(distance[beyond] <= q.allowed * q.roundoff * q.typical_size)
+    if n in (0, distance.size) or (constants and n < _FEW * distance.size):
         return None
-    far = float(np.max(apart[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
+    far = float(np.max(distance[beyond] / np.maximum(unit[beyond], np.finfo(float).tiny)))
     # And their last places add up to those of larger results, beside which nothing may be left.
-    added = np.all(apart[beyond] <= q.allowed * q.roundoff * rms_of(sizes))
-    gross = np.median(apart[beyond] - GROSS * sizes[beyond]) > 0
-    kind = SUSPECT if not gross or (q.form == "float64" and added) else BUG
-    told = f"{differing(n, apart.size, 'result')} by up to {far:.3g} units of their own rounding, "
-    told += "and in the wider format, too: another function, "
+    added = np.all(distance[beyond] <= q.allowed * q.roundoff * rms_of(sizes))
+    large = np.median(distance[beyond] - GROSS * sizes[beyond]) > 0
+    kind = SUSPECT if not large or (q.form == "float64" and added) else BUG
+    text = f"{differing(n, distance.size, 'result')} by up to {far:.3g} units of their own "
+    text += "rounding, and in the wider format, too: another function, "
     if q.form == "float64" and kind == SUSPECT:
-        told += "or constants of float64, whose last places add up, "
-    return at_ties(q) or Verdict(kind, f"{told}which larger results hide")
+        text += "or constants of float64, whose last places add up, "
+    return at_ties(q) or Verdict(kind, f"{text}which larger results hide")
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:
@@ -75,15 +75,15 @@ def steady_difference(q: Inquiry) -> Verdict | None:
     """
     if not q.differ_wide or q.eta_apart.broken:
         return None
-    found = q.evidence["likeness_far"] = q.least_likeness(1, q.seed + 800)
-    if found > STEADY:
+    similarity = q.evidence["likeness_far"] = q.least_likeness(1, q.seed + 800)
+    if similarity > STEADY:
         return another_function(q)
     k = _steady_result(q)
     if k is None:
         return None
-    told = f"the difference of result {q.of_f.title(k)} stays where inputs are moved far, and in "
-    told += "the wider format"
-    return Verdict(BUG, f"{told}: another function, whatever becomes of the other results")
+    text = f"the difference of result {q.of_f.title(k)} stays where inputs are moved far, and in "
+    text += "the wider format"
+    return Verdict(BUG, f"{text}: another function, whatever becomes of the other results")
 
 
 def _steady_result(q: Inquiry) -> int | None:
@@ -96,10 +96,10 @@ def _steady_result(q: Inquiry) -> int | None:
     for n in range(FEW_REDRAWN):
         if not left:
             return None
-        apart = q.apart_at(2.0**-COARSEST, q.seed + 800 + n)
-        if apart is None:
+        distance = q.apart_at(2.0**-COARSEST, q.seed + 800 + n)
+        if distance is None:
             return None
-        there = q.of_f.split(apart)
+        there = q.of_f.split(distance)
         left = [k for k in left if cosine(here[k], there[k], units[k]) > STEADY]
     return left[0] if left else None
 
@@ -143,11 +143,11 @@ def jumps(q: Inquiry) -> Verdict | None:
         if comparable(answer, r):
             low = np.minimum(low, answer.numbers(np.float64))
             high = np.maximum(high, answer.numbers(np.float64))
-    room = q.allowed * q.unit.values
+    margin = q.allowed * q.unit.values
     covered = np.ones(values.size, bool)
     for y in (q.of_f, q.of_g):
         numbers = y.numbers(np.float64)
-        covered &= (numbers >= low - room) & (numbers <= high + room)
+        covered &= (numbers >= low - margin) & (numbers <= high + margin)
     # An envelope that is wide everywhere covers anything.
     jumped = (high - low) > 4 * q.allowed * q.unit.values
     q.evidence["jumps"] = int(np.count_nonzero(jumped))
@@ -160,8 +160,8 @@ def jumps(q: Inquiry) -> Verdict | None:
     if share >= 0.9 and small:
         differ = differing(int(np.count_nonzero(outliers)), outliers.size, "result")
         if q.differ_wide:
-            told = f"{differ} beyond rounding, where the function jumps, and in the wider format, "
-            return Verdict(SUSPECT, f"{told}too: the sides jump at different places")
+            text = f"{differ} beyond rounding, where the function jumps, and in the wider format, "
+            return Verdict(SUSPECT, f"{text}too: the sides jump at different places")
         return at_ties(q) or Verdict(
             AMPLIFIED,
             f"{differ} beyond rounding, and the function itself jumps as far when its inputs are "
@@ -207,18 +207,18 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     if q.wide is None or q.wide.differ:
         return None
     if q.constancy > STEADY:
-        told = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
-        told += "format; "
+        text = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
+        text += "format; "
         name = _in_steps(q)
         if name is not None:
-            told += f"and {name} stays as it is when last places of its inputs change: its "
-            return Verdict(UNSTABLE, f"{told}algorithm loses them")
-        told += "but here their difference stays where inputs are moved far: "
+            text += f"and {name} stays as it is when last places of its inputs change: its "
+            return Verdict(UNSTABLE, f"{text}algorithm loses them")
+        text += "but here their difference stays where inputs are moved far: "
         # A branch for this format, which has a bug of its own.
         if np.abs(q.apart).max() > GROSS * rms_of(q.of_f.numbers(np.float64)):
-            return Verdict(BUG, f"{told}another function in this format")
-        told += "constants or a table are rounded to it, and what they lose adds up"
-        return Verdict(UNSTABLE, told)
+            return Verdict(BUG, f"{text}another function in this format")
+        text += "constants or a table are rounded to it, and what they lose adds up"
+        return Verdict(UNSTABLE, text)
     ties = at_ties(q)
     if ties is not None:
         return ties
@@ -227,12 +227,12 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     if least <= ALONE * q.allowed:
         loop = f"a loop of {math.ceil((least - 4) ** 2)} steps adds up, see reduction="
     if loop and q.unit.kappa > ILL and least <= _ALIKE * less.least:
-        told = f"the function magnifies a change of the inputs' last places {q.unit.kappa:.3g} "
-        told += f"times; in units of that {name} is {least:.2g} off, and {other} {less.least:.2g}, "
-        return Verdict(AMPLIFIED, f"{told}of {q.allowed:.3g} that rounding may take; {loop}")
-    told = f"in the wider format both sides agree, and here {name} is {least:.2g} units off, of "
-    told += f"{q.allowed:.3g} that rounding may take: its algorithm loses digits"
-    return Verdict(UNSTABLE, f"{told}, or {loop}" if loop else told)
+        text = f"the function magnifies a change of the inputs' last places {q.unit.kappa:.3g} "
+        text += f"times; in units of that {name} is {least:.2g} off, and {other} {less.least:.2g}, "
+        return Verdict(AMPLIFIED, f"{text}of {q.allowed:.3g} that rounding may take; {loop}")
+    text = f"in the wider format both sides agree, and here {name} is {least:.2g} units off, of "
+    text += f"{q.allowed:.3g} that rounding may take: its algorithm loses digits"
+    return Verdict(UNSTABLE, f"{text}, or {loop}" if loop else text)
 
 
 def _in_steps(q: Inquiry) -> str | None:
@@ -248,24 +248,24 @@ def _in_steps(q: Inquiry) -> str | None:
 
 def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
-    told = _broken(q) if size.broken else _how_far(q)
+    text = _broken(q) if size.broken else _how_far(q)
     if q.wide is not None and q.wide.differ:
         if not size.broken:
-            told += ", and as far in the wider format"
+            text += ", and as far in the wider format"
         elif q.wide.size.broken:
-            told += ", and so in the wider format"
+            text += ", and so in the wider format"
         else:  # what is lost to the range hides what is wrong beside it
             far = f"the sides are {q.wide.size.least:.2g} of its units apart"
-            told += f"; in the wider format none is, and {far}"
-        told += ": another function"
+            text += f"; in the wider format none is, and {far}"
+        text += ": another function"
     if q.form == "float64" and not size.broken and _is_little(q):
-        told += "" if q.differ_wide else ": another function"
+        text += "" if q.differ_wide else ": another function"
         # Constants of a source, pi say, are of float64 whatever the inputs are.
         why = "constants of float64, whose last places add up" if q.differ_wide else ""
-        return Verdict(SUSPECT, f"{told}, or {why or 'one that loses digits: nothing wider tells'}")
+        return Verdict(SUSPECT, f"{text}, or {why or 'one that loses digits: nothing wider tells'}")
     if q.form == "float64" and (q.differ_wide or q.wide is None) and not size.broken:
-        told += _of_constants(q)
-    return Verdict(BUG, told)
+        text += _of_constants(q)
+    return Verdict(BUG, text)
 
 
 def _of_constants(q: Inquiry) -> str:
@@ -277,8 +277,8 @@ def _of_constants(q: Inquiry) -> str:
     most = GROSS / q.roundoff if ill else MAGNIFIED
     if times > most:
         return ""
-    told = f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
-    return f"{told}, and fits of high degree"
+    text = f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
+    return f"{text}, and fits of high degree"
 
 
 def _how_far(q: Inquiry) -> str:
@@ -291,8 +291,8 @@ def _how_far(q: Inquiry) -> str:
         return f"the sides are {size.least:.3g} units of rounding apart, of {q.allowed:.3g} allowed"
     one = ALONE * q.allowed
     if size.peak > one or q.standard is None:
-        told = f"the sides are {size.peak:.3g} units of rounding apart in one result, of"
-        return f"{told} {one:.3g} allowed for one"
+        text = f"the sides are {size.peak:.3g} units of rounding apart in one result, of"
+        return f"{text} {one:.3g} allowed for one"
     name, error = max(q.errors.items(), key=lambda item: item[1].least)
     return f"{name} is {error.least:.3g} units of rounding off, of {q.allowed:.3g} allowed"
 
@@ -314,8 +314,8 @@ def _broken(q: Inquiry) -> str:
         return f"{alone} of {f.size} results {_are(alone)} not finite on one side alone"
     neither = int(np.count_nonzero(~np.isfinite(q.apart) & ~f))
     if neither:
-        told = f"{neither} of {f.size} results {_are(neither)} NaN or infinite on both sides"
-        return f"{told}, and not the same"
+        text = f"{neither} of {f.size} results {_are(neither)} NaN or infinite on both sides"
+        return f"{text}, and not the same"
     broken = q.eta_apart.broken
     return f"{broken} of {f.size} results {_are(broken)} farther apart than float64 can tell"
 

@@ -37,8 +37,8 @@ def casting(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
     if not suspects or not q.are_moved:
         return None
     x = q.moves(_MOVED * q.roundoff, q.seed + 60, wide=True)
-    own = zip(q.inputs, x, strict=True)
-    rounded = widened([y.astype(like.dtype) if is_movable(like) else y for like, y in own])
+    pairs = zip(q.inputs, x, strict=True)
+    rounded = widened([y.astype(like.dtype) if is_movable(like) else y for like, y in pairs])
     heeds = {name: side(x).bits() != side(rounded).bits() for name, side in q.sides.items()}
     heedless = next((name for name in suspects if not heeds[name]), None)
     if heedless is None or not any(heeds.values()):
@@ -58,14 +58,14 @@ def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
     by; the difference of two functions is smooth on both sides, or more.
     """
     apart = difference(wide["f"], wide["g"])
-    own = own_roundings(wide["f"], q.roundoff)
-    far = size_of_results(q.of_f, apart, own)
+    rounding = own_roundings(wide["f"], q.roundoff)
+    far = size_of_results(q.of_f, apart, rounding)
     # Nearly all pairs are told by this, without a call.
     near, gross = _LEAST, GROSS / q.roundoff
     if not q.are_moved or far.broken or not near < far.normwise < gross:
         return None
     noise = {name: np.zeros(apart.size) for name in wide}
-    moved = {name: np.square(own) for name in wide}
+    variance = {name: np.square(rounding) for name in wide}
     for k in range(_LINES):
         for name in wide:
             bends = _bend(q, name, wide[name], _STEP, k)
@@ -73,13 +73,13 @@ def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
                 return None
             begun, bend = bends
             noise[name] += np.square(bend) / (6 * _LINES)  # of three roundings, one twice
-            moved[name] += np.square(begun / _STEP) / _LINES
+            variance[name] += np.square(begun / _STEP) / _LINES
     sizes = {name: float(np.sum(squares)) for name, squares in noise.items()}
     smooth, rough = sorted(sizes, key=sizes.__getitem__)
     if not sizes[smooth] < _SMOOTH**2 * sizes[rough]:
         return None
     # As far apart as rounding to the working format may make them, and by no more than the noise.
-    if not q.is_rounding(size_of_results(q.of_f, apart, np.sqrt(moved[smooth]))):
+    if not q.is_rounding(size_of_results(q.of_f, apart, np.sqrt(variance[smooth]))):
         return None
     explained = size_of_results(q.of_f, apart, np.sqrt(noise[rough]))
     if explained.least > _EXPLAINED or explained.peak > _ALONE * _EXPLAINED:

@@ -24,15 +24,15 @@ class Measured:
 def measured(q: Inquiry) -> Measured:
     """Return errors as numbers, as far as the calls that are left allow."""
     try:
-        found: dict[str, Any] = {"apart": _numbers(q.eta_apart)}
-        found["apart"]["absolute_largest"] = float(np.abs(q.apart).max(initial=0))
+        evidence: dict[str, Any] = {"apart": _numbers(q.eta_apart)}
+        evidence["apart"]["absolute_largest"] = float(np.abs(q.apart).max(initial=0))
         with np.errstate(all="ignore"):
             units = np.where(q.apart == 0, 0.0, np.abs(q.apart) / q.scale)
         if q.standard is None:
-            found["scale"] = rms_of(q.of_f.numbers(np.float64))
-            return Measured(found, units)
+            evidence["scale"] = rms_of(q.of_f.numbers(np.float64))
+            return Measured(evidence, units)
         reference = q.standard[1].numbers(np.float64)
-        found |= {
+        evidence |= {
             "f": _numbers(q.eta_f),
             "g": _numbers(q.eta_g),
             "kappa": q.unit.kappa,
@@ -40,10 +40,10 @@ def measured(q: Inquiry) -> Measured:
             "measured_from": q.standard[0].name,
         }
         if q.wide is not None:
-            found["wide"] = _numbers(q.wide.size)
+            evidence["wide"] = _numbers(q.wide.size)
             if q.eta_apart.absolute:
-                found["drop"] = q.wide.size.absolute / q.eta_apart.absolute
-        return Measured(found, units, reference)
+                evidence["drop"] = q.wide.size.absolute / q.eta_apart.absolute
+        return Measured(evidence, units, reference)
     except BudgetError:
         return Measured({})
 

@@ -54,29 +54,33 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
     for name, size in (("g", q.eta_g), ("f", q.eta_f)):
         if size.least <= q.allowed or size.broken:
             continue
-        for form, truncate, places in _candidates(q):
-            change = partial(narrowed, form=form, truncate=truncate, arguments=places)
+        for form, truncate, arguments in _candidates(q):
+            change = partial(narrowed, form=form, truncate=truncate, arguments=arguments)
             share = explained(q, name, change)
             if share > EXPLAINED:
-                which = argument_names(places, q)
+                which = argument_names(arguments, q)
                 way = ", truncated" if truncate else ""
                 return Verdict(
                     REDUCED,
                     f"{name} is {size.rms:.2g} units off, of which {which} rounded to {form}{way} "
                     f"explain {100 * share:.3g} %",
                     form,
-                    tuple(places),
+                    tuple(arguments),
                 )
     return None
 
 
 def _candidates(q: Inquiry) -> Iterator[tuple[str, bool, list[int]]]:
     """Give narrower formats, ways of rounding and places of arguments, the likeliest first."""
-    own = ROUNDOFF[q.form]
-    forms = [form for form, roundoff in ROUNDOFF.items() if roundoff > own and form != "float64"]
-    places = movable(q.inputs)
-    groups = [places, *([k] for k in places if len(places) > 1)]
-    groups += [list(pair) for pair in combinations(places, 2) if 2 < len(places) < 5]
+    working_roundoff = ROUNDOFF[q.form]
+    forms = [
+        form
+        for form, roundoff in ROUNDOFF.items()
+        if roundoff > working_roundoff and form != "float64"
+    ]
+    arguments = movable(q.inputs)
+    groups = [arguments, *([k] for k in arguments if len(arguments) > 1)]
+    groups += [list(pair) for pair in combinations(arguments, 2) if 2 < len(arguments) < 5]
     for group in groups:
         for form in forms:
             for truncate in (False, True):
@@ -95,19 +99,19 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
     # Noise has a size, which no difference in results of known units has not.
     if q.eta_apart.broken or flat or not q.eta_apart.rms:
         return None
-    reach = _reach(q)
-    if reach is None and _turns(q):
-        reach = q.roundoff
-    if reach is None:
+    extent = _reach(q)
+    if extent is None and _turns(q):
+        extent = q.roundoff
+    if extent is None:
         return None
     size = q.eta_apart.rms * q.roundoff
     # What stays in the wider format is no noise of this one, however soon it changes.
-    coarse = reach >= COARSE * q.roundoff or q.differ_wide
+    coarse = extent >= COARSE * q.roundoff or q.differ_wide
     coarse &= q.eta_apart.normwise > q.eta_apart.rms / _UNEVEN
     # Of many results, not a few alone.
     coarse &= q.weighty >= min(FEW, q.apart.size / 2)
-    coarse &= _LEAST < reach / size < _MOST
-    coarse = coarse and not (_stays_wide(q) or _changes_steadily(q) or _stays_for_most(q, reach))
+    coarse &= _LEAST < extent / size < _MOST
+    coarse = coarse and not (_stays_wide(q) or _changes_steadily(q) or _stays_for_most(q, extent))
     if coarse:
         quantised = quantised_inputs(q)
         if quantised is not None:
@@ -117,12 +121,12 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
             return too_large(q) or Verdict(
                 REDUCED,
                 f"the sides are {q.eta_apart.rms:.2g} units apart, by an error that becomes "
-                f"another one when inputs are moved by 2**{math.log2(reach):.0f} of themselves, "
+                f"another one when inputs are moved by 2**{math.log2(extent):.0f} of themselves, "
                 f"and not before: something in between is held in about as many bits as {form}",
                 form,
                 None,
             )
-    if reach < COARSE * q.roundoff and q.wide is None:
+    if extent < COARSE * q.roundoff and q.wide is None:
         if agree_elsewhere(q):
             return Verdict(
                 SUSPECT,
@@ -149,8 +153,8 @@ def _stays_wide(q: Inquiry) -> bool:
     there = q.apart_at(delta, q.seed + 990, wide=True)
     if there is None:
         return False
-    likeness = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, there, q.scale)
-    return likeness > STEADY
+    similarity = q.evidence["likeness_wide"] = cosine(q.wide.unmoved, there, q.scale)
+    return similarity > STEADY
 
 
 def _changes_steadily(q: Inquiry) -> bool:
@@ -159,18 +163,18 @@ def _changes_steadily(q: Inquiry) -> bool:
     A rounding error jumps: what it changes by on one stretch says nothing of the next.
     """
     begun = [delta for delta, alike in q.evidence["likeness_by_move"] if alike > _ALIKE]
-    found = []
+    cosines = []
     for line in range(_LINES if begun else 0):
         then, later = (q.apart_at(k * begun[-1], q.seed + 950 + line) for k in (1, 2))
         if then is None or later is None:
             return False
-        found.append(cosine(then - q.apart, later - then, q.scale))
-    steadiness = float(np.mean(found)) if found else 0.0
-    q.evidence["steadiness"] = steadiness
-    return steadiness > _STEADY
+        cosines.append(cosine(then - q.apart, later - then, q.scale))
+    similarity = float(np.mean(cosines)) if cosines else 0.0
+    q.evidence["steadiness"] = similarity
+    return similarity > _STEADY
 
 
-def _stays_for_most(q: Inquiry, reach: float) -> bool:
+def _stays_for_most(q: Inquiry, extent: float) -> bool:
     """
     Tell whether most differences stay as they are by moves of a part of what changes them.
 
@@ -178,14 +182,14 @@ def _stays_for_most(q: Inquiry, reach: float) -> bool:
     are moved by, or it jumps. Where only some inputs are treated otherwise, those near a wrong
     threshold say, one side follows the other in all results that these have no part in.
     """
-    delta = _PART * reach
+    delta = _PART * extent
     there = q.apart_at(delta, q.seed + 970)
     if there is None:
         return False
-    moved = q.scale * (delta / q.roundoff)
-    apart = np.abs(q.apart) > q.allowed * q.scale
-    stays = np.abs(there - q.apart) <= _STILL * moved
-    share = q.evidence["stays"] = float(np.mean(stays[apart])) if apart.any() else 0.0
+    change = q.scale * (delta / q.roundoff)
+    unequal = np.abs(q.apart) > q.allowed * q.scale
+    stays = np.abs(there - q.apart) <= _STILL * change
+    share = q.evidence["stays"] = float(np.mean(stays[unequal])) if unequal.any() else 0.0
     return share > _MANY_STAY
 
 
@@ -209,15 +213,15 @@ def _reach(q: Inquiry) -> float | None:
     alike = [(q.roundoff, 1.0)]
     finest = int(-math.log2(q.roundoff)) - 1
     for k, power in enumerate(range(finest, COARSEST - 1, -2 if finest < 30 else -3)):
-        found = q.likeness(2.0**-power, q.seed + 900 + k)
-        if found is None:
+        similarity = q.likeness(2.0**-power, q.seed + 900 + k)
+        if similarity is None:
             return None
         before, then = alike[-1]
-        if found > then + _CHANCE:  # of few roundings, some cosines are low by chance
+        if similarity > then + _CHANCE:  # of few roundings, some cosines are low by chance
             again = q.likeness(before, q.seed + 930 + k)
             alike[-1] = before, 0.5 * (then + (then if again is None else again))
-        alike.append((2.0**-power, found))
-        if found < _ANOTHER:
+        alike.append((2.0**-power, similarity))
+        if similarity < _ANOTHER:
             break
     q.evidence["likeness_by_move"] = alike[1:]
     cosines = [found for _, found in alike]
@@ -241,9 +245,9 @@ def _turns(q: Inquiry) -> bool:
     if q.wide is not None:
         return False
     delta = COARSE * q.roundoff
-    found = [q.likeness(delta, q.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
-    likeness = q.evidence["likeness_of_turns"] = float(np.mean(found))
-    return likeness < _ANOTHER
+    cosines = [q.likeness(delta, q.seed + 1000 + k) or 0.0 for k in range(FEW_REDRAWN)]
+    similarity = q.evidence["likeness_of_turns"] = float(np.mean(cosines))
+    return similarity < _ANOTHER
 
 
 def narrowed(

@@ -41,24 +41,24 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
                         sizes.append(size_of(difference(again, first), unit))
     spread = max(size.least if not size.broken else math.inf for size in sizes)
     q.evidence["spread"] = spread
-    told = f"{_changeful(names)}: calls with the same inputs differ by {spread:.2g} units of "
-    told += "rounding"
+    text = f"{_changeful(names)}: calls with the same inputs differ by {spread:.2g} units of "
+    text += "rounding"
     if _of_summation(q, sizes) and not d.broken and not q.differ_wide:
-        return Verdict(NONDETERMINISTIC, f"{told}, which another order of summation explains")
+        return Verdict(NONDETERMINISTIC, f"{text}, which another order of summation explains")
     forms = {grid_of(q, q.answers[name]) for name in names}
     form = forms.pop()
     if form is not None and not forms:
         coarse = ROUNDOFF[form] / q.roundoff
         if spread <= 4 * coarse and d.least <= 4 * coarse and not d.broken:
-            told += f", by steps of {form}, to which the results are rounded at random"
-            return Verdict(NONDETERMINISTIC, told)
+            text += f", by steps of {form}, to which the results are rounded at random"
+            return Verdict(NONDETERMINISTIC, text)
     if spread <= 2 * q.allowed:
-        q.unsteady = f"{told}, as another order of summation explains"
+        q.unsteady = f"{text}, as another order of summation explains"
         return None
     at_random = rounded_at_random(q, names, spread, unit)
     if at_random is not None:
         return at_random
-    return Verdict(BUG, f"{told}, which no order of summation explains (dropout, a race, memory)")
+    return Verdict(BUG, f"{text}, which no order of summation explains (dropout, a race, memory)")
 
 
 def beside_unsteady(q: Inquiry, verdict: Verdict) -> Verdict:
@@ -83,8 +83,8 @@ def _own_unit(q: Inquiry) -> NDArray:
     side = q.f if q.standard is None else q.standard[0]
     noise = spread_of(side, here, q.moves, 0.0, [q.seed + k for k in range(_REPEATS)], wide)
     share = 1.0 if wide else 1 / FAR
-    known = np.isfinite(q.scale)
-    if np.linalg.norm(share * noise[known]) <= _NOISE * np.linalg.norm(q.scale[known]):
+    finite = np.isfinite(q.scale)
+    if np.linalg.norm(share * noise[finite]) <= _NOISE * np.linalg.norm(q.scale[finite]):
         return q.scale
     return own_roundings(here, q.roundoff)
 
@@ -95,20 +95,20 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
         first, *rest = again[name]
         if any(answer.dtypes != first.dtypes for answer in rest):
             continue
-        found = [
+        masks = [
             np.any([_is_soil(x) for x in calls], axis=0)
             & np.any([raw(x) != raw(calls[0]) for x in calls], axis=(0, 2))
             for calls in zip(*(answer.arrays for answer in again[name]), strict=True)
         ]
-        left = np.concatenate([np.empty(0, bool), *found])
+        left = np.concatenate([np.empty(0, bool), *masks])
         if left.any():
-            k = next(k for k, some in enumerate(found) if some.any())
-            at = np.unravel_index(int(np.argmax(found[k])), first.arrays[k].shape)
-            of = f" of result {first.title(k)}" if len(found) > 1 else ""
+            k = next(k for k, some in enumerate(masks) if some.any())
+            at = np.unravel_index(int(np.argmax(masks[k])), first.arrays[k].shape)
+            of = f" of result {first.title(k)}" if len(masks) > 1 else ""
             where = f"[{', '.join(map(str, at))}]{of}"
             n = f"at least {np.count_nonzero(left)} of {left.size} results, such as {where}"
-            told = f"{name} does not write all that it returns: {n}, are what memory held before"
-            return Verdict(BUG, told)
+            text = f"{name} does not write all that it returns: {n}, are what memory held before"
+            return Verdict(BUG, text)
     return None
 
 
@@ -133,8 +133,8 @@ def does_not_repeat(names: list[str]) -> Verdict | None:
     """Accuse sides that give other results, as far apart as moves do, when asked again."""
     if not names:
         return None
-    told = f"{_changeful(names)}: asked again at the same inputs, moved by last places, there are "
-    return Verdict(BUG, f"{told}other results, beyond rounding (dropout, a race, memory)")
+    text = f"{_changeful(names)}: asked again at the same inputs, moved by last places, there are "
+    return Verdict(BUG, f"{text}other results, beyond rounding (dropout, a race, memory)")
 
 
 def _changeful(names: list[str]) -> str:

@@ -130,8 +130,8 @@ class Wide:
         q = self.q
         if q.weighty >= MANY or math.isinf(far.rms):
             return False
-        found = [q.apart_at(2 * q.roundoff, q.seed + 90 + k) for k in range(_DRAWN)]
-        sizes = [size_of_results(q.of_f, d, q.scale).rms for d in found if d is not None]
+        differences = [q.apart_at(2 * q.roundoff, q.seed + 90 + k) for k in range(_DRAWN)]
+        sizes = [size_of_results(q.of_f, d, q.scale).rms for d in differences if d is not None]
         return far.rms <= kept * max(sizes, default=0.0)
 
     @cached_property
@@ -184,8 +184,8 @@ class Wide:
 
         Where sums are long, roundings on the way are more than what the inputs' last places do.
         """
-        known = np.isfinite(self.q.scale) & np.isfinite(self.unit)
-        here, there = rms_of(self.q.scale[known]), rms_of(self.unit[known])
+        finite = np.isfinite(self.q.scale) & np.isfinite(self.unit)
+        here, there = rms_of(self.q.scale[finite]), rms_of(self.unit[finite])
         most = self.q.roundoff / self.fine
         return min(most, max(1.0, here / there)) if there else most
 
@@ -195,19 +195,19 @@ class Wide:
         The last places of chaos decide all of some results, and their norm hides the others.
         """
         gross = GROSS * rms_of(self.q.of_f.numbers(np.float64))
-        apart = np.abs(d)
-        beyond = (apart > self.q.allowed * unit) & (apart > gross)
+        distance = np.abs(d)
+        beyond = (distance > self.q.allowed * unit) & (distance > gross)
         return bool(np.count_nonzero(beyond) > d.size / 2)
 
     @property
     def restless(self) -> list[str]:
         """Which sides give results as far apart as the two are, where those are asked again."""
-        apart = rms_of(difference(*self._moved))
+        distance = rms_of(difference(*self._moved))
         again = self._ask_moved(1.0)
         return [
             name
             for name, first, then in zip(("f", "g"), self._moved, again, strict=True)
-            if comparable(then, first) and rms_of(difference(first, then)) > apart / 2
+            if comparable(then, first) and rms_of(difference(first, then)) > distance / 2
         ]
 
     @property

@@ -133,21 +133,23 @@ def _hidden(q: Inquiry) -> Verdict | None:
         if restless is not None:
             return restless
         flushed = int(np.count_nonzero(q.flushed))
-        beside = f", beside {flushed} subnormal results that are flushed to 0" if flushed else ""
-        told = f"within rounding here{beside}, but in the wider format "
+        flush_note = (
+            f", beside {flushed} subnormal results that are flushed to 0" if flushed else ""
+        )
+        text = f"within rounding here{flush_note}, but in the wider format "
         if far.broken:
-            told += f"{far.broken} of {wide.apart.size} results are not finite on one side alone"
+            text += f"{far.broken} of {wide.apart.size} results are not finite on one side alone"
         else:
-            told += f"the sides are {far.least:.2g} units of its rounding apart, where "
-            told += f"{wide.here.least:.2g} would be expected"
+            text += f"the sides are {far.least:.2g} units of its rounding apart, where "
+            text += f"{wide.here.least:.2g} would be expected"
         if wide.agree_unmoved:
-            told += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
-            return Verdict(SUSPECT, f"{told}1, or the like; or a result is kept from before")
+            text += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
+            return Verdict(SUSPECT, f"{text}1, or the like; or a result is kept from before")
         strays = wide.strays
         if strays > _STRAYS:
-            told += f", and {strays:.0f} times as far where inputs are moved {REDRAW:.0f} times as "
-            told += "far: equal for inputs of sum 1, orthogonal, or the like; if all are meant to "
-            return Verdict(SUSPECT, f"{told}be, make them so in f and g")
+            text += f", and {strays:.0f} times as far where inputs are moved {REDRAW:.0f} times as "
+            text += "far: equal for inputs of sum 1, orthogonal, or the like; if all are meant to "
+            return Verdict(SUSPECT, f"{text}be, make them so in f and g")
         off = far.least * wide.fine
         form = "float64" if off <= REDRAW * ROUNDOFF["float64"] else q.form
         constants = ""
@@ -155,28 +157,30 @@ def _hidden(q: Inquiry) -> Verdict | None:
             constants = f", or one whose constants are of {form}"
         elif q.form == "float64" and off <= q.allowed * q.roundoff:
             constants = ", or constants of float64, whose last places add up"
-        return Verdict(SUSPECT, f"{told}: another function{constants}")
-    known = ~_zeros_by_constants(q)
+        return Verdict(SUSPECT, f"{text}: another function{constants}")
+    tested = ~_zeros_by_constants(q)
 
-    def apart_at(delta: float, seed: int) -> NDArray | None:
+    def difference_at(delta: float, seed: int) -> NDArray | None:
         there = q.apart_at(delta, seed)
-        return None if there is None else np.where(known, there, 0.0)
+        return None if there is None else np.where(tested, there, 0.0)
 
-    apart = np.where(known, q.apart, 0.0)
-    kept = q.kept_alike(apart, apart_at) if q.are_moved else None
-    size = q.size(apart, q.scale).rms
-    if kept is not None and size * math.sqrt(kept) > SYSTEMATIC:
-        if _lost_of_small_ones(q, kept) or _lost_by_the_reference(q):
+    distance = np.where(tested, q.apart, 0.0)
+    similarity = q.kept_alike(distance, difference_at) if q.are_moved else None
+    size = q.size(distance, q.scale).rms
+    if similarity is not None and size * math.sqrt(similarity) > SYSTEMATIC:
+        if _lost_of_small_ones(q, similarity) or _lost_by_the_reference(q):
             return None
         lost = few_digits_left(q) or grows_in_float32(q) or stays_in_steps(q)
         if lost is not None:
             return lost
-        stays = f"the difference stays alike (cosine {kept:.2g}) when the inputs are moved by "
+        stays = (
+            f"the difference stays alike (cosine {similarity:.2g}) when the inputs are moved by "
+        )
         stays += "last places: "
         # Of small results, beside which larger ones hide it.
-        if size * q.roundoff > GROSS and kept > STEADY:
-            told = f"results are {size:.3g} units of rounding apart, and {stays}it is no rounding"
-            return Verdict(BUG, told)
+        if size * q.roundoff > GROSS and similarity > STEADY:
+            text = f"results are {size:.3g} units of rounding apart, and {stays}it is no rounding"
+            return Verdict(BUG, text)
         stays += "another function, or rounding that such moves do not change, of constants say"
         return Verdict(SUSPECT, f"within rounding here, but {stays}")
     return None
@@ -195,11 +199,11 @@ def _zeros_by_constants(q: Inquiry) -> NDArray:
     r = q.standard[1].numbers(np.float64) if q.standard is not None else f
     # What is 0 in the wider format, too, is off by the constants of the other side, in its format,
     # of which a turn is; else by those of the reference. What has fewer bits computes in float32.
-    own = math.tau * min(q.roundoff, ROUNDOFF["float32"])
-    wider = min(own, MAGNIFIED * ROUNDOFF["float64"])
+    rounding = math.tau * min(q.roundoff, ROUNDOFF["float32"])
+    wider = min(rounding, MAGNIFIED * ROUNDOFF["float64"])
     typical = q.of_f.spread(np.array([rms_of(part) for part in q.of_f.split(r)]))
-    room = q.allowed * np.minimum(q.typical_size, typical) * np.where(r == 0, own, wider)
-    zeros: NDArray = ((f == 0) | (g == 0)) & (np.abs(q.apart) <= room) & ~q.of_f.integers
+    allowance = q.allowed * np.minimum(q.typical_size, typical) * np.where(r == 0, rounding, wider)
+    zeros: NDArray = ((f == 0) | (g == 0)) & (np.abs(q.apart) <= allowance) & ~q.of_f.integers
     return zeros
 
 
@@ -211,8 +215,8 @@ def _lost_of_small_ones(q: Inquiry, alike: float) -> bool:
     """
     if q.eta_apart.normwise * math.sqrt(alike) > SYSTEMATIC:
         return False
-    found = [q.likeness(2.0**-COARSEST, q.seed + 860 + k) or 0.0 for k in range(_FAR_MOVES)]
-    alike_far = q.evidence["likeness_far"] = float(np.mean(found))
+    cosines = [q.likeness(2.0**-COARSEST, q.seed + 860 + k) or 0.0 for k in range(_FAR_MOVES)]
+    alike_far = q.evidence["likeness_far"] = float(np.mean(cosines))
     return alike_far < _DRAWN_ANEW
 
 
@@ -235,8 +239,8 @@ def _lost_by_the_reference(q: Inquiry) -> bool:
     size = q.errors[name].rms
     if size <= SYSTEMATIC:
         return True
-    kept = q.kept_alike(q.off(q.answers[name]), off_at)
-    return kept is None or size * math.sqrt(kept) <= SYSTEMATIC
+    similarity = q.kept_alike(q.off(q.answers[name]), off_at)
+    return similarity is None or size * math.sqrt(similarity) <= SYSTEMATIC
 
 
 def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
@@ -252,11 +256,11 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
         mixes = [_mixes(q, of_f, f, part), _mixes(q, of_g, g, part)]
         if mixes[0] != mixes[1]:
             who = "f" if mixes[0] else "g"
-            told = f"{who} gives a row other results in {name} than among all: "
+            text = f"{who} gives a row other results in {name} than among all: "
             if _mixes_here(q, who, part):
-                return Verdict(BUG, f"{told}its rows mix"), None
-            told = f"within rounding here, but {told}it is right for a batch of this length alone"
-            return Verdict(SUSPECT, told), None
+                return Verdict(BUG, f"{text}its rows mix"), None
+            text = f"within rounding here, but {text}it is right for a batch of this length alone"
+            return Verdict(SUSPECT, text), None
         if all(mixes):  # what mixes is no batch: less of it is another question
             break
         # Rows may be equal among all.
@@ -273,9 +277,9 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
     return None, agree
 
 
-def _by_chance(apart: NDArray, part: Answer) -> bool:
+def _by_chance(unequal: NDArray, part: Answer) -> bool:
     """Tell whether so few results might be equal although as many others are apart as these."""
-    differing = np.count_nonzero(apart) / max(1, apart.size)
+    differing = np.count_nonzero(unequal) / max(1, unequal.size)
     count = sum(x.size for x in part.arrays)
     return bool((1 - differing) ** count > 0.01)
 

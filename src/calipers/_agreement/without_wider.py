@@ -40,32 +40,32 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
     """
     if q.form != "float64" or q.wide is not None or q.eta_apart.broken:
         return None
-    found = _in_float32(q)
-    if found is None:
+    largest = _in_float32(q)
+    if largest is None:
         return None
-    apart, there, left = found
+    distance, there, left = largest
     there[np.isinf(there)] = 0.0
-    room = q.allowed * q.scale
-    beyond = np.abs(q.apart) > room
+    margin = q.allowed * q.scale
+    beyond = np.abs(q.apart) > margin
     # What is nothing beside 1 is no measure where a side has nothing left of it in float32.
-    beyond &= (left > 0) | (apart > q.allowed * q.roundoff * q.natural_size)
-    far = apart > ALONE * room
+    beyond &= (left > 0) | (distance > q.allowed * q.roundoff * q.natural_size)
+    far = distance > ALONE * margin
     if (beyond & far).any():  # else chance decides of those that are hardly beyond
         beyond &= far
     gained = ROUNDOFF["float32"] / q.roundoff
     sizes = np.abs(q.of_f.numbers(np.float64))
-    grown = beyond & (there > _GROWN * apart) & (there > gained * room)
-    lost = beyond & (there > _LOST * apart) & (there > gained * room)
+    grown = beyond & (there > _GROWN * distance) & (there > gained * margin)
+    lost = beyond & (there > _LOST * distance) & (there > gained * margin)
     lost &= (there > sizes / _LEFT) & (there < _LEFT * sizes)
     least = max(1, _MOST * np.count_nonzero(beyond))
-    if (beyond & ~(grown | lost) & (apart > GROSS * sizes)).any():
+    if (beyond & ~(grown | lost) & (distance > GROSS * sizes)).any():
         return None
     if np.count_nonzero(grown) < least:
         grown |= lost
         # What is left of a result is no measure of digits; but those lost would be others nearby.
         if np.count_nonzero(grown) < least or q.least_likeness(2, q.seed + 850) > STEADY:
             return None
-    times = float(np.median(there[grown] / apart[grown]))
+    times = float(np.median(there[grown] / distance[grown]))
     return Verdict(
         UNSTABLE,
         f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed, "
@@ -79,13 +79,13 @@ def _in_float32(q: Inquiry) -> NDArray | None:
 
     What is not finite there is no measure: lost digits have one for smaller inputs.
     """
-    found = _farthest(q, _about(q))
+    largest = _farthest(q, _about(q))
     for k in range(1, _HALVINGS):
-        if found is None or not np.isinf(found[1]).any():
+        if largest is None or not np.isinf(largest[1]).any():
             break
         smaller = _farthest(q, [scaled(q.inputs, tuple(movable(q.inputs)), -k)])
-        found = None if smaller is None else np.where(np.isinf(found[1]), smaller, found)
-    return found
+        largest = None if smaller is None else np.where(np.isinf(largest[1]), smaller, largest)
+    return largest
 
 
 def _about(q: Inquiry) -> Iterator[Sequence[Any]]:
@@ -102,10 +102,10 @@ def _farthest(q: Inquiry, points: Iterable[Sequence[Any]]) -> NDArray | None:
         pairs = [(q.f(inputs), q.g(inputs)) for inputs in (x, _narrowed(q, x))]
         if not comparable(q.of_f, *pairs[0], *pairs[1]):
             return None
-        apart = [difference(*pair) for pair in pairs]
-        apart[1][np.isnan(apart[1])] = np.inf
+        differences = [difference(*pair) for pair in pairs]
+        differences[1][np.isnan(differences[1])] = np.inf
         results = [y.numbers(np.float64) for y in pairs[1]]
-        largest = np.fmax(largest, np.abs([*apart, np.fmin(*np.abs(results))]))
+        largest = np.fmax(largest, np.abs([*differences, np.fmin(*np.abs(results))]))
     return largest
 
 
@@ -130,14 +130,14 @@ def outside_by_rounding(q: Inquiry) -> Verdict | None:
         k = int(np.argmax(here.alone))
         name, other = ("g", "f") if _finite(q.of_f)[k] else ("f", "g")
         y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
-        told = f"{name} gives {y} where {other} gives {r:.3g}, and not where inputs are moved by "
-        told += "last places: something in between is rounded to where a function is not defined"
+        text = f"{name} gives {y} where {other} gives {r:.3g}, and not where inputs are moved by "
+        text += "last places: something in between is rounded to where a function is not defined"
         far = q.moves(2.0**-COARSEST, q.seed + 800, wide=False)
         there = _drawn_anew(q, far, q.seed + 800)
         if there is None or there.back < _COME_BACK:
-            told += "; but elsewhere it stays so: one side is defined for inputs for which the "
-            return Verdict(SUSPECT, f"{told}other is not")
-        return Verdict(RANGE, f"{told}, as the root of -1e-16")
+            text += "; but elsewhere it stays so: one side is defined for inputs for which the "
+            return Verdict(SUSPECT, f"{text}other is not")
+        return Verdict(RANGE, f"{text}, as the root of -1e-16")
     return None
 
 
@@ -171,25 +171,25 @@ def _drawn_anew(q: Inquiry, inputs: Sequence[Any], seed: int) -> _Drawn | None:
     f, g = q.f(inputs), q.g(inputs)
     if not comparable(f, g, q.of_f):
         return None
-    alone, found = _alone(f, g), []
+    alone, draws = _alone(f, g), []
     times = np.zeros(alone.size, int)
     for y, r in q.nearby(inputs, q.roundoff, seed, _DRAWN):
-        found.append([y - r, y, r])
+        draws.append([y - r, y, r])
         times += np.isfinite(y - r)
         enough = times[alone] >= _KNOWN
-        hopeless = len(found) > _DRAWN / 2 and not times[alone].any()
-        if len(found) > MOVES and (enough.all() or hopeless):
+        hopeless = len(draws) > _DRAWN / 2 and not times[alone].any()
+        if len(draws) > MOVES and (enough.all() or hopeless):
             break
-    if not found:
+    if not draws:
         return None
-    drawn = np.array(found)
-    known = np.isfinite(drawn[:, :1])
+    drawn = np.array(draws)
+    finite = np.isfinite(drawn[:, :1])
     count = np.maximum(1, times)
-    drawn = np.where(known, drawn, 0.0)
+    drawn = np.where(finite, drawn, 0.0)
     mean = drawn.sum(axis=0) / count
-    squares = np.square(np.where(known, drawn - mean, 0.0)).sum(axis=0)
+    squares = np.square(np.where(finite, drawn - mean, 0.0)).sum(axis=0)
     noise = np.sqrt(squares / count).max(axis=0)
-    come_and_go = times < len(found)
+    come_and_go = times < len(draws)
     noise[come_and_go] = noise.max(where=come_and_go, initial=0.0)
     noise = np.hypot(noise, q.roundoff * np.abs(mean[1]))
     return _Drawn(alone, alone & (times == 0), mean[0], noise)
@@ -262,9 +262,9 @@ def _overflows(q: Inquiry, name: str, other: str, power: int) -> NDArray:
         return np.zeros(q.apart.size, bool)
     sizes = np.abs(r.numbers(np.float64))
     alike = np.isfinite(sizes) & (np.abs(difference(y, r)) <= GROSS * sizes)
-    finite, known = (np.isfinite(a.numbers(np.float64)) for a in (there, beside))
-    found: NDArray = alike & ~finite & known
-    return found
+    finite, finite_other = (np.isfinite(a.numbers(np.float64)) for a in (there, beside))
+    overflow: NDArray = alike & ~finite & finite_other
+    return overflow
 
 
 def _narrowed(q: Inquiry, inputs: Sequence[Any]) -> list[Any]:
@@ -280,9 +280,9 @@ def stays_in_steps(q: Inquiry) -> Verdict | None:
     """
     if q.standard is not None or q.eta_apart.broken:
         return None
-    apart = np.abs(q.apart)
-    lost = apart > ALONE * q.allowed * q.scale
-    if not lost.any() or apart.max() > q.allowed * q.roundoff * q.natural_size:
+    distance = np.abs(q.apart)
+    lost = distance > ALONE * q.allowed * q.scale
+    if not lost.any() or distance.max() > q.allowed * q.roundoff * q.natural_size:
         return None
     shares = {name: share_standing_still(q, name, lost) for name in q.answers}
     name, other = sorted(shares, key=shares.__getitem__, reverse=True)

@@ -45,8 +45,8 @@ def _overlap(one: Any, other: Any) -> bool:
 def copied(value: Any, known: dict[int, Any]) -> Any:
     """Copy arrays that may be written into, in tuples too; what is one stays one."""
     if isinstance(value, tuple):
-        own = [copied(each, known) for each in value]
-        return type(value)(*own) if hasattr(value, "_fields") else tuple(own)
+        items = [copied(each, known) for each in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if not (isinstance(value, np.ndarray) and value.flags.writeable):
         return value
     if id(value) not in known:
@@ -63,10 +63,10 @@ def _like(array: Any) -> Any:
     return strided
 
 
-def only_reads(f: Any, kinds: tuple[types.Type, ...], own: set[int]) -> bool:
-    """Tell whether f can be compiled for other arguments, but `own`, that it may not write into."""
-    untouched = tuple(k if i in own else _untouched(k) for i, k in enumerate(kinds))
-    if any(_is_mutable(k) for i, k in enumerate(untouched) if i not in own):
+def only_reads(f: Any, kinds: tuple[types.Type, ...], written: set[int]) -> bool:
+    """Tell whether f can be compiled for other arguments, all but `written` read-only."""
+    untouched = tuple(k if i in written else _untouched(k) for i, k in enumerate(kinds))
+    if any(_is_mutable(k) for i, k in enumerate(untouched) if i not in written):
         return False
     require_no_compilation()
     try:

@@ -40,16 +40,16 @@ def along(
         return np.full(shape, np.nan), np.full(shape, np.inf)
     # Steps along a direction that is subnormal would be too long to be numbers.
     size = np.ldexp(1.0, np.frexp(np.abs(direction).max())[1] - 1)
-    found = []
+    results = []
     for part, far in _parts(problem, direction / size, steps):
         if far == 0:
-            found.append((np.full(shape, np.nan), np.full(shape, np.inf)))
+            results.append((np.full(shape, np.nan), np.full(shape, np.inf)))
         elif steps.method == ADAPTIVE:
-            found.append(_ladder(problem, part, far, steps, joint))
+            results.append(_ladder(problem, part, far, steps, joint))
         else:
-            found.append((_difference(problem, part, far, steps), np.full(shape, np.inf)))
+            results.append((_difference(problem, part, far, steps), np.full(shape, np.inf)))
     with np.errstate(all="ignore"):
-        value, error = (sum(each[1:], each[0]) * size for each in zip(*found, strict=True))
+        value, error = (sum(each[1:], each[0]) * size for each in zip(*results, strict=True))
     return value, error
 
 
@@ -118,10 +118,10 @@ def _sides(problem: Problem, direction: NDArray, far: Any, steps: Steps) -> Iter
         return
     x = reals(problem.x).astype(float)
     up, down = _room(x, direction, steps)
-    reach, one_sided = _NARROW * far, _NARROW * far
+    extent, one_sided = _NARROW * far, _NARROW * far
     if steps.method != ADAPTIVE:
-        reach, one_sided = _reach(steps) * far, steps.sided[-1, 0] * far
-    if min(up, down) >= reach or max(up, down) >= one_sided:
+        extent, one_sided = _reach(steps) * far, steps.sided[-1, 0] * far
+    if min(up, down) >= extent or max(up, down) >= one_sided:
         yield direction
         return
     with np.errstate(all="ignore"):
@@ -152,8 +152,8 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
     up, down = _room(x, direction, steps)
     if min(up, down if (stencil[:, 1] < 0).any() else np.inf) < _reach(steps) * t:
         stencil = steps.sided
-        side = 1.0 if up >= down else -1.0
-        t = side * min(t, max(up, down) / stencil[-1, 0])
+        sign = 1.0 if up >= down else -1.0
+        t = sign * min(t, max(up, down) / stencil[-1, 0])
     if t == 0:
         return np.full(shape, np.nan)
 
@@ -168,15 +168,15 @@ def _difference(problem: Problem, direction: NDArray, t: float, steps: Steps) ->
 
 
 @np.errstate(all="ignore")
-def _width(problem: Problem, ends: list[NDArray], direction: NDArray, asked: float) -> Any:
+def _width(problem: Problem, ends: list[NDArray], direction: NDArray, nominal: float) -> Any:
     """Return how far two points are apart along a direction, after rounding."""
-    moved = direction != 0
+    nonzero = direction != 0
     wide = np.promote_types(ends[0].dtype, float)
-    apart = (ends[0].astype(wide) - ends[1])[moved]
-    if not apart.any():
+    distance = (ends[0].astype(wide) - ends[1])[nonzero]
+    if not distance.any():
         raise lost_step(problem, int(np.argmax(np.abs(direction))) // problem.stride)
-    width = (apart * direction[moved]).sum() / np.square(direction[moved]).sum()
-    return width if np.isfinite(width) else asked
+    width = (distance * direction[nonzero]).sum() / np.square(direction[nonzero]).sum()
+    return width if np.isfinite(width) else nominal
 
 
 @np.errstate(all="ignore")
@@ -207,8 +207,8 @@ def _length(problem: Problem, direction: NDArray, steps: Steps) -> float:
     if not lengths.size:
         lengths = steps.factor * np.maximum(1.0, np.abs(reals(problem.x).astype(float)))
     lengths = np.broadcast_to(lengths, (problem.coordinates,))
-    moved = np.abs(direction).reshape(problem.coordinates, -1).max(axis=1)
-    return float(2.0 ** np.floor(np.log2(np.min((lengths / moved)[moved > 0]))))
+    largest = np.abs(direction).reshape(problem.coordinates, -1).max(axis=1)
+    return float(2.0 ** np.floor(np.log2(np.min((lengths / largest)[largest > 0]))))
 
 
 @np.errstate(all="ignore")
@@ -227,8 +227,8 @@ def _room(x: NDArray, direction: NDArray, steps: Steps) -> tuple[float, float]:
 def _unit_length(problem: Problem, direction: NDArray, steps: Steps) -> Any:
     """Return how far along a direction the ladders of its coordinates let it go, where t is 1."""
     lengths = lengths_of(problem, steps).repeat(problem.stride)[: direction.size]
-    moved = direction != 0
-    return np.min((lengths / np.abs(direction))[moved])
+    nonzero = direction != 0
+    return np.min((lengths / np.abs(direction))[nonzero])
 
 
 @np.errstate(all="ignore")  # for f, too, as steps that are far too large are part of the search
@@ -238,14 +238,14 @@ def _ladder(
     coords = reals(problem.x)
     x = coords.astype(float)
     units = np.maximum(1.0, np.abs(x))
-    moved = direction != 0
-    unit = np.min((units / np.abs(direction))[moved])
+    nonzero = direction != 0
+    unit = np.min((units / np.abs(direction))[nonzero])
     up, down = (room / length for room in _room(x, direction, steps))
     states = np.zeros(1, STATE)
     states["length"], states["eps"], states["unit"] = length, steps.eps, unit / length
     states["limit"], states["power"], states["joint"] = min(up, down), 1, joint
     states["parts"] = problem.parts
-    spacing = steps.eps * np.abs(x)[moved] / np.abs(direction)[moved]
+    spacing = steps.eps * np.abs(x)[nonzero] / np.abs(direction)[nonzero]
     states["grain"] = spacing.min() / length
     if min(up, down) < _NARROW:
         states["side"], states["limit"] = 1 if up >= down else -1, max(up, down)
@@ -286,13 +286,13 @@ class Contracted:
         step = max(1, _BLOCK_BYTES // max(1, self.problem.base.nbytes))
         for first in range(0, len(products), step):
             part = slice(first, min(first + step, len(products)))
-            found = self.work.results(part.stop - part.start)
-            self.work(start + first, found)
+            results = self.work.results(part.stop - part.start)
+            self.work(start + first, results)
             with np.errstate(all="ignore"):
-                products[part] = found[0].astype(float, copy=False) @ self.weights
+                products[part] = results[0].astype(float, copy=False) @ self.weights
                 errors[part] = np.inf
                 if isinstance(self.work, Ladders):
-                    errors[part] = found[1] @ np.abs(self.weights).max(axis=-1, initial=0)
+                    errors[part] = results[1] @ np.abs(self.weights).max(axis=-1, initial=0)
 
 
 def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, NDArray]:

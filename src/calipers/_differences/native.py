@@ -54,14 +54,14 @@ class Native:
     def form(self) -> Form:
         """How this thread calls f."""
         thread = get_ident()
-        found = self._forms.get(thread)
-        if found is None:
-            found = self.as_given
+        form = self._forms.get(thread)
+        if form is None:
+            form = self.as_given
             if not self._shares:
-                before, after = copied((found.before, found.after), {})
-                found = found._replace(before=before, after=after)
-            self._forms[thread] = found
-        return found
+                before, after = copied((form.before, form.after), {})
+                form = form._replace(before=before, after=after)
+            self._forms[thread] = form
+        return form
 
     @property
     def forms(self) -> list[Form]:
@@ -96,29 +96,29 @@ class Native:
     def _only_reads(self) -> bool:
         """Whether f can be compiled for arguments that it may not write into."""
         if not self._reads:
-            own, kinds = self.as_given, self.keep.signature.args
-            x = isinstance(own, Rows) + len(own.before)
-            self._reads.append(only_reads(self.f(), kinds, {x, x + len(own.after) + 1}))
+            form, kinds = self.as_given, self.keep.signature.args
+            x = isinstance(form, Rows) + len(form.before)
+            self._reads.append(only_reads(self.f(), kinds, {x, x + len(form.after) + 1}))
         return self._reads[0]
 
     def entry(self, kernels: Kernels, *more: Any) -> Any:
         """Return the kernel for f's types; hashing them takes longer than a small Jacobian."""
         name = (id(kernels), *more)
-        found = self._entries.get(name)
-        if found is None:
+        entry = self._entries.get(name)
+        if entry is None:
             key = (self.key, *more) if more else self.key
-            found = self._entries[name] = kernels[key]
-        return found
+            entry = self._entries[name] = kernels[key]
+        return entry
 
     def given(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> "Native":
         """Return the same for other arguments of the same kinds."""
-        own = self.as_given._replace(before=before, after=(*after, *self.defaults))
-        return replace(self, as_given=own)
+        form = self.as_given._replace(before=before, after=(*after, *self.defaults))
+        return replace(self, as_given=form)
 
     def of_shape(self, shape: tuple[int, ...]) -> "Native":
         """Return the same for results of another shape."""
-        own = self.as_given
-        return self if shape == own.shape else replace(self, as_given=own._replace(shape=shape))
+        form = self.as_given
+        return self if shape == form.shape else replace(self, as_given=form._replace(shape=shape))
 
 
 # What was found of a function, by what it was asked with. The values hold neither that nor f.
@@ -222,15 +222,15 @@ def _positional(problem: "Problem") -> tuple[tuple[Any, ...], tuple[Any, ...]] |
         for p in signature.parameters.values()
     ):
         return None
-    given = (*first, *problem.before, marks[1], *problem.after, *last)
+    positional = (*first, *problem.before, marks[1], *problem.after, *last)
     try:
-        bound = signature.bind(*given, **problem.kwargs)
+        bound = signature.bind(*positional, **problem.kwargs)
     except TypeError:
         return None
-    told = set(bound.arguments)
+    named = set(bound.arguments)
     bound.apply_defaults()
     # Numba compiles into f what an array was when it first met it as a default.
-    if any(_holds_array(v) for name, v in bound.arguments.items() if name not in told):
+    if any(_holds_array(v) for name, v in bound.arguments.items() if name not in named):
         return None
     values = list(bound.args)
     position = next(i for i, v in enumerate(values) if v is marks[1])
@@ -247,18 +247,18 @@ def _holds_array(value: Any) -> bool:
 _UNFIT = object()
 
 
-def _example(make: type[Form], found: Any, dtype: np.dtype[Any]) -> Any:
+def _example(make: type[Form], kind: Any, dtype: np.dtype[Any]) -> Any:
     """Return something of the type that f returns, if kernels can take that."""
     expected = numba.from_dtype(dtype)
     if make is Fills:
-        return None if found == types.none else _UNFIT
-    if found == expected:
+        return None if kind == types.none else _UNFIT
+    if kind == expected:
         return dtype.type(0)
-    if make is Rows or not isinstance(found, types.Array) or found.dtype != expected:
+    if make is Rows or not isinstance(kind, types.Array) or kind.dtype != expected:
         return _UNFIT
     example: NDArray
-    if found.layout == "A":
-        example = np.empty((4,) * found.ndim, dtype)[(slice(None, None, 2),) * found.ndim]
+    if kind.layout == "A":
+        example = np.empty((4,) * kind.ndim, dtype)[(slice(None, None, 2),) * kind.ndim]
     else:
-        example = np.empty((2,) * found.ndim, dtype, order="F" if found.layout == "F" else "C")
-    return example if numba.typeof(example) == found else _UNFIT
+        example = np.empty((2,) * kind.ndim, dtype, order="F" if kind.layout == "F" else "C")
+    return example if numba.typeof(example) == kind else _UNFIT

@@ -37,8 +37,8 @@ class Pattern:
     def split(self, levels: NDArray) -> "Pattern":
         """Return the same with a color for each level of columns that have one color here."""
         pairs = np.stack((self.coloring.colors.astype(np.intp), levels))
-        known, colors = np.unique(pairs, axis=1, return_inverse=True)
-        count = known.shape[1]
+        unique, colors = np.unique(pairs, axis=1, return_inverse=True)
+        count = unique.shape[1]
         coloring = replace(self.coloring, colors=small(colors.reshape(-1), count), count=count)
         return replace(self, coloring=coloring)
 
@@ -60,14 +60,14 @@ class Pattern:
         below: NDArray | None,
     ) -> None:
         """Store the entries, or add to them, from differences by color; see `decompress`."""
-        entries, found = (self.indptr, self.indices), (differences, weight, data)
+        entries, outs = (self.indptr, self.indices), (differences, weight, data)
         if isinstance(self.coloring, StarColoring):
             if below is not None:
                 with np.errstate(all="ignore"):
                     differences -= below
-            recover(*entries, self.coloring, *found, accumulate)
+            recover(*entries, self.coloring, *outs, accumulate)
         else:
-            decompress(*entries, self.coloring.colors, *found, accumulate, below)
+            decompress(*entries, self.coloring.colors, *outs, accumulate, below)
 
 
 class Entries:
@@ -104,12 +104,12 @@ class Strays:
     def look(self, first: int, changes: NDArray, least: NDArray | None = None) -> None:
         """Look at changes by colors from `first`; beyond `least`, or rounding, they tell."""
         whole = len(changes) == self._count
-        own = slice(None) if whole else self._entries.of(first, len(changes))
-        beside = changes != 0
-        beside[self._color[own] - first, self._row[own]] = False
-        if beside.any():
+        entries = slice(None) if whole else self._entries.of(first, len(changes))
+        outside = changes != 0
+        outside[self._color[entries] - first, self._row[entries]] = False
+        if outside.any():
             with np.errstate(all="ignore"):
-                sizes = np.where(beside, np.abs(changes), 0.0)
+                sizes = np.where(outside, np.abs(changes), 0.0)
                 self.rows |= (sizes > (self._noise if least is None else least)).any(axis=0)
 
 
@@ -124,7 +124,7 @@ def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray
     bounds = options.bounds
     wide = Options(method="2-point", bounds=bounds)
     limits = steps_of(problem, wide)
-    found = [np.empty(0, np.int64)]
+    keys = [np.empty(0, np.int64)]
     calls = 0
     for k in range(_DETECTED):
         x = problem.x
@@ -146,10 +146,10 @@ def detect(problem: Problem, options: Options, symmetric: bool) -> tuple[NDArray
             work(start, outs)
             calls += count
             column, row = np.nonzero(outs[0])  # NaN is not zero
-            found.append((start + column) * m + row)
+            keys.append((start + column) * m + row)
             if symmetric:  # what one side has shown, the other has
-                found.append(row * m + start + column)
-    entries = np.unique(np.concatenate(found))
+                keys.append(row * m + start + column)
+    entries = np.unique(np.concatenate(keys))
     column, row = np.divmod(entries, max(m, 1))
     index = np.int32 if max(m, entries.size) < 2**31 else np.int64
     indptr = np.zeros(n + 1, index)
@@ -190,19 +190,19 @@ def verify(
     if steps.lows.size:
         shift, central = _within(reals(problem.x).astype(float), shift, steps)
     with np.errstate(all="ignore"):
-        above, below, moved = _sides(problem, steps, shift, central)
+        above, below, displacement = _sides(problem, steps, shift, central)
         above_half, below_half, _ = _sides(problem, steps, shift / 2, central)
         change, half = above - below, above_half - below_half
         if data.dtype.char not in "fd":
             data = data.astype(float)
-        known = np.where(np.isfinite(data), data, 0)
-        predicted, scale = product(pattern.indptr, pattern.indices, known, moved, m)
+        finite = np.where(np.isfinite(data), data, 0)
+        predicted, scale = product(pattern.indptr, pattern.indices, finite, displacement, m)
         bent = np.abs(change - 2 * half)
         even = central * np.abs(above + below - 2 * base)
         size = np.maximum(np.abs(above), np.maximum(np.abs(below), np.abs(base)))
         noise = _ROUNDING * steps.eps * size * (2 + length)
         unsure = np.where(np.isfinite(errors), errors, 0).astype(data.dtype)
-        doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(moved), m)[0]
+        doubt = product(pattern.indptr, pattern.indices, unsure, np.abs(displacement), m)[0]
         surely = _SURELY * scale + 4 * (bent + even + doubt) + noise
         one_sided = not central or (steps.method in METHODS and steps.one_sided)
         allowed = _MAYBE * scale + 4 * (bent + one_sided * even + doubt) + noise
@@ -284,15 +284,15 @@ def _of_others(
     with np.errstate(all="ignore"):
         least = _REPEATED * np.abs(problem.at(reals(problem.x)) - problem.base)
         least = np.fmax(least, _rounding(problem, steps, pattern, shift))
-    found = []
+    indices = []
     for row in rows:
         far = shift.copy()
         far[columns[pattern.indices == row]] = 0.0
         value, base = problem.at(_displaced(problem, steps, far))[row], problem.base[row]
         same = value == base or (np.isnan(value) and np.isnan(base))
         if not (same or abs(value - base) <= least[row]):
-            found.append(row)
-    return np.array(found, dtype=np.intp)
+            indices.append(row)
+    return np.array(indices, dtype=np.intp)
 
 
 def _rounding(problem: Problem, steps: Steps, pattern: Pattern, shift: NDArray) -> NDArray:

@@ -96,8 +96,8 @@ def anew(workers: Any) -> Iterator[Any]:
 
     like: Any = broken
     most = getattr(like, "_max_tasks_per_child", None)
-    given = like._max_workers, like._mp_context, like._initializer, like._initargs
-    with ProcessPoolExecutor(*given, max_tasks_per_child=most) as pool:
+    settings = like._max_workers, like._mp_context, like._initializer, like._initargs
+    with ProcessPoolExecutor(*settings, max_tasks_per_child=most) as pool:
         yield pool
 
 
@@ -127,8 +127,8 @@ def _asked_by_itself(workers: Any) -> Any:
         isinstance(owner, Executor) or _is_process_pool(owner) or _distributed(owner) is not None
     ):
         return owner
-    known = isinstance(workers, Executor) or _is_process_pool(workers) or _distributed(workers)
-    return workers if known or callable(workers) else getattr(workers, "map", workers)
+    is_pool = isinstance(workers, Executor) or _is_process_pool(workers) or _distributed(workers)
+    return workers if is_pool or callable(workers) else getattr(workers, "map", workers)
 
 
 def _number(executor: Executor) -> int:
@@ -209,25 +209,25 @@ class _Futures:
                 if not out:
                     return
                 future = self.wait(finished)
-                found, (span, tries) = self._result(future, *out[future]), out.pop(future)
+                result, (span, tries) = self._result(future, *out[future]), out.pop(future)
                 self.drop([future])
-                if found is None:
+                if result is None:
                     ask(span, tries + 1)
                 else:
                     known = True
-                    store(*found)
+                    store(*result)
         finally:
             self.drop(list(out))
 
     def _result(self, future: Any, span: Span, tries: int) -> Part | None:
         """Return what was found, or None for what is to be asked again."""
         try:
-            found: Part | None = future.result()
+            result: Part | None = future.result()
         except CancelledError:
             if tries < self.retries:
                 return None
             raise
-        return found
+        return result
 
 
 def _task_of_threads(work: Work) -> Callable[[Span], Part]:
@@ -267,8 +267,8 @@ class _Remote(_Futures):
     def ask(self, span: Span, tries: int) -> Any:
         carries = tries > 0 or self._sent < self.number
         self._sent += carries
-        given = (span, self._message) if carries else (span,)
-        return self._executor.submit(self._task, *given)
+        arguments = (span, self._message) if carries else (span,)
+        return self._executor.submit(self._task, *arguments)
 
 
 class _Cluster(_Futures):
@@ -356,9 +356,9 @@ class _Map:
                 raise self._wrong(part)
             store(*part)
 
-    def _wrong(self, found: Any) -> TypeError:
+    def _wrong(self, result: Any) -> TypeError:
         msg = (
-            f"workers returned {type(found).__name__}: called as workers(function, items), like "
+            f"workers returned {type(result).__name__}: called as workers(function, items), like "
             f"map, they have to give what function(item) returns, of each item"
         )
         return TypeError(msg)

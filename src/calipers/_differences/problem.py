@@ -81,18 +81,20 @@ class Problem:
 
         f's compiled form has to take them in the same way, and f to give values of one shape.
         """
-        own = (*self.before, *self.after)
-        if not own:
+        arguments = (*self.before, *self.after)
+        if not arguments:
             return not others
-        if len(own) != len(others):
+        if len(arguments) != len(others):
             return False
-        if any(_looks(a) != _looks(b) for a, b in zip(own, others, strict=True) if a is not b):
+        if any(
+            _looks(a) != _looks(b) for a, b in zip(arguments, others, strict=True) if a is not b
+        ):
             return False
         if self.native is None:
             return True
         return all(
             a is b or (kind_of(a) is not None and kind_of(a) == kind_of(b))
-            for a, b in zip(own, others, strict=True)
+            for a, b in zip(arguments, others, strict=True)
         )
 
     def moved(
@@ -226,14 +228,14 @@ class Problem:
     def call(self, x: NDArray) -> NDArray:
         """Return f(x) as an array, which may share memory with anything."""
         argument = x[()] if self.scalar else x
-        given = (*self.before, argument, *self.after)
+        arguments = (*self.before, argument, *self.after)
         if self.rowwise:
             out = np.empty(self.shape, self.dtype)
             flat = out.reshape(-1)
             for i in range(flat.size):
-                own = argument.copy() if isinstance(argument, np.ndarray) else argument
+                copied = argument.copy() if isinstance(argument, np.ndarray) else argument
                 try:
-                    value = self.f(i, *self.before, own, *self.after, **self.kwargs)
+                    value = self.f(i, *self.before, copied, *self.after, **self.kwargs)
                 except TypeError as error:
                     note_form(
                         error,
@@ -247,18 +249,18 @@ class Problem:
                     flat[i] = value
                 except (TypeError, ValueError):
                     kind = "None" if value is None else type(value).__name__
-                    found = getattr(value, "dtype", kind)
+                    dtype = getattr(value, "dtype", kind)
                     shape = f" of shape {np.shape(value)}" if np.ndim(value) else ""
                     msg = (
                         f"f(i, x) must return a number that {out.dtype} holds, the dtype of "
-                        f"out_like=, got {found}{shape} for i = {i}"
+                        f"out_like=, got {dtype}{shape} for i = {i}"
                     )
                     raise TypeError(msg) from None
             return out
         if self.out_like is not None:
             return self._filled(x, np.nan)
         try:
-            return _numbers(self.f(*given, **self.kwargs))
+            return _numbers(self.f(*arguments, **self.kwargs))
         except TypeError as error:
             note_form(
                 error,

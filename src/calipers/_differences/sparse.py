@@ -186,13 +186,13 @@ class Plan:
         levels[tight] = np.floor(np.log2(limits[tight] / _TIGHT) / _ALIKE)
         return self.pattern.split(levels) if tight.any() else self.pattern
 
-    def _verify(self, problem: Problem, strays: Strays, *found: NDArray) -> int:
+    def _verify(self, problem: Problem, strays: Strays, *results: NDArray) -> int:
         """Check the pattern by what f does along the real axis; return how often f was called."""
         if not problem.imaginary:
-            return verify(problem, self.steps, self.pattern, strays, *found)
+            return verify(problem, self.steps, self.pattern, strays, *results)
         real = problem.on_the_real_axis()
         steps = steps_of(real, replace(self.options, method="3-point", step=None))
-        return verify(real, steps, self.pattern, strays, *found)
+        return verify(real, steps, self.pattern, strays, *results)
 
     def _matrix(self, data: NDArray) -> Any:
         p = self.pattern
@@ -219,8 +219,8 @@ class Plan:
         for p in range(table.shape[1]):
             bottoms = table[1, p, :0] if self.steps.one_sided else table[1, p]
             work = Differences(problem, coloring.colors, table[0, p], bottoms, shared)
-            kept = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
-            (rows,) = run(work, self._rows(problem), workers, report, checkpoint=kept)
+            checkpoint = Checkpoint.of(self.options.checkpoint, f"pair-{p}")
+            (rows,) = run(work, self._rows(problem), workers, report, checkpoint=checkpoint)
             differences, base = rows[: coloring.count], rows[coloring.count :]
             below = None if bottoms.size else problem.base
             if len(base):
@@ -285,9 +285,9 @@ class Plan:
                     change = change - below[i]
                 data[chosen] = data[chosen] + change * weights[j]
 
-        kept = Checkpoint.of(self.options.checkpoint, name)
+        checkpoint = Checkpoint.of(self.options.checkpoint, name)
         workers, count = self.options.workers, self.pattern.coloring.count
-        run_parts(work, count, store, workers, report, kept)
+        run_parts(work, count, store, workers, report, checkpoint)
 
     def _complex_steps(
         self, problem: Problem, report: Progress, strays: Strays | None
@@ -305,8 +305,8 @@ class Plan:
         if self._in_parts(problem):
             self._add_in_parts(work, weights, None, data, "imaginary", report, strays)
         else:
-            kept = Checkpoint.of(self.options.checkpoint, "imaginary")
-            (rows,) = run(work, coloring.count, self.options.workers, report, checkpoint=kept)
+            checkpoint = Checkpoint.of(self.options.checkpoint, "imaginary")
+            (rows,) = run(work, coloring.count, self.options.workers, report, checkpoint=checkpoint)
             if strays is not None:
                 strays.look(0, rows, self._least_imaginary(rows))
             self.pattern.recover(rows, weights, data, False, None)
@@ -317,17 +317,17 @@ class Plan:
         self, problem: Problem, pattern: Pattern, report: Progress, strays: Strays | None
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         """Return what ladders find, the first time by steps for the format that f rounds x to."""
-        *found, calls = self._ladders(problem, pattern, report, strays)
+        *results, calls = self._ladders(problem, pattern, report, strays)
         if not self._asked:
             self._asked = True
             # An entry of the pattern that is 0 may be that of a staircase.
-            steps = in_the_format_of_x(problem, self.steps, unsure=not found[0].all())
+            steps = in_the_format_of_x(problem, self.steps, unsure=not results[0].all())
             calls += steps.calls
             if steps.narrow != self.steps.narrow:
                 self.steps = steps
-                *found, more = self._ladders(problem, pattern, report, strays, keep=False)
+                *results, more = self._ladders(problem, pattern, report, strays, keep=False)
                 calls += more
-        data, errors, points, status = found
+        data, errors, points, status = results
         return data, errors, points, status, calls
 
     def _ladders(
@@ -374,8 +374,8 @@ class Plan:
                 data[chosen] = values[where] / directions[j]
                 error[chosen] = errors[where] / lengths[j]
 
-        kept = Checkpoint.of(self.options.checkpoint) if keep else None
-        run_parts(work, coloring.count, store, self.options.workers, report, kept)
+        checkpoint = Checkpoint.of(self.options.checkpoint) if keep else None
+        run_parts(work, coloring.count, store, self.options.workers, report, checkpoint)
         nowhere = ~usable[column]  # of which noise of f would make infinities, and zeros NaN
         data[nowhere], error[nowhere] = np.nan, np.inf
         status = by_column["status"].astype(np.int8)

@@ -58,8 +58,8 @@ class Steps:
     @property
     def rule(self) -> StepRule:
         """The steps as kernels know them."""
-        given = self.lengths, self.factor, self.lows, self.highs
-        return StepRule(*given, self.central, self.sided)
+        arguments = self.lengths, self.factor, self.lows, self.highs
+        return StepRule(*arguments, self.central, self.sided)
 
     @property
     def one_sided(self) -> bool:
@@ -132,8 +132,8 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
         if not lengths.size:
             lengths = np.maximum(1.0, np.abs(reals(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
-    given = step is not None or scale is not None
-    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0, given)
+    explicit = step is not None or scale is not None
+    return Steps(method, np.ascontiguousarray(lengths), factor, lows, highs, eps, "", 0, explicit)
 
 
 def small_of(eps: float) -> float:
@@ -174,8 +174,8 @@ def _spread(problem: Problem, values: NDArray) -> NDArray:
     return np.repeat(flat, 2) if problem.mode == WIRTINGER else flat
 
 
-def _lengths(problem: Problem, given: Any, name: str) -> NDArray:
-    values = _real_array(given, name).astype(float)
+def _lengths(problem: Problem, value: Any, name: str) -> NDArray:
+    values = _real_array(value, name).astype(float)
     zero_allowed = name == "step" and values.ndim > 0
     good = np.isfinite(values) & ((values >= 0) if zero_allowed else (values > 0))
     if not good.all():
@@ -198,14 +198,14 @@ def _shaped(x: NDArray, values: NDArray, name: str) -> NDArray:
         raise ValueError(msg) from None
 
 
-def _real_array(given: Any, name: str) -> NDArray:
+def _real_array(value: Any, name: str) -> NDArray:
     try:
-        values = np.asarray(as_array(given, name))
+        values = np.asarray(as_array(value, name))
     except ValueError:  # lists of unlike lengths
         values = np.empty(0, object)
     if values.dtype.kind not in "biuf":
         for_none = "; for no bound give numpy.inf or -numpy.inf" if name == "bounds" else ""
-        msg = f"{name} must be a real number or an array of them, got {brief(given)}{for_none}"
+        msg = f"{name} must be a real number or an array of them, got {brief(value)}{for_none}"
         raise TypeError(msg)
     return values.astype(np.promote_types(values.dtype, float))
 

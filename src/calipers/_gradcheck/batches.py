@@ -49,15 +49,15 @@ def base_in_batches(
     That is y at x; rounding may differ.
     """
     # Not the same point twice: some batches are of one of their points alone.
-    beside = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
-    points = np.stack([x, beside.astype(x.dtype, copy=False)])
+    nearby = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
+    points = np.stack([x, nearby.astype(x.dtype, copy=False)])
     try:
-        found = of_batch(points)
+        values = of_batch(points)
         expected = np.stack([y, f(points[1])])
     except Exception:  # whatever f does that has no batch
         return None
-    if found.shape != expected.shape:
+    if values.shape != expected.shape:
         return None
     tolerance = _ROUNDINGS * float(np.finfo(expected.dtype).eps)
     size = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
-    return found[0] if alike(found, expected, tolerance * size) else None
+    return values[0] if alike(values, expected, tolerance * size) else None

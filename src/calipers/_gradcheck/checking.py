@@ -64,12 +64,14 @@ def check_given(given: Given, settings: Settings) -> GradcheckReport:
     if given.of_library and report and not (check.any_slope or given.constant):
         report = replace(report, vacuous=True, reason=_why_all_is_zero(subject))
     if given.constant and report.verdict == FAIL and not report.findings:
-        told = "no result carries a graph: f detaches it, or leaves torch by .numpy() or .item()"
-        report = replace(report, reason=f"{report.reason}; {told}")
+        message = "no result carries a graph: f detaches it, or leaves torch by .numpy() or .item()"
+        report = replace(report, reason=f"{report.reason}; {message}")
     if given.used:
         named = " and ".join(subject.names[k] for k in given.used)
-        told = f"f uses input {named} itself, or what was computed from it, beside what it is given"
-        warn(f"{told}: that is held constant, and not checked", CalipersWarning)
+        message = (
+            f"f uses input {named} itself, or what was computed from it, beside what it is given"
+        )
+        warn(f"{message}: that is held constant, and not checked", CalipersWarning)
     if report.vacuous:
         warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
     return answer(report, settings.raise_exception, check.cause)

@@ -51,15 +51,15 @@ class GivenDerivative:
     def __call__(self, *last: Any) -> Any:
         """Call the caller's function with private arguments."""
         self.calls += 1
-        given, named = self.subject.arguments(), private(self.subject.kwargs)
+        arguments, named = self.subject.arguments(), private(self.subject.kwargs)
         if self.calls > 1:
-            result = self.call(*given, *last, **named)
+            result = self.call(*arguments, *last, **named)
             self.silent |= result is None
             return result
         flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
         before = [np.array(x) for x in flat]
         try:
-            result = self.call(*given, *last, **named)
+            result = self.call(*arguments, *last, **named)
         except TypeError as error:
             fills = ("*outs",) if isinstance(self.call, InPlace) else ()
             named_too = ("**kwargs",) if named else ()
@@ -67,7 +67,7 @@ class GivenDerivative:
             note_form(error, f"{self.name} is called as {self.name}({takes})")
             raise
         self.silent = result is None
-        self.touched = self.subject.changed(given, named)
+        self.touched = self.subject.changed(arguments, named)
         what = "cotangent" if self.form == "vjp" else "tangent"
         pairs = zip(before, flat, strict=True)
         if any(old.tobytes() != np.asarray(new).tobytes() for old, new in pairs):
@@ -127,10 +127,10 @@ class GivenDerivative:
 
     def answer(self, direction: Any) -> NDArray:
         """Return what vjp or jvp gives for a direction in the caller's form, in real numbers."""
-        found = self._fitted(self(direction))
+        result = self._fitted(self(direction))
         if self.conjugate and self.form == "vjp":
-            found = [np.conj(g) for g in found]
-        return real_vector(found)
+            result = [np.conj(g) for g in result]
+        return real_vector(result)
 
     def together(self, v: NDArray) -> NDArray:
         """Return what vjp or jvp gives for each row of v, from one call with a batch of them."""
@@ -141,7 +141,7 @@ class GivenDerivative:
             expected = len(self.given)
             msg = f"{self.name} of a batch returned {len(results)} results, expected {expected}"
             raise WrongFormError(msg)
-        lines = []
+        arrays = []
         for result, part in zip(chosen, self.given, strict=True):
             shape = (count, *part.example.shape)
             array = np.zeros(shape) if result is None else np.asarray(result)
@@ -149,8 +149,8 @@ class GivenDerivative:
                 msg = f"{self.name} of a batch gave shape {array.shape}, expected {shape}"
                 raise WrongFormError(msg)
             array = array.astype(part.wide, copy=False)
-            lines.append(np.conj(array) if self.conjugate and self.form == "vjp" else array)
-        return real_rows(lines)
+            arrays.append(np.conj(array) if self.conjugate and self.form == "vjp" else array)
+        return real_rows(arrays)
 
     def times(self, v: NDArray) -> NDArray:
         """Return the real Jacobian times v, of jac or jvp."""
@@ -230,7 +230,7 @@ class GivenDerivative:
 def _advice(like: NDArray, array: NDArray) -> str:
     """Say what to do with a gradient of the shape that its input was broadcast to."""
     try:
-        wider = np.broadcast_shapes(like.shape, array.shape) == array.shape
+        broadcasts = np.broadcast_shapes(like.shape, array.shape) == array.shape
     except ValueError:
         return ""
-    return "; sum it over the axes that were broadcast" if wider else ""
+    return "; sum it over the axes that were broadcast" if broadcasts else ""

@@ -86,12 +86,12 @@ class Dispute:
     rounding: Callable[[NDArray], NDArray]
 
     def __post_init__(self) -> None:
-        rule, own, noisy = self.rule, self.own, self.status == differences.NOISY
+        rule, analytic, noisy = self.rule, self.own, self.status == differences.NOISY
         slope = 0.5 * self.right + 0.5 * self.left
-        self._bend = bend = rule.bend_of(own, slope, self.right - self.left, self.noise)
-        self.verdicts = rule.judge(own, self.value, self.error, self.floor, noisy)
+        self._bend = bend = rule.bend_of(analytic, slope, self.right - self.left, self.noise)
+        self.verdicts = rule.judge(analytic, self.value, self.error, self.floor, noisy)
         with np.errstate(invalid="ignore"):
-            off, allowed = np.abs(own - slope), rule.allowed(own, slope, self.floor)
+            off, allowed = np.abs(analytic - slope), rule.allowed(analytic, slope, self.floor)
             off[~np.isfinite(slope)] = np.nan  # which is near nothing
             near = (bend == 0) & (off <= rule.share * allowed)
             # At a cusp what is claimed may be the mean of slopes without being a derivative.
@@ -99,13 +99,13 @@ class Dispute:
             # Slopes that differ have a mean that is none of f, as shorter steps know; and those of
             # a noisy f side with anything.
             witness = ((bend == 0) | ~self.shorter) & ~noisy
-            unsure = self._are(FAIL) & witness & disputed(own, self.value, slope, self.noise)
+            unsure = self._are(FAIL) & witness & disputed(analytic, self.value, slope, self.noise)
             confirmed = (bend == 0) & (off <= allowed)
             self._say(PASS, unsure & confirmed)
             self._doubt(np.flatnonzero(unsure & ~confirmed))
         # With the caller's own step and tolerances, what they accept is accepted.
         self._say(PASS, near & (self._are(INCONCLUSIVE) | (rule.share == 1)))
-        self._let_pass = np.zeros(own.shape, bool)
+        self._let_pass = np.zeros(analytic.shape, bool)
 
     @property
     def hidden(self) -> int:
@@ -170,10 +170,10 @@ class Dispute:
         unsure = np.abs(self.own) <= np.minimum(unsure, few_roundings(eps))
         most = np.minimum(self.largest, self.beside)
         self._hide(stays & (unsure | rounded_away(self.own, most, eps)))
-        still = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
-        if len(still):
-            hidden = np.abs(self.own * longest)[still] <= self.rounding(self.rows[still])
-            self._doubt(still[hidden])
+        constant = np.flatnonzero(self._are(FAIL) & (self.value == 0) & (self.error == 0))
+        if len(constant):
+            hidden = np.abs(self.own * longest)[constant] <= self.rounding(self.rows[constant])
+            self._doubt(constant[hidden])
 
     def where_waves(self, below: SlopesBelow, many: Callable[[NDArray], SlopesBelow]) -> None:
         """
@@ -185,10 +185,10 @@ class Dispute:
         unsettled = self._are(FAIL) | self._are(INCONCLUSIVE)
         waves = np.flatnonzero(unsettled & contradicted(self.value, *below).any(axis=0))
         if len(waves):
-            own, value, slopes = self.own[waves], self.value[waves], many(waves)
+            analytic, value, slopes = self.own[waves], self.value[waves], many(waves)
             failed = self._are(FAIL)[waves]
-            self._doubt(waves[failed & sided(own, value, *slopes)])
-            self._say(PASS, waves[self.rule.confirmed(own, self.floor[waves], *slopes)])
+            self._doubt(waves[failed & sided(analytic, value, *slopes)])
+            self._say(PASS, waves[self.rule.confirmed(analytic, self.floor[waves], *slopes)])
 
     def at_kinks(
         self,
@@ -214,33 +214,35 @@ class Dispute:
         if len(right):  # or rounding, of terms that are larger than their sum
             most = np.maximum(noise[right], self.rounding(self.rows[probed[right]]))
             kinked[right] = kinks(values[:, right], step[right], most)
-        own, rule = self.own[probed], self.rule
+        analytic, rule = self.own[probed], self.rule
         with np.errstate(all="ignore"):
             slopes = np.diff(values, axis=0) / (step / 2)
             low, high = slopes.min(axis=0), slopes.max(axis=0)
             slack = rule.atol + rule.rtol * np.maximum(np.abs(low), np.abs(high))
-            between = (low - slack <= own) & (own <= high + slack)
+            between = (low - slack <= analytic) & (analytic <= high + slack)
             steepest = np.maximum(np.abs(low), np.abs(high))
             kinked &= ~rule.is_nothing(steepest, self.largest[probed])
             # One whose slopes are all within the tolerance makes no difference.
-            widest = np.maximum(np.abs(low - own), np.abs(high - own))
-            minor = widest <= rule.allowed(own, own, self.floor[probed])
+            widest = np.maximum(np.abs(low - analytic), np.abs(high - analytic))
+            minor = widest <= rule.allowed(analytic, analytic, self.floor[probed])
             kinked &= ~(minor & self._are(PASS)[probed])
             # Nor is one the slope of f at x, if that is steeper there than to both sides of it.
             beyond = slopes[[0, 1, -2, -1]]
-            steep = np.maximum(own - beyond.max(axis=0), beyond.min(axis=0) - own)
+            steep = np.maximum(analytic - beyond.max(axis=0), beyond.min(axis=0) - analytic)
             steep = steep > np.maximum(np.ptp(beyond, axis=0), _STEEPER * steepest)
             kinked &= ~(steep & (self._are(PASS) & self.shorter)[probed])
             margin = slack + _OUTSIDE * (high - low)
-            outside = (own < low - margin) | (high + margin < own)
+            outside = (analytic < low - margin) | (high + margin < analytic)
             # Half of a kink at x is the error. Where that is less, it is known by shorter steps, or
             # there are many; and what the error covers is not outside.
             error = self.error[probed]
-            outside &= (error >= _HALF * (high - low)) & (np.abs(own - self.value[probed]) > error)
+            outside &= (error >= _HALF * (high - low)) & (
+                np.abs(analytic - self.value[probed]) > error
+            )
         self._say(NONSMOOTH, probed[kinked & between])
         self._say(FAIL, probed[kinked & outside & self._are(INCONCLUSIVE)[probed]])
         self._say(NONSMOOTH, probed[breaks(values) & self._are(INCONCLUSIVE)[probed]])
         endless = (self.status == differences.NONSMOOTH) & np.isinf(self.error)
         self._say(NONSMOOTH, endless & ~self._are(PASS))
-        known = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
-        self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~known[probed]])
+        resolved = self._are(FAIL) & (self.error <= rule.rtol * np.abs(self.value))
+        self._say(NONSMOOTH, probed[pole & ~self._are(PASS)[probed] & ~resolved[probed]])

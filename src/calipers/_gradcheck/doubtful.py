@@ -29,8 +29,8 @@ def look_again(
     looks, sizes = screening.looks, screening.sizes
     doubtful = _Doubtful(screening, columns, *seen)
     looks.calls += doubtful.calls_of_f
-    known = np.isfinite(doubtful.error)
-    worst = float(doubtful.error[known].max(initial=0.0))
+    finite = np.isfinite(doubtful.error)
+    worst = float(doubtful.error[finite].max(initial=0.0))
     found.largest_error = max(found.largest_error, worst)
     for number, column in zip(doubtful.numbers.tolist(), doubtful.value, strict=True):
         found.keep(number, column)
@@ -121,20 +121,22 @@ class _Doubtful:
         rule: Rule = self.screening.rule
         k, rows = places
         columns, units = self.numbers[k], subject.units[self.numbers[k]]
-        own, value, floor = every[places], self.value[places], self.floor[places]
+        analytic, value, floor = every[places], self.value[places], self.floor[places]
         by_output, by_input, _ = self._largest
         most = np.minimum(by_output[rows], by_input[columns])
         most = np.fmax(most, self._results[rows] / units)
         if agrees is not None:
             most = np.where(agrees[places], most, 0.0)
-        error = looks.doubted(rule, self.columns, places, own, value, self.error[places], floor)
+        error = looks.doubted(
+            rule, self.columns, places, analytic, value, self.error[places], floor
+        )
         beside = np.fmax(sizes.rows[rows], sizes.columns[columns])
         lengths = looks.steps[self.columns[k]]
         noise = self.screening.noise[rows] / lengths
         slopes = self.right[places], self.left[places], noise
         shorter = looks.shorter(self.states[k], lengths)
         known = floor, most, beside, *slopes, shorter, self.states["status"][k]
-        return Dispute(rule, own, value, error, *known, rows, self.screening.rounding)
+        return Dispute(rule, analytic, value, error, *known, rows, self.screening.rounding)
 
     def _excuse_roundings(self, dispute: Dispute, places: Places) -> None:
         """Let pass what is no more than rounding of f, or of terms that it is a sum of."""

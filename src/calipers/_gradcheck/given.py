@@ -115,8 +115,8 @@ class Given:
         if chosen is None and self.args:
             chosen = tuple(range(len(self.several)))
         left_out = self.nondifferentiable_outputs
-        found = leaves_of(library, f, self._whole, chosen, left_out, {})
-        return replace(self._with(found), kwargs=None)
+        flat = leaves_of(library, f, self._whole, chosen, left_out, {})
+        return replace(self._with(flat), kwargs=None)
 
     @property
     def _whole(self) -> tuple[Any, ...]:
@@ -152,18 +152,18 @@ class Given:
             able = (holds_arrays(x) or is_differentiable(x) or is_array(x) for x in self.several)
             chosen = tuple(compress(range(len(self.several)), able))
         left_out, kwargs = self.nondifferentiable_outputs, self.kwargs or {}
-        found = leaves_of(NumpyContainers(), self.f, self._whole, chosen, left_out, kwargs)
+        flat = leaves_of(NumpyContainers(), self.f, self._whole, chosen, left_out, kwargs)
         held: tuple[int, ...] = ()
         if self.argnums is None:
-            opened, count = found.f.opened, len(self.several)
+            opened, count = flat.f.opened, len(self.several)
             every = (k for owner in range(count) for k in opened.of_owner(owner))
-            held = tuple(k for k in every if k not in found.argnums)
-        own = Nested(found, self._whole, held)
+            held = tuple(k for k in every if k not in flat.argnums)
+        wrapped = Nested(flat, self._whole, held)
         calls = {
-            name: None if call is None else getattr(own, name)(call)
+            name: None if call is None else getattr(wrapped, name)(call)
             for name, call in self.derivatives.items()
         }
-        return replace(self._with(found), derivatives=calls, held=held)
+        return replace(self._with(flat), derivatives=calls, held=held)
 
     def translated(self, masked: bool) -> "Given":
         """
@@ -177,7 +177,7 @@ class Given:
         if library is None:
             return self
         try:
-            found = library.differentiated(
+            result = library.differentiated(
                 self.f,
                 self.several,
                 masked,
@@ -188,30 +188,30 @@ class Given:
         except TypeError as error:
             note_form(error, f"f is called as f(*inputs, *args): {SEVERAL_INPUTS}")
             raise
-        return self._of_library(found)
+        return self._of_library(result)
 
-    def _of_library(self, found: Differentiated) -> "Given":
-        if self.convention not in (CONVENTIONS[0], found.convention):
+    def _of_library(self, result: Differentiated) -> "Given":
+        if self.convention not in (CONVENTIONS[0], result.convention):
             msg = (
                 f"convention={self.convention!r} is for derivatives that are given, and these are "
-                f"{found.convention}'s own: leave it out"
+                f"{result.convention}'s own: leave it out"
             )
             raise ValueError(msg)
         return Given(
-            found.f,
-            found.inputs,
-            {"jac": None, "vjp": found.vjp, "jvp": found.jvp},
-            found.argnums if self.argnums is None else self.argnums,
-            found.nondifferentiable_outputs,
-            found.convention,
-            batched=found.batched,
+            result.f,
+            result.inputs,
+            {"jac": None, "vjp": result.vjp, "jvp": result.jvp},
+            result.argnums if self.argnums is None else self.argnums,
+            result.nondifferentiable_outputs,
+            result.convention,
+            batched=result.batched,
             of_library=True,
-            constant=found.constant,
-            primals=found.primals,
+            constant=result.constant,
+            primals=result.primals,
             leaves=self.leaves,
             terms=self.terms,
-            used=found.used,
-            places=found.places,
+            used=result.used,
+            places=result.places,
             names=self.names,
         )
 
@@ -219,12 +219,12 @@ class Given:
         dense = DenseView(self.several, masked, self.argnums)
         if not dense:
             return self
-        own = {
+        derivatives = {
             name: None if call is None else getattr(dense, name)(call)
             for name, call in self.derivatives.items()
         }
         f, inputs = dense.function(self.f), dense.inputs
-        return replace(self, f=f, inputs=inputs, derivatives=own, places=dense.places)
+        return replace(self, f=f, inputs=inputs, derivatives=derivatives, places=dense.places)
 
     def filling(self, out_like: Any) -> "Given":
         """Return the same, with f one that stores its results in arrays like some."""
@@ -287,7 +287,7 @@ class Given:
         self, subject: Subject, chosen: dict[str, bool], inplace: str | None, strict: bool
     ) -> list[GivenDerivative]:
         """Return the derivatives that are to be checked."""
-        found = []
+        result = []
         for name in FORMS:
             call = self.derivatives[name]
             if call is None or not chosen[name]:
@@ -295,32 +295,34 @@ class Given:
             if inplace is not None:
                 call = _returning(call, name, subject, inplace == ADD)
             conjugate = self.convention == "jax"
-            known = self.names.get(name, name)
+            label = self.names.get(name, name)
             of_library = self.of_library
-            found.append(GivenDerivative(name, call, subject, conjugate, strict, of_library, known))
-        return found
+            result.append(
+                GivenDerivative(name, call, subject, conjugate, strict, of_library, label)
+            )
+        return result
 
 
 def _own(library: ContainerLibrary, value: Any) -> Any:
     """Copy what f may write into, also in containers."""
-    found, again = apart(value)
-    return again([copied(library, leaf) for _, leaf in found])
+    leaves, again = apart(value)
+    return again([copied(library, leaf) for _, leaf in leaves])
 
 
 def _returning(
     call: Callable[..., Any], name: str, subject: Subject, adds: bool
 ) -> Callable[..., Any]:
     active = [p.example for p in subject.active]
-    kept = [p.example for p in subject.kept]
+    examples = [p.example for p in subject.kept]
     if name != "jac":
-        return InPlace(call, tuple(active if name == "vjp" else kept), adds)
-    pairs = [(out, x) for out in kept for x in active]
+        return InPlace(call, tuple(active if name == "vjp" else examples), adds)
+    pairs = [(out, x) for out in examples for x in active]
     likes = (np.empty(out.shape + x.shape, np.result_type(out, x)) for out, x in pairs)
     width = len(active)
 
-    def arranged(found: tuple[Any, ...]) -> Any:
-        lines = [found[k : k + width] for k in range(0, len(found), width)]
-        outputs = [line if width > 1 else line[0] for line in lines]
+    def arranged(arrays: tuple[Any, ...]) -> Any:
+        rows = [arrays[k : k + width] for k in range(0, len(arrays), width)]
+        outputs = [line if width > 1 else line[0] for line in rows]
         return outputs if subject.several else outputs[0]
 
     return InPlace(call, tuple(likes), adds, arranged)
@@ -350,12 +352,12 @@ class ValueAndJac:
     def __init__(self, inner: Callable[..., Any], primals: dict[str, Any]) -> None:
         self._inner, self._primals = inner, primals
 
-    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian, and note the value."""
-        found = self._inner(*given, **kwargs)
-        if not isinstance(found, (tuple, list)) or len(found) != 2:
-            size = f" of {len(found)}" if isinstance(found, (tuple, list)) else ""
-            msg = f"value_and_jac returned {type(found).__name__}{size}, expected (value, jac)"
+        result = self._inner(*args, **kwargs)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            size = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""
+            msg = f"value_and_jac returned {type(result).__name__}{size}, expected (value, jac)"
             raise WrongFormError(msg)
-        self._primals["value_and_jac"] = found[0]
-        return found[1]
+        self._primals["value_and_jac"] = result[0]
+        return result[1]

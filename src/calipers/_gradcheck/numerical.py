@@ -166,7 +166,7 @@ class Looks:
         rule: Rule,
         columns: NDArray,
         entries: tuple[NDArray, ...],
-        own: NDArray,
+        analytic: NDArray,
         value: NDArray,
         error: NDArray,
         floor: NDArray,
@@ -177,16 +177,16 @@ class Looks:
         One that is measured in noise, or among kinks, is too small by chance now and then, and
         hardly twice.
         """
-        accused = np.flatnonzero(rule.accuses(own, value, error, floor))
+        accused = np.flatnonzero(rule.accuses(analytic, value, error, floor))
         if self._others is None or not len(accused):
             return error
         k, rows = (places[accused] for places in entries)
         chosen, k = np.unique(k, return_inverse=True)
-        values, errors, states = found = self._others.results(len(chosen))
-        self._others.at(columns[chosen], found)
+        values, errors, states = results = self._others.results(len(chosen))
+        self._others.at(columns[chosen], results)
         self.calls += int(states["calls"].sum())
-        apart, error = np.abs(values[k, rows] - value[accused]), error.copy()
-        more = np.where(apart > error[accused], apart + errors[k, rows], 0.0)
+        difference, error = np.abs(values[k, rows] - value[accused]), error.copy()
+        more = np.where(difference > error[accused], difference + errors[k, rows], 0.0)
         error[accused] = np.fmax(error[accused], more)
         return error
 
@@ -204,8 +204,8 @@ class Looks:
         way = self.way
         report = Progress(False, 0) if way.report is None else way.report
         report.expect(int(np.count_nonzero(wanted)))
-        kept = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
-        run_parts(work, len(wanted), store, way.workers, report, kept, wanted=wanted)
+        checkpoint = Checkpoint.of(way.checkpoint, f"input-{self.part.position}", name)
+        run_parts(work, len(wanted), store, way.workers, report, checkpoint, wanted=wanted)
 
     def derivative(self, column: int) -> tuple[NDArray, NDArray, Any]:
         """Return the derivative along a column, its errors, and the state of its ladder."""
@@ -262,14 +262,14 @@ def looks(
     """
     # That it can be is tried beside x, which bounds may not allow.
     problem = subject.problem(part, batches and bounds is None)
-    own, given = problem, step
+    inner, length = problem, step
     if method == COMPLEX_STEP:
-        own, given = subject.complex_problem(part), None
-    steps = _planned(subject, own, method, given, scale, bounds, subject.eps)
+        inner, length = subject.complex_problem(part), None
+    steps = _planned(subject, inner, method, length, scale, bounds, subject.eps)
     if known is not None:
         steps = replace(steps, eps=known.eps, narrow=known.narrow)
     elif method == ADAPTIVE:
-        steps = in_its_format(own, steps)
+        steps = in_its_format(inner, steps)
         subject.calls += steps.calls
     coarse = _planned(subject, problem, "3-point", step, scale, bounds, steps.eps)
     coarse = replace(coarse, narrow=steps.narrow)
@@ -277,14 +277,14 @@ def looks(
     exact: Ladders | Repeated | ComplexSteps
     if method == COMPLEX_STEP:
         real = _planned(subject, problem, ADAPTIVE, step, scale, bounds, steps.eps)
-        exact = ComplexSteps(Repeated(own, steps), Ladders(problem, real), coarse)
+        exact = ComplexSteps(Repeated(inner, steps), Ladders(problem, real), coarse)
     elif method != ADAPTIVE:
-        exact = Repeated(own, steps)
+        exact = Repeated(inner, steps)
     elif isinstance(subject.f, NumericalGradient):
-        exact = subject.f.ladders(own, steps, subject.noise, subject.arguments(), subject.kwargs)
+        exact = subject.f.ladders(inner, steps, subject.noise, subject.arguments(), subject.kwargs)
     else:
-        exact = Ladders(own, steps)
-    return Looks(subject, part, problem, coarse, exact, way, small, given is not None)
+        exact = Ladders(inner, steps)
+    return Looks(subject, part, problem, coarse, exact, way, small, length is not None)
 
 
 def _small(problem: Problem, eps: float) -> NDArray:
@@ -311,12 +311,12 @@ def _planned(
     if step is None and method in METHODS:
         factor = eps ** METHODS[method].power
     x = reals(problem.x)[:: problem.stride]
-    own = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
+    natural = np.full(x.shape, OWN_LENGTH) if method == ADAPTIVE else np.maximum(1.0, np.abs(x))
     finite = np.isfinite(x)
     if not finite.all() and np.isfinite(subject.base).all():
-        lengths = np.where(finite, lengths if lengths.size else own.astype(float), 0.0)
+        lengths = np.where(finite, lengths if lengths.size else natural.astype(float), 0.0)
     small = _small(problem, eps)
     if small.any() and method in METHODS and step is None and scale is None:
-        lengths = lengths if lengths.size else own.astype(float)
+        lengths = lengths if lengths.size else natural.astype(float)
         lengths = np.where(small & (lengths != 0), sizes_of(x, eps), lengths)
     return replace(steps, factor=factor, lengths=lengths, eps=eps)

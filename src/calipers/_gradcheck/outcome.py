@@ -60,15 +60,20 @@ class Outcome:
     @cached_property
     def failures(self) -> tuple[Entry, ...]:
         """Entries that are not right, the worst first."""
-        found = self.entries
+        entries = self.entries
         result = []
-        for column, row, form, verdict, (own, right, error) in zip(
-            found.columns, found.rows, found.forms, found.verdicts, found.values, strict=True
+        for column, row, form, verdict, (analytic, right, error) in zip(
+            entries.columns,
+            entries.rows,
+            entries.forms,
+            entries.verdicts,
+            entries.values,
+            strict=True,
         ):
             out, part = _part_of(self.subject.kept, row), _part_of(self.subject.active, column)
             allowed = self.rule.atol + self.rule.rtol * abs(right) + error
-            apart = abs(own - right)
-            excess = apart / allowed if allowed > 0 else np.inf
+            difference = abs(analytic - right)
+            excess = difference / allowed if allowed > 0 else np.inf
             result.append(
                 Entry(
                     verdict,
@@ -77,7 +82,7 @@ class Outcome:
                     *out.index(row),
                     part.position,
                     *part.index(column),
-                    own,
+                    analytic,
                     right,
                     error,
                     np.inf if np.isnan(excess) else float(excess),
@@ -176,21 +181,21 @@ class Outcome:
                 "asked whether it rounds x to few bits"
             )
         block = entry.form, entry.output, entry.input
-        told = self._causes_of_blocks.get(block) or self._causes.line(entry)
-        return text if told is None else f"{text}; {told}"
+        cause = self._causes_of_blocks.get(block) or self._causes.line(entry)
+        return text if cause is None else f"{text}; {cause}"
 
     def _stands_still(self) -> bool:
         """Tell whether all that is wrong is claimed where f does not move by the caller's steps."""
         wrong = (e for e in self.failures if e.verdict == FAIL)
-        own = bool(self.whole) and all(look.own_step for look in self.whole)
-        return own and all(e.numerical == 0 for e in wrong)
+        own_steps = bool(self.whole) and all(look.own_step for look in self.whole)
+        return own_steps and all(e.numerical == 0 for e in wrong)
 
     def _by(self, entry: Entry) -> str:
         """Name the forms of the derivative that are wrong in an entry, if there are several."""
         if len(self.derivatives) == 1:
             return ""
-        place = entry.row, entry.column
-        wrong = {e.form for e in self.failures if (e.row, e.column) == place and e.verdict == FAIL}
+        index = entry.row, entry.column
+        wrong = {e.form for e in self.failures if (e.row, e.column) == index and e.verdict == FAIL}
         return f" in {' and '.join(d.name for d in self.derivatives if d.name in wrong)}"
 
     def _of_block(self, key: tuple[str, int, int], text: str) -> str:

@@ -132,9 +132,10 @@ class Rule:
     ) -> NDArray:
         """Tell which entries are off by more than an error that counts beside the tolerance."""
         with np.errstate(invalid="ignore"):
-            allowed, apart = self.allowed(analytic, numerical, floor), np.abs(analytic - numerical)
+            allowed = self.allowed(analytic, numerical, floor)
+            difference = np.abs(analytic - numerical)
             counts = (errors * _BY_CHANCE > allowed) & np.isfinite(errors)
-            return np.asarray((apart > allowed + errors) & counts)
+            return np.asarray((difference > allowed + errors) & counts)
 
     def judge(
         self,
@@ -148,17 +149,17 @@ class Rule:
         at = VERDICTS.index
         with np.errstate(invalid="ignore"):
             allowed = self.allowed(analytic, numerical, floor)
-            apart = np.abs(analytic - numerical)
-            apart[np.isinf(numerical)] = np.nan  # beside an infinite tolerance
-            verdict = np.full(apart.shape, at(INCONCLUSIVE))
-            known = errors <= np.maximum(allowed, self.noise)
+            difference = np.abs(analytic - numerical)
+            difference[np.isinf(numerical)] = np.nan  # beside an infinite tolerance
+            verdict = np.full(difference.shape, at(INCONCLUSIVE))
+            resolved = errors <= np.maximum(allowed, self.noise)
             # Errors that are measured in noise are as random as that, and one that is not small
             # beside the value is known badly, too.
             spread = np.maximum(errors, np.minimum(self.noise, _JITTER * errors))
             badly = noisy | (errors > _ROUGH * np.abs(numerical))
             most = allowed + np.where(badly, np.maximum(8 * errors, spread), spread)
-            verdict[(apart <= allowed) | (known & (apart <= most))] = at(PASS)
-            verdict[apart > most] = at(FAIL)
+            verdict[(difference <= allowed) | (resolved & (difference <= most))] = at(PASS)
+            verdict[difference > most] = at(FAIL)
         unlike = ~np.isfinite(analytic) & np.isfinite(numerical)
         verdict[unlike] = at(FAIL)
         nan = np.isnan(analytic) & np.isnan(numerical)
@@ -180,8 +181,8 @@ def disputed(analytic: NDArray, numerical: NDArray, slope: NDArray, noise: NDArr
     Of a number that is lost beside others it knows nothing.
     """
     with np.errstate(invalid="ignore"):
-        apart = np.abs(analytic - numerical)
-        near = (np.abs(analytic - slope) <= _SIDES * apart) & (noise <= apart)
+        difference = np.abs(analytic - numerical)
+        near = (np.abs(analytic - slope) <= _SIDES * difference) & (noise <= difference)
     return np.asarray(near & np.isfinite(analytic))
 
 
@@ -204,12 +205,14 @@ def sided(
 
     Noise that is f's own does so by chance, and not in a row; more than there is to decide may.
     """
-    told = contradicted(numerical, right, left, noise)
+    contradicting = contradicted(numerical, right, left, noise)
     with np.errstate(invalid="ignore"):
-        apart = np.abs(analytic - numerical)
-        most = np.maximum(_NEAR * apart, noise)
-        told &= (noise <= apart) & (np.abs(analytic - (0.5 * right + 0.5 * left)) <= most)
-    return in_a_row(told)
+        difference = np.abs(analytic - numerical)
+        most = np.maximum(_NEAR * difference, noise)
+        contradicting &= (noise <= difference) & (
+            np.abs(analytic - (0.5 * right + 0.5 * left)) <= most
+        )
+    return in_a_row(contradicting)
 
 
 POSITIONS = np.linspace(-2, 2, 9)  # where f is asked for more, in units of the step
@@ -227,9 +230,9 @@ def kinks(values: NDArray, step: NDArray, noise: NDArray) -> NDArray:
     step: the slopes before and those after one segment agree. A smooth function whose length scale
     is below the step bends in all of them.
     """
-    apart = step * (POSITIONS[1] - POSITIONS[0])
+    spacing = step * (POSITIONS[1] - POSITIONS[0])
     with np.errstate(all="ignore"):
-        slopes = np.diff(values, axis=0) / apart
+        slopes = np.diff(values, axis=0) / spacing
         # The least and largest slopes before and after each segment that has two on either side.
         inner = slice(1, -3), slice(3, -1)
         lows = [f[own] for f, own in zip(_accumulated(np.minimum, slopes), inner, strict=True)]
@@ -239,8 +242,8 @@ def kinks(values: NDArray, step: NDArray, noise: NDArray) -> NDArray:
         low, high = np.minimum(*middles), np.maximum(*middles)
         beyond = np.maximum(slopes[2:-2] - high, low - slopes[2:-2])
         strength = np.maximum(high - low, beyond)
-        found = (spread <= _LINEAR * strength) & (strength > _CLEAR * noise / apart)
-    return np.asarray(found.any(axis=0))
+        kinked = (spread <= _LINEAR * strength) & (strength > _CLEAR * noise / spacing)
+    return np.asarray(kinked.any(axis=0))
 
 
 def _accumulated(extreme: np.ufunc, slopes: NDArray) -> tuple[NDArray, NDArray]:
@@ -256,8 +259,8 @@ def is_staircase(values: NDArray, right: NDArray, left: NDArray) -> NDArray:
     may look like a kink; where one is, f stands still to one side of it if it does at x.
     """
     with np.errstate(invalid="ignore"):
-        still = np.all((right[:_STILL] == 0) & (left[:_STILL] == 0), axis=0)
-        return np.asarray(still & np.all(np.diff(values, axis=0) != 0, axis=0))
+        constant = np.all((right[:_STILL] == 0) & (left[:_STILL] == 0), axis=0)
+        return np.asarray(constant & np.all(np.diff(values, axis=0) != 0, axis=0))
 
 
 def poles(values: NDArray, noise: NDArray) -> NDArray:

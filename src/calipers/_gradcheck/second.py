@@ -75,35 +75,35 @@ class Gradient:
     vjp_jvp: Callable[..., Any] | None
     spread: bool = False  # cotangents in memory, so that they are not contiguous
 
-    def _split(self, given: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
+    def _split(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         count = len(self.subject.values)
-        inputs, w = given[:count], given[count:]
+        inputs, w = args[:count], args[count:]
         if self.spread:
             w = tuple(map(noncontiguous, w))
         return inputs, tuple(w) if self.subject.several else w[0]
 
-    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the gradients by the differentiable inputs."""
-        inputs, w = self._split(given)
-        found = self.vjp(*inputs, w, **kwargs)
-        if not isinstance(found, (tuple, list)):
-            return found
+        inputs, w = self._split(args)
+        result = self.vjp(*inputs, w, **kwargs)
+        if not isinstance(result, (tuple, list)):
+            return result
         active = self.subject.active
-        chosen = picked(found, [p.position for p in active], len(inputs)) or ()
+        chosen = picked(result, [p.position for p in active], len(inputs)) or ()
         parts = zip(chosen, active, strict=True)
         return tuple(np.zeros_like(p.example) if g is None else g for g, p in parts)
 
-    def pull(self, *given: Any, **kwargs: Any) -> Any:
+    def pull(self, *args: Any, **kwargs: Any) -> Any:
         """Return ``vjp_vjp(*inputs, w, u)``."""
         assert self.vjp_vjp is not None
-        *point, u = given
+        *point, u = args
         inputs, w = self._split(tuple(point))
         try:
-            found = _flat(self.vjp_vjp(*inputs, w, u, **kwargs))
+            result = _flat(self.vjp_vjp(*inputs, w, u, **kwargs))
         except TypeError as error:
             note_form(error, "vjp_vjp is called as vjp_vjp(*inputs, *args, w, u)")
             raise
-        count = len(found) if isinstance(found, (tuple, list)) else 1
+        count = len(result) if isinstance(result, (tuple, list)) else 1
         chosen, every = (len(x) for x in (self.subject.active, inputs))
         if count - len(self.subject.kept) not in (chosen, every):
             msg = (
@@ -112,12 +112,12 @@ class Gradient:
                 f"for each cotangent"
             )
             raise WrongFormError(msg)
-        return found
+        return result
 
-    def push(self, *given: Any, **kwargs: Any) -> Any:
+    def push(self, *args: Any, **kwargs: Any) -> Any:
         """Return ``vjp_jvp(*inputs, w, v)``."""
         assert self.vjp_jvp is not None
-        *point, v = given
+        *point, v = args
         inputs, w = self._split(tuple(point))
         try:
             return self.vjp_jvp(*inputs, w, v, **kwargs)
@@ -126,11 +126,11 @@ class Gradient:
             raise
 
 
-def _flat(found: Any) -> Any:
+def _flat(result: Any) -> Any:
     """Return gradients by the inputs and by w in one tuple, wherever w's are a tuple themselves."""
-    if isinstance(found, (tuple, list)) and found and isinstance(found[-1], (tuple, list)):
-        return (*found[:-1], *found[-1])
-    return found
+    if isinstance(result, (tuple, list)) and result and isinstance(result[-1], (tuple, list)):
+        return (*result[:-1], *result[-1])
+    return result
 
 
 def layout(spread: Subject, contiguous: Subject) -> str | None:
@@ -157,9 +157,9 @@ def skewness(
     random = np.random.default_rng(seed)
     for d in derivatives:
         if d.form == "jac":
-            told = _asymmetry(d.matrix(), share)
-            if told is not None:
-                return told
+            message = _asymmetry(d.matrix(), share)
+            if message is not None:
+                return message
             continue
         u, v = (random.standard_normal(size) for _ in range(2))
 
@@ -175,12 +175,12 @@ def skewness(
         terms = np.abs(u) @ np.abs(forward) + np.abs(v) @ np.abs(backward)
         noise = tolerance * float(np.abs(u).sum() + np.abs(v).sum())
         noise += cancelled(d, u, v) + cancelled(d, v, u)
-        apart = abs(left - right)
+        difference = abs(left - right)
         allowed = share * terms + noise
-        if apart > allowed:
-            slight = few_roundings(d.subject.eps) * d.subject.natural.max() * norm(u) * norm(v)
-            allowed += moved(d, skew, random) + min(slight, scattered(d, longer, random))
-        if apart > allowed:
+        if difference > allowed:
+            negligible = few_roundings(d.subject.eps) * d.subject.natural.max() * norm(u) * norm(v)
+            allowed += moved(d, skew, random) + min(negligible, scattered(d, longer, random))
+        if difference > allowed:
             return (
                 f"the Hessian of {d.name} is not symmetric: <u, Hv> is {left:.9g} and <v, Hu> "
                 f"{right:.9g}"
@@ -199,13 +199,13 @@ def _asymmetry(hessian: Any, share: float) -> str | None:
     """Say where a matrix of second derivatives is not symmetric."""
     hessian = hessian if isinstance(hessian, np.ndarray) else hessian.toarray()
     size = np.abs(hessian)
-    apart = np.abs(hessian - hessian.T)
+    difference = np.abs(hessian - hessian.T)
     with np.errstate(invalid="ignore"):
-        wrong = apart > share * (size + size.T)
+        wrong = difference > share * (size + size.T)
     if not wrong.any():
         return None
-    worst = np.argmax(np.where(wrong, apart, 0))
-    i, j = (int(k) for k in np.unravel_index(worst, apart.shape))
+    worst = np.argmax(np.where(wrong, difference, 0))
+    i, j = (int(k) for k in np.unravel_index(worst, difference.shape))
     return (
         f"the Hessian is not symmetric: entry ({i}, {j}) is {hessian[i, j]:.9g} and "
         f"({j}, {i}) is {hessian[j, i]:.9g}"

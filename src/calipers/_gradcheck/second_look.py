@@ -78,27 +78,29 @@ class SecondLook:
         these took, or slopes where bounds forbid some, the slopes to the right and to the left, and
         what `below` returns.
         """
-        values, calls, right, left, below, asked = outs[3:]
+        values, calls, right, left, below, evaluated = outs[3:]
         self.exact.at(columns, outs[:3])
         base, x = self.problem.base, reals(self.problem.x)[columns]
         points = x[:, None].astype(float) + POSITIONS * self.lengths[columns, None]
         lows, highs = self._limits(columns)
-        known = (lows <= points[:, 0]) & (points[:, -1] <= highs)
-        calls[:] = known * VALUES
+        inside = (lows <= points[:, 0]) & (points[:, -1] <= highs)
+        calls[:] = inside * VALUES
         points = points.astype(x.dtype)
-        numbers = np.repeat(columns[known], VALUES)
+        numbers = np.repeat(columns[inside], VALUES)
         values[:, _MIDDLE] = base
-        values[known[:, None] & _AROUND] = self._values(numbers, points[known][:, _AROUND].ravel())
+        values[inside[:, None] & _AROUND] = self._values(
+            numbers, points[inside][:, _AROUND].ravel()
+        )
         with np.errstate(all="ignore"):
             for slope, k in ((right, _AHEAD), (left, _BEHIND)):
                 width = points[:, k].astype(float) - x
                 slope[:] = (values[:, k] - base) / width[:, None]
-        for k in np.flatnonzero(~known).tolist():
-            found = self.slopes.results(1)
-            self.slopes(int(columns[k]), found)
-            right[k], left[k] = found[0][0], found[1][0]
-            calls[k] = SLOPE_CALLS * int(found[2][0] == FIXED)
-        below[:], asked[:] = self.below(columns, outs[2], SOME)
+        for k in np.flatnonzero(~inside).tolist():
+            slopes = self.slopes.results(1)
+            self.slopes(int(columns[k]), slopes)
+            right[k], left[k] = slopes[0][0], slopes[1][0]
+            calls[k] = SLOPE_CALLS * int(slopes[2][0] == FIXED)
+        below[:], evaluated[:] = self.below(columns, outs[2], SOME)
 
     def below(self, columns: NDArray, states: NDArray, which: Below) -> tuple[NDArray, NDArray]:
         """
@@ -131,13 +133,13 @@ class SecondLook:
         problem = self.problem
         if problem.native is None:
             with Evaluator(problem) as evaluate, np.errstate(all="ignore"):
-                found = [evaluate(numbers[k], points[k]) for k in evaluate.blocks(len(points))]
-            return np.concatenate([np.empty((0, problem.base.size)), *found])
+                rows = [evaluate(numbers[k], points[k]) for k in evaluate.blocks(len(points))]
+            return np.concatenate([np.empty((0, problem.base.size)), *rows])
         values = np.empty((len(points), problem.base.size), problem.base.dtype)
         like, reached = np.empty(problem.native_shape, problem.dtype), np.zeros(1, np.int64)
-        given = np.empty_like(problem.x), reals(problem.x), numbers, points, like
+        arguments = np.empty_like(problem.x), reals(problem.x), numbers, points, like
         try:
-            problem.native.entry(AT_POINTS)(problem.native.form, *given, values, reached)
+            problem.native.entry(AT_POINTS)(problem.native.form, *arguments, values, reached)
         except Exception as error:
             step = float(points[reached[0]] - reals(problem.x)[numbers[reached[0]]])
             blame(error, problem, numbers[reached[0]], step)

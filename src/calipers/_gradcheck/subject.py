@@ -148,10 +148,10 @@ class Subject:
 
     def confine(self, steps: Sequence[Mapping[str, Any]]) -> None:
         """Stay within the bounds among what is said of steps, for each input."""
-        for part, own in zip(self.active, steps, strict=True):
-            if own["bounds"] is not None:
+        for part, options in zip(self.active, steps, strict=True):
+            if options["bounds"] is not None:
                 x = part.example
-                lows, highs = limits_of(x, modes_of(x, "", False), own["bounds"])
+                lows, highs = limits_of(x, modes_of(x, "", False), options["bounds"])
                 self.limits[part.position] = lows.reshape(x.shape), highs.reshape(x.shape)
 
     def moved(self, move: Callable[[NDArray], NDArray]) -> "Subject":
@@ -173,12 +173,12 @@ class Subject:
         """Return True if f is defined at other inputs, and gives something else there."""
         other = self.moved(move)
         try:
-            found = other.reals_of(other.call())
+            values = other.reals_of(other.call())
         except Exception:  # whatever f raises where it is not defined
             return False
         finally:
             self.calls = other.calls
-        return not np.array_equal(found, self.base, equal_nan=True)
+        return not np.array_equal(values, self.base, equal_nan=True)
 
     @cached_property
     def _handed(self) -> list[Any]:
@@ -187,13 +187,13 @@ class Subject:
     def call(self) -> Any:
         """Call f at the point."""
         self.calls += 1
-        given, named = self.arguments(), private(self.kwargs)
+        arguments, named = self.arguments(), private(self.kwargs)
         started = time.perf_counter()
         try:
-            y = self.f(*given, **named)
+            y = self.f(*arguments, **named)
         except TypeError as error:
             if self.calls == 1:
-                count = f"{len(given)} argument{'s' * (len(given) != 1)}"
+                count = f"{len(arguments)} argument{'s' * (len(arguments) != 1)}"
                 by_name = f" and {', '.join(named)} by name" if named else ""
                 note_form(
                     error,
@@ -204,21 +204,21 @@ class Subject:
             raise
         self.seconds = min(self.seconds, time.perf_counter() - started)
         if self.calls == 1:
-            self.touched = self.changed(given, named)
+            self.touched = self.changed(arguments, named)
         return y
 
     def call_as_laid_out(self) -> Any:
         """Call f at the point, with the inputs in the caller's memory order, which is another."""
         self.calls += 1
-        given = self.arguments()
+        arguments = self.arguments()
         for k, x in self.laid_out.items():
-            given[k] = private(x)
-        return self.f(*given, **private(self.kwargs))
+            arguments[k] = private(x)
+        return self.f(*arguments, **private(self.kwargs))
 
-    def changed(self, given: list[Any], named: dict[str, Any]) -> list[str]:
+    def changed(self, arguments: list[Any], named: dict[str, Any]) -> list[str]:
         """Name the arguments that are not bitwise what they were."""
-        places = [f"input {name}" for name in self.names]
-        pairs = zip(places, given, self.values, strict=True)
+        labels = [f"input {name}" for name in self.names]
+        pairs = zip(labels, arguments, self.values, strict=True)
         return [
             *(name for name, new, old in pairs if not same(new, old)),
             *(
@@ -255,14 +255,14 @@ class Subject:
         rest = before, x, after, named, mode
         if together is not None:
             f, y = together
-            found = Problem(f, *rest, False, batched=True, paired=paired, known=y)
-            found.batch_bytes = _BATCH_BYTES
-            found.rows_are_apart = True  # as `base_in_batches` has seen
+            result = Problem(f, *rest, False, batched=True, paired=paired, known=y)
+            result.batch_bytes = _BATCH_BYTES
+            result.rows_are_apart = True  # as `base_in_batches` has seen
         else:
             scalar = part.position in self.scalars
-            found = Problem(f, *rest, scalar, out_like, paired=paired, known=y)
-        found.seconds = self.seconds
-        return found
+            result = Problem(f, *rest, scalar, out_like, paired=paired, known=y)
+        result.seconds = self.seconds
+        return result
 
     def _in_batches(
         self,
@@ -305,8 +305,8 @@ class Subject:
 
     def _others(self, part: Part) -> tuple[tuple[Any, ...], tuple[Any, ...], dict[str, Any]]:
         """Return private arguments before and after an input, and by name."""
-        given = self.arguments()
-        before, after = given[: part.position], given[part.position + 1 :]
+        arguments = self.arguments()
+        before, after = arguments[: part.position], arguments[part.position + 1 :]
         return tuple(before), tuple(after), private(self.kwargs)
 
     @property

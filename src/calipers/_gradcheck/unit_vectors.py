@@ -124,14 +124,14 @@ class UnitVectors:
         """Return a row for each unit vector."""
         if self._work is not None:
             with contextlib.suppress(Exception):  # asked from Python, it says itself what is wrong
-                found = Rows(self.count, self.size)
-                run(_Filling(self._work, found), self.count)
+                rows = Rows(self.count, self.size)
+                run(_Filling(self._work, rows), self.count)
                 if self.asked(self.count):
-                    return found
+                    return rows
             self._work = None
-        found = Rows(self.count, self.size)
-        found.fill(0, self.count, self._ask, self._together if self._batches else 0)
-        return found
+        rows = Rows(self.count, self.size)
+        rows.fill(0, self.count, self._ask, self._together if self._batches else 0)
+        return rows
 
     def rows(self, start: int, out: NDArray) -> None:
         """Store in `out` what belongs to unit vectors from `start`."""
@@ -163,8 +163,8 @@ class UnitVectors:
         problem, subject = self._work.problem, self._d.subject
         assert problem.native is not None
         copies = [form.before[: len(problem.before)] for form in problem.native.forms]
-        told = (subject.changed(list(x), problem.kwargs) for x in (problem.before, *copies))
-        self._d.touched += dict.fromkeys(chain.from_iterable(told))
+        changed = (subject.changed(list(x), problem.kwargs) for x in (problem.before, *copies))
+        self._d.touched += dict.fromkeys(chain.from_iterable(changed))
         return not self._d.touched
 
     def _counted(self, count: int) -> None:
@@ -193,16 +193,16 @@ def _compiled(d: GivenDerivative) -> _Loop | None:
         call, fills = call.inner, True
     if not one_to_one or not isinstance(call, Dispatcher):
         return None
-    given, taken = subject.kept[0].example, subject.active[0].example
+    source, taken = subject.kept[0].example, subject.active[0].example
     if d.form == "jvp":
-        given, taken = taken, given
+        source, taken = taken, source
     problem = Problem(
         call,
         tuple(subject.arguments()),
-        np.zeros(given.shape, given.dtype),
+        np.zeros(source.shape, source.dtype),
         (),
         private(subject.kwargs),
-        WIRTINGER if given.dtype.kind == "c" else REAL,
+        WIRTINGER if source.dtype.kind == "c" else REAL,
         False,
         taken if fills else None,
         known=np.zeros(taken.shape, taken.dtype),
