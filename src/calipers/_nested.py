@@ -45,7 +45,7 @@ def is_container(x: Any) -> bool:
     if type(x) in (list, tuple):
         return not _is_numeric(x)
     if type(x) is np.ndarray:
-        return bool(record_names(x.dtype))
+        return x.dtype.kind == "V" and bool(record_names(x.dtype))
     x = _unwrapped(x)
     if isinstance(x, list | tuple):
         return _is_namedtuple(x) or not _is_numeric(x)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ALLOWED = ("ROUNDING", "LAYOUT", "AMPLIFIED")
-_WORST = 5
 
 
 @dataclass(frozen=True)
@@ -197,18 +196,18 @@ class Diagnosis(Shown):
             raise ValueError(msg)
         scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
         form = self.format if self.format in ROUNDOFF else self.dtype
-        own = recommend_tolerance(form, self.length)
+        tolerance = recommend_tolerance(form, self.length)
         # What is measured here may be more than the rule of thumb allows; all there is to go by
         # where results are 0 or infinite.
         needed = 2 * self.evidence["apart"]["absolute_largest"] if "apart" in self.evidence else 0.0
-        ruled = own.atol * scale
-        return Tolerance(own.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
+        ruled = tolerance.atol * scale
+        return Tolerance(tolerance.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all findings as built-in types, which JSON can write."""
         names = [n for n in self.__dataclass_fields__ if n not in ("answers", "inputs")]
-        found = {"ok": self.ok(), "reproducer": self.reproducer}
-        return found | {name: jsonable(getattr(self, name)) for name in names}
+        fields = {"ok": self.ok(), "reproducer": self.reproducer}
+        return fields | {name: jsonable(getattr(self, name)) for name in names}
 
     def plot(self) -> "Figure":
         """
@@ -229,27 +228,27 @@ class Diagnosis(Shown):
 
 
 def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
-    known = comparable(q.of_f, q.of_g)
+    are_comparable = comparable(q.of_f, q.of_g)
     worst: tuple[Worst, ...] = ()
     where = None
     evidence = dict(q.evidence)
-    if known and verdict.kind != EQUAL:
-        found = measured(q)
-        evidence.update(found.evidence)
-        if found.units is not None:
-            worst = _farthest(q, found.units, found.reference)
+    if are_comparable and verdict.kind != EQUAL:
+        measurement = measured(q)
+        evidence.update(measurement.evidence)
+        if measurement.units is not None:
+            worst = _farthest(q, measurement.units, measurement.reference)
             # By norm: single ones may be beyond.
             if verdict.kind not in (ROUNDING, LAYOUT) and not q.is_rounding(q.eta_apart):
-                where = _where(q, found.units)
-    elif known:
+                where = _where(q, measurement.units)
+    elif are_comparable:
         numbers = q.of_f.numbers(np.float64)
         evidence["scale"] = rms_of(numbers)
     kinds = {name: [*y.dtypes] for name, y in q.answers.items()}
-    if known and kinds["f"] != kinds["g"]:
+    if are_comparable and kinds["f"] != kinds["g"]:
         evidence["dtypes"] = kinds
-    given = {name: side.arrays_of for name, side in q.sides.items()}
-    if {*given.values()} != {"NumPy"}:
-        evidence["arrays"] = given
+    libraries = {name: side.arrays_of for name, side in q.sides.items()}
+    if {*libraries.values()} != {"NumPy"}:
+        evidence["arrays"] = libraries
     calls = {name: side.calls for name, side in q.sides.items()}
     return Diagnosis(
         verdict.kind,
@@ -260,7 +259,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         q.form,
         q.allowed,
         q.length,
-        q.of_f.shapes if known else (),
+        q.of_f.shapes if are_comparable else (),
         worst,
         where,
         calls,
@@ -270,24 +269,24 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         _names(q.f.call, q.g.call),
         q.options,
         q.inputs,
-        (q.of_f, q.of_g) if known else (),
+        (q.of_f, q.of_g) if are_comparable else (),
     )
 
 
 def _farthest(q: Inquiry, units: Any, reference: Any) -> tuple[Worst, ...]:
     far = np.nan_to_num(units, nan=np.inf)
-    first = max(0, far.size - _WORST)
+    first = max(0, far.size - 5)
     worst = np.argpartition(far, first)[first:] if first else np.arange(far.size)
     order = worst[np.lexsort((worst, -far[worst]))]
     f, g = q.of_f.numbers(np.float64), q.of_g.numbers(np.float64)
-    found = []
+    entries = []
     for k in order.tolist():
         if units[k] == 0:
             break
-        output, place = q.of_f.place(k)
+        output, index = q.of_f.place(k)
         r = None if reference is None else float(reference[k])
-        found.append(Worst(output, place, float(f[k]), float(g[k]), r, float(units[k])))
-    return tuple(found)
+        entries.append(Worst(output, index, float(f[k]), float(g[k]), r, float(units[k])))
+    return tuple(entries)
 
 
 def _where(q: Inquiry, units: Any) -> str | None:
@@ -304,6 +303,6 @@ def _where(q: Inquiry, units: Any) -> str | None:
 
 def _names(f: Any, g: Any) -> tuple[str, str]:
     """Return what both are called in code; f and g, where one has no name of its own."""
-    own = getattr(f, "__name__", ""), getattr(g, "__name__", "")
-    told = own[0] if own[0].isidentifier() else "f", own[1] if own[1].isidentifier() else "g"
-    return ("f", "g") if told[0] == told[1] else told
+    both = getattr(f, "__name__", ""), getattr(g, "__name__", "")
+    names = both[0] if both[0].isidentifier() else "f", both[1] if both[1].isidentifier() else "g"
+    return ("f", "g") if names[0] == names[1] else names

@@ -40,8 +40,6 @@ def overflow(q: Inquiry) -> Verdict | None:
     return None
 
 
-_AS_WRONG = 0.5
-_MOSTLY = 0.5  # of the results that are not finite
 _FAR_MOVES = 4
 _OUTSIDE = ", or is rounded to where a function is not defined, as the root of -1e-8"
 
@@ -60,7 +58,7 @@ def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
     if size_of(off[kept], q.unit.values[kept]).least <= q.allowed:
         return False
     known = kept & np.isfinite(there)
-    return bool(np.linalg.norm(there[known]) > _AS_WRONG * np.linalg.norm(off[kept]))
+    return bool(np.linalg.norm(there[known]) > np.linalg.norm(off[kept]) / 2)
 
 
 def _stays(q: Inquiry, name: str, lost: NDArray) -> bool:
@@ -77,7 +75,7 @@ def _stays(q: Inquiry, name: str, lost: NDArray) -> bool:
         answer = q.sides[name](x)
         if comparable(answer, q.answers[name]):
             left &= ~np.isfinite(answer.numbers(np.float64))
-        if np.count_nonzero(left) <= _MOSTLY * np.count_nonzero(lost):
+        if np.count_nonzero(left) <= np.count_nonzero(lost) / 2:
             return False
     return True
 

@@ -23,10 +23,7 @@ from .sides import Side
 
 _INTERRUPTED = 128 + signal.SIGINT
 _LIMIT = 600.0  # seconds without a message, after which a call is taken to hang
-_LEAVE = 1.0  # seconds that a process may take to end once its work is done
-_SETTLE = 0.1  # seconds that threads may take to vanish which a library ends before a fork
 _TASKS = "/proc/self/task"  # of Linux: the threads of this process, Python's and others
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
         msg = "isolate starts a process, and a daemonic one, as this is, may start none: "
         raise RuntimeError(msg + "pass isolate=False")
     process, pipe = _forked(work, sides) or _fresh(work, sides)
-    known = {side.name: side for side in sides}
+    by_name = {side.name: side for side in sides}
     calling = ""
     try:
         while wait([pipe], _LIMIT):
@@ -58,7 +55,7 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
             if kind == "error":
                 raise value
             calling = value
-            known[calling].calls += 1
+            by_name[calling].calls += 1
         return Death(f"{calling or 'the process'} did not answer within {_LIMIT:.0f} s")
     except EOFError:
         process.join()
@@ -68,7 +65,7 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
             raise RuntimeError(msg) from None
         return Death(f"{calling} ended the process that called it: {how}")
     finally:
-        process.join(_LEAVE)
+        process.join(1)  # second, once its work is done
         process.kill()
         process.join()
         pipe.close()
@@ -100,14 +97,14 @@ def _forked(work: Callable[[], Any], sides: Sequence[Side]) -> tuple[Any, Connec
 
 def _only_python_threads() -> bool:
     """Return True if Python started every thread of this process."""
-    end = time.monotonic() + _SETTLE
+    end = time.monotonic() + 0.1  # for threads to vanish that a library ends before a fork
     while True:
-        known = {thread.native_id for thread in threading.enumerate()}
-        if {int(task) for task in os.listdir(_TASKS)} <= known:
+        python_threads = {thread.native_id for thread in threading.enumerate()}
+        if {int(task) for task in os.listdir(_TASKS)} <= python_threads:
             return True
         if time.monotonic() > end:
             return False
-        time.sleep(_SETTLE / 10)
+        time.sleep(0.01)
 
 
 def _run_fork(
@@ -195,7 +192,8 @@ def _run(work: Callable[[], Any], sides: Sequence[Side], pipe: Connection) -> No
 def _end_with_parent(pipe: Connection) -> None:
     """End this process when its parent ends, in whatever way and whatever is being called."""
     if sys.platform == "linux":  # even while a call holds Python's lock
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        set_death_signal = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
     def watch() -> None:
         wait([pipe])  # nothing comes but its end

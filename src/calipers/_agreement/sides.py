@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,15 +82,17 @@ class Side:
         """Name the library whose arrays it is called with: the first, of several."""
         if isinstance(self.sent, partial):
             return type(self.sent.args[0]).__name__.lower()
-        own = next(filter(None, map(library_of, self.likes)), None)
-        return "NumPy" if own is None or self.sent is _as_numpy else type(own).__name__.lower()
+        library = next(filter(None, map(library_of, self.likes)), None)
+        return (
+            "NumPy" if library is None or self.sent is _as_numpy else type(library).__name__.lower()
+        )
 
     def __call__(self, inputs: Sequence[Any]) -> Answer:
         """Return what the function gives for the inputs, which stay as they are."""
         if self.sent is not None:
             return self._answer(inputs, self.sent)
         answers = []
-        for way in (_as_given, *_other_ways(self.likes)):
+        for way in chain([_as_given], _other_ways(self.likes)):
             answers.append(self._answer(inputs, way))
             error = answers[-1].error
             if error is None or not _refuses_type(error, self._types(inputs, way)):
@@ -109,14 +112,14 @@ class Side:
         # After a first call that left its copies as they were, it is given arrays themselves: by
         # dtypes, since a conversion copies some, and what is written into others is theirs.
         dtypes = tuple(x.dtype for x in inputs if isinstance(x, np.ndarray))
-        asked = self.copies and dtypes not in self.writes
-        copied = asked or self.writes.get(dtypes, False)
-        own = [_own(x, copied) for x in inputs]
+        first = self.copies and dtypes not in self.writes
+        copied = first or self.writes.get(dtypes, False)
+        arguments = [_own(x, copied) for x in inputs]
         started = time.perf_counter()
         try:
             with np.errstate(all="ignore"):
-                given = [sent(x, like) for x, like in zip(own, self.likes, strict=True)]
-                y = self.call(*given)
+                passed = [sent(x, like) for x, like in zip(arguments, self.likes, strict=True)]
+                y = self.call(*passed)
         except Exception as error:
             return Answer(error=error)
         self.seconds = min(self.seconds, time.perf_counter() - started)
@@ -133,8 +136,8 @@ class Side:
         )
         del y  # unless the side keeps it
         _soil(answer.arrays, self.budget.spent // 2)  # f and g are called in turns
-        if asked:
-            pairs = zip(own, inputs, strict=True)
+        if first:
+            pairs = zip(arguments, inputs, strict=True)
             self.writes[dtypes] = any(_differ(x, then) for x, then in pairs)
         return answer.joined() if self.joins else answer
 

@@ -53,17 +53,19 @@ class Moves:
         if (k, kind) not in self._memory:
             self._memory[k, kind] = np.empty(x.size, kind)
         out = self._memory[k, kind]
-        own_reals, out_reals = reals(np.ascontiguousarray(x)), reals(out)
-        key = own_reals.dtype, out_reals.dtype
+        in_reals, out_reals = reals(np.ascontiguousarray(x)), reals(out)
+        key = in_reals.dtype, out_reals.dtype
         if all(dtype.char in "fd" and dtype.isnative for dtype in key):
-            MOVE[key](own_reals, delta, seed, out_reals)
+            MOVE[key](in_reals, delta, seed, out_reals)
         else:
-            ones = np.ones(own_reals.size)
-            changes = np.empty(own_reals.size)
+            ones = np.ones(in_reals.size)
+            changes = np.empty(in_reals.size)
             MOVE[ones.dtype, ones.dtype](ones, 0.5, seed, changes)
-            wider = np.promote_types(np.promote_types(own_reals.dtype, float), out_reals.dtype)
-            share = 2 * wider.type(delta)
-            out_reals[:] = own_reals.astype(wider) * (1 + share * (changes - 1).astype(wider))
+            work_dtype = np.promote_types(np.promote_types(in_reals.dtype, float), out_reals.dtype)
+            share = 2 * work_dtype.type(delta)
+            out_reals[:] = in_reals.astype(work_dtype) * (
+                1 + share * (changes - 1).astype(work_dtype)
+            )
         result: NDArray = out.reshape(x.shape)
         return result
 
@@ -105,11 +107,11 @@ def size_of(d: NDArray, unit: NDArray) -> Size:
     scale = _scale(d, unit)
     if scale != 1:
         d, unit = d * scale, unit * scale
-    found = np.empty(8)
-    WEIGH[None](d, unit, found)
-    count, squares, largest, at, errors, units, broken, farthest = found.tolist()
+    out = np.empty(8)
+    WEIGH[None](d, unit, out)
+    count, squares, largest, at, errors, units, broken, farthest = out.tolist()
     n = max(count, 1.0)
-    rms, absolute, unit_rms = (math.sqrt(x / n) for x in (squares, errors, units))
+    rms, absolute, unit_rms = map(math.sqrt, (squares / n, errors / n, units / n))
     # Any error is infinite in units of 0; where there is none, none is 0.
     normwise = math.sqrt(errors / units) if unit_rms else (math.inf if errors else 0.0)
     peak = min(largest, farthest / unit_rms) if unit_rms else largest
@@ -150,8 +152,8 @@ def largest_of(sizes: NDArray) -> float:
 def cosine(a: NDArray, b: NDArray, unit: NDArray) -> float:
     """Return the cosine between errors, in units; others stand in for those that are 0."""
     if not unit.all():
-        known = unit[(unit > 0) & np.isfinite(unit)]
-        unit = np.where(unit == 0, rms_of(known) if known.size else 1.0, unit)
+        finite = unit[(unit > 0) & np.isfinite(unit)]
+        unit = np.where(unit == 0, rms_of(finite) if finite.size else 1.0, unit)
     return float(COSINE[None](a, b, unit))
 
 
@@ -159,8 +161,8 @@ def rms_of(numbers: NDArray) -> float:
     """Return the root mean square of what is finite."""
     if numbers.dtype.kind == "c":  # a square of a complex number is no size of it
         numbers = np.abs(numbers)
-    known = np.isfinite(numbers)
-    finite = np.ravel(numbers) if known.all() else numbers[known]
+    is_finite = np.isfinite(numbers)
+    finite = np.ravel(numbers) if is_finite.all() else numbers[is_finite]
     scale = _scale(finite)
     squares = np.square(finite if scale == 1 else finite * scale)
     return math.sqrt(float(np.mean(squares))) / scale if finite.size else 0.0
@@ -176,21 +178,21 @@ def spread_of(
     """
     numbers = np.abs(here.numbers(np.float64))
     scale = _scale(numbers)
-    sums, found = np.zeros(numbers.size), []
+    sums, results = np.zeros(numbers.size), []
     for seed in seeds:
         answer = side(moves(delta, seed, wide))
         if comparable(answer, here):
             d = difference(answer, here)
             ADD_SQUARES[None](d, scale, sums)
-            found.append((rms_of(d), seed, answer))
-    by_size = sorted(found, key=lambda item: item[0])
+            results.append((rms_of(d), seed, answer))
+    by_size = sorted(results, key=lambda item: item[0])
     # Without a move, what is equal now and then is no measure.
-    if delta and len(found) > 1 and by_size[-1][0] > _OUTLYING * by_size[0][0]:
+    if delta and len(results) > 1 and by_size[-1][0] > _OUTLYING * by_size[0][0]:
         size, seed, answer = by_size[-1]
         again = side(moves(delta, seed, wide))
         if not comparable(again, here) or rms_of(difference(again, answer)) > _AGAIN * size:
             side.restless = True
-    spread: NDArray = np.sqrt(sums / max(1, len(found))) / scale
+    spread: NDArray = np.sqrt(sums / max(1, len(results))) / scale
     return spread
 
 
@@ -215,16 +217,17 @@ def unit_of(
 
 def magnified(spread: NDArray, answer: Answer, roundoff: float) -> float:
     """Return how many times larger what moves do is than last places, of integers, too."""
-    own = roundoff * np.abs(answer.numbers(np.float64))
-    known = np.isfinite(own)
-    scale = _scale(own)
-    size, moved = (float(np.linalg.norm(x[known] * scale)) for x in (own, spread))
+    rounding = roundoff * np.abs(answer.numbers(np.float64))
+    finite = np.isfinite(rounding)
+    scale = _scale(rounding)
+    size = float(np.linalg.norm(rounding[finite] * scale))
+    moved = float(np.linalg.norm(spread[finite] * scale))
     return moved / size if size else (math.inf if moved else 0.0)
 
 
 def own_roundings(answer: Answer, roundoff: float) -> NDArray:
     """Return what a rounding of each result is: 0 of integers, infinite of what is not finite."""
-    own = roundoff * np.abs(answer.numbers(np.float64))
-    own[~np.isfinite(own)] = np.inf
-    own[answer.integers] = 0
-    return own
+    rounding = roundoff * np.abs(answer.numbers(np.float64))
+    rounding[~np.isfinite(rounding)] = np.inf
+    rounding[answer.integers] = 0
+    return rounding

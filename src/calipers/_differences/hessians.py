@@ -22,7 +22,6 @@ from .steps import Steps
 
 _AMPLIFIED = 1.15  # by extrapolation, at most
 _GAP_STEPS = 2.0 ** -np.arange(4, 24, 2)  # of the length: where one-sided differences are taken
-_ROUNDINGS_OF_GAP = 64.0  # of the largest value of f, that a gap has to exceed
 _CLOSER = 2.0**-4  # of a ladder's length, from which on another one is shorter
 _BLOCK = 64  # pairs of coordinates that climb together
 
@@ -49,14 +48,14 @@ def require_gradient(problem: Problem) -> None:
 def of_gradient(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Found]:
     """Differentiate a gradient; what is not symmetric in the result is error."""
     require_gradient(problem)
-    found = find(problem, steps_of(problem, options), options)
-    rows = found.rows
+    result = find(problem, steps_of(problem, options), options)
+    rows = result.rows
     value = (rows + rows.T) / 2
     error = np.full(rows.shape, np.inf)
-    if found.errors is not None:
+    if result.errors is not None:
         # The error of what is NaN is infinite.
-        error = np.fmax((found.errors + found.errors.T) / 2, np.abs(rows - rows.T) / 2)
-    return value, error, found
+        error = np.fmax((result.errors + result.errors.T) / 2, np.abs(rows - rows.T) / 2)
+    return value, error, result
 
 
 def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Found]:
@@ -76,9 +75,9 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     n, steps = problem.coordinates, steps_of(problem, options)
     pairs = pairs_of(problem, steps)
     one = pairs.one
-    found = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
-    value, error, met = found
-    calls = 1 + steps.calls + _run(pairs, found, options)
+    outs = np.full((n, n), np.nan), np.full((n, n), np.inf), np.zeros((n, n), np.int8)
+    value, error, met = outs
+    calls = 1 + steps.calls + _run(pairs, outs, options)
     begun = np.where(one["side"] != 0, BOUNDED, one["status"]).astype(np.int8)
     length = one["length"].copy()
     closer, tried = _closer_steps(problem, steps, np.maximum(begun, met.max(axis=0, initial=0)))
@@ -88,7 +87,7 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
         changed = others.one["length"] != length
         i, j = others.coordinates(0, others.count)
         chosen = replace(others, chosen=np.flatnonzero(changed[i] | changed[j]))
-        calls += _run(chosen, found, replace(options, checkpoint=None, progress=False))
+        calls += _run(chosen, outs, replace(options, checkpoint=None, progress=False))
         length = others.one["length"]
     status = np.maximum(begun, met.max(axis=0, initial=0))
     gaps, tried = _curvature_gaps(pairs)
@@ -113,9 +112,9 @@ def _closer_steps(problem: Problem, steps: Steps, status: NDArray) -> tuple[Step
     if not doubtful.size:
         return None, 0
     ladders = Ladders(problem.interpreted(), steps)
-    found = ladders.results(len(doubtful))
-    ladders.at(doubtful, found)
-    lengths, states = lengths_of(problem, steps), found[-1]
+    outs = ladders.results(len(doubtful))
+    ladders.at(doubtful, outs)
+    lengths, states = lengths_of(problem, steps), outs[-1]
     closer = (states["status"] == CONVERGED) & (4 * states["step"] <= _CLOSER * lengths[doubtful])
     lengths[doubtful[closer]] = 4 * states["step"][closer]
     return replace(steps, lengths=lengths) if closer.any() else None, int(states["calls"].sum())
@@ -143,26 +142,26 @@ def _curvature_gaps(pairs: "Pairs") -> tuple[NDArray, int]:
             )
         right, right2, left, left2 = values
         largest = max(map(abs, (base, *values))) + abs(float(x[i]) * (right - left) / t)
-        noise = _ROUNDINGS_OF_GAP * pairs.steps.eps * largest / t**2
+        noise = 64 * pairs.steps.eps * largest / t**2
         return ((right2 - 2 * right) - (left2 - 2 * left)) / t**2, noise
 
     for i in pairs.usable.tolist():
         last = 0.0
         for k, t in enumerate(pairs.one["length"][i] * _GAP_STEPS):
             with np.errstate(all="ignore"):
-                found, noise = gap(i, float(t))
+                jump, noise = gap(i, float(t))
             calls += 4
-            if not abs(found) > noise:
+            if not abs(jump) > noise:
                 break
-            if k > 0 and not 0.5 <= found / last <= 2:
+            if k > 0 and not 0.5 <= jump / last <= 2:
                 gaps[i] = 0.0
                 break
-            gaps[i] = abs(found) if k > 1 else 0.0
-            last = found
+            gaps[i] = abs(jump) if k > 1 else 0.0
+            last = jump
     return gaps, calls
 
 
-def _run(pairs: "Pairs", found: Outs, options: Options) -> int:
+def _run(pairs: "Pairs", results: Outs, options: Options) -> int:
     """Store the values, errors and statuses of pairs; return how often f was called."""
     calls = 0
 
@@ -170,7 +169,9 @@ def _run(pairs: "Pairs", found: Outs, options: Options) -> int:
         nonlocal calls
         values, errors, states = outs
         i, j = pairs.coordinates(first, len(states))
-        for whole, part in zip(found, (values[:, 0], errors[:, 0], states["status"]), strict=True):
+        for whole, part in zip(
+            results, (values[:, 0], errors[:, 0], states["status"]), strict=True
+        ):
             whole[i, j] = whole[j, i] = part
         calls += int(pairs.calls_of(i, j, states).sum())
 
@@ -180,8 +181,8 @@ def _run(pairs: "Pairs", found: Outs, options: Options) -> int:
     try:
         if pairs.count < every:
             report.add(every - pairs.count, held=True)
-        kept = Checkpoint.of(options.checkpoint)
-        run_parts(pairs, pairs.count, store, options.workers, report, kept)
+        checkpoint = Checkpoint.of(options.checkpoint)
+        run_parts(pairs, pairs.count, store, options.workers, report, checkpoint)
     finally:
         report.close()
     return calls
@@ -287,8 +288,8 @@ class Pairs:
         # of unlike signs. No estimate has less of that than the step that leaves least.
         with np.errstate(all="ignore"):
             least = _AMPLIFIED * self.steps.eps * rounding / states["length"]
-        known = np.isfinite(least)
-        outs[1][known, 0] = np.maximum(outs[1][known, 0], least[known])
+        finite = np.isfinite(least)
+        outs[1][finite, 0] = np.maximum(outs[1][finite, 0], least[finite])
 
 
 def _end(

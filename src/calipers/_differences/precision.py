@@ -23,6 +23,7 @@ _LEFT = 2.0**-20  # of x, or 1: what is less may be left of such numbers, in few
 _NARROW = np.float16, np.float32
 # The numbers of each are among those of the one before it, but for how far they reach.
 NARROW_FORMATS = "float16", "bfloat16", "float8_e4m3", "float8_e5m2"
+SPACINGS = {name: 0.5 ** FORMATS[name].fraction for name in ("float32", *NARROW_FORMATS)}  # at 1
 _FEWEST = min(1 << FORMATS[name].fraction for name in NARROW_FORMATS)
 _LEAST = max(2.0 ** FORMATS[name].lowest for name in NARROW_FORMATS)
 _ASIDE = 2.0**-11  # of a spacing: how far from the middle of two numbers f is asked
@@ -39,8 +40,8 @@ def in_its_format(problem: Problem, steps: Steps) -> Steps:
     steps, values = _by_results(problem, steps)
     if not values.size:
         return steps
-    found, more = _by_rounding_of_x(problem, steps)
-    return found if found.narrow else _by_last_bits(problem, found, [values, *more])
+    result, more = _by_rounding_of_x(problem, steps)
+    return result if result.narrow else _by_last_bits(problem, result, [values, *more])
 
 
 def in_the_format_of_x(problem: Problem, steps: Steps, unsure: bool = True) -> Steps:
@@ -90,33 +91,28 @@ def _rounds_to(
     # In all of the formats; not the same one for all, whose changes may cancel.
     numbers = units + units / _FEWEST * random.integers(0, _FEWEST, x.size)
 
-    def asked(moved: float) -> NDArray | None:
-        return at(np.where(finite, signs * (numbers + moved * units), x))
+    def values_at(shift: float) -> NDArray | None:
+        return at(np.where(finite, signs * (numbers + shift * units), x))
 
-    return rounding_format(asked, names)
+    return rounding_format(values_at, names)
 
 
-def rounding_format(asked: Callable[[float], NDArray | None], names: Sequence[str]) -> str:
+def rounding_format(values_at: Callable[[float], NDArray | None], names: Sequence[str]) -> str:
     """
     Return the first of some formats that a function rounds its argument to, or "".
 
     Its argument are numbers of all of them. It is asked with each moved by a share of its power of
     two: the results are the same up to the middle of two numbers of the format, and others beyond.
     """
-    there = asked(0.0)
+    there = values_at(0.0)
     for name in names:
-        inside = asked((0.5 - _ASIDE) * spacing_of(name))
+        inside = values_at((0.5 - _ASIDE) * SPACINGS[name])
         if there is None or inside is None or not np.array_equal(there, inside):
             return ""
-        beyond = asked((0.5 + _ASIDE) * spacing_of(name))
+        beyond = values_at((0.5 + _ASIDE) * SPACINGS[name])
         if beyond is not None and _move(there, beyond):
             return name
     return ""
-
-
-def spacing_of(name: str) -> float:
-    """Return the distance from 1 to the next number of a format."""
-    return 0.5 ** FORMATS[name].fraction
 
 
 def _move(one: NDArray, other: NDArray) -> bool:
@@ -161,22 +157,22 @@ def _least(problem: Problem) -> float:
     return _LEFT * max(1.0, float(np.abs(reals(problem.x)).max(initial=0.0)))
 
 
-def _by_last_bits(problem: Problem, steps: Steps, asked: list[NDArray]) -> Steps:
+def _by_last_bits(problem: Problem, steps: Steps, results: list[NDArray]) -> Steps:
     """
     Return steps that know which format of few bits all results are of, if that shows.
 
-    `asked` are those at x and beside it first, and others. Of numbers with a fixed spacing, such as
-    integers, only the largest have as many bits. Those of a table are mostly the same beside x, and
-    somewhat farther away.
+    `results` are those at x and beside it first, and others. Of numbers with a fixed spacing, such
+    as integers, only the largest have as many bits. Those of a table are mostly the same beside x,
+    and somewhat farther away.
     """
-    values, base = np.concatenate(asked), problem.base
+    values, base = np.concatenate(results), problem.base
 
     def more(numbers: NDArray) -> NDArray | None:
         nonlocal steps, values
         steps = replace(steps, calls=steps.calls + 1)
-        found = _values_at(problem, steps, numbers)
-        values = values if found is None else np.concatenate([values, found])
-        return found
+        result = _values_at(problem, steps, numbers)
+        values = values if result is None else np.concatenate([values, result])
+        return result
 
     if steps.given:
         return steps

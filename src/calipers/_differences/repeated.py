@@ -24,8 +24,7 @@ _SPREAD = 30.0  # times what three samples differ by: by chance they are alike
 _ROUNDING = 4.0  # times eps of f, or of a complex step's value: what computing it may lose
 _TELLING = 1.5  # times as long as the shortest step, the longest one tells something
 _SHORTER = 0.25  # power of eps that the shortest step is multiplied by
-_SURE = 8.0  # errors of a difference: a complex step that is farther from it is wrong
-_ALIASED = 8.0  # times a value and all rounding: what a far shorter step finds beyond is no noise
+_SURE = 8.0  # times an error, or a value and its rounding: a farther result is another derivative
 
 
 @dataclass(frozen=True)
@@ -66,9 +65,9 @@ class Repeated:
     def __call__(self, start: int, outs: Outs) -> None:
         """Fill `outs` with what belongs to coordinates from `start`."""
         values, errors, states = outs
-        found = [_taken(work, start, len(states)) for work in self._each]
-        values[:], errors[:] = self._judged([rows for rows, *_ in found])
-        first, last = found[0], found[-1]
+        results = [_taken(work, start, len(states)) for work in self._each]
+        values[:], errors[:] = self._judged([rows for rows, *_ in results])
+        first, last = results[0], results[-1]
         if not self.problem.imaginary:
             errors += self._rounding(first)
             errors[self._is_aliased(start, values)] = np.inf
@@ -83,14 +82,14 @@ class Repeated:
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative of f's real values along v, and its errors."""
-        found = [along(self.problem, v, work.steps)[0] for work in self._each]
-        return self._judged([value[1::2] if self.problem.imaginary else value for value in found])
+        values = [along(self.problem, v, work.steps)[0] for work in self._each]
+        return self._judged([value[1::2] if self.problem.imaginary else value for value in values])
 
-    def _judged(self, found: Sequence[NDArray]) -> tuple[NDArray, NDArray]:
-        value, *others = found
+    def _judged(self, results: Sequence[NDArray]) -> tuple[NDArray, NDArray]:
+        value, *others = results
         with np.errstate(invalid="ignore"):
-            apart = np.max([np.abs(other - value) for other in others], axis=0)
-            return value, _SPREAD * apart + _ROUNDING * self.steps.eps * np.abs(value)
+            spread = np.max([np.abs(other - value) for other in others], axis=0)
+            return value, _SPREAD * spread + _ROUNDING * self.steps.eps * np.abs(value)
 
     def _is_aliased(self, start: int, values: NDArray) -> NDArray:
         """Tell which values are nothing beside a difference by a far shorter step."""
@@ -101,7 +100,7 @@ class Repeated:
         near = _taken(work, start, len(values))
         with np.errstate(invalid="ignore"):
             least = np.abs(values) + self._rounding(near)
-            return np.asarray(np.abs(near.rows - values) > _ALIASED * least)
+            return np.asarray(np.abs(near.rows - values) > _SURE * least)
 
     def _rounding(self, taken: "_Taken") -> NDArray:
         """Return what rounding of f leaves in differences."""
@@ -145,30 +144,30 @@ class ComplexSteps:
         """Fill `outs` with what belongs to some coordinates."""
         values, errors, states = outs
         self.real.at(columns, outs)
-        own = self.imaginary.results(len(columns))
-        self.imaginary.at(columns, own)
-        calls = states["calls"] + own[2]["calls"]
+        exact = self.imaginary.results(len(columns))
+        self.imaginary.at(columns, exact)
+        calls = states["calls"] + exact[2]["calls"]
         parts = slice(None, None, self._parts)
-        contradicted = _replace(values[:, parts], errors[:, parts], *own[:2]).any(axis=1)
-        states[~contradicted] = own[2][~contradicted]
+        contradicted = _replace(values[:, parts], errors[:, parts], *exact[:2]).any(axis=1)
+        states[~contradicted] = exact[2][~contradicted]
         states["calls"] = calls
 
     def along(self, v: NDArray) -> tuple[NDArray, NDArray]:
         """Return the derivative of f's values along v, and its errors."""
-        own, problem = self.imaginary.along(v), self.real.problem
+        exact, problem = self.imaginary.along(v), self.real.problem
         near, _ = along(problem, v, self.coarse)
-        if self._parts == 1 and self._confirms(near, own[0], float(np.abs(v).max(initial=0.0))):
-            return own
+        if self._parts == 1 and self._confirms(near, exact[0], float(np.abs(v).max(initial=0.0))):
+            return exact
         values, errors = along(problem, v, self.real.steps, joint=True)
-        _replace(values[:: self._parts], errors[:: self._parts], *own)
+        _replace(values[:: self._parts], errors[:: self._parts], *exact)
         return values, errors
 
-    def _confirms(self, near: NDArray, own: NDArray, length: float) -> bool:
+    def _confirms(self, near: NDArray, exact: NDArray, length: float) -> bool:
         """Return True if a central difference is as near to a complex step as any may be."""
         eps, sizes = self.coarse.eps, np.abs(self.real.problem.base)
         with np.errstate(invalid="ignore"):
-            allowed = eps ** (1 / 2) * np.abs(own) + _SURE * eps ** (2 / 3) * length * sizes
-            return bool(np.all(np.abs(near - own) <= allowed))
+            allowed = eps ** (1 / 2) * np.abs(exact) + _SURE * eps ** (2 / 3) * length * sizes
+            return bool(np.all(np.abs(near - exact) <= allowed))
 
     @property
     def _parts(self) -> int:
@@ -176,12 +175,12 @@ class ComplexSteps:
         return 2 * self.real.problem.base.size // self.problem.base.size
 
 
-def _replace(values: NDArray, errors: NDArray, own: NDArray, own_errors: NDArray) -> NDArray:
+def _replace(values: NDArray, errors: NDArray, exact: NDArray, exact_errors: NDArray) -> NDArray:
     """Store derivatives by complex steps; return where differences contradict them."""
     with np.errstate(invalid="ignore"):
-        contradicted = np.abs(own - values) > _SURE * errors + own_errors
-    np.copyto(values, own, where=~contradicted)
-    np.copyto(errors, own_errors, where=~contradicted)
+        contradicted = np.abs(exact - values) > _SURE * errors + exact_errors
+    np.copyto(values, exact, where=~contradicted)
+    np.copyto(errors, exact_errors, where=~contradicted)
     return np.asarray(contradicted)
 
 
@@ -196,12 +195,12 @@ class _Taken(NamedTuple):
 
 def _taken(work: Columns, start: int, count: int) -> _Taken:
     problem = work.problem
-    rows, status = found = work.results(count)
-    work(start, found)
-    own = slice(start, start + count)
+    rows, status = outs = work.results(count)
+    work(start, outs)
+    block = slice(start, start + count)
     if problem.imaginary:
-        steps = np.broadcast_to(work.steps.lengths, problem.coordinates)[own]
+        steps = np.broadcast_to(work.steps.lengths, problem.coordinates)[block]
         return _Taken(rows.astype(float), status, steps, np.zeros(count))
     table, _ = work.steps.tables(problem, start, start + count)
-    steps = np.abs(table[0, 0] - reals(problem.x)[:: problem.stride][own])
+    steps = np.abs(table[0, 0] - reals(problem.x)[:: problem.stride][block])
     return _Taken(rows.astype(float), status, steps, np.abs(table[2]).sum(axis=0))

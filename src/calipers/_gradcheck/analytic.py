@@ -251,7 +251,7 @@ class Sizes:
 
 
 def _enlarge(matrix: NDArray, by_row: NDArray, by_column: NDArray) -> None:
-    ENLARGE[None](*(array.view(np.int64) for array in (matrix, by_row, by_column)))
+    ENLARGE[None](matrix.view(np.int64), by_row.view(np.int64), by_column.view(np.int64))
 
 
 def _shared(

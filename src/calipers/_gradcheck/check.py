@@ -70,57 +70,58 @@ class Check:
 
         Derivatives that are asked note in `primals` what they take for f's value.
         """
-        subject, found, nondet_tol = self.subject, self._found, self.rule.noise
+        subject, outcome, nondet_tol = self.subject, self._found, self.rule.noise
         random = np.random.default_rng(self.seed)
-        found.findings += identities.mutation("f", subject.touched)
-        found.findings += identities.determinism(subject, nondet_tol)
-        if found.findings:  # nothing else can be trusted
+        outcome.findings += identities.mutation("f", subject.touched)
+        outcome.findings += identities.determinism(subject, nondet_tol)
+        if outcome.findings:  # nothing else can be trusted
             return self._reported()
         if not subject.rows or not subject.columns:
             return self._empty()
-        own: dict[str, list[str]] = {}  # what is found of one derivative
+        findings: dict[str, list[str]] = {}  # of each derivative
         steady: dict[str, bool] = {}  # whether it gives the same twice
         others: list[str] = []  # and of what comes with it
-        apart: list[str] = []  # and of it beside another one, of which entries tell the wrong one
+        mismatches: list[str] = []  # of two derivatives, of which entries tell the wrong one
         try:
             if not self.fast_mode:
-                found.jacobians = self._jacobians()
+                outcome.jacobians = self._jacobians()
             for d in self.derivatives:
-                own[d.name] = [
+                findings[d.name] = [
                     *identities.storing(d, random, nondet_tol),
                     *identities.reentrance(d, random, nondet_tol),
                 ]
-                steady[d.name] = not own[d.name]
+                steady[d.name] = not findings[d.name]
                 if d.form in undefined:
-                    found.late += self._told(identities.none_directions(d, self.rule.rtol))
+                    outcome.late += self._told(identities.none_directions(d, self.rule.rtol))
                 if batched.get(d.form):
-                    found.late += self._told(identities.batches(d, random))
+                    outcome.late += self._told(identities.batches(d, random))
             for source, value in primals.items():
                 others += identities.primal(source, value, subject, self._near)
-            vouched, apart = self._adjoint(random)
-            found.late += apart
+            vouched, mismatches = self._adjoint(random)
+            outcome.late += mismatches
             with np.errstate(all="ignore"):
                 sizes, eps = self._differences(steps, way, random, vouched)
                 about = self.derivatives, self.rule, sizes, eps, random
-                found.entries.let_pass(excused(found.entries, subject, *about))
+                if outcome.entries.verdicts:
+                    outcome.entries.let_pass(excused(outcome.entries, subject, *about))
             for d in self.derivatives:  # which is measured by sizes, known by now
-                lines = found.jacobians[d.name].lines if found.jacobians else None
-                known = None if sizes is None else sizes.of_results(d.form)
-                given = nondet_tol, self.rule, known, lines, eps
-                own[d.name] += linearity(d, random, *given)
+                rows = outcome.jacobians[d.name].lines if outcome.jacobians else None
+                entry_sizes = None if sizes is None else sizes.of_results(d.form)
+                arguments = nondet_tol, self.rule, entry_sizes, rows, eps
+                findings[d.name] += linearity(d, random, *arguments)
         except WrongFormError as wrong:
             others.append(str(wrong))
-            found.jacobians, found.late = {}, []
+            outcome.jacobians, outcome.late = {}, []
         for d in self.derivatives:  # what is changed, by any call, explains what else is found
-            found.findings += identities.mutation(d.name, d.touched)
-            failed = others or apart or own.get(d.name) or found.entries.count[FAIL]
+            outcome.findings += identities.mutation(d.name, d.touched)
+            failed = others or mismatches or findings.get(d.name) or outcome.entries.count[FAIL]
             if (failed or d.strays) and steady.get(d.name) and not d.touched:
-                found.findings += self._told(identities.memory(d, random, nondet_tol))
-            found.findings += own.get(d.name, ())
-        found.findings += others
-        if found.entries.count[FAIL] and not found.findings:
+                outcome.findings += self._told(identities.memory(d, random, nondet_tol))
+            outcome.findings += findings.get(d.name, ())
+        outcome.findings += others
+        if outcome.entries.count[FAIL] and not outcome.findings:
             self._acquit(identities.memory_order(subject))
-        if found.entries.left_out == subject.columns and not (found.findings or found.late):
+        if outcome.entries.left_out == subject.columns and not (outcome.findings or outcome.late):
             return self._reported("no element of the inputs is finite and has a step")
         return self._reported()
 
@@ -146,22 +147,22 @@ class Check:
         Where some entry is not right, or all are 0, f may be a staircase of inputs that are rounded
         to a format of few bits. If it is, all are judged again by steps for that.
         """
-        subject, found = self.subject, self._found
+        subject, outcome = self.subject, self._found
         sizes, every = self._compared(steps, way, random, vouched)
-        count = found.entries.count
-        clear = found.undecided is None and not any(count[name] for name in VERDICTS[:-1])
+        count = outcome.entries.count
+        clear = outcome.undecided is None and not any(count[name] for name in VERDICTS[:-1])
         if not (clear and self.any_slope):
             # One that is probed is looked at as a whole for a second time, and asked about once.
-            asked = {k.part.position: k for k in reversed(every)}
-            told = {position: k.in_the_format_of_x() for position, k in asked.items()}
-            rounded = {k: known for k, known in told.items() if known is not None}
+            by_position = {k.part.position: k for k in reversed(every)}
+            formats = {position: k.in_the_format_of_x() for position, k in by_position.items()}
+            rounded = {k: known for k, known in formats.items() if known is not None}
             if rounded:
-                found.entries, found.undecided = Entries(), None
+                outcome.entries, outcome.undecided = Entries(), None
                 pairs = zip(subject.active, steps, strict=True)
                 steps = [{**own, "known": rounded.get(part.position)} for part, own in pairs]
                 again = replace(way, checkpoint=None)  # which keeps the first look
                 sizes, every = self._compared(steps, again, random, vouched)
-        found.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
+        outcome.narrow = next((k.coarse.narrow for k in every if k.coarse.narrow), "")
         return sizes, max([subject.eps, *(look.eps for look in every)])
 
     def _compared(
@@ -172,17 +173,17 @@ class Check:
         vouched: bool,
     ) -> tuple[Sizes | None, list[Looks]]:
         """Judge by one look or two."""
-        subject, found, sizes = self.subject, self._found, None
+        subject, outcome, sizes = self.subject, self._found, None
         probed: list[Looks] = []
         whole: list[Looks] = []
         self.any_slope = not subject.active
         try:
-            for part, given in zip(subject.active, steps, strict=True):
-                own = {**given, "way": way}
+            for part, step in zip(subject.active, steps, strict=True):
+                options = {**step, "way": way}
                 if self.fast_mode:
                     # A product takes one point after the other, and none in batches.
-                    probed.append(looks(subject, part, batches=False, **own))
-                    before = deepcopy(found.entries)
+                    probed.append(looks(subject, part, batches=False, **options))
+                    before = deepcopy(outcome.entries)
                     try:
                         if not self._project(probed[-1], random):
                             continue
@@ -193,13 +194,13 @@ class Check:
                         # of where f is defined. What is raised of each is raised below.
                         if not _is_moderate(probed[-1]):
                             raise
-                    found.entries = before  # a look at all entries finds these again
-                whole.append(looks(subject, part, **own))
-            found.whole = whole
+                    outcome.entries = before  # a look at all entries finds these again
+                whole.append(looks(subject, part, **options))
+            outcome.whole = whole
             if whole:
-                found.jacobians = found.jacobians or self._jacobians()
-                about = self.rule, found.entries, random
-                sizes = examine(whole, found.jacobians, *about, vouched)
+                outcome.jacobians = outcome.jacobians or self._jacobians()
+                about = self.rule, outcome.entries, random
+                sizes = examine(whole, outcome.jacobians, *about, vouched)
                 self.any_slope |= bool(sizes.rows.any())
         finally:
             every = [*probed, *whole]
@@ -233,11 +234,13 @@ class Check:
 
     def _adjoint(self, random: np.random.Generator) -> tuple[bool, list[str]]:
         pairs = list(combinations(self.derivatives, 2))
+        if not pairs:
+            return False, []
         share = self.rule.rtol if self.rule.share == 1 else 0.0  # as the caller says
-        told = [identities.adjoint(*pair, random, share) for pair in pairs]
+        results = [identities.adjoint(*pair, random, share) for pair in pairs]
         # What only rounding of x excuses does not vouch for what differences do not resolve.
-        vouched = bool(pairs) and all(agree for agree, _ in told)
-        return vouched, [text for _, text in told if text is not None]
+        vouched = all(agree for agree, _ in results)
+        return vouched, [text for _, text in results if text is not None]
 
     def _project(self, look: Looks, random: np.random.Generator) -> bool:
         """
@@ -253,11 +256,11 @@ class Check:
             probe = Probe(look, d, self.rule, self.resolution, random, short_steps=not moderate)
             wrong = 0
             for _ in range(_SUSPECTS):
-                told = probe.ask()
+                result = probe.ask()
                 self.any_slope |= probe.any_slope
-                if told == CLEAR or wrong == _SHOWN:
+                if result == CLEAR or wrong == _SHOWN:
                     break
-                if told == UNKNOWN:
+                if result == UNKNOWN:
                     if moderate and not wrong:
                         return True
                     self._found.undecided = (
@@ -287,36 +290,36 @@ class Check:
         ):
             return FAIL
         value, error, state = look.derivative(column)
-        rows, own = column_of(d, number, value)
-        size = np.full(len(rows), np.abs(own).max(initial=0.0))
+        rows, analytic = column_of(d, number, value)
+        size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
         noisy = bool(state["status"] == NOISY)
-        verdict = self.rule.judge(own, value[rows], error[rows], size, noisy)
+        verdict = self.rule.judge(analytic, value[rows], error[rows], size, noisy)
         slope = look.slope(column)[rows]
         noise = rounding_of(look.subject.sizes[rows], look.eps) / look.steps[column]
-        verdict[disputed(own, value[rows], slope, noise)] = VERDICTS.index(PASS)
-        waves = verdict == VERDICTS.index(FAIL)
-        if waves.any():
+        verdict[disputed(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
+        wavy = verdict == VERDICTS.index(FAIL)
+        if wavy.any():
             entries = np.zeros(len(rows), int), rows
             below = look.below_now(np.array([column]), np.array([state]), entries, MANY)
-            waves &= sided(own, value[rows], *below)
-        verdict[waves] = VERDICTS.index(INCONCLUSIVE)
+            wavy &= sided(analytic, value[rows], *below)
+        verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
         if not np.any(verdict == VERDICTS.index(FAIL)):
             return PASS
         numbers = np.full(len(rows), number)
-        self._found.entries.add(numbers, rows, d.name, verdict, own, value[rows], error[rows])
+        self._found.entries.add(numbers, rows, d.name, verdict, analytic, value[rows], error[rows])
         return FAIL
 
     def _reported(self, vacuous: str = "") -> GradcheckReport:
         """Return what was found; `vacuous` says why there was nothing to find."""
-        subject, found = self.subject, self._found
+        subject, outcome = self.subject, self._found
         return GradcheckReport(
-            found.verdict,
-            vacuous or found.reason,
-            (*found.findings, *found.late),
-            found.failures,
-            dict(found.entries.count),
-            found.blocks,
-            found.entries.largest_error,
+            outcome.verdict,
+            vacuous or outcome.reason,
+            (*outcome.findings, *outcome.late),
+            outcome.failures,
+            dict(outcome.entries.count),
+            outcome.blocks,
+            outcome.entries.largest_error,
             self.resolution,
             self.rule.atol,
             self.rule.rtol,
@@ -327,7 +330,7 @@ class Check:
             (subject.rows, subject.columns),
             self.fast_mode,
             self.allow,
-            hidden=found.entries.hidden,
+            hidden=outcome.entries.hidden,
         )
 
 

@@ -10,14 +10,14 @@ from .beside import all_rounding, entries_of, hides, scattered
 from .derivative import GivenDerivative
 from .entries import Entries
 from .parts import largest_by_part, moduli
-from .rule import FAIL, PASS, SURE, VERDICTS, Rule, few_roundings
+from .rule import FAIL, PASS, SURE, Rule, few_roundings
 from .subject import Subject
 
 _NONE = np.empty(0, np.int64)
 
 
 def excused(
-    found: Entries,
+    entries: Entries,
     subject: Subject,
     derivatives: list[GivenDerivative],
     rule: Rule,
@@ -25,12 +25,12 @@ def excused(
     eps: float,
     random: np.random.Generator,
 ) -> NDArray:
-    """Return the positions in `found` of what is all rounding, if no other entry there is wrong."""
-    verdicts, forms = np.array(found.verdicts), np.array(found.forms)
-    if not 0 < len(verdicts) == sum(found.count[v] for v in VERDICTS if v != PASS):
+    """Return the positions of `entries` that are all rounding, if no other entry is wrong."""
+    verdicts, forms = np.array(entries.verdicts), np.array(entries.forms)
+    if not 0 < len(verdicts) == sum(entries.count.values()) - entries.count[PASS]:
         return _NONE  # if not all are kept
-    columns, rows = np.array(found.columns), np.array(found.rows)
-    own, value, error = np.array(found.values).T
+    columns, rows = np.array(entries.columns), np.array(entries.rows)
+    own, value, error = np.array(entries.values).T
     failed, apart = verdicts == FAIL, np.abs(own - value)
     zero = (np.abs(value) <= SURE * error) | rule.is_still(own, value, error)
     if not (zero.any() and zero[failed].all()):

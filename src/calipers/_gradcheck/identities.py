@@ -22,8 +22,6 @@ from .subject import Subject
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
 ROUNDING = 256.0
 SCALE = 8  # of a direction: what is linear gives as much more, to the bit
-_BINADES = 10  # that the magnitudes of a direction span: three decades
-_SPARE_BITS = 5  # of the fraction, so that a few such numbers have an exact sum
 _SAMPLE = slice(0, 64)  # rows of a Jacobian that a copy is kept of
 
 
@@ -35,13 +33,13 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
     """
     if isinstance(subject.f, InPlace):
         # Its first results are from arrays of NaN.
-        given, named = tuple(subject.arguments()), private(subject.kwargs)
+        arguments, named = tuple(subject.arguments()), private(subject.kwargs)
         subject.calls += 1
-        again = subject.reals_of(subject.f.over(0, given, named))
-        kept = np.isnan(subject.base) & ~np.isnan(again)
-        if kept.any():
+        again = subject.reals_of(subject.f.over(0, arguments, named))
+        unwritten = np.isnan(subject.base) & ~np.isnan(again)
+        if unwritten.any():
             yield (
-                f"f does not overwrite what its arrays hold (out_like=): {kept.sum()} of "
+                f"f does not overwrite what its arrays hold (out_like=): {unwritten.sum()} of "
                 f"{again.size} results depend on that"
             )
             return
@@ -60,10 +58,10 @@ def memory_order(subject: Subject) -> str | None:
     """Tell which inputs f reads in the order of memory, which is not the one of their copies."""
     if not subject.laid_out:
         return None
-    found = subject.reals_of(subject.call_as_laid_out())
+    values = subject.reals_of(subject.call_as_laid_out())
     # Products of matrices are rounded in other ways.
     allowed = subject.eps**0.5 * np.abs(subject.base[np.isfinite(subject.base)]).max(initial=0.0)
-    if alike(found, subject.base, allowed):
+    if alike(values, subject.base, allowed):
         return None
     named = ", ".join(subject.names[k] for k in subject.laid_out)
     return (
@@ -108,17 +106,14 @@ def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) ->
     v = direction(d, random) / SCALE
 
     def answer() -> Any:
-        found = d.matrix() if d.form == "jac" else d.applied(v)
-        return found[_SAMPLE].copy() if isinstance(found, np.ndarray) else found
-
-    def apart(one: Any, other: Any) -> float:
-        return largest_difference(*entries_of_both(one, other))
+        result = d.matrix() if d.form == "jac" else d.applied(v)
+        return result[_SAMPLE].copy() if isinstance(result, np.ndarray) else result
 
     before = answer()
     d.subject.call()
     after, again = answer(), answer()
-    worst = apart(before, after)
-    if worst > tolerance and apart(after, again) <= tolerance:
+    worst = largest_difference(*entries_of_both(before, after))
+    if worst > tolerance and largest_difference(*entries_of_both(after, again)) <= tolerance:
         yield (
             f"{d.name} depends on what f was called with last, by {worst:.3g}: let it take what "
             f"it needs from its arguments, or call f itself"
@@ -134,13 +129,13 @@ def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -
         v = direction(d, random) / 8
         v[::2] = 0  # what is skipped for a zero is not written either
         last = (d.shaped(v),)
-    given = (*d.subject.arguments(), *last)
+    arguments = (*d.subject.arguments(), *last)
     held = [_numbers_like(like, random) for like in d.call.likes]
     fresh = [np.zeros_like(like) for like in d.call.likes]
     d.calls += 2
     named = private(d.subject.kwargs)
-    one = d.call.into(tuple(a.copy() for a in held), given, named)
-    two = d.call.into(tuple(fresh), given, named)
+    one = d.call.into(tuple(a.copy() for a in held), arguments, named)
+    two = d.call.into(tuple(fresh), arguments, named)
     for before, after, alone in zip(held, one, two, strict=True):
         expected = before + alone if d.call.adds else alone
         allowed = tolerance + (
@@ -163,21 +158,21 @@ def primal(
     except TypeError:
         yield f"{source} gives {type(value).__name__} as the value of f"
         return
-    kept = [p.example for p in subject.kept]
-    if len(arrays) == len(subject.outputs) != len(kept):
+    outputs = [p.example for p in subject.kept]
+    if len(arrays) == len(subject.outputs) != len(outputs):
         arrays = tuple(arrays[p.position] for p in subject.kept)
-    shapes, expected = [a.shape for a in arrays], [o.shape for o in kept]
+    shapes, expected = [a.shape for a in arrays], [o.shape for o in outputs]
     if shapes != expected:
         yield f"{source} gives values of shapes {shapes}, and f of {expected}"
         return
-    kinds, own_kinds = ([a.dtype.kind == "c" for a in group] for group in (arrays, kept))
-    if kinds != own_kinds:
+    kinds, expected_kinds = ([a.dtype.kind == "c" for a in group] for group in (arrays, outputs))
+    if kinds != expected_kinds:
         yield f"{source} gives complex values, and f real ones, or the other way round"
         return
-    own = real_vector(arrays).astype(float, copy=False)
+    numbers = real_vector(arrays).astype(float, copy=False)
     base = subject.base.astype(float, copy=False)
-    if not alike(own, base, allowed(base)):
-        worst = largest_difference(own, base)
+    if not alike(numbers, base, allowed(base)):
+        worst = largest_difference(numbers, base)
         yield f"the primal value that {source} gives is not f's: it is off by {worst:.3g}"
 
 
@@ -191,19 +186,19 @@ def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
             patterns.append([None if i == k else x for i, x in enumerate(ones)])
     for k, pattern in enumerate(patterns):
         try:
-            found = d.answer(tuple(pattern) if d.several else pattern[0]).copy()
+            result = d.answer(tuple(pattern) if d.several else pattern[0]).copy()
         except WrongFormError:
             raise
         except Exception as error:
             msg = f"{d.name} raises where a {what} is None; it stands for zeros"
             raise WrongFormError(msg) from error
-        expected = np.zeros_like(found)
+        expected = np.zeros_like(result)
         if k > 0:
             pairs = zip(parts, pattern, strict=True)
             expected = d.answer(
                 tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs)
             )
-        if not alike(found, expected, share * max_abs(_finite(expected))):
+        if not alike(result, expected, share * max_abs(_finite(expected))):
             yield f"{d.name} gives something else for a {what} of None than for one of zeros"
             return
 
@@ -244,7 +239,7 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
     """Compare a call with a batch of two directions, along a leading axis, with two calls."""
     directions = np.stack([direction(d, random), direction(d, random)])
     try:
-        found = d.together(directions)
+        result = d.together(directions)
     except WrongFormError:
         raise
     except Exception as error:
@@ -253,7 +248,7 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
             raise WrongFormError(msg) from error
         error.add_note(f"raised by {d.name} with a batch of two directions along a leading axis")
         raise
-    for v, row in zip(directions, found, strict=True):
+    for v, row in zip(directions, result, strict=True):
         alone = d.applied(v)
         if not alike(row, alone, rounding_error(d, np.abs(alone) + max_abs(_finite(alone)))):
             yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
@@ -283,16 +278,16 @@ def direction(d: GivenDerivative, random: np.random.Generator) -> NDArray:
 
 
 def scales(size: int, random: np.random.Generator) -> NDArray:
-    """Return powers of two that span some decades, 1 among them, in random order."""
+    """Return powers of two that span three decades, 1 among them, in random order."""
     (shuffled,) = random.spawn(1)
-    return np.asarray(shuffled.permutation(0.5 ** np.linspace(0, _BINADES, size).astype(int)))
+    return np.asarray(shuffled.permutation(0.5 ** np.linspace(0, 10, size).astype(int)))
 
 
 def drawn(size: int, random: np.random.Generator, eps: float) -> NDArray:
     """Draw numbers of magnitude 1 to 8 with almost all the digits of a format of spacing eps."""
     signed = random.integers(-55, 55, size)
     (last,) = random.spawn(1)
-    steps = 2 ** (round(-np.log2(eps)) - _SPARE_BITS)  # from 1 to 2
+    steps = 2 ** (round(-np.log2(eps)) - 5)  # from 1 to 2; few such numbers have an exact sum
     sizes = np.where(signed < 0, 8 - signed, signed + 9) / 8
     sizes += last.integers(0, steps // 8, size) / steps
     return np.asarray(np.copysign(sizes, signed))
@@ -319,5 +314,5 @@ def largest_difference(one: NDArray, other: NDArray) -> float:
         return 0.0
     with np.errstate(invalid="ignore"):
         same = (one == other) | (np.isnan(one) & np.isnan(other))
-        apart = np.where(same, 0.0, np.abs(one - other))
-    return max_abs(np.where(np.isnan(apart), np.inf, apart))
+        difference = np.where(same, 0.0, np.abs(one - other))
+    return max_abs(np.where(np.isnan(difference), np.inf, difference))

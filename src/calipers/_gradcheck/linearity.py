@@ -1,11 +1,12 @@
 """Check that vjp and jvp are linear in all digits, magnitudes and memory layouts of a direction."""
 
-from collections.abc import Callable, Iterator
-from functools import cache, partial
+from bisect import bisect
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
-from .._differences.precision import NARROW_FORMATS, rounding_format, spacing_of
+from .._differences.precision import SPACINGS, rounding_format
 from .._protocols import NDArray
 from .beside import Move, moved
 from .derivative import GivenDerivative
@@ -18,13 +19,12 @@ from .identities import (
     rounding_error,
     scales,
 )
-from .parts import Part, largest_by_part, norm
+from .parts import largest_by_part
 from .rows import Rows
 from .rule import Rule
 from .unit_vectors import UnitVectors
 
 _LARGE, _SMALL = -16.0, 2.0**-16  # times a direction: clipping and thresholds show there
-_ROUNDINGS = 4.0  # of results, which a change of them has to exceed
 _FEW_BITS = np.array([-1.75, -1.5, -1.25, -1.0, 1.0, 1.25, 1.5, 1.75])  # which all formats hold
 
 
@@ -34,15 +34,15 @@ def linearity(
     tolerance: float,
     rule: Rule,
     sizes: tuple[NDArray, NDArray] | None,
-    lines: Rows | None,
+    unit_rows: Rows | None,
     eps: float,
 ) -> Iterator[str]:
     """
     Check that vjp or jvp maps zero to zero and is linear, within the tolerance of its entries.
 
     `sizes`, if known, are the largest magnitude in the row or column that each result is made of,
-    and what is not known of entries there that are 0, or not resolved;
-    `lines`, if they are at hand, are the results for unit vectors. `eps` is the spacing of the
+    and the errors of entries there that are 0, or not resolved;
+    `unit_rows`, if they are at hand, are the results for unit vectors. `eps` is the spacing of the
     numbers that f computes with, and so may its derivative.
     """
     if d.form == "jac":
@@ -52,7 +52,7 @@ def linearity(
         v = SCALE * d.asked[0]
     w = random.choice(_FEW_BITS, len(v)) * scales(len(v), random)
     zero = d.applied(np.zeros_like(v))
-    what = _name_of_direction(d)
+    what = "cotangent" if d.form == "vjp" else "tangent"
     if np.any(np.abs(zero) > tolerance) and np.any(
         np.abs(zero) > tolerance + moved(d, lambda g, _: g.applied(np.zeros_like(v)), random)
     ):
@@ -73,9 +73,9 @@ def linearity(
         size, errors = np.full(zero.shape, max_abs(of_v) + max_abs(of_w)), np.zeros(zero.shape)
     else:
         size, errors = sizes
-    own = natural_size(d)
+    natural = natural_size(d)
     lengths = 16 * np.abs(v) + np.abs(w)
-    terms = np.fmax(largest_by_part(size, d.given), own) * np.sum(lengths)
+    terms = np.fmax(largest_by_part(size, d.given), natural) * np.sum(lengths)
     allowed = 32 * tolerance * max(max_abs(v), max_abs(w)) + rounding_error(d, terms)
     if eps > d.subject.eps:
         allowed = allowed + eps * terms
@@ -83,15 +83,15 @@ def linearity(
     allowed = allowed + (rule.atol + largest_by_part(errors, d.given)) * np.sum(lengths)
 
     def is_off(value: NDArray, expected: NDArray, residual: partial[NDArray], noise: float) -> bool:
-        apart = np.abs(value - expected)
-        apart[np.isnan(value) & np.isfinite(expected)] = np.inf
+        difference = np.abs(value - expected)
+        difference[np.isnan(value) & np.isfinite(expected)] = np.inf
         within = allowed + noise
-        return bool(np.any(apart > within)) and bool(
-            np.any(apart > within + moved(d, residual, random))
+        return bool(np.any(difference > within)) and bool(
+            np.any(difference > within + moved(d, residual, random))
         )
 
     with np.errstate(invalid="ignore", over="ignore"):
-        for text, (value, expected) in _in_both_ways(d, v, w, of_v, of_w, lines).items():
+        for text, (value, expected) in _in_both_ways(d, v, w, of_v, of_w, unit_rows).items():
             noise = tolerance / _SMALL if text == _OF_SMALL else 0.0
             if is_off(value, expected, partial(_not_linear, text, v, w), noise):
                 rest = " from the sum of those for unit vectors" if text == "v" else ""
@@ -111,7 +111,7 @@ def linearity(
                     f"strides; call .contiguous() on it first"
                 )
                 return
-        yield from _rounding_of_direction(d, w, of_w, np.fmax(size, own), rule, eps)
+        yield from _rounding_of_direction(d, w, of_w, np.fmax(size, natural), rule, eps, what)
 
 
 _OF_SMALL = "v/65536"
@@ -147,7 +147,13 @@ def _by_layout(v: NDArray, d: GivenDerivative, turn: Move) -> NDArray:
 
 
 def _rounding_of_direction(
-    d: GivenDerivative, w: NDArray, of_w: NDArray, size: NDArray, rule: Rule, eps: float
+    d: GivenDerivative,
+    w: NDArray,
+    of_w: NDArray,
+    size: NDArray,
+    rule: Rule,
+    eps: float,
+    what: str,
 ) -> Iterator[str]:
     """
     Check that d does not round a direction to a format that is coarser than f's.
@@ -156,39 +162,45 @@ def _rounding_of_direction(
     Neither formats that f computes in count, nor those within a tolerance that the caller chose.
     """
     coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
-    formats = [x for x in ("float32", *NARROW_FORMATS) if spacing_of(x) > max(eps, coarsest)]
-    noise = _ROUNDINGS * eps * size * norm(w)
+    formats = list(SPACINGS)[bisect(list(SPACINGS.values()), max(eps, coarsest)) :]
+    noise = 4 * eps * size * np.linalg.norm(w)  # which a change of the results has to exceed
     units = np.copysign(np.exp2(np.frexp(w)[1] - 1.0), w)
     for taken in d.taken if formats else ():
-        own = np.zeros(len(w))
-        own[taken.start : taken.stop] = units[taken.start : taken.stop]
-
-        @cache
-        def moved_by(share: float, own: NDArray = own) -> NDArray:
-            return d.applied(w + share * own) if share else of_w
-
-        for given in d.given:
-            name = rounding_format(partial(_block, moved_by, given, noise), formats)
+        shift = np.zeros(len(w))
+        shift[taken.start : taken.stop] = units[taken.start : taken.stop]
+        results = {0.0: of_w}
+        for output in d.given:
+            block = slice(output.start, output.stop)
+            name = rounding_format(partial(_moved, d, w, shift, results, block, noise), formats)
             if name:
                 yield (
-                    f"{d.name} rounds its {_name_of_direction(d)} to {name}: it gives the same for "
+                    f"{d.name} rounds its {what} to {name}: it gives the same for "
                     f"all numbers that {name} does not distinguish; let it compute with all digits"
                 )
                 return
 
 
-def _block(
-    moved_by: Callable[[float], NDArray], part: Part, noise: NDArray, share: float
+def _moved(
+    d: GivenDerivative,
+    w: NDArray,
+    shift: NDArray,
+    results: dict[float, NDArray],
+    block: slice,
+    noise: NDArray,
+    share: float,
 ) -> NDArray | None:
-    """Return results by one input or output, or None if rounding may be all that changes them."""
-    block = slice(part.start, part.stop)
-    found, there = moved_by(share)[block], moved_by(0.0)[block]
-    if share and np.array_equal(found, there):
-        change = np.abs(moved_by(1.0)[block] - there)
+    """
+    Return results for w moved by a share of a shift, or None if only rounding may change them.
+
+    `results` holds those of all blocks, by share.
+    """
+    if share not in results:
+        results[share] = d.applied(w + share * shift)
+    values, there = results[share][block], results[0.0][block]
+    if share and np.array_equal(values, there):
+        if 1.0 not in results:
+            results[1.0] = d.applied(w + shift)
+        change = np.abs(results[1.0][block] - there)
         if not np.any(share * change > noise[block]):
             return None
-    return found
-
-
-def _name_of_direction(d: GivenDerivative) -> str:
-    return "cotangent" if d.form == "vjp" else "tangent"
+    return values

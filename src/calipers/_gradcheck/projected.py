@@ -16,7 +16,6 @@ _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
 _ROUNDING_OF_ALL = 1024.0
 _STILL = 64.0  # roundings of other products, which one that is 0 may not be known to
-_SHORT_STEPS = 5  # by which slopes are taken where the ladder does not resolve a product of 0
 
 
 class Probe:
@@ -42,9 +41,9 @@ class Probe:
         self._rule, self._resolution = rule, resolution
         count = looks.problem.coordinates
         x = np.abs(reals(looks.problem.x).astype(float))
-        known = x[np.isfinite(x)]
+        finite = x[np.isfinite(x)]
         # An element that is nothing beside the others would be nothing in the product, too.
-        largest = known.max(initial=0.0)
+        largest = finite.max(initial=0.0)
         lengths = np.where(np.isfinite(x), np.maximum(x, _LEAST * largest), 1.0)
         lengths[x == 0] = min(1.0, largest) or 1.0  # of which no length is known
         self._direction = random.standard_normal(count) * lengths
@@ -93,32 +92,32 @@ class Probe:
         exact = np.ascontiguousarray(direction, dtype=problem.x.real.dtype)
         v = exact.view(problem.x.dtype).reshape(problem.x.shape)
         value, error = looks.along(v)
-        own, terms = self._analytic(exact.astype(float))
+        analytic, terms = self._analytic(exact.astype(float))
         self.any_slope |= bool(np.any(terms))
         natural = self._natural_sizes(exact)
-        rounding, contracted = _ROUNDING, own.shape == ()
+        rounding, contracted = _ROUNDING, analytic.shape == ()
         if contracted:  # by the cotangent, too
             rounding, weights = _ROUNDING_OF_ALL, self._weights
             error, natural = (np.asarray(norm(weights * x)) for x in (error, natural))
             value = np.asarray(weights @ value)
         with np.errstate(all="ignore"):
-            apart = np.abs(own - value)
+            difference = np.abs(analytic - value)
             allowed = _MARGIN * error + rounding * looks.eps * terms
             size = np.maximum(np.abs(value), terms)
-            still = (value == 0) & (error <= _STILL * looks.eps * np.max(size, initial=0.0))
-            known = (error <= self._resolution * size) | (error == 0) | still
-            known &= np.isfinite(own)
-            ratio = np.where(apart == 0, 0.0, apart / allowed)
+            constant = (value == 0) & (error <= _STILL * looks.eps * np.max(size, initial=0.0))
+            resolved = (error <= self._resolution * size) | (error == 0) | constant
+            resolved &= np.isfinite(analytic)
+            ratio = np.where(difference == 0, 0.0, difference / allowed)
             # A product of 0 has no digits to resolve. It is confirmed within an error that is
             # negligible at the scale of f and x.
-            zero = rounded_away(terms if contracted else own, natural, looks.eps)
-            confirmed = known | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
+            zero = rounded_away(terms if contracted else analytic, natural, looks.eps)
+            confirmed = resolved | (zero & (ratio <= 1) & self._rule.is_nothing(error, natural))
         if self._short_steps and np.any(zero & ~confirmed):
-            confirmed |= zero & self._confirmed_by_short_steps(v, own, natural)
-        ratio = np.where(known, ratio, 0.0)
+            confirmed |= zero & self._confirmed_by_short_steps(v, analytic, natural)
+        ratio = np.where(resolved, ratio, 0.0)
         return float(np.max(ratio, initial=0.0)), not bool(np.all(confirmed))
 
-    def _confirmed_by_short_steps(self, v: NDArray, own: NDArray, natural: NDArray) -> NDArray:
+    def _confirmed_by_short_steps(self, v: NDArray, analytic: NDArray, natural: NDArray) -> NDArray:
         """
         Return which products slopes confirm by steps that the ladder may not reach.
 
@@ -126,14 +125,16 @@ class Probe:
         """
         looks = self._looks
         if looks.in_the_format_of_x() is not None:
-            return np.zeros(own.shape, bool)
-        right, left, steps = looks.slopes_along(v, _SHORT_STEPS)
+            return np.zeros(analytic.shape, bool)
+        right, left, steps = looks.slopes_along(v, 5)
         noise = rounding_of(looks.subject.sizes, looks.eps) / steps[:, None]
-        if own.shape == ():
+        if analytic.shape == ():
             weights = self._weights
             right, left = (slopes @ weights[:, None] for slopes in (right, left))
             noise = np.array([[norm(weights * row)] for row in noise])
-        return self._rule.confirmed(own, SLIGHT * natural, right, left, noise).reshape(own.shape)
+        return self._rule.confirmed(analytic, SLIGHT * natural, right, left, noise).reshape(
+            analytic.shape
+        )
 
     def _natural_sizes(self, direction: NDArray) -> NDArray:
         """Return how large J v is if x changes f in proportion; an f of 0 counts as 1."""
@@ -145,9 +146,9 @@ class Probe:
     def _analytic(self, direction: NDArray) -> tuple[NDArray, NDArray]:
         """Return J v, or w J v, and how large the terms in it are."""
         subject, part = self._looks.subject, self._looks.part
-        own = slice(part.start, part.stop)
+        block = slice(part.start, part.stop)
         whole = np.zeros(subject.columns)
-        whole[own] = direction
+        whole[block] = direction
         if self._derivative.form == "vjp":
             if self._gradient is None:
                 self._gradient = self._derivative.product(self._weights).copy()
@@ -172,16 +173,16 @@ def column_of(
         unit[column] = 1
         return np.arange(subject.rows), derivative.times(unit)
     where = np.arange(subject.rows)
-    known = np.where(np.isfinite(numerical), numerical, 0.0)
+    finite = np.where(np.isfinite(numerical), numerical, 0.0)
     w = np.random.default_rng(0).standard_normal(subject.rows)
     while len(where) > 1:
-        apart = []
+        residuals = []
         halves = where[: len(where) // 2], where[len(where) // 2 :]
         for half in halves:
             part = np.zeros(subject.rows)
             part[half] = w[half]
-            apart.append(abs(derivative.product(part)[column] - part @ known))
-        where = halves[int(apart[1] > apart[0])]
+            residuals.append(abs(derivative.product(part)[column] - part @ finite))
+        where = halves[int(residuals[1] > residuals[0])]
     unit = np.zeros(subject.rows)
     unit[where] = 1
     return where, derivative.product(unit)[[column]]

@@ -70,9 +70,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Refuse choices that there are not."""
         require_method(self.method)
-        given = {name: getattr(self, name) for name in _FLAGS}
+        flags = {name: getattr(self, name) for name in _FLAGS}
         # What a flag is by default may be None.
-        require_flags(**{n: x for n, x in given.items() if x is not getattr(type(self), n)})
+        require_flags(**{n: x for n, x in flags.items() if x is not getattr(type(self), n)})
         if not is_real(self.nondet_tol) or not self.nondet_tol >= 0:
             msg = f"nondet_tol must be at least 0, got {self.nondet_tol!r}"
             raise ValueError(msg)
@@ -81,7 +81,8 @@ class Settings:
             msg = f"allow must be a collection of NONSMOOTH and INCONCLUSIVE, got {self.allow!r}"
             raise ValueError(msg)
         require_seed(self.seed)
-        require_folder(self.checkpoint)
+        if self.checkpoint is not None:
+            require_folder(self.checkpoint)
         if self.eps is not None and self.step is not None:
             msg = "eps and step were both given: they are the same, so give one of them"
             raise ValueError(msg)
@@ -108,11 +109,11 @@ class Settings:
                     msg = f"{name} must be a finite number, at least 0, got {value!r}"
                     raise ValueError(msg)
                 tolerances[name] = float(value)
-        own = any(value is not None for value in (self.eps, self.atol, self.rtol))
+        explicit = not (self.eps is None and self.atol is None and self.rtol is None)
         return Rule(
             **tolerances,
-            share=1.0 if own else 0.1,
-            bend=np.inf if own else max(_BEND, _CURVATURE * spacing ** (1 / 3)),
+            share=1.0 if explicit else 0.1,
+            bend=np.inf if explicit else max(_BEND, _CURVATURE * spacing ** (1 / 3)),
             equal_nan=self.equal_nan,
             noise=self.nondet_tol,
         )
@@ -123,7 +124,7 @@ class Settings:
         each = steps_for(count, step=step, scale=self.scale, bounds=self.bounds)
         return [{"method": self.method, **own} for own in each]
 
-    def chosen(self, given: Container[str], of_library: bool) -> dict[str, bool]:
+    def chosen(self, available: Container[str], of_library: bool) -> dict[str, bool]:
         """
         Return which of the given forms are checked, a library's forward mode where asked for.
 
@@ -132,7 +133,7 @@ class Settings:
         pulls = self.check_backward_ad is not False
         pushes = not of_library if self.check_forward_ad is None else bool(self.check_forward_ad)
         chosen = {"jac": pulls, "vjp": pulls, "jvp": pushes}
-        there = [form for form in chosen if form in given]
+        there = [form for form in chosen if form in available]
         if self.check_forward_ad and "jvp" not in there:
             msg = "check_forward_ad=True needs jvp="
             raise ValueError(msg)
@@ -154,13 +155,13 @@ class Settings:
             raise ValueError(msg)
         return chosen
 
-    def require_tests(self, checked: Container[str], given: Container[str]) -> None:
+    def require_tests(self, checked: Container[str], available: Container[str]) -> None:
         """Refuse tests of a form that is not checked, and of what derivatives do not return."""
-        there = {form: switch for form, switch in SWITCHES.items() if form in given}
-        asked = dict(vars(self))
+        there = {form: switch for form, switch in SWITCHES.items() if form in available}
+        options = dict(vars(self))
         if "jvp" in checked:  # whose tangents may be None, as vjp's cotangents
-            del asked["check_undefined_grad"]
-        require_tested(asked, checked, there)
+            del options["check_undefined_grad"]
+        require_tested(options, checked, there)
         for option in TESTS:
             if getattr(self, option) and self.inplace is not None:
                 msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"
