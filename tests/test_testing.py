@@ -1,7 +1,9 @@
 """calipers.testing for numpy.testing and torch.testing: the same verdicts, and what is said."""
 
 import collections
+import contextlib
 import gc
+import importlib
 import inspect
 import math
 import subprocess
@@ -536,7 +538,7 @@ def calls_of(function, *args):
         count += event == "call"
 
     function(*args)
-    gc.disable()  # the finalizers of other tests' objects would count
+    gc.disable()  # finalizers of other objects would count
     sys.setprofile(note)
     try:
         function(*args)
@@ -552,6 +554,14 @@ def test_small_arrays_take_few_calls(name):
     assertion, a, b = SMALL[name]
     of_numpy = calls_of(getattr(np.testing, assertion), a, b)
     assert calls_of(getattr(npt, assertion), a, b) <= max(of_numpy, 40)
+
+
+def test_libraries_that_are_imported_add_few_calls():
+    for library in "pandas", "polars", "pyarrow", "astropy.table", "dask.dataframe":
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+    assertion, a, b = SMALL["almost, number"]
+    assert calls_of(getattr(npt, assertion), a, b) <= 40
 
 
 @pytest.mark.parametrize("function", [calipers.isclose, calipers.allclose])

@@ -31,10 +31,10 @@ _EXACT_INTEGER = 2**53
 def _is_of(x: Any, classes: Mapping[str, tuple[str, ...]]) -> bool:
     for module, names in classes.items():
         library = sys.modules.get(module)
-        if library is not None:
+        for name in names if library is not None else ():
             # A module that is still being imported lacks some of its names.
-            kinds = tuple(kind for kind in (getattr(library, n, None) for n in names) if kind)
-            if isinstance(x, kinds):
+            kind = getattr(library, name, None)
+            if kind is not None and isinstance(x, kind):
                 return True
     return False
 
