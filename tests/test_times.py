@@ -326,3 +326,11 @@ def test_dates_beside_objects_are_compared_in_the_finer_unit():
     atol = datetime.timedelta(microseconds=2)
     report = calipers.compare(days, np.array([datetime.datetime(2020, 1, 1)]), atol=atol, **options)
     assert "<= 2 us" in str(report)
+
+
+def test_assert_allclose_of_dates_without_a_duration_says_what_to_give():
+    dates = np.array(["2020-01-01"], "M8[D]")
+    with pytest.raises(TypeError) as caught:
+        npt.assert_allclose(dates, dates + 1)
+    assert "give rtol=0 and atol=numpy.timedelta64(...)" in caught.value.__notes__[0]
+    npt.assert_allclose(dates, dates + 1, rtol=0, atol=np.timedelta64(1, "D"))

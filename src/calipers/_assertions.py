@@ -110,7 +110,15 @@ def assert_within(
             raise ClosenessError(head.before(str(error))) from None
         compared_exactly = is_comparable(pair.a, pair.b) or is_duration(atol)
         if pair.dtypes is None and not compared_exactly:
-            ask_numpy(by_numpy, pair.a, pair.b)
+            try:
+                ask_numpy(by_numpy, pair.a, pair.b)
+            except TypeError as error:
+                if "M" in pair.a.dtype.kind + pair.b.dtype.kind:
+                    advice = (
+                        "give rtol=0 and atol=numpy.timedelta64(...), or ask assert_array_equal"
+                    )
+                    error.add_note(f"actual or desired holds dates, which have no size: {advice}")
+                raise
             return
         arrays = pair.a, pair.b  # a number of pint has neither shape nor dtype
         if pair.unit is None:
