@@ -122,6 +122,8 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
     if close(a, b):
         return None
     place = () if each is None else _largest(a)
+    if each is not None and a.size <= _SEARCHED and not each(_repeated(a, place, b), b).any():
+        return _sign_flips(a, b, close)  # the element is nowhere in b
     offsets = [_offsets(a, b, axis, place, each) for axis in range(b.ndim)]
     for text, pairs in _rearrangements(a, b, offsets):
         if all(close(x, y) for x, y in pairs):
@@ -205,6 +207,11 @@ def _largest(a: NDArray) -> _Place:
     return (start + row, *others)
 
 
+def _repeated(a: NDArray, place: _Place, like: NDArray) -> NDArray:
+    """Return one element of `a` as an array of the shape of another."""
+    return np.broadcast_to(a[place], like.shape)
+
+
 def _offsets(a: Any, b: Any, axis: int, place: _Place, each: Each | None) -> list[int]:
     """Return by how many indices `b` may be shifted to give `a`, the fewest first.
 
@@ -217,9 +224,9 @@ def _offsets(a: Any, b: Any, axis: int, place: _Place, each: Each | None) -> lis
         return [1, -1, n // 2, -(n // 2)]
     start = max(0, place[axis] - _SEARCHED // 2)
     line = b[(*place[:axis], slice(start, start + _SEARCHED), *place[axis + 1 :])]
-    found = start + np.flatnonzero(each(np.broadcast_to(a[place], line.shape), line))
+    indices = start + np.flatnonzero(each(_repeated(a, place, line), line))
     half = (n - 1) // 2
-    offsets = {int(place[axis] - j + half) % n - half for j in found} - {0}
+    offsets = {int(place[axis] - j + half) % n - half for j in indices} - {0}
     return sorted(offsets, key=lambda k: (abs(k), -k))[:_OFFSETS]
 
 

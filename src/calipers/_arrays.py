@@ -143,7 +143,8 @@ def has_own_functions(x: Any) -> bool:
 
 def is_foreign(x: Any) -> bool:
     """Return True if x has functions of its own, and is no array of NumPy."""
-    return has_own_functions(x) and not isinstance(x, np.ndarray)
+    known = type(x) in HOST_TYPES or isinstance(x, np.ndarray)
+    return not known and has_own_functions(x)
 
 
 def by_library(
@@ -339,6 +340,8 @@ def in_memory(a: Any, b: Any, names: tuple[str, str], strict: bool = False) -> A
 
 def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
     """Normalise two array-likes, once, for every function that compares them."""
+    if type(a) is type(b) is np.ndarray and (dtypes := working_dtypes(a.dtype, b.dtype)):
+        return Pair(a, b, dtypes, None)  # as they are: nothing can be masked, foreign or elsewhere
     require_host(**{names[0]: a, names[1]: b})
     a, b, unit = in_memory(a, b, names)
     if is_weak(a) and is_weak(b):

@@ -1,7 +1,7 @@
 """How pairs of arrays are compared: by the verdict alone, and for the report."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, time, timedelta
 from functools import partial
@@ -142,12 +142,14 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         pair = side.as_pair(leaf.actual, leaf.expected, _names(leaf))
     except UnitError as error:
         return _incomparable(leaf, str(error), options)
-    formats = format_of(pair.a), format_of(pair.b)
+    has_kernels = pair.dtypes is not None  # else objects, text, times or masked arrays
+    a, b = pair.a, pair.b
+    formats = (a.dtype, b.dtype) if has_kernels else (format_of(a), format_of(b))
     rule = options.rule_for(*formats, pair.unit)
     _require_steps(pair, rule, leaf.path)
     problems = _problems(leaf, pair.a, pair.b, options)
-    ticks = common_format(*formats)
-    if pair.dtypes is None and ticks is None and not any(map(has_distances, pair[:2])):
+    ticks = None if has_kernels else common_format(*formats)
+    if not has_kernels and ticks is None and not any(map(has_distances, pair[:2])):
         rule = replace(rule, rtol=0.0, atol=0.0)
     unit = pair.unit if ticks is None else np.datetime_data(ticks)[0]
     about = _about(leaf, pair.a, pair.b, rule, problems, unit)
@@ -174,7 +176,7 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         differences=differences,
         arrangement=_arrangement(side, pair, rule) if tally["mismatches"] > 1 else None,
         arrays=(pair.a, pair.b),
-        notes=(*about.notes, *_notes_on_objects(differences.values())),
+        notes=about.notes if has_kernels else (*about.notes, *_notes_on_objects(differences)),
     )
 
 
@@ -194,9 +196,9 @@ def _arrangement(side: Any, pair: Pair, rule: Rule) -> str | None:
     return arrangement(pair.a, pair.b, close, each if side is _host else None)
 
 
-def _notes_on_objects(differences: Iterable[Difference]) -> list[str]:
+def _notes_on_objects(differences: Mapping[int, Difference]) -> list[str]:
     """Say which objects have no distance, so that their own == made the verdict."""
-    both = [(x.actual, x.expected) for x in differences]
+    both = [(x.actual, x.expected) for x in differences.values()]
     known = Number, str, bytes, np.generic, type(None), date, time, timedelta
     kinds = {type(x) for pair in both for x in pair if not isinstance(x, known)}
     return [
@@ -237,7 +239,8 @@ def _about(
         f"{value_dtype(x.dtype)}{suffix}" if x.dtype.kind not in "mM" else str(x.dtype)
         for x in (a, b)
     ]
-    notes = (_LABELS,) if labels_differ(leaf.actual, leaf.expected) else ()
+    labelled = leaf.actual is not a and leaf.expected is not b  # an array of NumPy has no labels
+    notes = (_LABELS,) if labelled and labels_differ(leaf.actual, leaf.expected) else ()
     shapes = a.shape, b.shape
     return Comparison(leaf.path, *shapes, texts[0], texts[1], rule, tuple(problems), notes=notes)
 
@@ -354,7 +357,7 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
                 found.append(f"shapes {a.shape} and {b.shape} cannot be broadcast together")
         if options.check_shape:
             found.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
-    own, reference = (_native(value_dtype(x.dtype)) for x in (a, b))
+    own, reference = _native(a.dtype), _native(b.dtype)
     typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
     if options.check_dtype and typed and _of_any_width(own) != _of_any_width(reference):
         found.append(f"dtypes differ: {own} and {reference}; check_dtype=False lets that pass")
@@ -362,7 +365,8 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
 
 
 def _native(dtype: DType) -> DType:
-    """Return a dtype in the machine's byte order, if it has one."""
+    """Return the dtype of the values in the machine's byte order, if it has one."""
+    dtype = value_dtype(dtype)
     return dtype.newbyteorder("=") if dtype.byteorder in "<>" else dtype
 
 

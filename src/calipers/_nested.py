@@ -14,6 +14,7 @@ import numpy as np
 
 from ._arguments import attribute
 from ._dtypes import record_names
+from ._libraries import HOST_TYPES
 from .interop.frames import columns, is_column, is_frame, is_nested, to_list
 from .interop.h5py import H5py
 from .interop.records import field_names, fields_of
@@ -46,6 +47,8 @@ def is_container(x: Any) -> bool:
         return not _is_numeric(x)
     if type(x) is np.ndarray:
         return x.dtype.kind == "V" and bool(record_names(x.dtype))
+    if isinstance(x, Mapping):
+        return True
     x = _unwrapped(x)
     if isinstance(x, list | tuple):
         return _is_namedtuple(x) or not _is_numeric(x)
@@ -59,6 +62,8 @@ def has_fields(x: Any) -> bool:
 
 def have_named_parts(a: Any, b: Any) -> bool:
     """Return True if both are frames, or arrays of records."""
+    if HOST_TYPES.issuperset((type(a), type(b))):
+        return bool(field_names(a) and field_names(b))
     return all(is_frame(x) or bool(field_names(x)) for x in (a, b))
 
 
@@ -71,13 +76,15 @@ def are_nested(a: Any, b: Any) -> bool:
 
 def _are_leaves(a: Any, b: Any) -> bool:
     """Return True if neither is a container, or a frame is compared with an array."""
-    containers = is_container(a), is_container(b)
-    return not any(containers) or (not all(containers) and (is_frame(a) or is_frame(b)))
+    nested, other_nested = is_container(a), is_container(b)
+    if nested and other_nested:
+        return False
+    return not (nested or other_nested) or is_frame(a) or is_frame(b)
 
 
 def _list_as_array(items: Any, other: Any) -> Any:
     """Return what a list, as of text, dates or None, is compared as with an array; else None."""
-    is_list = isinstance(items, list | tuple) and not _is_namedtuple(items)
+    is_list = isinstance(items, (list, tuple)) and not _is_namedtuple(items)
     if not is_list or is_container(other) or not hasattr(type(other), "__array__"):
         return None
     try:
@@ -121,7 +128,7 @@ def require_depth(path: str, depth: int) -> None:
 
 def _unwrapped(x: Any) -> Any:
     """Return groups of files as mappings and all sequences as lists; anything else as it is."""
-    if isinstance(x, list | tuple | np.ndarray | np.generic):
+    if isinstance(x, (list, tuple, dict, np.ndarray, np.generic)):
         return x
     if _ZARR.is_group(x):
         return dict(x.members())
@@ -193,11 +200,11 @@ def _unlike(actual: Any, expected: Any) -> str | None:
 
 def _items(x: Any) -> dict[Any, tuple[str, Any]]:
     """Return the parts of a container by their keys, with the expressions that reach them."""
-    if is_frame(x):
-        return columns(x)
-    if has_fields(x):
+    if isinstance(x, Mapping) or field_names(x):
         parts = x if isinstance(x, Mapping) else fields_of(x)
         return {key: (f"[{key!r}]", value) for key, value in parts.items()}
+    if is_frame(x):
+        return columns(x)
     names = _attribute_names(x)
     if names is not None:
         return {name: (f".{name}", getattr(x, name)) for name in names}

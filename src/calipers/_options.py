@@ -35,6 +35,8 @@ class Options(NamedTuple):
             return self.rule
         atol: Any
         rtol, atol = self.tolerance or default_of(a, b)
+        if type(atol) is float and "M" not in (a.kind, b.kind):
+            return replace(self.rule, rtol=rtol, atol=atol)
         ticks = common_format(a, b)
         if ticks is not None and ticks.kind == "M":
             rtol, atol = 0.0, atol if is_duration(atol) else 0.0  # no number is a span of time

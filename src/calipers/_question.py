@@ -68,12 +68,19 @@ def _plainly(
     return kernel, a.ravel(order), b.ravel(order)
 
 
+def _as_floats(x: Any) -> Any:
+    """Return a short list of Python's floats as an array; anything else as it is."""
+    short = type(x) in (list, tuple) and len(x) <= _GATHERED_BYTES // FLOAT64.itemsize
+    return np.array(x) if short and set(map(type, x)) == {float} else x
+
+
 def alike(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
-    """Convert small arrays of NumPy, or an array and a number, to their common dtype and shape.
+    """Convert small arrays, lists of floats or an array and a number to one dtype and shape.
 
     Python's numbers take the dtype of the array (NEP 50). None if one of the two is neither, if
     NumPy has to compare them, or if they are large: those are converted block by block.
     """
+    a, b = _as_floats(a), _as_floats(b)
     if not _ARRAYS_AND_NUMBERS.issuperset((type(a), type(b))):
         return None
     if is_weak(a) or is_weak(b):

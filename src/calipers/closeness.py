@@ -28,7 +28,7 @@ from ._arrays import (
 )
 from ._dtypes import kernel_dtype
 from ._integers import each_close, is_comparable, is_integers
-from ._libraries import device_module, host_views, library_of, on_device, require_host
+from ._libraries import HOST_TYPES, device_module, host_views, library_of, on_device, require_host
 from ._nested import have_named_parts
 from ._protocols import NDArray, Spread, UnevenError
 from ._question import (
@@ -572,6 +572,8 @@ def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, Any]:
     """Return two arrays and the tolerances as numbers in one unit, that of the arrays."""
+    if HOST_TYPES.issuperset(map(type, (a, b, rtol, atol))):
+        return a, b, rtol, atol
     a, b, unit = in_memory(a, b, ("a", "b"))
     return a, b, tolerance_in(rtol, None, "rtol"), tolerance_in(atol, unit, "atol")
 
@@ -579,7 +581,7 @@ def _in_one_unit(a: Any, b: Any, rtol: Any, atol: Any) -> tuple[Any, Any, Any, A
 def _comparable(a: Any, b: Any) -> Pair:
     """Refuse what has no distance; what only NumPy can compare passes."""
     pair = as_pair(a, b)
-    if _ticks_of(pair) is not None:
+    if pair.dtypes is not None or _ticks_of(pair) is not None:
         return pair
     for name, given, x in (("a", a, pair.a), ("b", b, pair.b)):
         if x.dtype.kind in "SUTVM" and kernel_dtype(x.dtype) is None:

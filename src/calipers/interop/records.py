@@ -16,10 +16,10 @@ _STORES: tuple[Store, ...] = (Zarr(), H5py())
 
 def field_names(x: Any) -> tuple[str, ...]:
     """Return the names of the fields of an array of records; none for other arrays."""
-    if _is_of(x, "awkward", "Array", "Record"):
-        return tuple(x.fields)
     dtype = attribute(x, "dtype")
-    return record_names(dtype) if isinstance(dtype, np.dtype) else ()
+    if isinstance(dtype, np.dtype):
+        return record_names(dtype)
+    return tuple(x.fields) if _is_of(x, "awkward", "Array", "Record") else ()
 
 
 def fields_of(x: Any) -> dict[str, Any]:
