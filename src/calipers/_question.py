@@ -69,8 +69,8 @@ def _plainly(
 
 
 def _as_floats(x: Any) -> Any:
-    """Return a short list of Python's floats as an array; anything else as it is."""
-    short = type(x) in (list, tuple) and len(x) <= _GATHERED_BYTES // FLOAT64.itemsize
+    """Return a short list of Python's floats as an array; other lists as they are."""
+    short = len(x) <= _GATHERED_BYTES // FLOAT64.itemsize
     return np.array(x) if short and set(map(type, x)) == {float} else x
 
 
@@ -80,7 +80,10 @@ def alike(a: Any, b: Any) -> tuple[NDArray, NDArray] | None:
     Python's numbers take the dtype of the array (NEP 50). None if one of the two is neither, if
     NumPy has to compare them, or if they are large: those are converted block by block.
     """
-    a, b = _as_floats(a), _as_floats(b)
+    if type(a) in (list, tuple):
+        a = _as_floats(a)
+    if type(b) in (list, tuple):
+        b = _as_floats(b)
     if not _ARRAYS_AND_NUMBERS.issuperset((type(a), type(b))):
         return None
     if is_weak(a) or is_weak(b):
