@@ -121,10 +121,10 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
     # Where all that differs is NaN at the same places, they agree as they lie.
     if close(a, b):
         return None
-    place = () if each is None else _largest(a)
-    if each is not None and a.size <= _SEARCHED and not each(_repeated(a, place, b), b).any():
+    index = () if each is None else _largest(a)
+    if each is not None and a.size <= _SEARCHED and not each(_repeated(a, index, b), b).any():
         return _sign_flips(a, b, close)  # the element is nowhere in b
-    offsets = [_offsets(a, b, axis, place, each) for axis in range(b.ndim)]
+    offsets = [_offsets(a, b, axis, index, each) for axis in range(b.ndim)]
     for text, pairs in _rearrangements(a, b, offsets):
         if all(close(x, y) for x, y in pairs):
             return text
@@ -136,8 +136,8 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
         return None
     if a.ndim > 1:
         flat = a.reshape(-1), b.reshape(-1)
-        place = (int(np.ravel_multi_index(place, a.shape)),)
-        for text, pairs in _rolls(*flat, 0, _offsets(*flat, 0, place, each)):
+        index = (int(np.ravel_multi_index(index, a.shape)),)
+        for text, pairs in _rolls(*flat, 0, _offsets(*flat, 0, index, each)):
             if all(close(x, y) for x, y in pairs):
                 return text
     return _sign_flips(a, b, close) or _permutation(a, b, close)
@@ -207,12 +207,12 @@ def _largest(a: NDArray) -> _Place:
     return (start + row, *others)
 
 
-def _repeated(a: NDArray, place: _Place, like: NDArray) -> NDArray:
+def _repeated(a: NDArray, index: _Place, like: NDArray) -> NDArray:
     """Return one element of `a` as an array of the shape of another."""
-    return np.broadcast_to(a[place], like.shape)
+    return np.broadcast_to(a[index], like.shape)
 
 
-def _offsets(a: Any, b: Any, axis: int, place: _Place, each: Each | None) -> list[int]:
+def _offsets(a: Any, b: Any, axis: int, index: _Place, each: Each | None) -> list[int]:
     """Return by how many indices `b` may be shifted to give `a`, the fewest first.
 
     Those at which the element at one place in `a` agrees with one of `b`; without `each` a few.
@@ -222,11 +222,11 @@ def _offsets(a: Any, b: Any, axis: int, place: _Place, each: Each | None) -> lis
         return []
     if each is None:
         return [1, -1, n // 2, -(n // 2)]
-    start = max(0, place[axis] - _SEARCHED // 2)
-    line = b[(*place[:axis], slice(start, start + _SEARCHED), *place[axis + 1 :])]
-    indices = start + np.flatnonzero(each(_repeated(a, place, line), line))
+    start = max(0, index[axis] - _SEARCHED // 2)
+    line = b[(*index[:axis], slice(start, start + _SEARCHED), *index[axis + 1 :])]
+    indices = start + np.flatnonzero(each(_repeated(a, index, line), line))
     half = (n - 1) // 2
-    offsets = {int(place[axis] - j + half) % n - half for j in indices} - {0}
+    offsets = {int(index[axis] - j + half) % n - half for j in indices} - {0}
     return sorted(offsets, key=lambda k: (abs(k), -k))[:_OFFSETS]
 
 
@@ -275,13 +275,13 @@ def _permutation(a: NDArray, b: NDArray, close: Close) -> str | None:
     """Say that `a` holds the elements of `b` in some order."""
     if a.dtype.kind not in "biuf":
         return None
-    own, reference = np.sort(a, axis=None), np.sort(b, axis=None)
+    first, reference = np.sort(a, axis=None), np.sort(b, axis=None)
     # Few values, zeros and ones say, agree with their like in any order. So do those that lie
     # so densely that each agrees with the next, unless they are the very same.
     finite = reference[np.isfinite(reference)]
     if np.unique(finite).size > 2 and (
-        np.array_equal(own, reference, equal_nan=True)
-        or (close(own, reference) and not close(finite[1:], finite[:-1]))
+        np.array_equal(first, reference, equal_nan=True)
+        or (close(first, reference) and not close(finite[1:], finite[:-1]))
     ):
         return "a permutation of expected"
     return None

@@ -143,8 +143,8 @@ def has_own_functions(x: Any) -> bool:
 
 def is_foreign(x: Any) -> bool:
     """Return True if x has functions of its own, and is no array of NumPy."""
-    known = type(x) in HOST_TYPES or isinstance(x, np.ndarray)
-    return not known and has_own_functions(x)
+    of_numpy = type(x) in HOST_TYPES or isinstance(x, np.ndarray)
+    return not of_numpy and has_own_functions(x)
 
 
 def by_library(
@@ -155,11 +155,11 @@ def by_library(
         return function(a, b, *args, **kwargs)
     except Exception as error:  # a library may raise anything
         name, x = (names[0], a) if has_own_functions(a) else (names[1], b)
-        asked = f"numpy.{function.__name__}"
+        function_name = f"numpy.{function.__name__}"
         if isinstance(error, TypeError) and "no implementation" in str(error):
-            raise _foreign_error(x, name, asked) from None
+            raise _foreign_error(x, name, function_name) from None
         error.add_note(
-            f"{name} is of type {kind_of(x)}, to whose library {asked} leaves the answer"
+            f"{name} is of type {kind_of(x)}, to whose library {function_name} leaves the answer"
         )
         raise
 
@@ -189,8 +189,8 @@ def _foreign_error(x: Any, name: str, function: str = "") -> TypeError:
     methods = ("to_list", "tolist", "todense")
     method = next((method for method in methods if hasattr(x, method)), None)
     advice = "an array of NumPy" if method is None else f"{name}.{method}()"
-    asked = "compare" if method in ("to_list", "tolist") else "pass"
-    return TypeError(f"{name} is of type {kind_of(x)}, {reason}: {asked} {advice}")
+    verb = "compare" if method in ("to_list", "tolist") else "pass"
+    return TypeError(f"{name} is of type {kind_of(x)}, {reason}: {verb} {advice}")
 
 
 def is_sparse(x: Any) -> bool:
@@ -283,10 +283,10 @@ def _told(x: Any) -> str:
     return f"{kind} of dtype {array.dtype}" if array.ndim else kind
 
 
-def _as_number(x: Any, beside: DType | None = None) -> NDArray:
+def _as_number(x: Any, dtype: DType | None = None) -> NDArray:
     """Return a Python number as an array; an integer that no dtype holds stays an object."""
     number = np.asarray(x)
-    if number.dtype.kind != "O" or beside is None or beside.kind in "biuO":
+    if number.dtype.kind != "O" or dtype is None or dtype.kind in "biuO":
         return number
     # Beside floats it is one, as any integer is, unless it is beyond them all.
     nearest = as_float(x)
@@ -361,8 +361,8 @@ def as_pair(a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> Pair:
         for name, z in zip(names, (x, y), strict=True):
             if z.dtype.kind == "O":
                 _refuse_quantities(list(z.flat), name, f"{name}.tolist()")
-        for name, given, array in zip(names, (a, b), (x, y), strict=True):
-            if isinstance(given, (list, tuple)):
+        for name, original, array in zip(names, (a, b), (x, y), strict=True):
+            if isinstance(original, (list, tuple)):
                 _refuse_arrays_in(array, name, name)
     return Pair(x, y, dtypes, library_of(a) or library_of(b), unit)
 

@@ -37,8 +37,8 @@ class Head:
     def before(self, report: str) -> str:
         """Write it, and the report or its first line."""
         head = build_err_msg([], self.err_msg, header=self.header, verbose=False)
-        told = report if self.verbose else report.partition("\n")[0]
-        return f"{head}\n{told}"
+        text = report if self.verbose else report.partition("\n")[0]
+        return f"{head}\n{text}"
 
     def mismatch(self, what: str, a: Any, b: Any) -> ClosenessError:
         """Return the error of arrays whose elements are not compared."""
@@ -155,8 +155,8 @@ def _is_left_to_numpy(a: Any, b: Any) -> bool:
 
 def _by_fields(a: Any, b: Any) -> bool:
     """Return True for two frames, columns, or arrays of records: NumPy rounds or refuses these."""
-    kept = (np.ndarray, np.void, np.memmap)
-    return all(is_frame(x) or is_column(x) or (type(x) in kept and field_names(x)) for x in (a, b))
+    types = (np.ndarray, np.void, np.memmap)
+    return all(is_frame(x) or is_column(x) or (type(x) in types and field_names(x)) for x in (a, b))
 
 
 def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> None:
@@ -199,13 +199,18 @@ def is_tolerance(x: Any) -> bool:
 
 def is_array(x: Any) -> bool:
     """Return True if x is an array, and not only what one can be made of."""
-    known = isinstance(x, np.ndarray) or library_of(x) is not None or unit_of(x) is not None
-    return known or is_frame(x) or is_column(x) or on_device(x=x)
+    recognised = isinstance(x, np.ndarray) or library_of(x) is not None or unit_of(x) is not None
+    return recognised or is_frame(x) or is_column(x) or on_device(x=x)
 
 
 def to_array(x: Any) -> Any:
     """Return x if it is an array of some library, and else an array of NumPy: no number is weak."""
-    if is_frame(x) or (hasattr(x, "dtype") and hasattr(x, "shape")) or has_own_functions(x):
+    if (
+        type(x) is np.ndarray
+        or is_frame(x)
+        or (hasattr(x, "dtype") and hasattr(x, "shape"))
+        or has_own_functions(x)
+    ):
         return x
     array = np.asanyarray(x)
     # NumPy's scalar, if there are no axes: it may stand beside an array on a device.

@@ -111,15 +111,15 @@ def _passes(leaf: Leaf, options: Options) -> bool:
     if spread is not None:
         # What is read only once, the full pass has to read.
         return spread.counted and _spread_passes(leaf, spread, options)
-    side = _side(leaf)
+    backend = _side(leaf)
     try:
-        pair = side.as_pair(leaf.actual, leaf.expected, _names(leaf))
+        pair = backend.as_pair(leaf.actual, leaf.expected, _names(leaf))
     except UnitError:
         return False
     if pair.dtypes is None or _problems(leaf, pair.a, pair.b, options):
         return False
     rule = options.rule_for(pair.a.dtype, pair.b.dtype, pair.unit)
-    verdict: bool = side.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
+    verdict: bool = backend.all_close(pair.a, pair.b, rule.rtol, rule.atol, rule.equal_nan)
     return verdict
 
 
@@ -127,8 +127,8 @@ def compare_leaves(
     parts: Sequence[Leaf], nested: bool, options: Options
 ) -> Comparison | NestedComparison:
     """Return the report of all leaves; that of one alone if they are not `nested`."""
-    found = tuple(_compare_leaf(leaf, options) for leaf in parts)
-    return NestedComparison(found) if nested else found[0]
+    comparisons = tuple(_compare_leaf(leaf, options) for leaf in parts)
+    return NestedComparison(comparisons) if nested else comparisons[0]
 
 
 def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
@@ -138,12 +138,13 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         spread = _spread(leaf, options)
         if spread is not None:
             return _compare_spread(leaf, spread, options)
-        side = _side(leaf)
-        pair = side.as_pair(leaf.actual, leaf.expected, _names(leaf))
+        backend = _side(leaf)
+        pair = backend.as_pair(leaf.actual, leaf.expected, _names(leaf))
     except UnitError as error:
         return _incomparable(leaf, str(error), options)
     has_kernels = pair.dtypes is not None  # else objects, text, times or masked arrays
     a, b = pair.a, pair.b
+    formats: tuple[DType, DType]
     formats = (a.dtype, b.dtype) if has_kernels else (format_of(a), format_of(b))
     rule = options.rule_for(*formats, pair.unit)
     _require_steps(pair, rule, leaf.path)
@@ -156,13 +157,13 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
     try:
         if options.check_shape and pair.a.shape != pair.b.shape:
             raise ValueError
-        pair = side.broadcast(pair)
+        pair = backend.broadcast(pair)
     except ValueError:
         if pair.a.size > 1 and pair.a.size == pair.b.size:
-            return replace(about, arrangement=_arrangement(side, pair, rule))
+            return replace(about, arrangement=_arrangement(backend, pair, rule))
         return about
     try:
-        tally, differences = _measured(side, pair, rule)
+        tally, differences = _measured(backend, pair, rule)
     except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         if all(x.dtype.kind != "O" for x in (pair.a, pair.b)):
             raise
@@ -174,7 +175,7 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
         about,
         tally=tally,
         differences=differences,
-        arrangement=_arrangement(side, pair, rule) if tally["mismatches"] > 1 else None,
+        arrangement=_arrangement(backend, pair, rule) if tally["mismatches"] > 1 else None,
         arrays=(pair.a, pair.b),
         notes=about.notes if has_kernels else (*about.notes, *_notes_on_objects(differences)),
     )
@@ -182,25 +183,25 @@ def _compare_leaf(leaf: Leaf, options: Options) -> Comparison:
 
 def _incomparable(leaf: Leaf, problem: str, options: Options) -> Comparison:
     """Return the report of a pair whose elements cannot be compared."""
-    own, reference = (tuple(attribute(x, "shape") or ()) for x in (leaf.actual, leaf.expected))
+    shape, other_shape = (tuple(attribute(x, "shape") or ()) for x in (leaf.actual, leaf.expected))
     kinds = type(leaf.actual).__name__, type(leaf.expected).__name__
-    return Comparison(leaf.path, own, reference, *kinds, options.rule, (problem,))
+    return Comparison(leaf.path, shape, other_shape, *kinds, options.rule, (problem,))
 
 
-def _arrangement(side: Any, pair: Pair, rule: Rule) -> str | None:
+def _arrangement(backend: Any, pair: Pair, rule: Rule) -> str | None:
     """Return the rearrangement of expected that actual is; None of what no kernel compares."""
     if pair.dtypes is None:
         return None
-    close = partial(side.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
+    close = partial(backend.all_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
     each = partial(_host.each_close, rtol=rule.rtol, atol=rule.atol, equal_nan=True)
-    return arrangement(pair.a, pair.b, close, each if side is _host else None)
+    return arrangement(pair.a, pair.b, close, each if backend is _host else None)
 
 
 def _notes_on_objects(differences: Mapping[int, Difference]) -> list[str]:
     """Say which objects have no distance, so that their own == made the verdict."""
     both = [(x.actual, x.expected) for x in differences.values()]
-    known = Number, str, bytes, np.generic, type(None), date, time, timedelta
-    kinds = {type(x) for pair in both for x in pair if not isinstance(x, known)}
+    kinds_with_distance = Number, str, bytes, np.generic, type(None), date, time, timedelta
+    kinds = {type(x) for pair in both for x in pair if not isinstance(x, kinds_with_distance)}
     return [
         f"objects of type {kind.__name__} are compared by =="
         + (", which is identity for them" if _is_identity(kind) else "")
@@ -217,10 +218,10 @@ def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
     """Refuse to judge by steps what has distances, but no kernel that counts it in steps."""
     if rule.max_ulp is None or pair.dtypes is not None:
         return
-    sides = pair.a, pair.b
-    if not all(map(has_distances, sides)):  # as text, which is equal or not
+    arrays = pair.a, pair.b
+    if not all(map(has_distances, arrays)):  # as text, which is equal or not
         return
-    name, x = next((name, x) for name, x in zip(_NAMES, sides, strict=True) if not _is_counted(x))
+    name, x = next((name, x) for name, x in zip(_NAMES, arrays, strict=True) if not _is_counted(x))
     of_type = "" if type(x) is np.ndarray else f", a {type(x).__name__}"
     msg = f"max_ulp cannot count the steps of {name}{path}{of_type} of dtype {x.dtype}: "
     raise TypeError(msg + "give rtol= and atol= instead")
@@ -245,12 +246,12 @@ def _about(
     return Comparison(leaf.path, *shapes, texts[0], texts[1], rule, tuple(problems), notes=notes)
 
 
-def _measured(side: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
-    tally = side.tally_pair(pair, rule)
-    places = tally.places()
+def _measured(backend: Any, pair: Pair, rule: Rule) -> tuple[Tally, dict[int, Difference]]:
+    tally = backend.tally_pair(pair, rule)
+    positions = tally.places()
     return tally, {
         i: _difference(part, rule, np.unravel_index(i, pair.a.shape))
-        for i, part in zip(places, side.elements(pair, places), strict=True)
+        for i, part in zip(positions, backend.elements(pair, positions), strict=True)
     }
 
 
@@ -344,7 +345,7 @@ def _compare_block(
 
 def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
     """List what is wrong with two arrays before their elements are looked at."""
-    found = []
+    problems = []
     if a.shape != b.shape:
         try:
             common_shape(a.shape, b.shape)
@@ -354,14 +355,16 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
             if a.size == b.size:
                 advice += f", but both have {a.size} elements"
             if not options.check_shape:
-                found.append(f"shapes {a.shape} and {b.shape} cannot be broadcast together")
+                problems.append(f"shapes {a.shape} and {b.shape} cannot be broadcast together")
         if options.check_shape:
-            found.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
-    own, reference = _native(a.dtype), _native(b.dtype)
+            problems.append(f"shapes differ: {a.shape} and {b.shape}; {advice}")
+    dtype, other_dtype = _native(a.dtype), _native(b.dtype)
     typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
-    if options.check_dtype and typed and _of_any_width(own) != _of_any_width(reference):
-        found.append(f"dtypes differ: {own} and {reference}; check_dtype=False lets that pass")
-    return found
+    if options.check_dtype and typed and _of_any_width(dtype) != _of_any_width(other_dtype):
+        problems.append(
+            f"dtypes differ: {dtype} and {other_dtype}; check_dtype=False lets that pass"
+        )
+    return problems
 
 
 def _native(dtype: DType) -> DType:
@@ -383,7 +386,7 @@ def _has_dtype(x: Any) -> bool:
     )
 
 
-def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
+def _difference(pair: Pair, rule: Rule, index: tuple[Any, ...]) -> Difference:
     """Measure a pair of arrays of one element."""
     a, b = pair.a, pair.b
     tally = tally_pair(pair, rule)
@@ -402,7 +405,7 @@ def _difference(pair: Pair, rule: Rule, place: tuple[Any, ...]) -> Difference:
             absolute = ulp = abs(int(values[0]) - int(values[1]))
     elif math.isinf(absolute) and all(map(is_real, values)):
         absolute = round(distance(*values))
-    return Difference(tuple(int(i) for i in place), *values, absolute, relative, ulp, excess)
+    return Difference(tuple(int(i) for i in index), *values, absolute, relative, ulp, excess)
 
 
 def _value(x: NDArray) -> Any:

@@ -14,7 +14,6 @@ import numpy as np
 
 from ._arguments import attribute
 from ._dtypes import record_names
-from ._libraries import HOST_TYPES
 from .interop.frames import columns, is_column, is_frame, is_nested, to_list
 from .interop.h5py import H5py
 from .interop.records import field_names, fields_of
@@ -62,8 +61,6 @@ def has_fields(x: Any) -> bool:
 
 def have_named_parts(a: Any, b: Any) -> bool:
     """Return True if both are frames, or arrays of records."""
-    if HOST_TYPES.issuperset((type(a), type(b))):
-        return bool(field_names(a) and field_names(b))
     return all(is_frame(x) or bool(field_names(x)) for x in (a, b))
 
 
@@ -155,10 +152,10 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
     if _are_leaves(actual, expected):
         yield Leaf(path, actual, expected, _unlike(actual, expected))
         return
-    own, reference = _list_as_array(actual, expected), _list_as_array(expected, actual)
-    if own is not None or reference is not None:
-        own, reference = (x if y is None else y for x, y in ((actual, own), (expected, reference)))
-        yield Leaf(path, own, reference)
+    first, second = _list_as_array(actual, expected), _list_as_array(expected, actual)
+    if first is not None or second is not None:
+        first, second = (x if y is None else y for x, y in ((actual, first), (expected, second)))
+        yield Leaf(path, first, second)
         return
     kinds = _kind(actual), _kind(expected)
     if kinds[0] != kinds[1]:
@@ -166,28 +163,28 @@ def _walk(actual: Any, expected: Any, path: str, above: tuple[int, ...]) -> Iter
         yield Leaf(path, actual, expected, f"actual is {texts[0]}, expected is {texts[1]}")
         return
     require_depth(path, len(above) - 1)
-    own, reference = _items(actual), _items(expected)
+    first, second = _items(actual), _items(expected)
     named = kinds[0] != _SEQUENCE
-    if not named and len(own) != len(reference):
-        text = f"actual has {len(own)} items, expected has {len(reference)}"
+    if not named and len(first) != len(second):
+        text = f"actual has {len(first)} items, expected has {len(second)}"
         yield Leaf(path, actual, expected, text)
-    for key, (place, value) in own.items():
-        if key in reference:
-            yield from _walk(value, reference[key][1], path + place, above)
+    for key, (suffix, value) in first.items():
+        if key in second:
+            yield from _walk(value, second[key][1], path + suffix, above)
         elif named:
-            yield Leaf(path + place, value, None, "only in actual")
+            yield Leaf(path + suffix, value, None, "only in actual")
     if named:
-        for key, (place, value) in reference.items():
-            if key not in own:
-                yield Leaf(path + place, None, value, "only in expected")
+        for key, (suffix, value) in second.items():
+            if key not in first:
+                yield Leaf(path + suffix, None, value, "only in expected")
 
 
 def _unlike(actual: Any, expected: Any) -> str | None:
     """Tell of the one side that is None or a function, as where a return or a call is left out."""
     if type(actual) is type(expected):
         return None
-    sides = (("actual", actual), ("expected", expected))
-    for (name, x), (other, y) in (sides, sides[::-1]):
+    both = (("actual", actual), ("expected", expected))
+    for (name, x), (other, y) in (both, both[::-1]):
         uncalled = callable(x) and not callable(y) and (isroutine(x) or isinstance(x, np.ufunc))
         if not (x is None or uncalled) or str(attribute(y, "dtype")) == "object":
             continue  # objects may hold anything

@@ -65,8 +65,8 @@ def checked_options(
 ) -> Options:
     """Return the options of a comparison, or say which of them cannot be."""
     if (rtol is None) != (atol is None) and tolerance is None:
-        given, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
-        msg = f"{given} was given without {missing}: give both, or neither for those of the dtype"
+        present, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
+        msg = f"{present} was given without {missing}: give both, or neither for those of the dtype"
         raise ValueError(msg)
     if tolerance is not None:
         if rtol is not None or atol is not None:

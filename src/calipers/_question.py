@@ -178,18 +178,18 @@ class Question:
         except TypeError:
             msg = f"axis must be an int or a tuple of them, got {axis!r:.60}"
             raise TypeError(msg) from None
-        kept = tuple(i for i in range(len(self._shape)) if i not in axes)
+        others = tuple(i for i in range(len(self._shape)) if i not in axes)
         arrays = [np.broadcast_to(x, self._shape) for x in self._arrays]
-        out = np.ones([self._shape[i] for i in kept], dtype=bool)
+        out = np.ones([self._shape[i] for i in others], dtype=bool)
         width = prod(self._shape[i] for i in axes)
         if not (out.size and width):
             pass
-        elif _innermost(arrays[0], kept) < _innermost(arrays[0], axes):
+        elif _innermost(arrays[0], others) < _innermost(arrays[0], axes):
             # Memory runs across the rows: take an element of each row in turn.
-            turned = [x.transpose(*axes, *kept) for x in arrays]
+            turned = [x.transpose(*axes, *others) for x in arrays]
             self._scan_rows(COLUMNS_APART, turned, out, lambda position: position % out.size)
         else:
-            turned = [x.transpose(*kept, *axes) for x in arrays]
+            turned = [x.transpose(*others, *axes) for x in arrays]
             if width < _LONG_ROW:
                 self._scan_rows(ROWS_APART, turned, out, lambda position: position // width)
             else:

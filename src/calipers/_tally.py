@@ -112,10 +112,10 @@ class Tally:
         if not isinstance(other, Tally):
             return NotImplemented
         names = [name for name in TALLY.names or () if not name.endswith("squares")]
-        kept = [LENGTH, LOWEST, HIGHEST, STEP]
+        columns = [LENGTH, LOWEST, HIGHEST, STEP]
         return (
             all(np.array_equal(self[name], other[name], equal_nan=True) for name in names)
-            and np.array_equal(self.axes[:, kept], other.axes[:, kept])
+            and np.array_equal(self.axes[:, columns], other.axes[:, columns])
             and np.array_equal(self.counts, other.counts)
         )
 
@@ -141,17 +141,17 @@ class Tally:
         whole = Tally.empty(shape)
         whole.record[:] = self.record
         for name in ("first", *(f"{measure}_at" for measure in MEASURES)):
-            places = whole.record[name]
-            known = places >= 0
-            places[known] = moved(places[known], self.shape, corner, shape)
+            positions = whole.record[name]
+            present = positions >= 0
+            positions[present] = moved(positions[present], self.shape, corner, shape)
         columns = [LOWEST, HIGHEST, LATEST]
         whole.axes[:, STEP] = self.axes[:, STEP]
         for axis, start in enumerate(corner):
-            found = self.axes[axis, columns]
-            whole.axes[axis, columns] = found + start if found[0] >= 0 else found
-            own, part = whole.axis_counts(axis), self.axis_counts(axis)
-            if own is not None and part is not None:
-                own[start : start + part.size] = part
+            values = self.axes[axis, columns]
+            whole.axes[axis, columns] = values + start if values[0] >= 0 else values
+            counts, part = whole.axis_counts(axis), self.axis_counts(axis)
+            if counts is not None and part is not None:
+                counts[start : start + part.size] = part
         return whole
 
     @property
@@ -203,8 +203,8 @@ def moved(
 
     They rise as those in the part do: of equals, the first stays the first.
     """
-    places = np.unravel_index(positions, part)
-    shifted = tuple(i + start for i, start in zip(places, corner, strict=True))
+    indices = np.unravel_index(positions, part)
+    shifted = tuple(i + start for i, start in zip(indices, corner, strict=True))
     return np.asarray(np.ravel_multi_index(shifted, whole))
 
 
@@ -217,28 +217,28 @@ def merge(left: Tally, right: Tally) -> Tally:
     for name in ("passing_rtol", "passing_atol"):
         record[name] = max(x[name], y[name])
     for measure in MEASURES:
-        place = f"{measure}_at"
-        if y[place] >= 0 and (x[place] < 0 or (y[measure], -y[place]) > (x[measure], -x[place])):
-            record[measure], record[place] = y[measure], y[place]
-    places = np.concatenate([x["first"], y["first"]])
-    places = np.sort(places[places >= 0])[:FIRST]
+        at = f"{measure}_at"
+        if y[at] >= 0 and (x[at] < 0 or (y[measure], -y[at]) > (x[measure], -x[at])):
+            record[measure], record[at] = y[measure], y[at]
+    positions = np.concatenate([x["first"], y["first"]])
+    positions = np.sort(positions[positions >= 0])[:FIRST]
     record["first"] = -1
-    record["first"][: places.size] = places
+    record["first"][: positions.size] = positions
     for name in ("squares", "reference_squares"):
         for sums, part in zip(record[name], y[name], strict=True):
             high = sums[0] + part[0]
             back = high - sums[0]
             sums[1] += (sums[0] - (high - back)) + (part[0] - back) + part[1]
             sums[0] = high
-    for own, part in zip(total.axes, right.axes, strict=True):
+    for axis, part in zip(total.axes, right.axes, strict=True):
         if part[LOWEST] < 0:
             continue
-        if own[LOWEST] < 0:
-            own[LOWEST : STEP + 1] = part[LOWEST : STEP + 1]
+        if axis[LOWEST] < 0:
+            axis[LOWEST : STEP + 1] = part[LOWEST : STEP + 1]
             continue
-        own[STEP] = math.gcd(own[STEP], part[STEP], own[LOWEST] - part[LOWEST])
-        own[LOWEST] = min(own[LOWEST], part[LOWEST])
-        own[HIGHEST] = max(own[HIGHEST], part[HIGHEST])
+        axis[STEP] = math.gcd(axis[STEP], part[STEP], axis[LOWEST] - part[LOWEST])
+        axis[LOWEST] = min(axis[LOWEST], part[LOWEST])
+        axis[HIGHEST] = max(axis[HIGHEST], part[HIGHEST])
     return total
 
 
@@ -253,8 +253,8 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
     options, room = rule_arguments(pair, rule), room_of(x)
 
     def call(tally: Tally, start: int, a: NDArray, b: NDArray) -> None:
-        found = tally.record, tally.axes, tally.counts
-        kernel(a, b, *options, start, *found, np.zeros(1, room))
+        outputs = tally.record, tally.axes, tally.counts
+        kernel(a, b, *options, start, *outputs, np.zeros(1, room))
 
     return fold(call, partial(Tally.after, shape), merge, arrays, (x, y))
 
@@ -287,7 +287,7 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
             usual = others | exact
         else:
             exact = np.zeros(a.shape, bool)
-            usual = usual & times.known
+            usual = usual & times.valid
             lengths = np.nan if times.size is None else _as_longdouble(times.size)  # as of dates
             d, size = (np.where(usual, x, 0) for x in (_as_longdouble(times.distance), lengths))
         # Not 0*inf; an atol that is a fraction is rounded here, and not in the verdict.
@@ -296,8 +296,8 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
         near = usual & (d <= bound) & (d < np.inf)
         excess, relative = (np.where(d > 0, d / unit, 0.0) for unit in (bound, size))
         if np.any(exact):
-            found = near, d, size, excess, relative
-            pairs = zip(_measured_exactly(a, b, exact, rule), found, strict=True)
+            others_measured = near, d, size, excess, relative
+            pairs = zip(_measured_exactly(a, b, exact, rule), others_measured, strict=True)
             near, d, size, excess, relative = (np.where(exact, x, y) for x, y in pairs)
         if times is None:
             bad = ~(_accepted(a, b, rule, near.astype(bool)) | masked)
@@ -322,8 +322,8 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     record["infinite"] = np.count_nonzero(bad & infinite & ~nan_a & ~nan_b)
     record["mismatches"] = np.count_nonzero(bad)
     record["without_distance"] = np.count_nonzero(bad & ~(usual | nan_a | nan_b | infinite))
-    places = np.flatnonzero(bad)
-    record["first"][: min(FIRST, places.size)] = places[:FIRST]
+    positions = np.flatnonzero(bad)
+    record["first"][: min(FIRST, positions.size)] = positions[:FIRST]
     for axis, indices in enumerate(np.nonzero(np.atleast_1d(bad))):
         if indices.size:
             row = tally.axes[axis]
@@ -347,12 +347,12 @@ def _are_exact(a: NDArray, b: NDArray) -> NDArray:
 
 def _measured_exactly(a: NDArray, b: NDArray, exact: NDArray, rule: Rule) -> NDArray:
     """Return the verdicts on exact numbers, |a - b|, |b|, and the first in units of two bounds."""
-    found = np.zeros((5, *a.shape))
-    for place in np.ndindex(a.shape):
-        if exact[place]:
-            pair = a[place], b[place], rule.rtol, rule.atol
-            found[(..., *place)] = is_close(*pair), *measures(*pair)
-    return found
+    values = np.zeros((5, *a.shape))
+    for index in np.ndindex(a.shape):
+        if exact[index]:
+            pair = a[index], b[index], rule.rtol, rule.atol
+            values[(..., *index)] = is_close(*pair), *measures(*pair)
+    return values
 
 
 def _as_pythons(x: NDArray) -> NDArray:
@@ -362,9 +362,9 @@ def _as_pythons(x: NDArray) -> NDArray:
     if x.dtype.kind != "O" or not any(isinstance(item, np.number) for item in x.flat):
         return x
     x = x.copy()
-    for place, item in np.ndenumerate(x):
+    for index, item in np.ndenumerate(x):
         if isinstance(item, np.number):
-            x[place] = item.item()
+            x[index] = item.item()
     return x
 
 
@@ -379,12 +379,12 @@ def _accepted(a: NDArray, b: NDArray, rule: Rule, near: NDArray) -> NDArray:
 
 
 def times_close(
-    a: NDArray, b: NDArray, found: Distances, rtol: Any, atol: Any, equal_nan: bool
+    a: NDArray, b: NDArray, times: Distances, rtol: Any, atol: Any, equal_nan: bool
 ) -> NDArray:
     """Return for each pair of times whether it is close."""
-    close = within(found, rtol, atol)
+    close = within(times, rtol, atol)
     if "O" in (a.dtype.kind, b.dtype.kind):
-        close |= ~found.known & _equal(a, b)  # as of dates that have no difference
+        close |= ~times.valid & _equal(a, b)  # as of dates that have no difference
     return close | (_nan(a) & _nan(b)) if equal_nan else close
 
 
@@ -437,14 +437,16 @@ def _is_infinite(x: Any) -> bool:
 
 def _distances(a: NDArray, b: NDArray, usual: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """Return which pairs have a distance, |a - b| and |b| as floats, 0 where there is none."""
-    for known in (usual, usual & are_numbers(a) & are_numbers(b)):
-        x, y = (_without(v, ~known) if v.dtype.kind == "O" else v for v in (a, b))
+    for measurable in (usual, usual & are_numbers(a) & are_numbers(b)):
+        x, y = (_without(v, ~measurable) if v.dtype.kind == "O" else v for v in (a, b))
         try:
             measured = _apart(x, y), abs(y)
-            d, size = (np.where(known, _as_longdouble(np.ma.filled(v, 0)), 0) for v in measured)
+            d, size = (
+                np.where(measurable, _as_longdouble(np.ma.filled(v, 0)), 0) for v in measured
+            )
         except (TypeError, ValueError):  # as of text, and of numbers beside text
             continue
-        return known, d, size
+        return measurable, d, size
     return np.zeros(a.shape, dtype=bool), np.zeros(a.shape), np.zeros(a.shape)
 
 
@@ -459,10 +461,10 @@ def _is_number(x: Any) -> bool:
     return isinstance(x, Number)
 
 
-def _without(x: NDArray, places: NDArray) -> NDArray:
+def _without(x: NDArray, missing: NDArray) -> NDArray:
     """Return objects with 0 in some places: an infinity less another may be an error."""
     x = x.copy()
-    x[places] = 0
+    x[missing] = 0
     return x
 
 
@@ -503,10 +505,10 @@ def _ulp_format(a: DType, b: DType) -> tuple[int, float]:
     That is how many bits of the fraction it has less than binary64, and how much larger its
     smallest normal number is. A pair of two formats is measured in steps of binary64.
     """
-    own = a.newbyteorder("=")
-    if own != b.newbyteorder("=") or (own.isbuiltin == 2 and "float" not in own.name):
-        own = FLOAT64
-    if own.kind in "biu":
+    dtype = a.newbyteorder("=")
+    if dtype != b.newbyteorder("=") or (dtype.isbuiltin == 2 and "float" not in dtype.name):
+        dtype = FLOAT64
+    if dtype.kind in "biu":
         return 0, 1.0
-    info = finfo(own)
+    info = finfo(dtype)
     return 52 - int(info.nmant), 2.0**-1022 / float(info.smallest_normal)

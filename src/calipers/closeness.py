@@ -331,12 +331,12 @@ def _frames_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDAr
     if not (is_frame(a) and is_frame(b)):
         msg = "a and b have several fields in an element: ask isclose about each field, as in "
         raise TypeError(msg + "isclose(a['x'], b['x']), or allclose or compare about all of them")
-    own, reference = columns(a), columns(b)
-    if own.keys() != reference.keys():
-        unmatched = ", ".join(map(repr, own.keys() ^ reference.keys()))
+    first, second = columns(a), columns(b)
+    if first.keys() != second.keys():
+        unmatched = ", ".join(map(repr, first.keys() ^ second.keys()))
         msg = f"a and b must have the same columns, only one has {unmatched}: ask compare"
         raise ValueError(msg)
-    verdicts = [isclose(own[key][1], reference[key][1], rtol, atol, equal_nan) for key in own]
+    verdicts = [isclose(first[key][1], second[key][1], rtol, atol, equal_nan) for key in first]
     return np.column_stack(verdicts) if verdicts else np.empty((len(a), 0), bool)
 
 
@@ -556,8 +556,8 @@ def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int,
 
 
 def _nonfinite_of_block(corner: tuple[int, ...], block: NDArray) -> tuple[int, ...] | None:
-    found = first_nonfinite(block)
-    return found and tuple(i + start for i, start in zip(found, corner, strict=True))
+    index = first_nonfinite(block)
+    return index and tuple(i + start for i, start in zip(index, corner, strict=True))
 
 
 def _earlier(left: _Place, right: _Place) -> _Place:
@@ -610,9 +610,9 @@ def _times_close(pair: Pair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_n
     from ._tally import times_close
 
     a, b = broadcast_arrays(pair.a, pair.b, subok=True)
-    found = distances(a, b)
+    times = distances(a, b)
     kinds = f"a has dtype {a.dtype} and b {b.dtype}, "
-    if found is None:
+    if times is None:
         raise TypeError(kinds + "which have no distance")
     number = as_tolerance(rtol, "rtol")
     is_date = ticks.kind == "M"
@@ -630,7 +630,7 @@ def _times_close(pair: Pair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_n
     elif in_units:
         each = [in_ticks(x, ticks) for x in np.ravel(atol)]
         count = np.array(each, object).reshape(np.shape(atol))
-    close = times_close(a, b, found, number, count, equal_nan)
+    close = times_close(a, b, times, number, count, equal_nan)
     masks = [x.mask for x in (a, b) if isinstance(x, np.ma.MaskedArray)]
     return np.ma.array(close, mask=np.logical_or.reduce(masks)) if masks else close[()]
 
@@ -646,10 +646,10 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
             close = _times_close(pair, ticks, *rest)
         return close if answer is _numpy_isclose else close.all()
     # Python's numbers have no dtype of their own; all else is in memory, as dask's arrays were not.
-    own = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
+    operands = [x if is_weak(x) else array for x, array in zip((a, b), pair[:2], strict=True)]
     try:
         with np.errstate(all="ignore"):
-            return answer(*own, *rest)
+            return answer(*operands, *rest)
     except Exception as error:  # the objects' own arithmetic may raise anything
         kinds = pair.a.dtype.kind + pair.b.dtype.kind
         if "O" in kinds and _are_numbers(pair):

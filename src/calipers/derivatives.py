@@ -363,8 +363,8 @@ def _by_argument(
     if not isinstance(argnums, tuple):
         return answer(f, x, args, argnums, options)
     count = len(args) + len(argnums)
-    known = all(is_integer(k) and 0 <= k < count for k in argnums)
-    if not known or len(set(argnums)) < len(argnums):
+    valid = all(is_integer(k) and 0 <= k < count for k in argnums)
+    if not valid or len(set(argnums)) < len(argnums):
         msg = f"argnums is {argnums}: they must be different, and from 0 to {count - 1}"
         raise ValueError(msg)
     if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
@@ -377,12 +377,12 @@ def _by_argument(
     for position in argnums:
         lent = [_copy(value) if k in argnums else value for k, value in enumerate(given)]
         others = (*lent[:position], *lent[position + 1 :])
-        own = options
+        chosen = options
         if options.checkpoint is not None:
-            own = replace(
+            chosen = replace(
                 options, checkpoint=os.path.join(options.checkpoint, f"argument-{position}")
             )
-        answers.append(answer(f, given[position], others, position, own))
+        answers.append(answer(f, given[position], others, position, chosen))
         for k in argnums:
             if k != position and not _is_same(lent[k], given[k]):
                 msg = (
@@ -416,9 +416,9 @@ def _value(
     # One launch finds all of them, so that there are no parts to keep, or to give to workers.
     whole = options.checkpoint is None and options.workers is None
     if whole and runs_on_device(f, x, options.target):
-        found = device_module("derivatives").jacobian(f, x, args, position, options)
-        if found is not None:
-            return found
+        result = device_module("derivatives").jacobian(f, x, args, position, options)
+        if result is not None:
+            return result
     problem = pose(f, x, args, position, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return sparse.find(problem, options).value
@@ -456,17 +456,17 @@ def _derivative(
 
 
 def _sparse_derivative(problem: Problem, options: Options, symmetric: bool = False) -> Derivative:
-    found = sparse.find(problem, options, symmetric)
+    result = sparse.find(problem, options, symmetric)
     with np.errstate(invalid="ignore"):
-        step = np.abs(found.points.reshape(problem.x.shape) - problem.x)
+        step = np.abs(result.points.reshape(problem.x.shape) - problem.x)
     return Derivative(
-        found.value,
-        found.error,
+        result.value,
+        result.error,
         step,
-        STATUS[found.status].reshape(problem.x.shape),
-        found.nfev,
-        found.colors,
-        found.seconds,
+        STATUS[result.status].reshape(problem.x.shape),
+        result.nfev,
+        result.colors,
+        result.seconds,
     )
 
 
@@ -581,14 +581,14 @@ def hessian(
     n = problem.coordinates
     require_memory(n, n, problem.base.itemsize + 8, chosen.memory_limit)
     compute = hessians.of_values if gradient is None else hessians.of_gradient
-    value, error, found = compute(problem, chosen)
+    value, error, result = compute(problem, chosen)
     shape = problem.x.shape
     return Derivative(
         value.reshape(shape + shape),
         error.reshape(shape + shape),
-        found.step.reshape(shape),
-        STATUS[found.status].reshape(shape),
-        found.nfev,
+        result.step.reshape(shape),
+        STATUS[result.status].reshape(shape),
+        result.nfev,
         None,
-        found.seconds,
+        result.seconds,
     )

@@ -199,18 +199,18 @@ def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = Non
     given = _inputs(path, about, arrays) if inputs is None else several(inputs)
     if inputs is not None:
         _require_same(path, about["inputs"], _described(inputs))
-    found = side_of("f", f, given)(as_inputs(given))
+    answer = side_of("f", f, given)(as_inputs(given))
     results = tuple(arrays[f"result{k}"] for k in range(about["results"]))
     # Records of before have no names, and no dtypes of results that are held in wider ones.
-    names, dtypes = (tuple(about.get(*x)) for x in (("names", found.names), ("dtypes", ())))
-    expected = Answer(results, names=names, given=dtypes or found.dtypes)
-    apart = trial("f", found, expected, lambda: arrays["unit"], about["allowed"])
+    names, dtypes = (tuple(about.get(*x)) for x in (("names", answer.names), ("dtypes", ())))
+    expected = Answer(results, names=names, given=dtypes or answer.dtypes)
+    apart = trial("f", answer, expected, lambda: arrays["unit"], about["allowed"])
     since = tuple(changes(about["environment"], fingerprint()))
-    return GoldenCheck(_kind(found, apart), _reason(apart), apart, since)
+    return GoldenCheck(_kind(answer, apart), _reason(apart), apart, since)
 
 
-def _kind(found: Answer, apart: Trial) -> str:
-    if found.error is not None:
+def _kind(answer: Answer, apart: Trial) -> str:
+    if answer.error is not None:
         return "RAISES"
     return "EQUAL" if apart.equal else "ROUNDING" if apart else "DIFFERENT"
 
@@ -268,17 +268,17 @@ def _inputs(path: Any, about: dict[str, Any], arrays: dict[str, NDArray]) -> tup
     )
 
 
-def _require_same(path: Any, expected: Sequence[Any], found: Sequence[Any]) -> None:
-    if len(expected) != len(found):
-        msg = f"{path} is of {len(expected)} inputs, got {len(found)}"
+def _require_same(path: Any, expected: Sequence[Any], inputs: Sequence[Any]) -> None:
+    if len(expected) != len(inputs):
+        msg = f"{path} is of {len(expected)} inputs, got {len(inputs)}"
         raise ValueError(msg)
-    for k, (own, other) in enumerate(zip(expected, found, strict=True)):
-        if own != other:
+    for k, (one, other) in enumerate(zip(expected, inputs, strict=True)):
+        if one != other:
             texts = [
                 f"{x['dtype']} of shape {tuple(x['shape'])} and hash {x['sha256'][:8]}"
                 if "sha256" in x
                 else repr(x["value"])
-                for x in (own, other)
+                for x in (one, other)
             ]
             msg = f"inputs[{k}] must be that of {path}: {texts[0]}, got {texts[1]}"
             raise ValueError(msg)

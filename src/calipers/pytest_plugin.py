@@ -132,22 +132,22 @@ class _Refusal(NamedTuple):
 
     def compare(self) -> Any:
         """Return the report, or a sentence on why there is none; None if it would not explain."""
-        sides = [side() for side in self.sides]
-        kept = zip(self.sides, sides, strict=True)
-        if any(x is None and isinstance(side, weakref.ref) for side, x in kept):
+        arrays = [side() for side in self.sides]
+        pairs = zip(self.sides, arrays, strict=True)
+        if any(x is None and isinstance(side, weakref.ref) for side, x in pairs):
             return "The arrays are gone: keep them in variables, or take calipers.assert_close."
-        if any(map(import_module("calipers._spread").is_stream, sides)):
+        if any(map(import_module("calipers._spread").is_stream, arrays)):
             return "An iterator of chunks is read only once: calipers.compare reads two new ones."
-        if sum(getattr(side, "nbytes", 0) for side in sides) > _READ_AGAIN:
+        if sum(getattr(side, "nbytes", 0) for side in arrays) > _READ_AGAIN:
             return "The arrays are large: calipers.compare(a, b) tells how they differ."
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # allclose has warned
                 options = {"check_dtype": False} | self.options
-                found = import_module("calipers").compare(*sides, **options)
+                report = import_module("calipers").compare(*arrays, **options)
         except Exception as error:
             return f"There is no report: {error}"
-        return None if found else found
+        return None if report else report
 
 
 class _Statement(NamedTuple):
@@ -168,13 +168,13 @@ class _Statement(NamedTuple):
     def reports(self) -> Iterator[Any]:
         """Yield the reports that it has named, or just been given, and that are false."""
         shown = getattr(sys.modules.get("calipers._notebook"), "Shown", ())
-        own, *others = self.frames
-        known = own.f_globals | own.f_locals
+        first, *others = self.frames
+        variables = first.f_globals | first.f_locals
         lines = (linecache.getline(self.code.co_filename, k) for k in self.lines)
         names = re.findall(r"[^\W\d]\w*", "".join(lines))
         # pytest keeps what it shows of an assertion in variables; unittest has it in arguments.
-        names += [name for name in own.f_locals if name.startswith("@py_assert")]
-        held = [known.get(name) for name in names]
+        names += [name for name in first.f_locals if name.startswith("@py_assert")]
+        held = [variables.get(name) for name in names]
         for x in (*held, *(x for frame in others for x in frame.f_locals.values())):
             if isinstance(x, shown) and not x:
                 yield x
@@ -235,11 +235,11 @@ class _Failures:
         if seed is not None:
             yield "calipers_rng", f"seed {seed}"
         assert call.excinfo is not None
-        title, found = self._found(call.excinfo.value)
-        if title and found is not None:
-            yield title, str(found)
-        if self._folder is not None and hasattr(found, "plot"):
-            yield "calipers' picture", self._saved(found, f"{item.nodeid}-{call.when}")
+        title, report = self._found(call.excinfo.value)
+        if title and report is not None:
+            yield title, str(report)
+        if self._folder is not None and hasattr(report, "plot"):
+            yield "calipers' picture", self._saved(report, f"{item.nodeid}-{call.when}")
 
     def _found(self, error: BaseException) -> tuple[str, Any]:
         """Return the report behind an error, and a title if the error does not hold its text."""
@@ -264,7 +264,7 @@ class _Failures:
         # Names of different tests may become one where what a file system refuses is replaced, and
         # one test may fail more than once.
         name = f"{re.sub('[^A-Za-z0-9.-]+', '_', name)[:120]}-{crc32(name.encode()):08x}"
-        count = sum(known.startswith(name) for known in self._pictures)
+        count = sum(picture.startswith(name) for picture in self._pictures)
         name += f"-{count + 1}.png" if count else ".png"
         self._pictures.add(name)
         try:

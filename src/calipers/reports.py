@@ -60,8 +60,8 @@ class Difference:
         return hash(self.index)
 
     def _found(self) -> tuple[Any, ...]:
-        found = (getattr(self, f.name) for f in fields(self))
-        return tuple(x if x == x else repr(x) for x in found)
+        values = (getattr(self, f.name) for f in fields(self))
+        return tuple(x if x == x else repr(x) for x in values)
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,12 +285,12 @@ class Comparison(Shown):
         if self.tally is None or other.tally is None or kinds[0] != kinds[1]:
             msg = "other cannot be merged: compare both parts by one rule, and of one dtype"
             raise ValueError(msg)
-        own, more = (common_shape(x.actual_shape, x.expected_shape) for x in (self, other))
-        if not own or not more or own[1:] != more[1:]:
-            msg = f"other must follow along axis 0, got shapes {own} and {more}"
+        shape, more = (common_shape(x.actual_shape, x.expected_shape) for x in (self, other))
+        if not shape or not more or shape[1:] != more[1:]:
+            msg = f"other must follow along axis 0, got shapes {shape} and {more}"
             raise ValueError(msg)
-        whole, origin = (own[0] + more[0], *own[1:]), (0,) * len(own)
-        parts = placed(self, whole, origin), placed(other, whole, (own[0], *origin[1:]))
+        whole, origin = (shape[0] + more[0], *shape[1:]), (0,) * len(shape)
+        parts = placed(self, whole, origin), placed(other, whole, (shape[0], *origin[1:]))
         return united(*parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -312,11 +312,11 @@ class Comparison(Shown):
             *("first_mismatches", "rms", "relative_norm", "passing_rtol", "passing_atol"),
             *("ulp_histogram", "arrangement", "rule", "notes"),
         )
-        found = {"passed": bool(self)} | {name: getattr(self, name) for name in names}
-        found |= {name: self._count(name) for name in MASKED}
-        found["worst"] = {measure: self.worst(measure) for measure in MEASURES}
-        found["where"] = region(self.tally) if self.tally and self.mismatches else None
-        return {name: jsonable(value) for name, value in found.items()}
+        result = {"passed": bool(self)} | {name: getattr(self, name) for name in names}
+        result |= {name: self._count(name) for name in MASKED}
+        result["worst"] = {measure: self.worst(measure) for measure in MEASURES}
+        result["where"] = region(self.tally) if self.tally and self.mismatches else None
+        return {name: jsonable(value) for name, value in result.items()}
 
     def plot(self) -> "Figure":
         """
@@ -345,10 +345,11 @@ def placed(part: Comparison, shape: tuple[int, ...], corner: tuple[int, ...]) ->
     positions = np.array(list(part.differences), np.int64)
     places = moved(positions, part.tally.shape, corner or (0,), shape or (1,))
     differences = {
-        place: replace(
-            found, index=tuple(i + start for i, start in zip(found.index, corner, strict=True))
+        position: replace(
+            difference,
+            index=tuple(i + start for i, start in zip(difference.index, corner, strict=True)),
         )
-        for place, found in zip(places.tolist(), part.differences.values(), strict=True)
+        for position, difference in zip(places.tolist(), part.differences.values(), strict=True)
     }
     return replace(
         part,
@@ -371,8 +372,8 @@ def united(left: Comparison, right: Comparison) -> Comparison:
     assert left.tally is not None
     assert right.tally is not None
     tally = merge(left.tally, right.tally)
-    found = {**left.differences, **right.differences}
-    differences = {i: found[i] for i in tally.places()}
+    both = {**left.differences, **right.differences}
+    differences = {i: both[i] for i in tally.places()}
     return replace(left, tally=tally, differences=differences, arrangement=None, arrays=None)
 
 

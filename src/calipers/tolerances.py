@@ -79,8 +79,8 @@ def default_tolerance(*dtypes: Any) -> Tolerance:
         if name not in _BY_NAME and not _is_dtype(x):
             msg = f"default_tolerance takes dtypes, got {x!r:.60}: of an array pass its .dtype"
             raise TypeError(msg)
-    own = [_BY_NAME.get(name, _EXACT) for name in names]
-    return Tolerance(max(x.rtol for x in own), max(x.atol for x in own))
+    precisions = [_BY_NAME.get(name, _EXACT) for name in names]
+    return Tolerance(max(x.rtol for x in precisions), max(x.atol for x in precisions))
 
 
 def _is_dtype(x: Any) -> bool:
@@ -163,8 +163,8 @@ def recommend_tolerance(
     >>> calipers.assert_close([1.0], [1.0], tolerance=calipers.recommend_tolerance("float64", 100))
     """
     name, twice = _format(dtype, "dtype")
-    own = _PRECISIONS[name]
-    sums = own.accumulator
+    precision = _PRECISIONS[name]
+    sums = precision.accumulator
     if accumulator is not None:
         sums = _PRECISIONS[_format(accumulator, "accumulator")[0]].roundoff
     if not is_real(reduction) or not 1 <= as_float(reduction) < float("inf"):
@@ -173,8 +173,8 @@ def recommend_tolerance(
     if not is_real(scale) or not 0 < as_float(scale) < float("inf"):
         msg = f"scale must be positive and finite, got {scale!r}"
         raise ValueError(msg)
-    atol = (4 * float(reduction) ** 0.5 * sums + own.narrowing) * float(scale)
-    return Tolerance(twice * own.roundings * own.roundoff, twice * atol)
+    atol = (4 * float(reduction) ** 0.5 * sums + precision.narrowing) * float(scale)
+    return Tolerance(twice * precision.roundings * precision.roundoff, twice * atol)
 
 
 def name_of(dtype: Any, known: Container[str]) -> str:
@@ -184,22 +184,22 @@ def name_of(dtype: Any, known: Container[str]) -> str:
         if dtype is not None:  # for which NumPy takes float64
             names.append(np.dtype(dtype).name)
     # torch, jax and ml_dtypes write "fn" where a float8 has no infinities.
-    names_too = (own for name in names for own in (name, name.removesuffix("fn")))
+    names_too = (text for name in names for text in (name, name.removesuffix("fn")))
     return next((name for name in names_too if name in known), names[-1] or names[0])
 
 
 def format_name(dtype: Any, known: Collection[str], name: str) -> str:
     """Return which of some formats a dtype or a name means; `name` is for the error."""
-    own = name_of(dtype, known)
-    if own not in known:
+    result = name_of(dtype, known)
+    if result not in known:
         held = hasattr(dtype, "dtype") and not isinstance(dtype, type)
         advice = ": of an array pass its .dtype" if held else ""
         msg = f"{name} must be one of {', '.join(known)}, got {dtype!r:.60}{advice}"
         raise ValueError(msg)
-    return own
+    return result
 
 
 def _format(dtype: Any, name: str) -> tuple[str, int]:
     """Return the name of a real format, and 2 for complex numbers of it."""
-    own = format_name(dtype, (*_PRECISIONS, *_COMPLEX), name)
-    return _COMPLEX.get(own, own), 2 if own in _COMPLEX else 1
+    result = format_name(dtype, (*_PRECISIONS, *_COMPLEX), name)
+    return _COMPLEX.get(result, result), 2 if result in _COMPLEX else 1

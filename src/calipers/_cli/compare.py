@@ -129,9 +129,9 @@ def compare(
         outcome.troubles.append(one_line(nothing))
     status = _status(outcome)
     if as_json:
-        found = {"actual": actual, "expected": expected, "status": status}
-        found |= as_dict(outcome, passed=status == SAME)
-        click.echo(json.dumps(found, indent=2))
+        result = {"actual": actual, "expected": expected, "status": status}
+        result |= as_dict(outcome, passed=status == SAME)
+        click.echo(json.dumps(result, indent=2))
     elif not quiet:
         click.echo(as_text(actual, expected, outcome), nl=False)
     for trouble in outcome.troubles:
@@ -180,10 +180,10 @@ def _require_plots(path: str) -> None:
     except ImportError:
         msg = '--plot is drawn by matplotlib: pip install "calipers[plot]"'
         raise click.UsageError(msg) from None
-    known = Figure().canvas.get_supported_filetypes()
+    suffixes = Figure().canvas.get_supported_filetypes()
     suffix = os.path.splitext(path)[1].lower()
-    if suffix.removeprefix(".") not in known:
-        msg = f"--plot {path}: the name must end in one of .{', .'.join(known)}"
+    if suffix.removeprefix(".") not in suffixes:
+        msg = f"--plot {path}: the name must end in one of .{', .'.join(suffixes)}"
         raise click.UsageError(msg)
 
 

@@ -63,16 +63,16 @@ def function_of(text: str) -> Callable[..., Any]:
     beside = _home(os.path.dirname(os.path.abspath(home)) if home.endswith(".py") else os.getcwd())
     with errors_in_one_line(f"{home} cannot be imported"):
         beside.enter()
-        found: Any = _module(home)
+        result: Any = _module(home)
         for part in name.split("."):
-            if not hasattr(found, part):
+            if not hasattr(result, part):
                 msg = f"{home} has no {name}"
                 raise click.UsageError(msg)
-            found = getattr(found, part)
-    if not callable(found):
-        msg = f"{text} cannot be called: it is of type {type(found).__name__}"
+            result = getattr(result, part)
+    if not callable(result):
+        msg = f"{text} cannot be called: it is of type {type(result).__name__}"
         raise click.UsageError(msg)
-    call: Callable[..., Any] = found
+    call: Callable[..., Any] = result
     return beside.at_home(call)
 
 
@@ -109,8 +109,10 @@ class _Home:
 
     def _holds(self, module: ModuleType) -> bool:
         spec = getattr(module, "__spec__", None)
-        places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
-        return self.folder in (os.path.dirname(os.path.abspath(place)) for place in places if place)
+        locations = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
+        return self.folder in (
+            os.path.dirname(os.path.abspath(location)) for location in locations if location
+        )
 
     def at_home(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Return f, which finds what is beside it also where it imports that when it is called."""
@@ -156,13 +158,13 @@ def inputs_of(
         raise click.UsageError(msg)
     with errors_in_one_line("no inputs"):
         arrays = _random(shapes, _dtype(dtype), seed) if inputs is None else _read(inputs)
-        found = tuple(_of_library(x, library) for x in arrays)
+        result = tuple(_of_library(x, library) for x in arrays)
     if library == "jax" and dtype is not None:
-        for x, y in zip(arrays, found, strict=True):
+        for x, y in zip(arrays, result, strict=True):
             if x.dtype != y.dtype:  # jax itself says nothing
                 msg = f"--dtype {dtype}: jax makes {y.dtype} of it; set JAX_ENABLE_X64=1 to have it"
                 raise click.UsageError(msg)
-    return found
+    return result
 
 
 def _read(path: str) -> list[Any]:
@@ -183,9 +185,9 @@ def _dtype(name: str | None) -> Any:
     import numpy as np
 
     with suppress(TypeError):
-        found = np.dtype(name or "float64")
-        if found.kind in "biufc":
-            return found
+        result = np.dtype(name or "float64")
+        if result.kind in "biufc":
+            return result
     msg = f"--dtype {name}: give a dtype of NumPy's numbers, as float32 or complex64"
     raise click.UsageError(msg)
 
@@ -194,13 +196,13 @@ def _random(shapes: tuple[str, ...], kind: Any, seed: int) -> list[Any]:
     import numpy as np
 
     random = np.random.default_rng(seed)
-    found = []
+    result = []
     for shape in map(_shape, shapes):
         x: Any = random.normal(size=shape)
         if kind.kind == "c":
             x = x + 1j * random.normal(size=shape)
-        found.append(np.asarray(x, kind))
-    return found
+        result.append(np.asarray(x, kind))
+    return result
 
 
 def _shape(text: str) -> tuple[int, ...]:

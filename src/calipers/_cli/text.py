@@ -13,26 +13,26 @@ _SHOWN = 5
 
 def as_text(actual: str, expected: str, outcome: Outcome) -> str:
     """Write what was found, for people."""
-    found = outcome.found
+    result = outcome.found
     # A file that is one array gives it no name.
-    report = NestedComparison(tuple(replace(x, path=x.path or "the array") for x in found.leaves))
-    lines = []
+    report = NestedComparison(tuple(replace(x, path=x.path or "the array") for x in result.leaves))
+    texts = []
     if not report:
-        lines += [f"actual    {one_line(actual)}", f"expected  {one_line(expected)}"]
-    if [leaf.path for leaf in found.leaves] == [""]:
-        lines.append(str(report.leaves[0]))
+        texts += [f"actual    {one_line(actual)}", f"expected  {one_line(expected)}"]
+    if [leaf.path for leaf in result.leaves] == [""]:
+        texts.append(str(report.leaves[0]))
     elif report.leaves:
-        lines.append(nested_text(report, ("array", "arrays"), "--json lists all"))
-    if found.stopped:
-        lines.append("Stopped at the first difference: what follows was not compared")
-    if found.ignored:
-        lines.append(_listed(f"{_names(len(found.ignored))} ignored", found.ignored))
-    for name, reason in list(found.left_out.items())[:_SHOWN]:
-        lines.append(one_line(f"Not compared: {name or 'the file'}: {reason}"))
-    if len(found.left_out) > _SHOWN:
-        lines.append(f"Not compared: {len(found.left_out) - _SHOWN} more: --json lists all")
-    lines += outcome.notes
-    return "".join(map(printable_lines, lines))
+        texts.append(nested_text(report, ("array", "arrays"), "--json lists all"))
+    if result.stopped:
+        texts.append("Stopped at the first difference: what follows was not compared")
+    if result.ignored:
+        texts.append(_listed(f"{_names(len(result.ignored))} ignored", result.ignored))
+    for name, reason in list(result.left_out.items())[:_SHOWN]:
+        texts.append(one_line(f"Not compared: {name or 'the file'}: {reason}"))
+    if len(result.left_out) > _SHOWN:
+        texts.append(f"Not compared: {len(result.left_out) - _SHOWN} more: --json lists all")
+    texts += outcome.notes
+    return "".join(map(printable_lines, texts))
 
 
 def _names(count: int) -> str:
@@ -52,12 +52,12 @@ def not_compared(names: list[str]) -> str:
 
 def as_dict(outcome: Outcome, passed: bool) -> dict[str, Any]:
     """Return what was found, for JSON."""
-    found = outcome.found
+    result = outcome.found
     return {
-        **NestedComparison(tuple(found.leaves)).to_dict(),
+        **NestedComparison(tuple(result.leaves)).to_dict(),
         "passed": passed,
-        "stopped": found.stopped,
-        "ignored": found.ignored,
-        "left_out": found.left_out,
+        "stopped": result.stopped,
+        "ignored": result.ignored,
+        "left_out": result.left_out,
         "trouble": outcome.troubles,
     }

@@ -27,30 +27,32 @@ class Listing:
 
 def listing(root: str, follow_links: bool) -> Listing:
     """List the files below a folder in the order of their names."""
-    found = Listing()
-    _walk(found, root, root, "", (os.path.realpath(root),), follow_links)
-    return found
+    listing = Listing()
+    _walk(listing, root, root, "", (os.path.realpath(root),), follow_links)
+    return listing
 
 
 def _walk(
-    found: Listing, root: str, folder: str, prefix: str, above: tuple[str, ...], follow: bool
+    listing: Listing, root: str, folder: str, prefix: str, above: tuple[str, ...], follow: bool
 ) -> None:
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
-        found.unread[prefix] = described(error)
+        listing.unread[prefix] = described(error)
         return
     for name in names:
-        path, place = os.path.join(folder, name), joined(prefix, name)
+        path, relative = os.path.join(folder, name), joined(prefix, name)
         reason = _left_out(path, root, above, follow)
         if reason is not None:
-            found.left_out[place] = reason
+            listing.left_out[relative] = reason
         elif not os.path.isdir(path) or reader_of(path) is not None:
-            found.files[place] = path
+            listing.files[relative] = path
         elif os.path.islink(path) and not leads_out(path, root):
-            found.links[place] = os.path.relpath(os.path.realpath(path), os.path.realpath(root))
+            listing.links[relative] = os.path.relpath(
+                os.path.realpath(path), os.path.realpath(root)
+            )
         else:
-            _walk(found, root, path, place, (*above, os.path.realpath(path)), follow)
+            _walk(listing, root, path, relative, (*above, os.path.realpath(path)), follow)
 
 
 def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str | None:

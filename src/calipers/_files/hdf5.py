@@ -72,68 +72,68 @@ class _Walk:
                     members = x.dtype.metadata  # of enumerations and lists
                     self._say(place, f"the type {x.dtype}{f' {dict(members)}' if members else ''}")
 
-    def _say(self, place: str, what: str) -> None:
+    def _say(self, path: str, what: str) -> None:
         """Add what has no elements as a text, which both files have if they agree."""
-        self.found.add(place, Loaded(text(what)))
+        self.found.add(path, Loaded(text(what)))
 
-    def _link(self, link: Any, place: str) -> None:
+    def _link(self, link: Any, path: str) -> None:
         """Add where a link leads; its way there may be through another file."""
         if isinstance(link, self._h5py.SoftLink):
-            self._say(place, link.path)
+            self._say(path, link.path)
         else:
-            self.found.left_out[place] = "it links to another file; --follow-links reads it"
+            self.found.left_out[path] = "it links to another file; --follow-links reads it"
 
-    def _first_name(self, group: Any, place: str) -> str:
+    def _first_name(self, group: Any, path: str) -> str:
         about = self._h5py.h5o.get_info(group.id)
-        return self._first_names.setdefault((about.fileno, about.addr), place)
+        return self._first_names.setdefault((about.fileno, about.addr), path)
 
-    def _dataset(self, x: Any, place: str) -> None:
+    def _dataset(self, x: Any, path: str) -> None:
         # The elements of an external or virtual dataset are in no file whose size is known here.
         elsewhere = x.external or x.is_virtual
         stored = (lambda: _UNKNOWN) if elsewhere else x.id.get_storage_size
         if elsewhere and not self._follow:
-            self.found.left_out[place] = _ELSEWHERE
+            self.found.left_out[path] = _ELSEWHERE
         elif x.shape is None:
-            self._say(place, f"a null dataset of {x.dtype}")
+            self._say(path, f"a null dataset of {x.dtype}")
         elif x.dtype.hasobject:
             require_stored(x.size * x.dtype.itemsize, stored)
-            self._objects(x.file, place, x.dtype, x[()])
+            self._objects(x.file, path, x.dtype, x[()])
         elif not self._is_netcdf:
-            add_fields(self.found, place, Dataset(x, x.dtype, stored))
+            add_fields(self.found, path, Dataset(x, x.dtype, stored))
         elif not _text_of(x.attrs.get("NAME")).startswith(_DIMENSION):
-            above, slash, name = place.rpartition("/")
-            place = above + slash + name.removeprefix(_PREFIX)
-            add_variable(self.found, place, Dataset(x, x.dtype, stored), x.attrs)
+            above, slash, name = path.rpartition("/")
+            path = above + slash + name.removeprefix(_PREFIX)
+            add_variable(self.found, path, Dataset(x, x.dtype, stored), x.attrs)
         members = self._h5py.check_enum_dtype(x.dtype)
         if members is not None:
-            about = self.found.attributes.setdefault(place, {})
+            about = self.found.attributes.setdefault(path, {})
             about["enum"] = str(sorted(members.items()))
 
-    def _objects(self, file: Any, place: str, dtype: Any, values: Any) -> None:
+    def _objects(self, file: Any, path: str, dtype: Any, values: Any) -> None:
         """Add elements that are Python objects: text, references, lists, or records of them."""
         ragged = self._h5py.check_vlen_dtype(dtype)
         reference = self._h5py.check_ref_dtype(dtype)
         if dtype.names:
             for name in dtype.names:
-                self._objects(file, joined(place, name), dtype[name].base, values[name])
+                self._objects(file, joined(path, name), dtype[name].base, values[name])
         elif self._h5py.check_string_dtype(dtype) and dtype.hasobject:
             flat = [_text_of(x) for x in np.ravel(values)]
-            self.found.add(place, Loaded(text(flat).reshape(np.shape(values))))
+            self.found.add(path, Loaded(text(flat).reshape(np.shape(values))))
         elif ragged is not None:
             lists = [np.asarray(x) for x in np.ravel(values)]
             lengths = np.array([len(x) for x in lists], np.int64).reshape(np.shape(values))
-            self.found.add_structure(joined(place, "lengths"), lengths)
+            self.found.add_structure(joined(path, "lengths"), lengths)
             elements = np.concatenate([np.empty(0, ragged), *lists])
-            self._objects(file, joined(place, "values"), ragged, elements)
+            self._objects(file, joined(path, "values"), ragged, elements)
         elif reference is self._h5py.Reference:
             flat = [str(file[x].name) if x else "" for x in np.ravel(values)]
-            self.found.add(place, Loaded(text(flat).reshape(np.shape(values))))
+            self.found.add(path, Loaded(text(flat).reshape(np.shape(values))))
         elif dtype.hasobject:
-            self.found.left_out[place] = (
+            self.found.left_out[path] = (
                 f"its elements, of {dtype.metadata or dtype}, are not compared"
             )
         else:
-            self.found.add(place, Loaded(np.asarray(values)))
+            self.found.add(path, Loaded(np.asarray(values)))
 
 
 def _text_of(x: Any) -> str:

@@ -35,10 +35,10 @@ class Header(NamedTuple):
 def parsed(file: BinaryIO, path: str) -> Contents:
     """Return the one array of a file, or the fields of its records."""
     header = read_header(file, length_of(file))
-    found = Contents()
+    contents = Contents()
     entry = Plain(path, header.length, header.shape, header.dtype, header.fortran)
-    add_fields(found, "", entry)
-    return found
+    add_fields(contents, "", entry)
+    return contents
 
 
 contents = reading(parsed)
@@ -71,14 +71,14 @@ def read_header(stream: _Stream, total: int) -> Header:
 
 
 def _exactly(stream: _Stream, n: int) -> bytes:
-    found = b""
-    while len(found) < n:
-        more = stream.read(n - len(found))
+    data = b""
+    while len(data) < n:
+        more = stream.read(n - len(data))
         if not more:
             msg = "it ends within its header: it was cut"
             raise FileError(msg)
-        found += more
-    return found
+        data += more
+    return data
 
 
 def _header(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:

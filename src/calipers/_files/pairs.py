@@ -128,19 +128,19 @@ def _compare_contents(
     options: FileOptions,
     advance: Callable[[float], None],
 ) -> Found:
-    found = Found()
+    result = Found()
     total = sum(map(size_in_bytes, actual.arrays.values())) or 1
     done = 0
     for name in actual.arrays | expected.arrays | actual.left_out | expected.left_out:
         path = joined(place, name)
-        if found.ignores(path, options):
+        if result.ignores(path, options):
             continue
-        if options.fail_fast and found.differs:
-            found.stopped = True
+        if options.fail_fast and result.differs:
+            result.stopped = True
             break
         reasons = actual.left_out.get(name), expected.left_out.get(name)
         if any(reasons):
-            found.leave_out(path, *reasons)
+            result.leave_out(path, *reasons)
             continue
         a, b = actual.arrays.get(name), expected.arrays.get(name)
         try:
@@ -154,16 +154,16 @@ def _compare_contents(
         names = MEANING if leaf else (*MEANING, *PACKING)
         problems = list(leaf.problems)
         for key, problem in _attributes_that_differ(actual, expected, name, names).items():
-            if not found.ignores(joined(path, key), options):
+            if not result.ignores(joined(path, key), options):
                 problems.append(problem)
-        found.add(path, replace(leaf, problems=tuple(problems)))
-        if nulls is not None and not found.ignores(joined(path, "nulls"), options):
-            found.add(joined(path, "nulls"), nulls)
+        result.add(path, replace(leaf, problems=tuple(problems)))
+        if nulls is not None and not result.ignores(joined(path, "nulls"), options):
+            result.add(joined(path, "nulls"), nulls)
         done += size_in_bytes(a) if a is not None else 0
         advance(done / total)
     if not options.plot:
-        found.drawn = None
-    return found
+        result.drawn = None
+    return result
 
 
 def _compared_nulls(
@@ -237,9 +237,9 @@ def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Compari
 
 def unlike(problem: str, a: Entry | None = None, b: Entry | None = None) -> Comparison:
     """Return the comparison of what cannot be compared."""
-    own, reference = (((), "none") if x is None else (x.shape, str(x.dtype)) for x in (a, b))
+    first, second = (((), "none") if x is None else (x.shape, str(x.dtype)) for x in (a, b))
     rule = Rule(0.0, 0.0)
-    return Comparison("", own[0], reference[0], own[1], reference[1], rule, (problem,))
+    return Comparison("", first[0], second[0], first[1], second[1], rule, (problem,))
 
 
 def _comparable(a: DType, b: DType) -> bool:

@@ -36,7 +36,7 @@ _ML_DTYPES = {
 
 def parsed(file: BinaryIO, path: str) -> Contents:
     """Return the tensors of a file."""
-    found = Contents()
+    contents = Contents()
     total = length_of(file)
     length = int.from_bytes(file.read(8), "little")
     if total < 8 or length > min(total - 8, _LONGEST_HEADER):
@@ -51,7 +51,7 @@ def parsed(file: BinaryIO, path: str) -> Contents:
             continue
         dtype, shape, first, last = _tensor(name, told)
         spans.append((first, last, name))
-        found.add(name, Plain(path, start + first, shape, dtype))
+        contents.add(name, Plain(path, start + first, shape, dtype))
     for first, last, name in sorted(spans):
         if first != end:
             msg = f"{name!r:.80} begins at byte {first}, not at {end} where the one before ends"
@@ -60,7 +60,7 @@ def parsed(file: BinaryIO, path: str) -> Contents:
     if start + end != total:
         msg = f"its tensors end at byte {start + end}, and the file at {total}"
         raise FileError(msg)
-    return found
+    return contents
 
 
 contents = reading(parsed)
@@ -79,11 +79,11 @@ def _header(text: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         msg = "a key comes twice"
         raise ValueError(msg)
-    return found
+    return members
 
 
 def _tensor(name: str, told: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
@@ -120,5 +120,5 @@ def _dtype(name: str, code: Any) -> np.dtype[Any]:
     except ImportError:
         msg = f"{name!r:.80} is of dtype {code}, which needs a package: pip install ml_dtypes"
         raise FileError(msg) from None
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[code]))
-    return found
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[code]))
+    return dtype

@@ -34,10 +34,10 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     except UnicodeDecodeError:
         msg = "its text is not UTF-8: save it so"
         raise FileError(msg) from None
-    found = Contents()
+    contents = Contents()
     for field, column in zip(fields, table.columns, strict=True):
-        _add(found, field.name, field, column, typed)
-    yield found
+        _add(contents, field.name, field, column, typed)
+    yield contents
 
 
 def _parquet(path: str) -> Any:
@@ -80,17 +80,17 @@ def _with_large_integers(table: Any, read: Callable[..., Any]) -> Any:
     import pyarrow
     from pyarrow import compute
 
-    places = [
+    indices = [
         i
         for i, column in enumerate(table.columns)
         if pyarrow.types.is_floating(column.type)
         and any(abs(x or 0) >= 2**53 for x in compute.min_max(column).as_py().values())
     ]
-    if not places:
+    if not indices:
         return table
-    words = dict.fromkeys((table.column_names[i] for i in places), pyarrow.string())
+    words = dict.fromkeys((table.column_names[i] for i in indices), pyarrow.string())
     text = read(column_types=words, strings_can_be_null=True)
-    for i in places:
+    for i in indices:
         column = text.column(i)
         if compute.any(compute.match_substring_regex(column, _LONG_INTEGER)).as_py():
             with suppress(pyarrow.ArrowInvalid):
@@ -127,7 +127,7 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _add(found: Contents, name: str, field: Any, column: Any, typed: bool) -> None:
+def _add(contents: Contents, name: str, field: Any, column: Any, typed: bool) -> None:
     """Add a column; of lists their lengths and values, of structs each field."""
     import pyarrow
     from pyarrow import compute, types
@@ -137,31 +137,31 @@ def _add(found: Contents, name: str, field: Any, column: Any, typed: bool) -> No
     nulls = Loaded(column.is_null().to_numpy()) if column.null_count else None
     if types.is_struct(kind):
         if nulls is not None:
-            found.add_structure(joined(name, "nulls"), nulls.load())
+            contents.add_structure(joined(name, "nulls"), nulls.load())
         for i, part in enumerate(kind.fields):
-            _add(found, joined(name, part.name), part, compute.struct_field(column, [i]), typed)
+            _add(contents, joined(name, part.name), part, compute.struct_field(column, [i]), typed)
     elif any(test(kind) for test in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
         lengths = compute.list_value_length(column).fill_null(0).to_numpy()
-        found.add_structure(joined(name, "lengths"), lengths, nulls)
+        contents.add_structure(joined(name, "lengths"), lengths, nulls)
         values = compute.list_flatten(column)
-        _add(found, joined(name, "values"), kind.value_field, values, typed)
+        _add(contents, joined(name, "values"), kind.value_field, values, typed)
     elif types.is_string(kind):
         is_text = field.metadata != _NUMBERS
         words = column.fill_null("" if is_text else "0").to_pylist()
         numbers = None if is_text else _numbers(words)
         values = text(words) if numbers is None else numbers
-        found.add(name, Loaded(values, typed), nulls)
+        contents.add(name, Loaded(values, typed), nulls)
     elif types.is_large_binary(kind):  # written so that no text is equal to bytes
-        found.add(name, Loaded(text([repr(x or b"") for x in column.to_pylist()])), nulls)
+        contents.add(name, Loaded(text([repr(x or b"") for x in column.to_pylist()])), nulls)
     elif types.is_null(kind):
-        found.add(name, Loaded(np.zeros(len(column), bool), False), nulls)
+        contents.add(name, Loaded(np.zeros(len(column), bool), False), nulls)
     elif _is_plain(types, kind):
         zero = pyarrow.scalar(False if types.is_boolean(kind) else 0, kind)
-        found.add(name, Loaded(np.asarray(column.fill_null(zero).to_numpy()), typed), nulls)
+        contents.add(name, Loaded(np.asarray(column.fill_null(zero).to_numpy()), typed), nulls)
         if typed and types.is_timestamp(kind):  # instants as of UTC, or times of any place
-            found.attributes[name] = {"timezone": "UTC"} if kind.tz else {}
+            contents.attributes[name] = {"timezone": "UTC"} if kind.tz else {}
     else:
-        found.left_out[name] = f"its type, {kind}, is not compared"
+        contents.left_out[name] = f"its type, {kind}, is not compared"
 
 
 def _numbers(words: list[str]) -> Any:

@@ -38,9 +38,9 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     if version < _SAFE:
         msg = f"torch {torch.__version__} cannot load it safely: install 2.6 or later"
         raise FileError(msg)
-    found = Contents()
-    _add(found, torch, "", _loaded(torch, path), ())
-    yield found
+    contents = Contents()
+    _add(contents, torch, "", _loaded(torch, path), ())
+    yield contents
 
 
 def _loaded(torch: Any, path: str) -> Any:
@@ -126,51 +126,51 @@ class _Nothing:
     __setstate__ = __setitem__ = append = extend = add = _drop
 
 
-def _add(found: Contents, torch: Any, name: str, x: Any, above: tuple[int, ...]) -> None:
+def _add(contents: Contents, torch: Any, name: str, x: Any, above: tuple[int, ...]) -> None:
     if id(x) in above:
-        found.left_out[name] = "it contains itself"
+        contents.left_out[name] = "it contains itself"
     elif isinstance(x, Mapping):
         for key, value in x.items():
-            _add(found, torch, joined(name, str(key)), value, (*above, id(x)))
+            _add(contents, torch, joined(name, str(key)), value, (*above, id(x)))
     elif isinstance(x, list | tuple):
         for i, value in enumerate(x):
-            _add(found, torch, joined(name, str(i)), value, (*above, id(x)))
+            _add(contents, torch, joined(name, str(i)), value, (*above, id(x)))
     elif isinstance(x, torch.Tensor):
-        _add_tensor(found, torch, name, x.detach())
+        _add_tensor(contents, torch, name, x.detach())
     elif isinstance(x, bool | int | float | complex) and not _is_long(x):
-        found.add(name, Loaded(np.asarray(x)))
+        contents.add(name, Loaded(np.asarray(x)))
     else:
-        found.add(name, Loaded(text(repr(x))))
+        contents.add(name, Loaded(text(repr(x))))
 
 
 def _is_long(x: Any) -> bool:
     return isinstance(x, int) and not -(2**63) <= x < 2**63
 
 
-def _add_tensor(found: Contents, torch: Any, name: str, x: Any) -> None:
+def _add_tensor(contents: Contents, torch: Any, name: str, x: Any) -> None:
     parts = _PARTS.get(str(x.layout))
     if x.device.type != "cpu":
-        found.left_out[name] = f"it is a tensor on {x.device}, which has no elements here"
+        contents.left_out[name] = f"it is a tensor on {x.device}, which has no elements here"
     elif x.is_nested:
         for i, part in enumerate(x.unbind()):
-            _add_tensor(found, torch, joined(name, str(i)), part)
+            _add_tensor(contents, torch, joined(name, str(i)), part)
     elif parts is not None:
-        found.add_structure(joined(name, "shape"), np.asarray(tuple(x.shape)))
+        contents.add_structure(joined(name, "shape"), np.asarray(tuple(x.shape)))
         for part in parts:
-            place = joined(name, part.strip("_"))
-            _add_tensor(found, torch, place, getattr(x, part)())
+            path = joined(name, part.strip("_"))
+            _add_tensor(contents, torch, path, getattr(x, part)())
             if not part.endswith("values"):
-                found.structure.add(place)
+                contents.structure.add(path)
     elif x.layout is not torch.strided:
-        found.left_out[name] = (
+        contents.left_out[name] = (
             f"it is a tensor of layout {x.layout}, which calipers does not compare"
         )
     elif x.is_quantized or x.dtype is torch.complex32:
         # NumPy has no such dtype: the values are compared, and the dtype by its name.
         require_stored(x.nbytes, x.untyped_storage().nbytes)
-        found.add(joined(name, "dtype"), Loaded(text(str(x.dtype))))
+        contents.add(joined(name, "dtype"), Loaded(text(str(x.dtype))))
         values = x.dequantize() if x.is_quantized else x.to(torch.complex64)
-        found.add(name, Loaded(Torch().as_numpy(values)))
+        contents.add(name, Loaded(Torch().as_numpy(values)))
     else:
         require_stored(x.nbytes, x.untyped_storage().nbytes)
-        found.add(name, Loaded(Torch().as_numpy(x)))
+        contents.add(name, Loaded(Torch().as_numpy(x)))

@@ -52,30 +52,30 @@ def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pai
         kinds = ["a folder" if folder else "a file" for folder in folders]
         msg = f"{actual} is {kinds[0]} and {expected} is {kinds[1]}: give two files or two folders"
         raise FileError(msg)
-    own, reference = (listing(path, options.follow_links) for path in (actual, expected))
+    first, second = (listing(path, options.follow_links) for path in (actual, expected))
     outcome = Outcome()
     unread = []
-    for place, reason in (*own.unread.items(), *reference.unread.items()):
-        if is_ignored(place, options.ignore):
-            outcome.found.ignored.append(place)
+    for name, reason in (*first.unread.items(), *second.unread.items()):
+        if is_ignored(name, options.ignore):
+            outcome.found.ignored.append(name)
         else:
             outcome.troubles.append(reason)
         # What is below may be on both sides.
-        unread.append(place and f"{place}/")
+        unread.append(name and f"{name}/")
     pairs = []
-    names = own.files | reference.files | own.links | reference.links
-    for place in sorted(names | own.left_out | reference.left_out):
-        reasons = own.left_out.get(place), reference.left_out.get(place)
-        links = own.links.get(place), reference.links.get(place)
-        if place.startswith(tuple(unread)) or outcome.found.ignores(place, options):
+    names = first.files | second.files | first.links | second.links
+    for name in sorted(names | first.left_out | second.left_out):
+        reasons = first.left_out.get(name), second.left_out.get(name)
+        links = first.links.get(name), second.links.get(name)
+        if name.startswith(tuple(unread)) or outcome.found.ignores(name, options):
             continue
         if any(reasons):
-            outcome.found.leave_out(place, *reasons)
+            outcome.found.leave_out(name, *reasons)
         elif any(links):
             if links[0] != links[1]:
-                outcome.found.add(place, unlike(f"links differ: to {links[0]} and {links[1]}"))
+                outcome.found.add(name, unlike(f"links differ: to {links[0]} and {links[1]}"))
         else:
-            pairs.append(Pair(place, own.files.get(place), reference.files.get(place)))
+            pairs.append(Pair(name, first.files.get(name), second.files.get(name)))
     return pairs, outcome
 
 
@@ -123,8 +123,8 @@ def _compare_pair(
     tell(1.0)
 
 
-def _compare_bytes(place: str, actual: str, expected: str, found: Found) -> None:
+def _compare_bytes(name: str, actual: str, expected: str, found: Found) -> None:
     """Compare two files of a format that is not known: only equal bytes have a meaning."""
     if not filecmp.cmp(actual, expected, shallow=False):
         reason = "its bytes differ, and its format is not known"
-        found.leave_out(place, reason, reason)
+        found.leave_out(name, reason, reason)

@@ -49,8 +49,10 @@ class Source:
         if self.chunks is None:
             return 0
         # Each chunk that it touches, as it is kept and unpacked.
-        own = block[len(block) - len(self.chunks) :]
-        return 2 * touched(own, self.chunks, self.shape) * (self.reach or self.dtype.itemsize)
+        block_shape = block[len(block) - len(self.chunks) :]
+        return (
+            2 * touched(block_shape, self.chunks, self.shape) * (self.reach or self.dtype.itemsize)
+        )
 
     def read(self, region: Region, memory: NDArray | None = None) -> Any:
         """Return a region; in `memory`, a vector of the array's dtype, if it is of use."""
@@ -118,8 +120,8 @@ class Stored(Source):
         except Exception as error:
             raise self._unreadable(f"not be read at {_text(region)}", error) from error
         if block.shape != tuple(part.stop - part.start for part in region):
-            found = f"gave {block.shape} at {_text(region)}"
-            msg = f"{self._name} {found}: it was cut while it was read; compare it anew"
+            problem = f"gave {block.shape} at {_text(region)}"
+            msg = f"{self._name} {problem}: it was cut while it was read; compare it anew"
             raise OSError(msg)
         return block
 
@@ -204,12 +206,12 @@ class Mapped(Source):
             length *= block.shape[outer]
         for index in np.ndindex(block.shape[:outer]):
             left = block[(*index, ...)].reshape(-1).view(np.uint8).data
-            place = start + sum(i * step for i, step in zip(index, steps, strict=False))
+            position = start + sum(i * step for i, step in zip(index, steps, strict=False))
             while left:
-                count = os.preadv(file, [left], place)
+                count = os.preadv(file, [left], position)
                 if count == 0:
                     raise self._cut(os.fstat(file).st_size)
-                left, place = left[count:], place + count
+                left, position = left[count:], position + count
 
     def _cut(self, size: int) -> OSError:
         assert self._place is not None

@@ -158,14 +158,14 @@ class DaskBlocks:
             for i in range(0, len(some), together)
         )
         regions = import_module("dask.array").core.slices_from_chunks(chunks)
-        tasks, places = [], []
+        tasks, texts = [], []
         for group in groups:
             where = [regions[i] for i in group]
             task = partial(_ask_each, test, self._names, self.shapes(), where)
             tasks.append((task, [pairs[i] for i in group]))
-            places.append(_place(self._names, *where))
+            texts.append(_place(self._names, *where))
         parts = slice(1), slice(1, None)
-        return [_in_order(held, tasks[part], places[part]) for part in parts if tasks[part]]
+        return [_in_order(held, tasks[part], texts[part]) for part in parts if tasks[part]]
 
     def _aligned(self, whole: Shape) -> list[Any]:
         """Return the arrays in chunks that line up; numbers stay what they are."""
@@ -307,12 +307,12 @@ def _through(gate: _Gate, question: Callable[..., Result], *given: Any) -> Resul
         return question(*given)
 
 
-def _in_order(beneath: Sequence[Any], tasks: Sequence[Any], places: Sequence[str]) -> _Tasks:
+def _in_order(beneath: Sequence[Any], tasks: Sequence[Any], texts: Sequence[str]) -> _Tasks:
     """Name tasks so that they begin in their order: of those alike, dask takes the last name."""
     name, count = _new_name(), len(tasks)
     keys = [(name, f"{count - i:0{len(str(count))}}") for i in range(count)]
     layer = dict(zip(keys, tasks, strict=True))
-    return _Tasks(beneath, name, layer, dict(zip(keys, places, strict=True)))
+    return _Tasks(beneath, name, layer, dict(zip(keys, texts, strict=True)))
 
 
 def _is_dask(x: Any) -> bool:
@@ -372,8 +372,8 @@ def _block_bytes(x: Any) -> int:
 
 def _key(x: Any, index: tuple[int, ...]) -> tuple[Any, ...]:
     """Return the key of the block at an index of the whole, to which x broadcasts."""
-    own = zip(index[len(index) - x.ndim :], x.numblocks, strict=True)
-    return (x.name, *(0 if count == 1 else i for i, count in own))
+    pairs = zip(index[len(index) - x.ndim :], x.numblocks, strict=True)
+    return (x.name, *(0 if count == 1 else i for i, count in pairs))
 
 
 def _common_chunks(arrays: Sequence[Any], whole: Shape) -> Chunks:
@@ -393,8 +393,8 @@ def _common_chunks(arrays: Sequence[Any], whole: Shape) -> Chunks:
 
 
 def _in_chunks(x: Any, common: Chunks) -> Any:
-    own = zip(x.shape, common[len(common) - x.ndim :], strict=True)
-    chunks = tuple(c if n == sum(c) else (1,) for n, c in own)
+    pairs = zip(x.shape, common[len(common) - x.ndim :], strict=True)
+    chunks = tuple(c if n == sum(c) else (1,) for n, c in pairs)
     # A shuffle would wait for all blocks before the first is compared.
     return x if chunks == x.chunks else x.rechunk(chunks, method="tasks")
 
@@ -422,7 +422,7 @@ def _all_answer_yes(client: Any, tasks: _Tasks) -> bool:
 def _finished(client: Any, *collections: _Tasks) -> Generator[list[Any], None, None]:
     """Run tasks on a cluster and yield those that are done; leave nothing there."""
     distributed = sys.modules["distributed"]
-    places = {key: place for tasks in collections for key, place in tasks.places.items()}
+    texts = {key: text for tasks in collections for key, text in tasks.places.items()}
     with _seceded(distributed):
         persisted = client.persist(list(collections))
         futures = [future for of_keys in persisted for future in of_keys.values()]
@@ -430,7 +430,7 @@ def _finished(client: Any, *collections: _Tasks) -> Generator[list[Any], None, N
             for batch in distributed.as_completed(futures, loop=client.loop).batches():
                 for future in batch:
                     if future.status != "finished":
-                        with _noted(places[future.key]):
+                        with _noted(texts[future.key]):
                             future.result()
                 yield batch
                 for future in batch:
@@ -464,13 +464,13 @@ def _place(names: Sequence[str], *regions: Region) -> str:
 
 
 @contextmanager
-def _noted(place: str) -> Iterator[None]:
+def _noted(text: str) -> Iterator[None]:
     """Say where an error comes from: once, whether it is known here or in the task."""
     try:
         yield
     except Exception as error:
         if not any(note.startswith(_WHERE) for note in getattr(error, "__notes__", ())):
-            error.add_note(place)
+            error.add_note(text)
         raise
 
 
@@ -487,9 +487,10 @@ def _take(
 ) -> Any:
     with as_task(), _noted(_place(names, region)):
         for name, shape, block in zip(names, shapes, blocks, strict=True):
-            own = region[len(region) - len(shape) :]
+            trailing = region[len(region) - len(shape) :]
             promised = tuple(
-                1 if n == 1 else part.stop - part.start for n, part in zip(shape, own, strict=True)
+                1 if n == 1 else part.stop - part.start
+                for n, part in zip(shape, trailing, strict=True)
             )
             if np.shape(block) != promised:  # it might even broadcast
                 msg = f"{name} has a block of shape {np.shape(block)}, its chunks say {promised}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._libraries import HOST_TYPES
 from .._protocols import NDArray
 
 _FRAMES = {
@@ -29,6 +30,8 @@ _EXACT_INTEGER = 2**53
 
 
 def _is_of(x: Any, classes: Mapping[str, tuple[str, ...]]) -> bool:
+    if type(x) in HOST_TYPES:
+        return False
     for module, names in classes.items():
         library = sys.modules.get(module)
         for name in names if library is not None else ():
@@ -65,12 +68,12 @@ def columns(x: Any) -> dict[Any, tuple[str, Any]]:
     else:
         names, select = list(getattr(x, "colnames", None) or x.columns), ""
         parts = [_plain(x[name]) for name in names]
-    found: dict[Any, tuple[str, Any]] = {}
+    result: dict[Any, tuple[str, Any]] = {}
     for i, (name, part) in enumerate(zip(names, parts, strict=True)):
-        repeated = name in found
+        repeated = name in result
         key = (name, i) if repeated else name
-        found[key] = (select.format(i) if repeated else f"[{_shown(name)}]"), part
-    return found
+        result[key] = (select.format(i) if repeated else f"[{_shown(name)}]"), part
+    return result
 
 
 def _plain(column: Any) -> Any:

@@ -27,7 +27,7 @@ for _k, _unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as")):
 class Distances(NamedTuple):
     """How far pairs of times are from each other, as integers without rounding."""
 
-    known: NDArray  # False for NaT, and for dates that have no difference
+    valid: NDArray  # False for NaT, and for dates that have no difference
     distance: NDArray  # in ticks: of 64 bits without sign, or Python's integers
     size: NDArray | None  # of the second duration; dates have none
 
@@ -65,8 +65,8 @@ def _is_date(x: Any) -> bool:
 
 def as_dtype_of_times(objects: NDArray, kind: str) -> NDArray:
     """Return objects in NumPy's dtype, if all are dates or durations that it has: without zones."""
-    known, method = _TYPES[kind]
-    if not all(isinstance(x, known) and getattr(x, "tzinfo", None) is None for x in objects.flat):
+    types, method = _TYPES[kind]
+    if not all(isinstance(x, types) and getattr(x, "tzinfo", None) is None for x in objects.flat):
         return objects
     scalars = [getattr(x, method)() if hasattr(x, method) else x for x in objects.flat]
     return np.array(scalars, f"{kind}8").reshape(objects.shape)
@@ -86,16 +86,16 @@ def in_ticks(duration: Any, ticks: DType) -> float | Fraction:
     """Return how many ticks a duration has, exactly: a fraction where no float is that number."""
     unit, count = np.datetime_data(ticks)
     if isinstance(duration, timedelta):
-        own, number = "s", Fraction(_nanoseconds(duration), 10**9)
+        unit_of_duration, number = "s", Fraction(_nanoseconds(duration), 10**9)
     else:
-        own, multiple = np.datetime_data(duration.dtype)
+        unit_of_duration, multiple = np.datetime_data(duration.dtype)
         number = Fraction(int(duration.astype(np.int64)) * multiple)
-    lengths = _MONTHS if own in _MONTHS else _SECONDS
-    if "generic" not in (own, unit):
+    lengths = _MONTHS if unit_of_duration in _MONTHS else _SECONDS
+    if "generic" not in (unit_of_duration, unit):
         if unit not in lengths:
             msg = f"atol={duration!r} has no fixed number of the unit of the arrays, {unit!r}: "
             raise TypeError(msg + "give the arrays, or atol, in another unit")
-        number *= lengths[own] / (lengths[unit] * count)
+        number *= lengths[unit_of_duration] / (lengths[unit] * count)
     return float(number) if Fraction(float(number)) == number else number
 
 
@@ -116,7 +116,7 @@ def distances(a: NDArray, b: NDArray) -> Distances | None:
     a, b = (as_dtype_of_times(x, ticks.kind) if x.dtype.kind == "O" else x for x in (a, b))
     if "O" in (a.dtype.kind, b.dtype.kind):  # of cftime, or with a time zone
         return None
-    known = ~(np.isnat(a) | np.isnat(b))
+    valid = ~(np.isnat(a) | np.isnat(b))
     x, y = _integers(a, ticks), _integers(b, ticks)
     distance: NDArray
     if "O" in (x.dtype.kind, y.dtype.kind):
@@ -126,8 +126,8 @@ def distances(a: NDArray, b: NDArray) -> Distances | None:
         # The difference of two integers of 64 bits may need one more, and wraps to the right one.
         distance = np.maximum(x, y).astype(np.uint64) - np.minimum(x, y).astype(np.uint64)
         size = abs(y).astype(np.uint64)
-    distance, size = (np.where(known, x, 0) for x in (distance, size))
-    return Distances(known, distance, size if ticks.kind == "m" else None)
+    distance, size = (np.where(valid, x, 0) for x in (distance, size))
+    return Distances(valid, distance, size if ticks.kind == "m" else None)
 
 
 def _has_scalars(x: NDArray) -> bool:
@@ -157,36 +157,36 @@ def _integers(x: NDArray, ticks: DType) -> NDArray:
 def _of_objects(a: NDArray, b: NDArray, ticks: DType) -> Distances:
     """Return the distances of objects, by their own differences."""
     scale = 1 if np.datetime_data(ticks)[0] == "ns" else 1000
-    known, distance, size = (np.zeros(a.shape, dtype) for dtype in (bool, object, object))
-    for place in np.ndindex(a.shape):
-        x: Any = a[place]
-        y: Any = b[place]
+    valid, distance, size = (np.zeros(a.shape, dtype) for dtype in (bool, object, object))
+    for index in np.ndindex(a.shape):
+        x: Any = a[index]
+        y: Any = b[index]
         difference: Any = None
         try:
             difference = x - y
         except Exception:  # of a time zone on one side alone, or of other calendars
             continue
         if isinstance(difference, timedelta):  # and no NaT
-            known[place] = True
-            distance[place] = abs(_nanoseconds(difference)) // scale
-            size[place] = abs(_nanoseconds(y)) // scale if isinstance(y, timedelta) else 0
-    return Distances(known, distance, size if ticks.kind == "m" else None)
+            valid[index] = True
+            distance[index] = abs(_nanoseconds(difference)) // scale
+            size[index] = abs(_nanoseconds(y)) // scale if isinstance(y, timedelta) else 0
+    return Distances(valid, distance, size if ticks.kind == "m" else None)
 
 
-def within(found: Distances, rtol: Any, atol: Any) -> NDArray:
+def within(times: Distances, rtol: Any, atol: Any) -> NDArray:
     """Return for each pair if ``distance <= atol + rtol*size``; only rtol brings in rounding."""
-    known, distance = found.known, found.distance
-    size: Any = 0 if found.size is None else found.size
+    valid, distance = times.valid, times.distance
+    size: Any = 0 if times.size is None else times.size
     d, s, r, t = (np.asarray(x, np.float64) for x in (distance, size, rtol, atol))
     with np.errstate(all="ignore"):
         bound = t + r * s
         margin = 8 * np.finfo(np.float64).eps * (d + abs(t) + abs(r * s))
         close = np.asarray(d <= bound)
-        near = np.isfinite(bound) & (abs(d - bound) <= margin) & (d > 0) & known
+        near = np.isfinite(bound) & (abs(d - bound) <= margin) & (d > 0) & valid
     if near.any():  # rounding might decide
         exact = np.frompyfunc(_is_within, 4, 1)(distance, size, rtol, atol)
         close = np.where(near, np.asarray(exact, bool), close)
-    return np.asarray(known & (close | (distance == 0)), bool)
+    return np.asarray(valid & (close | (distance == 0)), bool)
 
 
 def _is_within(distance: int, size: int, rtol: float, atol: float | Fraction) -> bool:

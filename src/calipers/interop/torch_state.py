@@ -32,8 +32,8 @@ class Held:
             elif isinstance(x, (tuple, set, frozenset)):
                 todo += x
             elif isinstance(x, FunctionType):
-                own = (x.__module__ or "").partition(".")[0] not in _STATELESS
-                names = x.__code__.co_names if own else ()
+                stateful = (x.__module__ or "").partition(".")[0] not in _STATELESS
+                names = x.__code__.co_names if stateful else ()
                 self._places.append((x.__globals__, names))
                 todo += _items(x.__globals__, names).values()
                 todo += (vars(x), x.__closure__, x.__defaults__, x.__kwdefaults__)
@@ -47,34 +47,34 @@ class Held:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Put back, afterwards, tensors that others took the place of: they outlive no vmap."""
-        before = [dict(_items(*place)) for place in self._places]
+        before = [dict(_items(*holder)) for holder in self._places]
         try:
             yield
         finally:
             tensor = sys.modules["torch"].Tensor
-            for (place, keys), old in zip(self._places, before, strict=True):
-                for key, value in reversed(list(_items(place, keys).items())):
+            for (holder, keys), old in zip(self._places, before, strict=True):
+                for key, value in reversed(list(_items(holder, keys).items())):
                     if isinstance(value, tensor) and value is not old.get(key):
-                        _put(place, key, old)
+                        _put(holder, key, old)
 
 
-def _items(place: Any, keys: Iterable[Any] | None) -> dict[Any, Any]:
+def _items(holder: Any, keys: Iterable[Any] | None) -> dict[Any, Any]:
     """Return what a place holds, by key: by all, or by some of those of a dict."""
     if keys is not None:
-        return {key: place[key] for key in keys if key in place}
-    if isinstance(place, CellType):
+        return {key: holder[key] for key in keys if key in holder}
+    if isinstance(holder, CellType):
         try:
-            return {"cell_contents": place.cell_contents}
+            return {"cell_contents": holder.cell_contents}
         except ValueError:  # it is empty
             return {}
-    return place if isinstance(place, dict) else dict(enumerate(place))
+    return holder if isinstance(holder, dict) else dict(enumerate(holder))
 
 
-def _put(place: Any, key: Any, old: dict[Any, Any]) -> None:
+def _put(holder: Any, key: Any, old: dict[Any, Any]) -> None:
     """Let a place hold what it did, which may be nothing."""
-    if isinstance(place, CellType):
-        place.cell_contents = old.get(key)
+    if isinstance(holder, CellType):
+        holder.cell_contents = old.get(key)
     elif key in old:
-        place[key] = old[key]
+        holder[key] = old[key]
     else:
-        del place[key]
+        del holder[key]

@@ -51,16 +51,16 @@ def unit_of(x: Any) -> Unit | None:
 
 
 def _numbers_of(quantity: Any, unit: Any) -> Any:
-    own = unit_of(quantity)
-    assert own is not None
-    numbers = getattr(quantity, own.library.to_value)(unit)
+    current = unit_of(quantity)
+    assert current is not None
+    numbers = getattr(quantity, current.library.to_value)(unit)
     return np.asanyarray(numbers) if hasattr(quantity, "dtype") else numbers
 
 
 def numbers_of(quantity: Any) -> Any:
     """Return the numbers of a quantity in its unit."""
-    own = unit_of(quantity)
-    return quantity if own is None else own.numbers_of(quantity)
+    current = unit_of(quantity)
+    return quantity if current is None else current.numbers_of(quantity)
 
 
 def in_one_unit(
@@ -107,8 +107,8 @@ def _converted(
     try:
         return _numbers_of(quantity, unit)
     except Exception as error:  # each library has an error for this
-        own, other = (f"unit {unit}" if unit and str(unit) else "no unit" for unit in units)
-        msg = f"units differ: {names[0]} has {own}, {names[1]} has {other}"
+        first, other = (f"unit {unit}" if unit and str(unit) else "no unit" for unit in units)
+        msg = f"units differ: {names[0]} has {first}, {names[1]} has {other}"
         raise UnitError(msg) from error
 
 
@@ -122,8 +122,8 @@ def unit_of_chunks(a: Any, b: Any) -> Unit | None:
 
 def tolerance_in(value: Any, unit: Unit | None, name: str) -> Any:
     """Return the numbers of a tolerance in a unit; what is no quantity, as it is."""
-    own = unit_of(value)
-    if own is None:
+    current = unit_of(value)
+    if current is None:
         return value
     try:
         return _numbers_of(value, "" if unit is None else unit.unit)
