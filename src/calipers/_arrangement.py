@@ -12,10 +12,6 @@ from ._tally import Tally
 
 # Elements of arrays that are searched or sorted: either takes a copy of each.
 _SEARCHED = 1 << 22
-# Axes of which all orders are tried: 120 of five, where most fail at their first elements.
-_PERMUTED = 5
-# Offsets along an axis that are tried: an element that occurs more often says too little.
-_OFFSETS = 64
 _NAMES = {1: ("element",), 2: ("row", "column"), 3: ("plane", "row", "column")}
 
 Close = Callable[[Any, Any], bool]
@@ -159,7 +155,7 @@ def _transposes(a: Any, b: Any) -> Iterator[tuple[str, Any]]:
     for i, j in reversed(list(combinations(axes, 2))):
         if b.shape[i] > 1 or b.shape[j] > 1:
             orders.append(tuple({i: j, j: i}.get(k, k) for k in axes))
-    if b.ndim <= _PERMUTED:
+    if b.ndim <= 5:  # 120 orders, most of which fail at their first elements
         orders += [order for order in permutations(axes) if order not in orders]
     for order in orders:
         if order != axes and tuple(b.shape[k] for k in order) == tuple(a.shape):
@@ -227,7 +223,8 @@ def _offsets(a: Any, b: Any, axis: int, index: _Place, each: Each | None) -> lis
     indices = start + np.flatnonzero(each(_repeated(a, index, line), line))
     half = (n - 1) // 2
     offsets = {int(index[axis] - j + half) % n - half for j in indices} - {0}
-    return sorted(offsets, key=lambda k: (abs(k), -k))[:_OFFSETS]
+    # An element that occurs more often says too little.
+    return sorted(offsets, key=lambda k: (abs(k), -k))[:64]
 
 
 def _rolls(

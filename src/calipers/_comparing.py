@@ -15,8 +15,6 @@ from ._arguments import attribute
 from ._arrangement import arrangement
 from ._arrays import Pair, undecided_objects
 from ._dtypes import (
-    COMPLEX128,
-    FLOAT64,
     DType,
     kernel_dtype,
     record_names,
@@ -24,11 +22,11 @@ from ._dtypes import (
     working_dtypes,
 )
 from ._integers import distance, format_of, is_real
-from ._libraries import device_module, host_views, library_of, on_device
+from ._libraries import device_module, library_of, on_device
 from ._nested import Leaf
-from ._options import Options, default_of
+from ._options import Options
 from ._protocols import NDArray, Spread, UnevenError
-from ._question import plainly_close
+from ._question import plainly_agree
 from ._shapes import common_shape
 from ._spread import MEMORY_LIMIT, spread_of
 from ._tally import Rule, Tally, has_distances, tally_pair
@@ -41,23 +39,6 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 
 _NAMES = ("actual", "expected")
 _LABELS = "the row labels differ; they are not compared, as rows are paired by position"
-# The format of numbers that have one.
-_FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
-
-
-def plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
-    """Ask two arrays, or two numbers, of one format; None where more has to be asked."""
-    format_of = _FORMATS.get(type(actual))
-    if format_of is not None and _FORMATS.get(type(expected)) is format_of:
-        actual, expected = np.array(actual, format_of), np.array(expected, format_of)
-    elif type(actual) is not np.ndarray:
-        views = host_views(actual, expected)
-        if views is None:
-            return None
-        actual, expected = views
-    if rtol is None and atol is None:
-        rtol, atol = default_of(actual.dtype)
-    return plainly_close(actual, expected, rtol, atol, bool(equal_nan))
 
 
 def require_close(

@@ -25,8 +25,6 @@ __tracebackhide__ = True  # pytest shows an error at the line that called calipe
 _H5PY, _ZARR = H5py(), Zarr()
 # Sequences that are text, or arrays of numbers.
 _LEAF_SEQUENCES = (str, bytes, bytearray, memoryview, range, array, UserString)
-# No array has more, so that a list which is nested deeper, or holds itself, is none.
-_AXES = 64
 _DEEP = 200
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -249,7 +247,8 @@ def _is_namedtuple(x: Any) -> bool:
     return isinstance(x, tuple) and hasattr(x, "_fields")
 
 
-def _is_numeric(x: Any, axes: int = _AXES) -> bool:
+def _is_numeric(x: Any, axes: int = 64) -> bool:
+    # No array has more axes, so that a list which is nested deeper, or holds itself, is none.
     if isinstance(x, list | tuple):
         if axes == 0 or _is_namedtuple(x):
             return False

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import lru_cache
 from operator import index
 from typing import Any, NamedTuple
 
@@ -12,12 +11,9 @@ from ._spread import MEMORY_LIMIT
 from ._tally import Rule
 from .interop.times import common_format, in_ticks, is_duration
 from .interop.units import Unit, tolerance_in, unit_of
-from .tolerances import Tolerance, default_tolerance
+from .tolerances import Tolerance, default_of
 
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
-
-# By the dtypes themselves: their names take longer to make than ten elements to compare.
-default_of = lru_cache(default_tolerance)
 
 
 class Options(NamedTuple):

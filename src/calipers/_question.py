@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from ._arguments import is_weak
 from ._arrays import Pair, as_tolerance, strengthen
 from ._dispatch import SERIAL_BYTES, BlockCall, converted, fill, scan, scan_views
-from ._dtypes import FLOAT64, DType, record_names, widest, working_dtypes
+from ._dtypes import COMPLEX128, FLOAT64, DType, record_names, widest, working_dtypes
 from ._jit import Kernels
 from ._kernels.closeness import (
     COLUMNS_APART,
@@ -27,11 +27,14 @@ from ._protocols import NDArray
 from ._shapes import broadcast_shape
 from ._warnings import warn
 from .interop.times import distances
+from .tolerances import default_of
 
 # Rows from here on are passes of their own, each with its threads and its early stop.
 _LONG_ROW = 1 << 14
 # An array that is not in C order is copied up to here: about as much as buffers take.
 _GATHERED_BYTES = 1 << 17
+# The format of numbers that have one.
+_FORMATS = {float: FLOAT64, np.float64: FLOAT64, complex: COMPLEX128, np.complex128: COMPLEX128}
 _ARRAYS_AND_NUMBERS = HELD_TYPES - {list, tuple}
 
 
@@ -117,6 +120,21 @@ def plainly_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> bool
     else:
         at = scan_views(lambda _, x, y: kernel(x, y, rtol, atol, equal_nan), (x, y))
     return at < 0
+
+
+def plainly_agree(actual: Any, expected: Any, rtol: Any, atol: Any, equal_nan: Any) -> bool | None:
+    """Ask two arrays, or two numbers, of one format; None where more has to be asked."""
+    format_of = _FORMATS.get(type(actual))
+    if format_of is not None and _FORMATS.get(type(expected)) is format_of:
+        actual, expected = np.array(actual, format_of), np.array(expected, format_of)
+    elif type(actual) is not np.ndarray:
+        views = host_views(actual, expected)
+        if views is None:
+            return None
+        actual, expected = views
+    if rtol is None and atol is None:
+        rtol, atol = default_of(actual.dtype)
+    return plainly_close(actual, expected, rtol, atol, bool(equal_nan))
 
 
 def plainly_each(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray | None:

@@ -416,7 +416,7 @@ def _may_be_nan(x: Any) -> bool:
 
 
 def _masked(x: NDArray) -> NDArray:
-    # Structures have a mask for each field, which NumPy's == heeds.
+    # A number whose parts have names has a mask for each part, which NumPy's == heeds.
     return np.ma.getmaskarray(x) if x.dtype.names is None else np.zeros(x.shape, bool)
 
 

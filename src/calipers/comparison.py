@@ -6,9 +6,10 @@ from typing import Any, Unpack, overload
 
 import numpy as np
 
-from ._comparing import all_pass, compare_leaves, plainly_agree, require_close
+from ._comparing import all_pass, compare_leaves, require_close
 from ._nested import are_nested, leaves
 from ._options import checked_options
+from ._question import plainly_agree
 from ._spread import MEMORY_LIMIT
 from ._types import CompareOptions, Plain
 from .reports import Comparison, NestedComparison

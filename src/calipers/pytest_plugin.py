@@ -28,7 +28,6 @@ from ._refusals import listening
 _HEAD = 5
 # How far from an assertion the question may have been asked, in calls.
 _CALLERS = 5
-_REFUSALS = 8
 # Arrays with more bytes are not read again for a report that nobody has asked for.
 _READ_AGAIN = 1 << 30
 
@@ -188,7 +187,7 @@ class _Failures:
         self._pictures: set[str] = set()
         self._compared: Any = None
         # The last ones: other threads may ask meanwhile.
-        self._refusals: deque[_Refusal] = deque(maxlen=_REFUSALS)
+        self._refusals: deque[_Refusal] = deque(maxlen=8)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Collection, Container
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,6 +176,10 @@ def recommend_tolerance(
         raise ValueError(msg)
     atol = (4 * float(reduction) ** 0.5 * sums + precision.narrowing) * float(scale)
     return Tolerance(twice * precision.roundings * precision.roundoff, twice * atol)
+
+
+# By the dtypes themselves: their names take longer to make than ten elements to compare.
+default_of = lru_cache(default_tolerance)
 
 
 def name_of(dtype: Any, known: Container[str]) -> str:
