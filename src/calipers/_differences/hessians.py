@@ -1,5 +1,6 @@
 """Second derivatives of a scalar function, from its values alone or from its gradient."""
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,7 +127,7 @@ def _curvature_gaps(pairs: "Pairs") -> tuple[NDArray, int]:
 
     A central difference is the mean of both, whatever its step. For a smooth f the gap of one-sided
     differences shrinks with the step; where it does not, down to the noise of f, it is a jump.
-    With the gaps comes how often f was called.
+    A step whose square over- or underflows shows none. With the gaps comes how often f was called.
     """
     problem, base = pairs.problem, float(pairs.problem.base[0])
     x, gaps, calls = reals(problem.x), np.zeros(pairs.problem.coordinates), 0
@@ -147,9 +148,11 @@ def _curvature_gaps(pairs: "Pairs") -> tuple[NDArray, int]:
 
     for i in pairs.usable.tolist():
         last = 0.0
-        for k, t in enumerate(pairs.one["length"][i] * _GAP_STEPS):
+        for k, t in enumerate((pairs.one["length"][i] * _GAP_STEPS).tolist()):
+            if not sys.float_info.min <= t * t < np.inf:
+                break
             with np.errstate(all="ignore"):
-                jump, noise = gap(i, float(t))
+                jump, noise = gap(i, t)
             calls += 4
             if not abs(jump) > noise:
                 break
