@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-# Modules of the CUDA target import only where numba-cuda is installed.
-collect_ignore_glob = (
-    [] if find_spec("numba_cuda") else ["src/calipers/_device/*", "src/calipers/_kernels/cuda/*"]
-)
+# What imports only where a library is installed.
+collect_ignore_glob: list[str] = []
+if not find_spec("numba_cuda"):
+    collect_ignore_glob += ["src/calipers/_device/*", "src/calipers/_kernels/cuda/*"]
+if not find_spec("torch"):
+    collect_ignore_glob += ["tests/torch_op_gradients.py"]
 
 # What tests import from there asserts, and says as much as a test does.
 pytest.register_assert_rewrite("tests.derivative_functions")
@@ -57,6 +59,10 @@ class Tested:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read and write the tests that passed where CALIPERS_TESTED names a file for them."""
-    if file := os.environ.get("CALIPERS_TESTED"):
+    """Read and write the tests that passed where CALIPERS_TESTED names a file for them.
+
+    Tests that run pytest on tests of other libraries do not count.
+    """
+    file = os.environ.get("CALIPERS_TESTED")
+    if file and config.rootpath == Path(__file__).parent:
         config.pluginmanager.register(Tested(Path(file)))

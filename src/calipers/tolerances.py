@@ -1,7 +1,7 @@
 """Default tolerances by dtype."""
 
 import contextlib
-from collections.abc import Collection, Container
+from collections.abc import Callable, Collection, Container
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -179,7 +179,7 @@ def recommend_tolerance(
 
 
 # By the dtypes themselves: their names take longer to make than ten elements to compare.
-default_of = lru_cache(default_tolerance)
+default_of: Callable[..., Tolerance] = lru_cache(default_tolerance)
 
 
 def name_of(dtype: Any, known: Container[str]) -> str:
