@@ -1,7 +1,7 @@
 """Check that vjp and jvp are linear in all digits, magnitudes and memory layouts of a direction."""
 
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -111,7 +111,11 @@ def linearity(
                     f"strides; call .contiguous() on it first"
                 )
                 return
-        yield from _rounding_of_direction(d, w, of_w, np.fmax(size, natural), rule, eps, what)
+        # Neither formats that f computes in count, nor those within a tolerance of the caller's.
+        coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
+        formats = list(SPACINGS)[bisect(list(SPACINGS.values()), max(eps, coarsest)) :]
+        noise_of_w = 4 * eps * np.fmax(size, natural) * np.linalg.norm(w)
+        yield from _rounding_of_direction(d, w, of_w, noise_of_w, formats, random)
 
 
 _OF_SMALL = "v/65536"
@@ -150,20 +154,17 @@ def _rounding_of_direction(
     d: GivenDerivative,
     w: NDArray,
     of_w: NDArray,
-    size: NDArray,
-    rule: Rule,
-    eps: float,
-    what: str,
+    noise: NDArray,
+    formats: Sequence[str],
+    random: np.random.Generator,
 ) -> Iterator[str]:
     """
-    Check that d does not round a direction to a format that is coarser than f's.
+    Check that d does not round a direction to one of some formats, which all hold the numbers of w.
 
-    All formats hold the numbers of w; `size` is the largest entry that each result is made of.
-    Neither formats that f computes in count, nor those within a tolerance that the caller chose.
+    A change of the results has to exceed `noise`. Results whose terms cancel are rounding, and may
+    be equal by chance, but not for each of several directions of the same signs and magnitudes.
     """
-    coarsest = 2 * rule.rtol if rule.share == 1 else 0.0
-    formats = list(SPACINGS)[bisect(list(SPACINGS.values()), max(eps, coarsest)) :]
-    noise = 4 * eps * size * np.linalg.norm(w)  # which a change of the results has to exceed
+    what = "cotangent" if d.form == "vjp" else "tangent"
     units = np.copysign(np.exp2(np.frexp(w)[1] - 1.0), w)
     for taken in d.taken if formats else ():
         shift = np.zeros(len(w))
@@ -171,23 +172,35 @@ def _rounding_of_direction(
         results = {0.0: of_w}
         for output in d.given:
             block = slice(output.start, output.stop)
-            name = rounding_format(partial(_moved, d, w, shift, results, block, noise), formats)
-            if name:
+            moved_by = partial(_moved, d, shift=shift, block=block, noise=noise)
+            name = rounding_format(partial(moved_by, w, results), formats)
+            if name and all(
+                rounding_format(partial(moved_by, u, {0.0: d.applied(u)}), (name,))
+                for u in _numbers_of(name, units, random)
+            ):
                 yield (
-                    f"{d.name} rounds its {what} to {name}: it gives the same for "
-                    f"all numbers that {name} does not distinguish; let it compute with all digits"
+                    f"{d.name} rounds its {what} to {name}: it gives the same for all numbers that "
+                    f"{name} does not distinguish; let it compute with all digits"
                 )
                 return
+
+
+def _numbers_of(name: str, units: NDArray, random: np.random.Generator) -> Iterator[NDArray]:
+    """Draw arrays of numbers of a format, of 1 to 2 times some units each."""
+    spacing = SPACINGS[name]
+    for _ in range(8):
+        yield units * (1 + spacing * random.integers(0, round(1 / spacing), len(units)))
 
 
 def _moved(
     d: GivenDerivative,
     w: NDArray,
-    shift: NDArray,
     results: dict[float, NDArray],
+    share: float,
+    *,
+    shift: NDArray,
     block: slice,
     noise: NDArray,
-    share: float,
 ) -> NDArray | None:
     """
     Return results for w moved by a share of a shift, or None if only rounding may change them.
