@@ -134,7 +134,11 @@ def test_numpy_suite_by_our_assertions(tmp_path):
         if test not in without["failed"]
     }
     assert set(failed) == WORDING | RECORDS, output
-    for text in map(failed.get, WORDING):
+    for name in WORDING:
+        text = failed[name]
+        if "test_0_ndim_array" in name:  # which looks for NumPy's words in the text itself
+            assert "assert_('Mismatched elements: 1 / 1 (100%)" in text
+            continue
         assert "Regex pattern did not match" in text
         told = r"(Mismatched|Max|inf).*\n.*(Actual message|Input): '.*Not close: "
         assert re.search(told, text)
