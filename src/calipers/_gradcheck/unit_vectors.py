@@ -31,7 +31,6 @@ class _Loop:
     """A compiled function, called with unit vectors in a compiled loop."""
 
     problem: Problem
-    length: float  # of the vectors
 
     def store(self, start: int, out: NDArray) -> None:
         """Store a row of values for each unit vector from `start`."""
@@ -40,7 +39,7 @@ class _Loop:
         kind, count = problem.base.dtype, len(out)
         rows = out if out.dtype == kind else aligned(out.shape, kind)
         zeros, like = reals(problem.x), np.empty(problem.native_shape, problem.dtype)
-        numbers, ones = np.arange(start, start + count), np.full(count, self.length, zeros.dtype)
+        numbers, ones = np.arange(start, start + count), np.ones(count, zeros.dtype)
         points = zeros, numbers, ones, like
         kernel = problem.native.entry(AT_POINTS)
         kernel(problem.native.form, np.empty_like(problem.x), *points, rows, np.empty(1, np.int64))
@@ -69,20 +68,20 @@ class _Filling:
 
 
 class UnitVectors:
-    """A derivative of unit vectors, or of `length` times these: compiled, in batches, or singly."""
+    """A derivative asked for unit vectors: compiled, in batches, or one by one."""
 
-    def __init__(self, d: GivenDerivative, length: float = 1.0) -> None:
+    def __init__(self, d: GivenDerivative) -> None:
         subject = d.subject
         back = d.form == "vjp"
         self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
-        self._d, self._length = d, length
+        self._d = d
         self._one_at_a_time = threading.Lock()
-        self._work = _compiled(d, length) if self.count >= _MANY else None
+        self._work = _compiled(d) if self.count >= _MANY else None
         self._batches = d.of_library and self.count > _FEW
         self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))
         self._first: NDArray | None = None  # batch
         if self._work is not None or self._batches:
-            self._compare(d.applied(length * unit_vector(self.count, 0)))
+            self._compare(d.applied(unit_vector(self.count, 0)))
 
     @property
     def compiled(self) -> bool:
@@ -156,7 +155,7 @@ class UnitVectors:
             elif self._batches:
                 out[first:last] = self._batch(start + first, start + last)
             else:
-                out[first] = self._d.product(self._length * unit_vector(self.count, start + first))
+                out[first] = self._d.product(unit_vector(self.count, start + first))
 
     def _is_pure(self) -> bool:
         """Tell whether the loop's own arguments are what they were, each thread's."""
@@ -174,7 +173,7 @@ class UnitVectors:
 
     def _batch(self, first: int, last: int) -> NDArray:
         units = np.zeros((last - first, self.count))
-        units[np.arange(last - first), np.arange(first, last)] = self._length
+        units[np.arange(last - first), np.arange(first, last)] = 1
         return self._d.together(units)
 
 
@@ -185,7 +184,7 @@ def unit_vector(size: int, k: int) -> NDArray:
     return unit
 
 
-def _compiled(d: GivenDerivative, length: float) -> _Loop | None:
+def _compiled(d: GivenDerivative) -> _Loop | None:
     """Return the work of asking a compiled derivative for unit vectors."""
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
@@ -208,4 +207,4 @@ def _compiled(d: GivenDerivative, length: float) -> _Loop | None:
         taken if fills else None,
         known=np.zeros(taken.shape, taken.dtype),
     )
-    return None if problem.native is None else _Loop(problem, length)
+    return None if problem.native is None else _Loop(problem)
