@@ -230,7 +230,7 @@ def test_second_derivatives_of_what_is_constant_are_rounding(normal, scale):
 def test_what_is_linear_and_cancels_is_rounding_for_other_directions(off):
     """Its derivatives are the same numbers at all points."""
     told = []
-    for seed in range(40):
+    for seed in range(40 if off else 160):
         random = np.random.default_rng(seed)
         n = random.integers(2, 7)
         m, x = np.linspace(-1, 1, n * n).reshape(n, n), random.standard_normal((2, n))
@@ -248,7 +248,7 @@ def test_what_is_linear_and_cancels_is_rounding_for_other_directions(off):
         assert set(told) == {"FAIL"}
     else:
         assert "FAIL" not in told
-        assert told.count("PASS") >= 38
+        assert told.count("PASS") >= 0.95 * len(told)
 
 
 @pytest.mark.parametrize("size", [1e-9, 1e-10, 1e-12, 1e-14])

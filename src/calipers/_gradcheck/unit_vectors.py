@@ -31,6 +31,7 @@ class _Loop:
     """A compiled function, called with unit vectors in a compiled loop."""
 
     problem: Problem
+    length: float  # of the vectors
 
     def store(self, start: int, out: NDArray) -> None:
         """Store a row of values for each unit vector from `start`."""
@@ -39,7 +40,7 @@ class _Loop:
         kind, count = problem.base.dtype, len(out)
         rows = out if out.dtype == kind else aligned(out.shape, kind)
         zeros, like = reals(problem.x), np.empty(problem.native_shape, problem.dtype)
-        numbers, ones = np.arange(start, start + count), np.ones(count, zeros.dtype)
+        numbers, ones = np.arange(start, start + count), np.full(count, self.length, zeros.dtype)
         points = zeros, numbers, ones, like
         kernel = problem.native.entry(AT_POINTS)
         kernel(problem.native.form, np.empty_like(problem.x), *points, rows, np.empty(1, np.int64))
@@ -68,20 +69,20 @@ class _Filling:
 
 
 class UnitVectors:
-    """A derivative asked for unit vectors: compiled, in batches, or one by one."""
+    """A derivative of unit vectors, or of `length` times these: compiled, in batches, or singly."""
 
-    def __init__(self, d: GivenDerivative) -> None:
+    def __init__(self, d: GivenDerivative, length: float = 1.0) -> None:
         subject = d.subject
         back = d.form == "vjp"
         self.count, self.size = (subject.rows, subject.columns)[:: 1 if back else -1]
-        self._d = d
+        self._d, self._length = d, length
         self._one_at_a_time = threading.Lock()
-        self._work = _compiled(d) if self.count >= _MANY else None
+        self._work = _compiled(d, length) if self.count >= _MANY else None
         self._batches = d.of_library and self.count > _FEW
         self._together = min(_TOGETHER, max(2, _BATCH_BYTES // (8 * self.size)))
         self._first: NDArray | None = None  # batch
         if self._work is not None or self._batches:
-            self._compare(d.applied(unit_vector(self.count, 0)))
+            self._compare(d.applied(length * unit_vector(self.count, 0)))
 
     @property
     def compiled(self) -> bool:
@@ -155,7 +156,7 @@ class UnitVectors:
             elif self._batches:
                 out[first:last] = self._batch(start + first, start + last)
             else:
-                out[first] = self._d.product(unit_vector(self.count, start + first))
+                out[first] = self._d.product(self._length * unit_vector(self.count, start + first))
 
     def _is_pure(self) -> bool:
         """Tell whether the loop's own arguments are what they were, each thread's."""
@@ -173,7 +174,7 @@ class UnitVectors:
 
     def _batch(self, first: int, last: int) -> NDArray:
         units = np.zeros((last - first, self.count))
-        units[np.arange(last - first), np.arange(first, last)] = 1
+        units[np.arange(last - first), np.arange(first, last)] = self._length
         return self._d.together(units)
 
 
@@ -184,7 +185,7 @@ def unit_vector(size: int, k: int) -> NDArray:
     return unit
 
 
-def _compiled(d: GivenDerivative) -> _Loop | None:
+def _compiled(d: GivenDerivative, length: float) -> _Loop | None:
     """Return the work of asking a compiled derivative for unit vectors."""
     subject = d.subject
     one_to_one = len(subject.active) == 1 and not subject.several and not d.conjugate
@@ -207,4 +208,4 @@ def _compiled(d: GivenDerivative) -> _Loop | None:
         taken if fills else None,
         known=np.zeros(taken.shape, taken.dtype),
     )
-    return None if problem.native is None else _Loop(problem)
+    return None if problem.native is None else _Loop(problem, length)
