@@ -12,8 +12,14 @@ collect_ignore_glob = [] if chosen else ["test_*.py"]
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 if simulated:
+    from numba.core.registry import cpu_target
     from numba.cuda.simulator.kernel import BlockManager, BlockThread
     from numba.cuda.simulator.kernelapi import FakeCUDAShared
+
+    # Numba's extensions register their types at the first compilation. A thread of a block that
+    # compiles would do so while other threads iterate over the registered types.
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
     is_alive = BlockThread.is_alive
     run = BlockManager.run
