@@ -62,4 +62,4 @@ def _imported(module: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_homes})
+    return sorted([*__all__, "__version__"])

@@ -28,6 +28,11 @@ from ._report import jsonable_fields
 
 __all__ = ["GoldenCheck", "check", "record"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _MARK = "calipers golden record"
 _VERSION = 1
 _KEYS = {"version", "inputs", "stored", "results", "allowed", "environment"}

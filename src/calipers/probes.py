@@ -46,6 +46,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def batch(
     f: Callable[..., Any], inputs: Any, batch: Sequence[int] = (0,), *, seed: int = 0
 ) -> Trials:

@@ -109,7 +109,8 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(numpy.testing), "make_tensor"})
+    numpys = (name for name in dir(numpy.testing) if not name.startswith("_"))
+    return sorted({*__all__, *numpys, "make_tensor"})
 
 
 def assert_allclose(
