@@ -5,7 +5,7 @@ import sys
 try:
     import jax
 except ImportError:
-    sys.exit("this example needs jax: pip install 'calipers[jax]'")
+    sys.exit("this example needs jax: pip install jax")
 
 import jax.numpy as jnp
 

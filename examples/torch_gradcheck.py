@@ -5,7 +5,7 @@ import sys
 try:
     import torch
 except ImportError:
-    sys.exit("this example needs torch: pip install 'calipers[torch]'")
+    sys.exit("this example needs torch: pip install torch")
 
 import calipers
 

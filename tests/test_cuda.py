@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers._kernels.cuda import install_command
 
 HERE = Path(__file__).parent
 KINDS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool", "int8"]
@@ -36,7 +37,7 @@ CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 needs_target = pytest.mark.skipif(
     importlib.util.find_spec("numba_cuda") is None,
-    reason='numba-cuda is not installed: pip install "calipers[cuda]"',
+    reason=f"numba-cuda is not installed: {install_command()}",
 )
 
 
@@ -836,7 +837,7 @@ except (ImportError, RuntimeError) as error:
     print(type(error).__name__, error)
 """
     if importlib.util.find_spec("numba_cuda") is None:
-        expected = 'ImportError .*pip install "calipers\\[cuda\\]"'
+        expected = f"ImportError .*{re.escape(install_command())}"
     else:
         expected = "RuntimeError there is no CUDA device to run on: .+"
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
@@ -852,6 +853,7 @@ def test_a_numpy_that_the_target_does_not_work_with():
 import numpy as np
 np.__dict__.pop("row_stack", None)
 import calipers
+from calipers._kernels.cuda import install_command
 calipers.show_config(devices=True)
 try:
     calipers.jacobian(lambda x, out: None, np.ones(3), out_like=3, target="cuda")

@@ -47,7 +47,7 @@ def test_the_lowest_versions_are_those_of_the_project():
 
 def test_a_cuda_device_is_used_with_versions_that_the_tests_have_run_with():
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
-    from calipers._kernels.cuda._driver import WITH
+    from calipers._kernels.cuda import WITH
 
     extra = {r.name: r for r in map(Requirement, PROJECT["optional-dependencies"]["cuda"])}
     assert numba.__version__ in extra["numba"].specifier
@@ -77,6 +77,15 @@ def test_an_environment_that_was_not_completed_is_made_again(tmp_path):
 def test_make_asks_for_the_same_extras():
     (extras,) = re.findall(r"^LOWEST_EXTRAS = (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
     assert set(extras.split(",")) == EXTRAS
+
+
+def test_no_text_installs_calipers_from_an_index():
+    """It is on none: extras are installed in a clone, by `pip install ".[cli]"`."""
+    paths = [ROOT / "pyproject.toml"]
+    for folder in "src", "tests", "examples", "docs":
+        paths += [x for x in (ROOT / folder).rglob("*") if x.suffix in {".py", ".md", ".rst"}]
+    wrong = re.compile(r"calipers\[[a-z]|pip install ['\"]?calipers\b")
+    assert [str(x) for x in paths if wrong.search(x.read_text("utf-8"))] == []
 
 
 def test_the_version_is_written_once():

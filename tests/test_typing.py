@@ -45,8 +45,8 @@ def project(tmp_path_factory):
 def check(project, module, *arguments):
     """Run a checker as if the environment were active."""
     name = module.partition(".")[0]
-    pytest.importorskip(name, reason=f"{name} is not installed: pip install 'calipers[test]'")
-    pytest.importorskip("numpy_typing_compat", reason="scipy-stubs, calipers[test], is not there")
+    pytest.importorskip(name, reason=f"{name} is not installed: pip install '.[test]'")
+    pytest.importorskip("numpy_typing_compat", reason="needs scipy-stubs: pip install '.[test]'")
     path = f"{python_of(project).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ._arguments import is_weak
+from ._kernels.cuda import install_command
 from ._protocols import ArrayLibrary, NDArray
 from .interop.cupy import Cupy
 from .interop.jax import Jax
@@ -104,7 +105,7 @@ def device_module(name: str) -> Any:
     try:
         return import_module(f"._device.{name}", __package__)
     except ImportError as error:
-        msg = 'arrays on a device need Numba\'s CUDA target: pip install "calipers[cuda]"'
+        msg = f"arrays on a device need Numba's CUDA target: {install_command()}"
         raise ImportError(msg) from error
 
 

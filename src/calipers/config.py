@@ -15,13 +15,14 @@ import numba
 
 from ._jit import cache_folder
 from ._kernels.closeness import first_apart
+from ._kernels.cuda import install_command
 from ._threads import available_cores, get_num_threads
 
 __all__ = ["show_config"]
 
 _PACKAGES = ("calipers", "numpy", "numba", "numba-cuda", "torch", "jax", "cupy", "scipy")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_NO_CUDA = 'numba-cuda is not installed: pip install "calipers[cuda]"'
+_NO_CUDA = f"numba-cuda is not installed: {install_command()}"
 _NOT_ASKED = "the driver was not asked: show_config(devices=True) asks it"
 
 

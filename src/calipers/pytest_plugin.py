@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", mark)
     folder = config.getoption("calipers_plots")
     if folder is not None and find_spec("matplotlib") is None:
-        msg = "--calipers-plots needs matplotlib: pip install 'calipers[plot]'"
+        msg = "--calipers-plots needs matplotlib: pip install matplotlib"
         raise pytest.UsageError(msg)
     config.pluginmanager.register(_Failures(folder and Path(folder)), "calipers-failures")
 

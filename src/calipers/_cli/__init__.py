@@ -11,9 +11,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         import click  # noqa: F401
     except ImportError:
-        print(
-            'calipers: the command line needs click: pip install "calipers[cli]"', file=sys.stderr
-        )
+        print("calipers: the command line needs click: pip install click", file=sys.stderr)
         return TROUBLE
     from .group import run
 

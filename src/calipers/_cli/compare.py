@@ -178,7 +178,7 @@ def _require_plots(path: str) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        msg = '--plot is drawn by matplotlib: pip install "calipers[plot]"'
+        msg = "--plot needs matplotlib: pip install matplotlib"
         raise click.UsageError(msg) from None
     suffixes = Figure().canvas.get_supported_filetypes()
     suffix = os.path.splitext(path)[1].lower()

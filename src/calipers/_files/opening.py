@@ -26,13 +26,13 @@ _READERS = {
     ".parquet": "tables",
     ".zarr": "zarr",
 }
-# Of the readers that are not calipers' own, the package that they need and the extra that has it.
-_NEEDS = {
-    "hdf5": ("h5py", "h5py"),
-    "torch": ("torch", "torch"),
-    "tables": ("pyarrow", "tables"),
-    "zarr": ("zarr", "zarr"),
-    "netcdf3": ("scipy", "sparse"),
+# The package that reads a format, where calipers does not read it itself.
+_PACKAGES = {
+    "hdf5": "h5py",
+    "torch": "torch",
+    "tables": "pyarrow",
+    "zarr": "zarr",
+    "netcdf3": "scipy",
 }
 
 
@@ -44,8 +44,8 @@ def reader_of(path: str) -> str | None:
 
 
 def is_foreign(path: str) -> bool:
-    """Tell whether a path is read by a library that is not calipers' own."""
-    return reader_of(path) in _NEEDS
+    """Return True if another package reads a path."""
+    return reader_of(path) in _PACKAGES
 
 
 @contextmanager
@@ -73,9 +73,9 @@ def _reader(path: str) -> Reader:
         raise FileError(msg)
     if name == "hdf5" and is_classic(path):
         name = "netcdf3"
-    package, extra = _NEEDS.get(name, ("numpy", ""))
-    if find_spec(package) is None:
-        msg = f'it is read by {package}, which is not installed: pip install "calipers[{extra}]"'
+    package = _PACKAGES.get(name)
+    if package is not None and find_spec(package) is None:
+        msg = f"reading it needs {package}: pip install {package}"
         raise FileError(msg)
     reader: Any = import_module(f".{name}", __package__)
     return cast(Reader, reader)

@@ -14,7 +14,7 @@ def _sparse(what: str) -> Any:
     try:
         import scipy.sparse
     except ImportError:
-        msg = f"{what} needs SciPy: pip install 'calipers[sparse]'"
+        msg = f"{what} needs SciPy: pip install scipy"
         raise ImportError(msg) from None
     return scipy.sparse
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from numba import config, cuda
 
+from . import install_command
+
 # The versions of other packages that numba-cuda 0.30 works with.
-WITH = '"numba<0.69" "numpy<2.5"'
 _OLDEST = 12  # the first CUDA that numba-cuda has an extra for
 
 
@@ -49,13 +50,13 @@ def _compared(major: int, minor: int, compiled: int) -> str | None:
     msg += f"compiles, which is for CUDA {compiled}: install a newer driver"
     if major < _OLDEST:
         return msg
-    return f'{msg}, or the extra for CUDA {major}: pip install "numba-cuda[cu{major}]>=0.30" {WITH}'
+    return f"{msg}, or numba-cuda for CUDA {major}: {install_command(major)}"
 
 
 def _why_not() -> str:
     """Return why Numba sees no device."""
     # Without an error of the driver, what is_available() misses is the compiler.
-    compiler = 'libNVVM is not found: pip install "calipers[cuda]", or set CUDA_HOME'
+    compiler = f"libNVVM is not found: {install_command()}, or set CUDA_HOME"
     return " ".join(str(cuda.cuda_error() or compiler).split())
 
 

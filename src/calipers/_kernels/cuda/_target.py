@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numba import config, cuda
 
-from . import _launch
-from ._driver import WITH
+from . import _launch, install_command
 from ._driver import describe_devices as describe_devices
 from ._driver import require_device as require_device
 from .policy import CALLING, RESIDENT, SIMULATED, Policy, blocks_for, policy_of
@@ -20,15 +19,15 @@ SIMULATOR = bool(config.ENABLE_CUDASIM)
 if not SIMULATOR:
     if getattr(cuda, "implementation", None) == "Built-in":
         msg = "Numba's own CUDA target is one of the past, and numba-cuda is not installed: "
-        raise ImportError(msg + 'pip install "calipers[cuda]"')
+        raise ImportError(msg + install_command())
     try:
         import numba.cuda.np.arrayobj  # noqa: F401
         from cuda.bindings import driver
         from numba.cuda.cudadrv.driver import CudaAPIError, device_to_host, host_to_device
     except (AttributeError, ImportError) as error:
         found = [f"{name} {version(name)}" for name in ("numba-cuda", "numba", "numpy")]
-        msg = f"{', '.join(found)} do not work together ({error}): pip install "
-        msg += f'"calipers[cuda]", or {WITH}, as numba-cuda 0.30 needs it'
+        msg = f"{', '.join(found)} do not work together ({error}): "
+        msg += install_command()
         raise ImportError(msg) from error
     _DEVICE_OF_POINTER = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 T = TypeVar("T")
