@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.scaling_out`` measures what a scheduler does in a second and what a link
 carries, by derivatives and comparisons on a local cluster of two processes; and prints for 10, 100
-and 1000 workers what the arithmetic of docs/how_large.md gives, beside a simulation of the events.
+and 1000 workers what the arithmetic of docs/large_data.md gives, beside a simulation of the events.
 """
 
 import heapq

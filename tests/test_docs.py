@@ -15,7 +15,7 @@ import calipers
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 NEEDS = {
-    "closeness": ("torch",),
+    "comparing_arrays": ("torch",),
     "differences": ("torch",),
     "howto/jax_custom_vjp": ("jax",),
     "howto/porting": ("torch",),
