@@ -161,10 +161,10 @@ if hasattr(os, "register_at_fork"):
 
 def get_num_threads() -> int:
     """
-    Return how many threads calipers may use, the calling one included.
+    Return the number of threads that calipers may use, including the calling thread.
 
-    The first answer is ``CALIPERS_NUM_THREADS`` if that is set, else the number of cores that
-    the process may run on.
+    It is the environment variable ``CALIPERS_NUM_THREADS`` if that is set, else the number of cores
+    that the process may run on, until `set_num_threads` changes it.
 
     Returns
     -------
@@ -191,17 +191,21 @@ def get_num_threads() -> int:
 
 def set_num_threads(n: int) -> None:
     """
-    Set how many threads calipers may use, the calling one included.
+    Set the number of threads that calipers may use, including the calling thread.
 
     Parameters
     ----------
     n : int
-        At least 1; 1 keeps all work on the calling thread. It holds for the whole process.
+        At least 1, for the whole process. With 1, all work is done on the calling thread.
 
     Raises
     ------
     ValueError
         If `n` is not a positive integer.
+
+    See Also
+    --------
+    num_threads : The same inside a ``with`` block.
 
     Examples
     --------
@@ -218,12 +222,17 @@ def set_num_threads(n: int) -> None:
 @contextlib.contextmanager
 def num_threads(n: int) -> Iterator[None]:
     """
-    Set the number of threads inside a ``with`` block, and restore it after.
+    Set the number of threads inside a ``with`` block, and restore it afterwards.
 
     Parameters
     ----------
     n : int
-        As for `set_num_threads`.
+        At least 1, as for `set_num_threads`.
+
+    Returns
+    -------
+    context manager
+        Its ``with`` block runs with `n` threads.
 
     Raises
     ------
@@ -232,8 +241,8 @@ def num_threads(n: int) -> Iterator[None]:
 
     Notes
     -----
-    The number is the process's: it holds in all threads. Contexts of several threads must not
-    overlap, as the last one to end would leave behind the number that another one had set.
+    The number holds for all threads of the process. ``with`` blocks of different threads must not
+    overlap, since each restores the number that it replaced.
 
     Examples
     --------

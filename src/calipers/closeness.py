@@ -1,4 +1,4 @@
-"""Do two arrays agree? allclose, isclose, array_equal; and allfinite, first_nonfinite."""
+"""Comparison of two arrays with a tolerance, and the search for NaN and infinities."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -92,72 +92,80 @@ def allclose(
     memory_limit: float = MEMORY_LIMIT,
 ) -> Any:
     """
-    Tell whether all elements of two arrays are close, stopping at the first that is not.
+    Return True if all elements of two arrays are equal within a tolerance.
 
-    A pair is close if ``a == b``, or if both are finite and ``|a - b| <= atol + rtol*|b|``. `b`
-    is the reference. The arithmetic is binary64 for every floating dtype, with an exponent range
-    that does not overflow or underflow; two integers have an exact distance, and an integer next
-    to a float is read as binary64; complex numbers are compared by modulus. No memory is allocated
-    per element.
+    Two elements are close if ``a == b``, or if both are finite and ``|a - b| <= atol + rtol*|b|``.
+    The rule is that of `numpy.allclose`, evaluated without overflow or underflow. The comparison
+    stops at the first pair that is not close, and allocates no temporary arrays.
 
     Parameters
     ----------
     a, b : array_like
-        Arrays of any shapes that broadcast together: of NumPy, or of torch or jax in host memory,
-        which are read where they lie; or both on one CUDA device. A Python number takes the dtype
-        of the array it meets. Arrays of zarr, h5py or dask, memory maps, and iterators of chunks
-        that follow each other along axis 0 are compared chunk by chunk. An iterator may give the
-        same memory again and again, if it does so from the start. Two structured arrays are
-        compared field by field, and two frames of pandas, polars or pyarrow column by column, by
-        name: numbers with these tolerances, text exactly. Row labels are not compared.
+        Arrays whose shapes broadcast together; `b` is the reference. See Notes for the kinds of
+        arrays that are accepted.
     rtol : float or array_like, default 1e-5
-        Relative tolerance; an array broadcasts with `a` and `b`. Not rounded to their dtype.
-    atol : float or array_like, default 1e-8
-        Absolute tolerance: a number in the unit of `a`; or a quantity or duration, with any unit.
+        Relative tolerance. An array broadcasts with `a` and `b`.
+    atol : float, array_like, timedelta or quantity, default 1e-8
+        Absolute tolerance, in the unit of `a` if it is a plain number.
     equal_nan : bool, default False
-        Whether two NaN are close.
+        If True, two NaN are equal.
     axis : int or tuple of int, optional
-        The axis or axes that make a row: each row gets a verdict of its own.
+        Axis or axes to reduce over, as in `numpy.all`. By default all, which gives one bool.
     memory_limit : float, default 256 MiB
-        The bytes that chunks in memory may take. Memory maps that are smaller are read in place.
+        The most memory, in bytes, that chunks of arrays on disk may take. A memory map smaller than
+        this is read in one piece.
 
     Returns
     -------
     bool or array of bool
-        One verdict; or one for each row, of the broadcast shape without `axis`, in the inputs'
-        library. True if there are no elements: an empty array is close to any number, as in NumPy.
+        One bool if `axis` is None. With `axis`, an array of the broadcast shape without those axes,
+        of the same library as the inputs. Empty arrays are close.
 
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings), a tolerance is of another kind, or one
-        array is on a device and the other is not.
+        If a dtype has no distance (strings), a tolerance is not a number, or one array is on a
+        device and the other is not.
     ValueError
-        If the shapes do not broadcast together, or chunks do not fit `memory_limit`.
+        If the shapes do not broadcast together, or one chunk exceeds `memory_limit`.
     OSError
-        If a file or store cannot be read, or is cut while it is read.
+        If a file cannot be read.
 
     Warns
     -----
     RuntimeWarning
-        If a tolerance is infinite or NaN, as in NumPy. Where ``atol + rtol*|b|`` is negative, only
-        equal elements are close.
+        If a tolerance is infinite or NaN, as in NumPy. If a tolerance is negative, only equal
+        elements are close.
 
     See Also
     --------
-    isclose : A verdict for each element.
-    array_equal : No tolerance, and no broadcasting.
+    isclose : The result for each element.
+    array_equal : No tolerance and no broadcasting.
+    assert_close : Raises an AssertionError with a report.
 
     Notes
     -----
-    longdouble, object, masked arrays and subclasses of ndarray other than memmap get NumPy's own
-    answer, but for Python's integers, Fraction and Decimal, whose distance is exact at any size,
-    and where all is masked: nothing differs there. The signature is that of `numpy.allclose`.
+    Floating-point numbers are compared in binary64 with an extended exponent range, integers
+    exactly, and complex numbers by the modulus of their difference. An integer that is compared
+    with a float is converted to binary64. A Python number takes the dtype of the other array.
 
-    Dates and durations, of NumPy, Python, pandas or cftime, have exact distances: pass `atol` as a
-    timedelta, and for dates ``rtol=0``. Arrays with a unit (of astropy, unyt or pint) are compared
-    in the unit of `a`; units that do not convert to each other are a TypeError. Other arrays whose
-    library implements NumPy's functions, as awkward's, get the answer of their library.
+    Accepted are:
+
+    - NumPy arrays, and torch tensors and jax arrays in host memory, which are not copied;
+    - two arrays on the same CUDA device;
+    - arrays of zarr, h5py and dask, memory maps, and iterators of chunks along axis 0. They are
+      read chunk by chunk. An iterator may reuse one buffer;
+    - structured arrays, field by field, and frames of pandas, polars and pyarrow, column by column.
+      Columns are matched by name, text has to be equal, and row labels are ignored;
+    - arrays with units (astropy, unyt, pint), which are converted to the unit of `a`. Units that do
+      not convert raise a TypeError;
+    - dates and durations of NumPy, Python, pandas and cftime. Pass `atol` as a timedelta, and
+      ``rtol=0`` for dates.
+
+    Integers, Fraction and Decimal in object arrays are compared exactly. Other objects, longdouble,
+    masked arrays and subclasses of ndarray are compared by NumPy, except that fully masked arrays
+    are close. Arrays of libraries that implement NumPy's functions, such as awkward, are compared
+    by those.
 
     Examples
     --------
@@ -255,36 +263,36 @@ def isclose(
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any: ...
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """
-    Tell for each pair of elements whether the two are close.
+    Return for each pair of elements whether the two are equal within a tolerance.
 
-    The rule is that of `allclose`. Beside the result, no memory is allocated per element.
+    The rule is that of `allclose`. No memory is allocated except for the result.
 
     Parameters
     ----------
     a, b : array_like
-        Arrays of any shapes that broadcast together; `b` is the reference. Arrays of zarr, h5py
-        and dask are read as a whole; iterators of chunks and structured arrays are refused. Of two
-        frames, columns are paired by name.
+        Arrays whose shapes broadcast together; `b` is the reference. Arrays of zarr, h5py and dask
+        are loaded into memory. Columns of two frames are matched by name. Iterators and structured
+        arrays are not supported.
     rtol : float or array_like, default 1e-5
-        Relative tolerance; an array broadcasts with `a` and `b`.
-    atol : float or array_like, default 1e-8
-        Absolute tolerance: a number in the unit of `a`; or a quantity or duration, with any unit.
+        Relative tolerance. An array broadcasts with `a` and `b`.
+    atol : float, array_like, timedelta or quantity, default 1e-8
+        Absolute tolerance, in the unit of `a` if it is a plain number.
     equal_nan : bool, default False
-        Whether two NaN are close.
+        If True, two NaN are equal.
 
     Returns
     -------
-    array of bool, or numpy.bool
-        Of the broadcast shape, in the inputs' library; a scalar where both are. Of two frames, an
-        array of NumPy with the columns in the order of `a`.
+    array of bool or numpy.bool
+        Of the broadcast shape and the inputs' library; a scalar if both inputs are scalars. For two
+        frames, a NumPy array with one column for each column of `a`, in that order.
 
     Raises
     ------
     TypeError
-        If a dtype has no distance (strings), an element has several fields, a tolerance is of
-        another kind, or one array is on a device and the other is not.
+        If a dtype has no distance (strings), an array is structured, a tolerance is not a number,
+        or one array is on a device and the other is not.
     ValueError
-        If the shapes do not broadcast together.
+        If the shapes do not broadcast together, or two frames have different columns.
 
     Warns
     -----
@@ -293,7 +301,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 
     See Also
     --------
-    allclose : One verdict, and as early as it can be had.
+    allclose : One bool for all elements, which stops at the first mismatch.
 
     Examples
     --------
@@ -350,37 +358,38 @@ def array_equal(
     a1: Any, a2: Any, equal_nan: bool = False, *, memory_limit: float = MEMORY_LIMIT
 ) -> bool:
     """
-    Tell whether two arrays have the same shape and equal elements, stopping at the first unequal.
+    Return True if two arrays have the same shape and equal elements.
+
+    The comparison stops at the first pair that differs.
 
     Parameters
     ----------
     a1, a2 : array_like
-        Arrays of any dtypes. Those without a kernel, strings for instance, NumPy's ``==`` compares.
-        Structured arrays are compared field by field, and frames of pandas, polars, pyarrow
-        and dask column by column, by name; row labels are not compared.
-        Arrays with a unit are equal if they are in one unit: ``1 km`` equals ``1000 m``. Masks are
-        not heeded, as by NumPy; `allclose` and `compare` leave masked pairs out.
+        Arrays of any dtype. Strings and other dtypes without a compiled kernel are compared by
+        NumPy's ``==``. Structured arrays are compared field by field, and frames column by column.
+        Columns are matched by name, and row labels are ignored. Arrays with units are converted to
+        one unit: ``1 km`` equals ``1000 m``. Masks are ignored, as in NumPy.
     equal_nan : bool, default False
-        Whether two NaN are equal.
+        If True, two NaN are equal.
     memory_limit : float, default 256 MiB
-        The bytes that chunks in memory may take, as in `allclose`.
+        The most memory, in bytes, that chunks of arrays on disk may take, as in `allclose`.
 
     Returns
     -------
     bool
-        False for shapes that differ, even if they broadcast.
+        False if the shapes differ, even if they broadcast together.
 
     Raises
     ------
     TypeError
-        If one array is on a device and the other is not, one is sparse, or objects have no ``==``
-        that is true or false.
+        If one array is on a device and the other is not, an array is sparse, or ``==`` of two
+        objects is neither true nor false.
     OSError
-        If a file or store cannot be read, or is cut while it is read.
+        If a file cannot be read.
 
     See Also
     --------
-    allclose : With tolerances and broadcasting.
+    allclose : With a tolerance and broadcasting.
 
     Examples
     --------
@@ -454,15 +463,17 @@ def _spread_equal(spread: Spread, equal_nan: bool) -> bool:
 
 def allfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> bool:
     """
-    Tell whether an array has neither NaN nor infinity, stopping at the first.
+    Return True if an array has neither NaN nor infinities.
+
+    The search stops at the first one, and allocates no temporary array.
 
     Parameters
     ----------
     a : array_like
-        Any shape. A complex number is finite if both of its parts are. Arrays in chunks are read
-        chunk by chunk, as by `allclose`.
+        An array of any shape. A complex number is finite if both of its parts are. Arrays on disk
+        are read chunk by chunk, as in `allclose`.
     memory_limit : float, default 256 MiB
-        The bytes that chunks in memory may take.
+        The most memory, in bytes, that chunks of arrays on disk may take.
 
     Returns
     -------
@@ -472,13 +483,13 @@ def allfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> bool:
     Raises
     ------
     TypeError
-        If the dtype has no such elements (strings, objects).
+        If the elements are not numbers (strings, objects).
     OSError
-        If a file or store cannot be read, or is cut while it is read.
+        If a file cannot be read.
 
     See Also
     --------
-    first_nonfinite : Where the first one is.
+    first_nonfinite : The index of the first NaN or infinity.
 
     Examples
     --------
@@ -494,14 +505,15 @@ def allfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> bool:
 
 def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int, ...] | None:
     """
-    Find the first NaN or infinity of an array, in C order.
+    Return the index of the first NaN or infinity of an array, in C order.
 
     Parameters
     ----------
     a : array_like
-        Any shape. Arrays in chunks are read to their end, as a later one may hold an earlier index.
+        An array of any shape. Arrays on disk are read to their end, since a later chunk may hold an
+        element with a smaller index.
     memory_limit : float, default 256 MiB
-        The bytes that chunks in memory may take.
+        The most memory, in bytes, that chunks of arrays on disk may take, as in `allclose`.
 
     Returns
     -------
@@ -511,13 +523,13 @@ def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int,
     Raises
     ------
     TypeError
-        If the dtype has no such elements (strings, objects).
+        If the elements are not numbers (strings, objects).
     OSError
-        If a file or store cannot be read, or is cut while it is read.
+        If a file cannot be read.
 
     See Also
     --------
-    allfinite : Only whether there is one.
+    allfinite : Return True if all elements are finite.
 
     Examples
     --------

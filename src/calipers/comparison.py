@@ -1,4 +1,4 @@
-"""How do two arrays differ, and where? compare, assert_close, and the report of one pass."""
+"""Reports of how two arrays differ, and where: compare and assert_close."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -48,74 +48,81 @@ def compare(
     memory_limit: float = MEMORY_LIMIT,
 ) -> Comparison | NestedComparison:
     """
-    Compare two arrays, or nested containers of arrays, and tell all about how they differ.
+    Compare two arrays, or nested containers of arrays, and return a report of their differences.
 
-    The rule is that of `allclose`. One pass over the data finds the verdict, counts by class, the
-    first mismatches, the farthest pairs, norms, a histogram of distances in ULP, the tolerances
-    that would pass, and where the mismatches lie. No memory is allocated per element, except that
-    up to 4 million elements of arrays that fail are sorted.
+    The rule is that of `allclose`. One pass over the data counts mismatches by kind, and finds the
+    first and the largest ones, the region they lie in, norms of the difference, a histogram of
+    differences in ULP, and tolerances at which the arrays would pass.
 
     Parameters
     ----------
     actual, expected : array_like, or list, tuple, dict or dataclass of them
-        Arrays of NumPy, or of torch or jax in host memory; or both on one CUDA device, of which
-        only the report is copied back. A list of plain numbers is an array. Arrays in chunks are
-        compared chunk by chunk, as by `allclose`. Attributes of attrs classes, pydantic models and
-        namespaces, fields of structured arrays, and columns of pandas, polars, pyarrow and dask,
-        paired by name, are compared one by one. A missing value of a column is a NaN. Row labels
-        are not compared; the report says so where those of pandas differ.
-    rtol, atol : float, optional
-        Relative and absolute tolerance; both or neither. By default `default_tolerance` of the
-        dtypes. `atol` is a number in the unit of `actual`, or a quantity or duration with a unit of
-        its own. Of dates, `rtol` and numbers as `atol` are 0: they have to be equal.
+        The array to check and the reference. See Notes for the kinds of arrays that are accepted.
+    rtol : float, optional
+        Relative tolerance. If `rtol` and `atol` are omitted, they are `default_tolerance` of the
+        two dtypes; pass both or neither.
+    atol : float, timedelta or quantity, optional
+        Absolute tolerance, in the unit of `actual` if it is a plain number. Dates have to be equal
+        unless it is a timedelta.
     tolerance : Tolerance or pair of float, optional
         ``(rtol, atol)`` as one argument.
     max_ulp : int, optional
-        The verdict by distance instead: at most so many steps of the format apart. For integers
-        that is their difference.
+        The largest difference in ULP, used in place of `rtol` and `atol`. For integers, the largest
+        difference.
     equal_nan : bool, default False
-        Whether two NaN are close.
+        If True, two NaN are equal.
     check_dtype : bool, default True
-        Whether dtypes have to be equal, where both sides have one; neither byte order nor the
-        width of text counts.
+        If True, the dtypes have to be equal, except for byte order and the length of strings.
     check_shape : bool, default True
-        Whether shapes have to be equal; else the arrays are broadcast together. An empty array then
-        agrees with any number, as by `allclose`.
+        If True, the shapes have to be equal. If False, they are broadcast together; an empty array
+        then agrees with any number.
     max_mismatches : int, default 0
-        How many mismatches to let pass in each pair of arrays.
+        The number of mismatches that is allowed in each pair of arrays.
     max_mismatch_ratio : float, default 0.0
-        Which share of mismatches to let pass, from 0 to 1; the more generous of the two counts.
+        The fraction of mismatches that is allowed, from 0 to 1. An array passes if it satisfies
+        this or `max_mismatches`.
     memory_limit : float, default 256 MiB
-        The bytes that chunks in memory may take, as in `allclose`. Such reports know of no
-        rearrangement, and draw no elements.
+        The most memory, in bytes, that chunks of arrays on disk may take, as in `allclose`. For
+        arrays that are read in chunks, the report does not recognise transposed or shifted arrays,
+        and its plot shows no elements.
 
     Returns
     -------
     Comparison or NestedComparison
-        True if all agree. ``str()`` writes the report; ``to_dict()`` and ``plot()`` are there.
+        True if all arrays agree; a NestedComparison if the inputs are containers. ``print(report)``
+        shows the text, ``report.plot()`` a picture, and ``report.to_dict()`` returns built-in
+        types.
 
     Raises
     ------
     TypeError
-        If an option is of the wrong kind, or one array is on a device and the other is not; if
-        `max_ulp` is given for numbers whose dtype has no kernel.
+        If an option has the wrong type, one array is on a device and the other is not, or `max_ulp`
+        is passed for a dtype that has no ULP.
     ValueError
-        If one of `rtol` and `atol` is missing; if a tolerance is negative, infinite or NaN; if
-        two options exclude each other; if `max_mismatch_ratio` is not from 0 to 1.
+        If only one of `rtol` and `atol` is passed, a tolerance is negative, infinite or NaN, two
+        options exclude each other, or `max_mismatch_ratio` is not between 0 and 1.
     OSError
-        If a file or store cannot be read, or is cut while it is read.
+        If a file cannot be read.
 
     See Also
     --------
-    assert_close : Raises the report, if there is something to report.
-    allclose : The verdict alone, as NumPy's.
+    assert_close : Raises an AssertionError with this report.
+    allclose : Returns only the bool.
 
     Notes
     -----
-    longdouble, object and other dtypes without a kernel are compared by NumPy, at the memory this
-    takes, and without ULP or the tolerances that would pass. Arrays with a unit (of astropy, unyt
-    or pint) are compared in the unit of `actual`, which is that of the report. Pairs of which one
-    or both are masked are not compared; the report counts them.
+    All arrays that `allclose` takes are accepted. For two arrays on a CUDA device, only the report
+    is copied to the host. A list of numbers is an array. Fields of structured arrays, attributes of
+    attrs classes, pydantic models and namespaces, and columns of frames (pandas, polars, pyarrow,
+    dask) are compared one by one; columns are matched by name. Missing values of a column are NaN.
+    Row labels are not compared, and the report says so if those of pandas differ. Masked elements
+    are counted but not compared.
+
+    Dtypes without a compiled kernel, such as longdouble and object, are compared by NumPy; the
+    report then has neither ULP nor tolerances that would pass.
+
+    No memory is allocated for each element, except that up to 4 million elements are sorted to
+    recognise permutations if the arrays differ.
 
     Examples
     --------
@@ -156,27 +163,49 @@ def assert_close(
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
     """
-    Raise an AssertionError with a full report if two arrays, or containers of them, do not agree.
+    Raise an AssertionError with a report if two arrays, or containers of arrays, are not close.
 
     Parameters
     ----------
-    actual, expected, rtol, atol, tolerance, max_ulp, equal_nan
-        As for `compare`.
-    check_dtype, check_shape, max_mismatches, max_mismatch_ratio, memory_limit
-        As for `compare`; iterators of chunks are read only once.
+    actual, expected : array_like, or list, tuple, dict or dataclass of them
+        The array to check and the reference, as for `compare`. Iterators of chunks are read once.
+    rtol : float, optional
+        Relative tolerance. If `rtol` and `atol` are omitted, they are `default_tolerance` of the
+        two dtypes; pass both or neither.
+    atol : float, timedelta or quantity, optional
+        Absolute tolerance, in the unit of `actual` if it is a plain number.
+    tolerance : Tolerance or pair of float, optional
+        ``(rtol, atol)`` as one argument.
+    max_ulp : int, optional
+        The largest difference in ULP, used in place of `rtol` and `atol`.
+    equal_nan : bool, default False
+        If True, two NaN are equal.
+    check_dtype : bool, default True
+        If True, the dtypes have to be equal.
+    check_shape : bool, default True
+        If True, the shapes have to be equal. If False, they are broadcast together.
+    max_mismatches : int, default 0
+        The number of mismatches that is allowed in each pair of arrays.
+    max_mismatch_ratio : float, default 0.0
+        The fraction of mismatches that is allowed, from 0 to 1.
+    memory_limit : float, default 256 MiB
+        The most memory, in bytes, that chunks of arrays on disk may take, as in `allclose`.
     msg : str or callable, optional
-        The text of the error in place of the report, or a function from the report to it.
+        The text of the error, or a function that takes the report's text and returns it. By default
+        it is the report.
 
     Raises
     ------
     ClosenessError
-        If they do not agree. Its text is the report, its ``.report`` what `compare` returns.
-    TypeError, ValueError
-        As `compare`.
+        If the arrays are not close. Its text is the report, and its ``.report`` is what `compare`
+        returns. It is an AssertionError.
+    TypeError, ValueError, OSError
+        As for `compare`.
 
     See Also
     --------
-    compare : The report, whatever the verdict.
+    compare : Returns the report whether or not the arrays agree.
+    approx : The same comparison, written ``assert actual == approx(expected)``.
 
     Examples
     --------
@@ -186,7 +215,6 @@ def assert_close(
     Traceback (most recent call last):
         ...
     calipers.ClosenessError: Not close: 1 of 1 leaf differs
-      ['w']  1 of 2 elements differs (50 %)
     ...
     """
     by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT

@@ -1,4 +1,4 @@
-"""What calipers runs on: versions, threads, the cache of its kernels, devices."""
+"""Versions, threads, the kernel cache and devices: show_config."""
 
 import importlib.metadata
 import os
@@ -32,25 +32,25 @@ def show_config(mode: Literal["stdout"] = "stdout", *, devices: bool = False) ->
 def show_config(mode: Literal["dicts"], *, devices: bool = False) -> dict[str, Any]: ...
 def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any] | None:
     """
-    Print what calipers runs on: versions, threads, where kernels are cached, and CUDA devices.
+    Print or return versions, the number of threads, the kernel cache and CUDA devices.
 
     Parameters
     ----------
     mode : {"stdout", "dicts"}, default "stdout"
-        Whether to print it, or to return it as a dict, as `numpy.show_config` does.
+        "stdout" prints the information, "dicts" returns it, as in `numpy.show_config`.
     devices : bool, default False
-        Whether to ask the CUDA driver for devices. Once a process has asked, it cannot fork and
-        use them in the child.
+        If True, query the CUDA driver for devices. A process that has done so cannot use them in a
+        forked child.
 
     Returns
     -------
     dict or None
-        None if it is printed.
+        The information if `mode` is "dicts", else None.
 
     Raises
     ------
     ValueError
-        If `mode` is neither of the two.
+        If `mode` is neither "stdout" nor "dicts".
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Arrays that are compared with ``==``: approx."""
+"""Comparison with tolerances by ``==``, for assertions: approx."""
 
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
@@ -36,12 +36,24 @@ def _has_elements(x: Any) -> bool:
 
 class Approx:
     """
-    What `approx` returns: equal, by ``==``, to all that agrees with what is expected.
+    Expected values that compare equal, by ``==``, to all values within a tolerance.
+
+    It is returned by `approx`. ``actual == approx`` is the bool of ``approx.compare(actual)``.
 
     Attributes
     ----------
     expected : array_like, or list, tuple, dict or dataclass of them
         The reference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import approx
+    >>> expected = approx([0.3, 1.0], rtol=1e-6, atol=0)
+    >>> np.array([0.1 + 0.2, 1.0]) == expected
+    True
+    >>> expected
+    approx([0.3, 1.0])
     """
 
     # So that arrays leave `==` to this class, and do not ask element by element: NumPy's, and
@@ -86,16 +98,17 @@ class Approx:
 
     def compare(self, actual: Any) -> Comparison | NestedComparison:
         """
-        Return the report of a comparison with what is expected.
+        Return the report of a comparison with the expected values.
 
         Parameters
         ----------
         actual : array_like, or list, tuple, dict or dataclass of them
-            What is judged.
+            The values to check.
 
         Returns
         -------
         Comparison or NestedComparison
+            The report of `compare`.
 
         Examples
         --------
@@ -112,30 +125,32 @@ class Approx:
 
 def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
     """
-    Make what ``==`` compares to within tolerances, for assertions: ``assert actual == approx(b)``.
+    Return an object that is equal, by ``==``, to arrays within a tolerance of the expected ones.
 
-    In pytest a failing assertion shows the report of `compare`.
+    It is meant for assertions, ``assert actual == approx(expected)``. In pytest, an assertion that
+    fails shows the report of `compare`.
 
     Parameters
     ----------
     expected : array_like, or list, tuple, dict or dataclass of them
-        The reference. A Python number stands for an array full of it, but not for an empty one.
+        The reference. A Python number is equal to a non-empty array of any shape whose elements are
+        all close to it.
     **options
-        Those of `compare`: tolerances are by default those of the dtypes. Other than there, dtypes
-        may differ unless ``check_dtype=True``, as ``==`` does not ask for them.
+        The keywords of `compare`, with the same defaults except that ``check_dtype`` is False.
 
     Returns
     -------
     Approx
+        The object to compare with.
 
     Raises
     ------
     TypeError
-        If an option is none of those of `compare`, or of the wrong kind.
+        If a keyword is not one of `compare`, or has the wrong type. The comparison ``==`` raises it
+        if arrays cannot be compared.
     ValueError
-        If an option has a wrong value, as for `compare`.
-    TypeError, ValueError
-        As `compare`, for arrays that cannot be compared, by ``==``.
+        If a keyword has an invalid value. The comparison ``==`` raises it for shapes that `compare`
+        refuses.
 
     See Also
     --------
@@ -143,8 +158,8 @@ def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
 
     Notes
     -----
-    Masked arrays of NumPy, the objects of xarray and polars, and pint's quantities answer ``==``
-    themselves: write ``approx(expected) == masked``. SciPy's sparse arrays have to be dense:
+    NumPy's masked arrays, xarray's and polars' objects and pint's quantities implement ``==``
+    themselves: write ``approx(expected) == actual``. SciPy's sparse arrays have to be converted:
     ``actual.toarray() == approx(expected)``.
 
     Examples

@@ -1,4 +1,4 @@
-"""Do two arrays agree, as soon as it is known? allclose_async, and the verdict to be."""
+"""Comparison in the background: allclose_async and the PendingBool that it returns."""
 
 from collections.abc import Generator
 from typing import Any
@@ -14,30 +14,36 @@ def allclose_async(
     a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
 ) -> "PendingBool":
     """
-    Begin to compare two arrays as `allclose` does, and return at once.
+    Start to compare two arrays as `allclose` does, and return without waiting for the result.
 
-    Arrays on a device are compared there, after what the stream that they name has begun: of
-    torch's tensors that is torch's current stream. Arrays on the host are compared on calipers'
-    threads. Change no array before the answer is there.
+    Arrays on a CUDA device are compared there, in the order of the stream that they name; for torch
+    tensors that is torch's current stream. Arrays in host memory are compared on calipers' threads.
+    The arrays must not be changed before the result is there.
 
     Parameters
     ----------
-    a, b, rtol, atol, equal_nan
-        As for `allclose`.
+    a, b : array_like
+        Arrays whose shapes broadcast together; `b` is the reference.
+    rtol : float or array_like, default 1e-5
+        Relative tolerance.
+    atol : float, array_like, timedelta or quantity, default 1e-8
+        Absolute tolerance.
+    equal_nan : bool, default False
+        If True, two NaN are equal.
 
     Returns
     -------
     PendingBool
-        The answer to be.
+        The future result: ``await`` it, or call ``.result()``.
 
     Raises
     ------
     TypeError, ValueError
-        As `allclose`: at once for arrays on a device, else when the answer is asked for.
+        As for `allclose`: immediately for arrays on a device, and by ``.result()`` for others.
 
     See Also
     --------
-    allclose : Waits for the answer.
+    allclose : Waits for the result.
 
     Examples
     --------
@@ -53,9 +59,10 @@ def allclose_async(
 
 class PendingBool:
     """
-    A verdict that is being worked out; ``await`` it, or ask for its `result`.
+    The result of a comparison that may still be running.
 
-    Its truth value is that of the result, which is waited for.
+    It is returned by `allclose_async`. ``await pending`` returns the bool, and ``bool(pending)``
+    waits for it.
 
     Examples
     --------
@@ -80,11 +87,11 @@ class PendingBool:
             return f"<PendingBool: {type(error).__name__}>"
 
     def done(self) -> bool:
-        """Tell whether `result` would return at once."""
+        """Return True if the comparison has ended, so that `result` returns at once."""
         return bool(self._work.done())
 
     def result(self) -> bool:
-        """Wait for the verdict and return it, or raise the error that came in its place."""
+        """Wait for the comparison to end, and return its result or raise its error."""
         return bool(self._work.result())
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-"""Default tolerances by dtype."""
+"""Tolerances by dtype and by the length of sums."""
 
 import contextlib
 from collections.abc import Callable, Collection, Container
@@ -15,6 +15,13 @@ __all__ = ["Tolerance", "default_tolerance", "recommend_tolerance"]
 class Tolerance(NamedTuple):
     """
     A relative and an absolute tolerance: ``|a - b| <= atol + rtol*|b|``.
+
+    Attributes
+    ----------
+    rtol : float
+        Relative tolerance.
+    atol : float
+        Absolute tolerance.
 
     Examples
     --------
@@ -45,24 +52,29 @@ _BY_NAME = {
 
 def default_tolerance(*dtypes: Any) -> Tolerance:
     """
-    Return the tolerances that `assert_close` uses for arrays of some dtypes.
+    Return the tolerances that `assert_close` uses for arrays of the dtypes.
 
     Parameters
     ----------
-    *dtypes : dtype_like
-        At least one; of several, each tolerance is the largest.
+    *dtypes : dtype_like or str
+        One dtype or more, also of torch or as a name ("bfloat16"). Of several, the larger
+        tolerances are returned.
 
     Returns
     -------
     Tolerance
-        That of torch.testing.assert_close: about the square root of the format's precision. 0 for
-        integers, bool, the float8 kinds, and what is not a number. Of objects that of float64,
-        though `assert_close` takes 0 where all of them are Python's integers.
+        The tolerances of ``torch.testing.assert_close``: about the square root of the precision of
+        the dtype. 0 for integers, bool, float8 dtypes and dtypes that are not numbers. For object,
+        those of float64; `assert_close` uses 0 if all objects are integers.
 
     Raises
     ------
     TypeError
-        If there is no dtype, or one of them is none: of an array pass its ``.dtype``.
+        If no dtype is passed, or an argument is not a dtype.
+
+    See Also
+    --------
+    recommend_tolerance : Tolerances for the rounding errors of sums.
 
     Examples
     --------
@@ -122,39 +134,46 @@ def recommend_tolerance(
     dtype: Any, reduction: int = 1, *, accumulator: Any = None, scale: float = 1.0
 ) -> Tolerance:
     """
-    Return tolerances for results whose errors are rounding of sums.
+    Return tolerances for results whose errors are the rounding errors of sums.
 
     Parameters
     ----------
     dtype : dtype_like or str
-        The format of inputs and results; "tf32", "bfloat16", "float8_e4m3" and "float8_e5m2" too.
+        The format of inputs and results; also "tf32", "bfloat16", "float8_e4m3" and "float8_e5m2".
     reduction : int, default 1
-        n, the number of terms of the longest sum.
+        The number of terms, n, of the longest sum.
     accumulator : dtype_like or str, optional
-        The format of the sums: by default float32 for narrower formats, and the format itself.
+        The format in which sums are accumulated. By default float32 for formats of lower precision,
+        and `dtype` for the others.
     scale : float, default 1.0
-        The typical size of the results, or better the sum of the sizes of the terms; for a function
-        that magnifies its inputs' last places, times that.
+        The typical size of the results, or better the sum of the magnitudes of the terms, in the
+        unit of the results. Multiply it by the condition number of an ill-conditioned function.
 
     Returns
     -------
     Tolerance
-        ``rtol`` of some roundings of the format, and ``atol = (4*sqrt(n)*u + m)*scale`` with the
-        accumulator's unit roundoff u, and m for inputs that are narrower than the results.
+        ``rtol`` is a few unit roundoffs of the format. ``atol`` is ``(4*sqrt(n)*u + m)*scale``,
+        where u is the unit roundoff of the accumulator, and m is nonzero for inputs of lower
+        precision than the results.
 
     Raises
     ------
     ValueError
-        If a format is not known, or `reduction` or `scale` is not positive.
+        If a format is unknown, or `reduction` or `scale` is not positive.
 
     See Also
     --------
-    diagnose : Needs no tolerance.
-    default_tolerance : What `assert_close` takes, whatever is computed.
+    diagnose : Decides without a tolerance.
+    default_tolerance : The tolerances of `assert_close`, which depend on the dtype only.
 
     Notes
     -----
-    The law of sqrt(n) is that of Higham and Mary, SIAM J. Sci. Comput. 41 (2019).
+    Rounding errors of a sum of n terms grow as sqrt(n) with high probability [1]_.
+
+    References
+    ----------
+    .. [1] N. J. Higham, T. Mary, "A new approach to probabilistic rounding error analysis", SIAM
+       Journal on Scientific Computing 41 (2019) A2815-A2835.
 
     Examples
     --------
