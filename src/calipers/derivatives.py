@@ -112,114 +112,124 @@ def jacobian(
     target: Target | None = None,
 ) -> Any:
     """
-    Return the derivative of a function by finite differences.
+    Compute the Jacobian of a function by finite differences or the complex step.
 
-    A function compiled by ``numba.njit`` is called from a compiled loop on all threads, any other
-    from Python.
+    A function compiled by ``numba.njit`` is called from a compiled loop on all threads; any other
+    is called from Python.
 
     Parameters
     ----------
     f : callable
-        ``f(x, *args, **kwargs)`` gives real or complex numbers of any shape, always the same. With
-        `out_like`, ``f(x, *args, out)`` writes them into `out`; with `rowwise`, ``f(i, x, *args)``
-        is number i of them, in C order; with `batched`, x and f(x) have one more axis, the first,
-        and f answers many arguments at once.
+        ``f(x, *args, **kwargs)`` returns real or complex numbers, always of the same shape. Other
+        forms are ``f(x, *args, out)`` with `out_like`, ``f(i, x, *args)`` with `rowwise`, and many
+        points at once with `batched`.
     x : array_like
-        Where; of any shape, real or complex. Integers become float64; float32 stays float32 and
-        has the steps of float32. A tuple of arrays if `argnums` is a tuple. If it is a tensor of
-        torch or an array of jax, f is called with such, and a dense result is one, too. In whatever
-        memory order it is, f gets copies in C order.
-    method : {"2-point", "3-point", "5-point", "cs", "adaptive"}
-        One-sided differences, away from 0 as SciPy's, and to the right at 0; central differences
-        of second or fourth order; the complex step, for a real f that takes complex arguments and
-        is analytic: where f uses `abs`, `conj`, `real` or comparisons of complex numbers, its
-        result is wrong and nothing shows it; or what `differentiate` does.
+        Point of evaluation, of any shape, real or complex; a tuple of arrays if `argnums` is a
+        tuple. Integers become float64; float32 stays float32 and gets steps for float32. If x is a
+        torch tensor or a jax array, f is called with one, and a dense result is one. f gets copies
+        in C order.
+    method : {"2-point", "3-point", "5-point", "cs", "adaptive"}, default "3-point"
+        "2-point" is one-sided: away from 0 as in SciPy, and to the right at 0. "3-point" and
+        "5-point" are central differences of second and fourth order. "cs" is the complex step, for
+        real analytic f that accept complex arguments; if f uses `abs`, `conj`, `real` or
+        comparisons, its result is wrong without a warning. "adaptive" is the method of
+        `differentiate`.
     step : float or array_like, optional
-        The absolute step, positive and in the unit of x; for "adaptive" the first and longest. A 0
-        inside an array leaves that element of x out: its derivatives are NaN. One-sided differences
-        are taken to the other side where `bounds` end at x.
+        Absolute step, in the unit of x; for "adaptive" the first and largest. Elements with step 0
+        are skipped: their derivatives are NaN. By default it is computed from `scale`.
     scale : float or array_like, optional
-        The typical size of each element of x, which the relative step multiplies: eps to the power
-        1/2, 1/3 and 1/5 for 2, 3 and 5 points, 1e-20 for "cs". Without it ``max(1, |x|)``;
+        Typical size of each element of x, by which the relative step is multiplied: eps**(1/2),
+        eps**(1/3) and eps**(1/5) for 2, 3 and 5 points, 1e-20 for "cs". By default ``max(1, |x|)``;
         "adaptive" starts from ``|x|``.
     bounds : (lower, upper) or scipy.optimize.Bounds, optional
-        f is not called outside them. Where there is room on one side only, one-sided differences
-        of the same order are taken; where there is none, the derivative is NaN. A complex step
-        needs no room.
+        Limits on the points at which f is called. Near a bound, one-sided differences of the same
+        order are used; where the bounds are equal, the derivative is NaN. By default there are
+        none.
     sparsity : sparse matrix, (matrix, groups) or "detect", optional
-        Where the Jacobian of f(x).ravel() by x.ravel() may be non-zero. Columns that share no row
-        are evaluated together, in `groups` if given (a number for each column). A pattern that
-        misses entries is refused, by their rows. "detect" finds it by as many calls of f as x has
-        elements, at three points near x.
-    args, kwargs : tuple, dict
-        The other arguments of f. Arrays that a compiled f writes into, as into scratch, each thread
-        has for itself.
+        Pattern of the nonzeros of the Jacobian of ``f(x).ravel()`` with respect to ``x.ravel()``.
+        Columns that share no row are evaluated together; `groups` assigns a group number to each
+        column. "detect" finds the pattern, with as many calls of f as x has elements, at three
+        points near x. By default the Jacobian is dense.
+    args : tuple, default ()
+        Other positional arguments of f. Each thread gets its copy of arrays that a compiled f
+        writes to.
+    kwargs : dict, optional
+        Keyword arguments of f.
     argnums : int or tuple of int, default 0
-        The place of x among the positional arguments: 1 for ``f(args[0], x, *args[1:])``.
+        Position of x among the positional arguments: 1 for ``f(args[0], x, *args[1:])``.
     out_like : int, tuple of int or array_like, optional
-        The shape of f's results, or something of their shape and dtype. It has to be right: what
-        is compiled does not check where it stores.
-    rowwise, batched : bool
-        The form of f; see there.
-    holomorphic : bool
-        f is a holomorphic function of complex x, so that it has one complex derivative.
+        Shape of f's result, or an array of its shape and dtype, for f that write their result into
+        an array, ``f(x, *args, out)``. It must be right: compiled code does not check bounds.
+    rowwise : bool, default False
+        If True, ``f(i, x, *args)`` returns element i of the result, in C order.
+    batched : bool, default False
+        If True, x and ``f(x)`` have an additional first axis, and f evaluates many points at once.
+    holomorphic : bool, default False
+        If True, f is holomorphic in complex x, and has one complex derivative.
     workers : int, executor, dask Client or map-like callable, optional
-        Who calls f: so many threads, an executor of concurrent.futures or one like it, such as
-        mpi4py.futures.MPIPoolExecutor, a dask.distributed.Client, a multiprocessing.Pool, or
-        anything that is called like map. Processes are sent f, x and the other arguments once, and
-        then ranges of columns, of about a second each at most by what f(x) took. f must be one
-        that can be pickled; for a Client any that cloudpickle takes. What was on a worker that
-        a cluster lost is done by another one; what a pool of processes lost is done again, once,
-        with a warning, by another pool if it is broken. Where a worker has several threads, so has
-        f. The result does not depend on the workers.
-    progress : bool or callable
-        Show how far it is, and how long it may go on; or call ``progress(done, total)``. An
-        exception in it stops the work.
+        Where f is called; see Notes. By default on the threads of this process if f is compiled,
+        else on the calling thread. The result does not depend on it.
+    progress : bool or callable, default False
+        If True, show a progress bar. A callable is called with ``(done, total)``; an exception that
+        it raises stops the computation.
     checkpoint : str or path, optional
-        A folder in which finished columns are kept, so that the same call goes on from there after
-        it was ended, and returns at once after it was not. The folder is made, and not deleted. One
-        of another f (its code, what it encloses, and the globals that it reads), f(x), x, method or
-        step is refused.
+        Folder in which finished columns are stored. The same call resumes an interrupted
+        computation from it, and returns the stored result of a finished one. The folder is not
+        deleted.
     memory_limit : float, optional
-        The bytes that the result may take, where it takes more than 1 MiB: by default, the memory
-        that the machine has free.
-    target : {None, "cpu", "cuda"}
-        Where f runs: by default where x is, or on a device if f is compiled for one. There f is
-        ``f(x, *args, out)`` or ``f(i, x, *args)`` with `out_like`, compiled by `numba.cuda.jit` or
-        by calipers; or a function of arrays of torch, jax or cupy, like x. The result is where x
-        is; a sparse one, and error estimates, are on the host.
+        Largest size of the result, in bytes; checked above 1 MiB. By default the free memory.
+    target : {"cpu", "cuda"}, optional
+        Where f runs: by default where x is, or on a device if f is compiled for one. On a device, f
+        is ``f(x, *args, out)`` or ``f(i, x, *args)`` with `out_like`, compiled by `numba.cuda.jit`
+        or by calipers, or a function of torch, jax or cupy arrays. The result is where x is; sparse
+        results are on the host.
 
     Returns
     -------
     ndarray or csc_array
-        Of shape ``f(x).shape + x.shape`` and f's dtype: column j belongs to element j of x. A
-        scipy.sparse.csc_array with `sparsity`. For complex x without `holomorphic`, the pair of
-        derivatives by z and by its conjugate (Wirtinger); for several `argnums`, a tuple.
+        The Jacobian, of shape ``f(x).shape + x.shape`` and the dtype of ``f(x)``: the last axes
+        belong to x. With `sparsity`, a scipy.sparse.csc_array. For complex x without `holomorphic`,
+        a pair of derivatives with respect to z and its conjugate (Wirtinger). For a tuple
+        `argnums`, a tuple.
 
     Raises
     ------
     ValueError
-        If steps, scales, bounds or patterns make no sense, rounding of x loses a step, the sparsity
-        misses an entry, f returns results of two shapes, or a `batched` f changes its argument or
-        mixes its rows; if the checkpoint is of another derivative.
+        If a step, scale, bound or pattern is invalid, a step is lost to the rounding of x, the
+        pattern misses nonzeros (the message lists the rows), f returns different shapes, a
+        `batched` f changes its argument or mixes its rows, or `checkpoint` belongs to a different
+        derivative.
     TypeError
-        If f does not return numbers, or cannot be sent to the workers.
+        If f does not return numbers, or cannot be pickled for the workers.
     BrokenExecutor
-        If the workers are lost, with the columns that are not done.
+        If the workers are lost; the message lists the columns that are missing.
     MemoryError
-        If the result would not fit `memory_limit`.
+        If the result exceeds `memory_limit`.
     Exception
-        Whatever f raises, with a note that says which element of x was displaced.
+        Whatever f raises, with a note that names the element of x that was perturbed.
 
     See Also
     --------
-    differentiate : The same with error estimates.
-    jacobian_function : For solvers that ask again and again.
+    differentiate : The same with an error estimate for each entry.
+    jacobian_function : A function that returns the Jacobian at any point, for solvers.
 
     Notes
     -----
-    Steps are what the format of x realises (Numerical Recipes, section 5.7). Columns are colored
-    as by Curtis, Powell and Reid, J. Inst. Maths Applics 13 (1974).
+    Steps are rounded so that x + h is exact [1]_. Columns are grouped by graph coloring [2]_.
+
+    `workers` is a number of threads, an executor (of concurrent.futures, mpi4py, ...), a
+    multiprocessing.Pool, a dask.distributed.Client, or a callable like `map`. Processes receive f,
+    x and the other arguments once, then ranges of columns that take about a second. f must be
+    picklable, for dask by cloudpickle. Work that was on a lost dask worker is repeated; after the
+    loss of a process pool it is repeated once, with a warning. A checkpoint is valid for one f (its
+    code, the variables it encloses and the globals it reads), x, method and step.
+
+    References
+    ----------
+    .. [1] W. H. Press et al., "Numerical Recipes", 3rd edition, Cambridge University Press (2007),
+       section 5.7.
+    .. [2] A. R. Curtis, M. J. D. Powell, J. K. Reid, "On the estimation of sparse Jacobian
+       matrices", IMA Journal of Applied Mathematics 13 (1974) 117-119.
 
     Examples
     --------
@@ -228,6 +238,12 @@ def jacobian(
     >>> calipers.jacobian(lambda x: x**2, np.array([1.0, 3.0])).round(6)
     array([[2., 0.],
            [0., 6.]])
+
+    A tridiagonal Jacobian takes a few calls of f, whatever its size:
+
+    >>> J = calipers.jacobian(lambda x: np.diff(x) ** 2, np.arange(1000.0), sparsity="detect")
+    >>> J.shape, J.nnz
+    ((999, 1000), 1998)
     """
     options = Options(
         method=method,
@@ -288,36 +304,76 @@ def differentiate(
     target: Target | None = None,
 ) -> Any:
     """
-    Return the derivative of a function with an estimate of its error, entry by entry.
+    Compute the Jacobian of a function with an error estimate for each entry.
 
-    The adaptive method extrapolates central differences at steps h, h/4, h/16, ... to zero, keeps
-    the best estimate of each entry, and measures the noise of f by differences at two tiny steps.
-    The first step is near a quarter of ``|x|``; where the estimate says so, it moves to larger and
-    smaller scales. It takes 10 to 15 calls of f per element of x, some 70 where f is difficult.
+    The adaptive method extrapolates central differences at steps h, h/4, h/16, ... to h = 0, and
+    keeps the best estimate of each entry. The first step is about ``|x|/4``; if the error estimate
+    requires it, larger and smaller ones follow. It takes 10 to 15 calls of f for each element of x,
+    and about 70 for difficult f.
 
     Parameters
     ----------
-    f, x
-        See `jacobian`, as for all other parameters.
-    method : {"adaptive", "2-point", "3-point", "5-point", "cs"}
+    f : callable
+        ``f(x, *args, **kwargs)``, as for `jacobian`.
+    x : array_like
+        Point of evaluation, of any shape; a tuple of arrays if `argnums` is a tuple.
+    method : {"adaptive", "2-point", "3-point", "5-point", "cs"}, default "adaptive"
         Only "adaptive" estimates errors.
-    step, scale, bounds, sparsity, args, kwargs, argnums, out_like, rowwise, batched, holomorphic, \
-workers, progress, checkpoint, memory_limit, target
-        See `jacobian`.
+    step, scale : float or array_like, optional
+        Absolute step and typical size of x, as for `jacobian`.
+    bounds : (lower, upper) or scipy.optimize.Bounds, optional
+        Limits on the points at which f is called.
+    sparsity : sparse matrix, (matrix, groups) or "detect", optional
+        Pattern of the nonzeros of the Jacobian.
+    args : tuple, default ()
+        Other positional arguments of f.
+    kwargs : dict, optional
+        Keyword arguments of f.
+    argnums : int or tuple of int, default 0
+        Position of x among the positional arguments.
+    out_like : int, tuple of int or array_like, optional
+        Shape of f's result, for f that write it into an array, ``f(x, *args, out)``.
+    rowwise : bool, default False
+        If True, ``f(i, x, *args)`` returns element i of the result.
+    batched : bool, default False
+        If True, f evaluates many points at once, along the first axis.
+    holomorphic : bool, default False
+        If True, f is holomorphic in complex x.
+    workers : int, executor, dask Client or map-like callable, optional
+        Where f is called, as for `jacobian`.
+    progress : bool or callable, default False
+        Show a progress bar, or call ``progress(done, total)``.
+    checkpoint : str or path, optional
+        Folder in which finished columns are stored.
+    memory_limit : float, optional
+        Largest size of the result, in bytes. By default the free memory.
+    target : {"cpu", "cuda"}, optional
+        Where f runs. By default where x is.
 
     Returns
     -------
     Derivative
-        value, error, step, status, nfev, colors and seconds; a tuple for several `argnums`.
+        The Jacobian as ``.value`` and its error estimate as ``.error``; a tuple of them if
+        `argnums` is a tuple.
 
     Raises
     ------
-    ValueError, TypeError, MemoryError, Exception
-        See `jacobian`.
+    ValueError, TypeError, BrokenExecutor, MemoryError, Exception
+        As for `jacobian`.
+
+    See Also
+    --------
+    jacobian : Faster, without error estimates.
 
     Notes
     -----
-    Ridders, Adv. Eng. Software 4 (1982), for each entry, with a measured noise.
+    Ridders' extrapolation [1]_ is applied to each entry. The noise of f is measured from
+    differences at two small steps.
+
+    References
+    ----------
+    .. [1] C. J. F. Ridders, "Accurate computation of F'(x) and F'(x) F''(x)", Advances in
+       Engineering Software 4 (1982) 75-76.
 
     Examples
     --------
@@ -474,33 +530,35 @@ def jacobian_function(
     f: Callable[..., Any], x0: Any = None, **options: Unpack[PlanOptions]
 ) -> JacobianFunction:
     """
-    Return a function that gives the Jacobian of f wherever it is asked, planned once.
+    Return a function that computes the Jacobian of f at any point, for use as ``jac=`` of solvers.
 
-    It is what SciPy's solvers take as ``jac=``. Compiling, coloring and the check of a sparsity
-    pattern are done at the first point, or at `x0`: the pattern, given or detected there, has to
-    hold at all points.
+    Compilation, coloring and the check of a sparsity pattern are done once, at `x0` or at the first
+    point. The pattern has to be valid at all points.
 
     Parameters
     ----------
     f : callable
-        See `jacobian`.
+        ``f(x, *args, **kwargs)``, as for `jacobian`.
     x0 : array_like, optional
-        A point of the shape and dtype that will be asked about.
+        A point of the shape and dtype of later points. By default the first point is used.
     **options
-        All the keywords of `jacobian` but checkpoint. `args` are the other arguments of f wherever
-        the call gives none.
+        The keywords of `jacobian` except `checkpoint`. `args` is used in calls that pass x only.
 
     Returns
     -------
-    callable
-        ``jac(*args, **kwargs)`` takes the arguments of f, and returns the derivative by the one at
-        position `argnums`. Sparse ones share their structure, which is read-only: `copy()` has one
-        that can be changed.
+    JacobianFunction
+        ``jac(x, *args, **kwargs)`` takes the arguments of f and returns the Jacobian with respect
+        to the one at position `argnums`. Sparse results share their read-only structure; use
+        ``.copy()`` to modify one.
 
     Raises
     ------
     ValueError, TypeError, MemoryError, Exception
-        See `jacobian`.
+        As for `jacobian`: here if `x0` is passed, else at the first call.
+
+    See Also
+    --------
+    jacobian : The Jacobian at one point.
 
     Examples
     --------
@@ -525,38 +583,54 @@ def hessian(
     **options: Unpack[HessianOptions],
 ) -> Derivative:
     """
-    Return the second derivatives of a scalar function, symmetric, with their errors.
+    Compute the matrix of second derivatives of a scalar function, with error estimates.
 
-    From f alone it extrapolates mixed second differences, some 30 calls of f for each pair of
-    elements of x; from a gradient it takes some 12 calls for each element, and is more accurate.
+    From f alone it extrapolates mixed second differences, with about 30 calls of f for each pair of
+    elements of x. With `gradient` it takes about 12 calls of that for each element of x, and is
+    more accurate.
 
     Parameters
     ----------
-    f : callable
-        ``f(x, *args)`` gives one real number. Not called, and may be None, if there is a gradient.
+    f : callable or None
+        ``f(x, *args)`` returns one real number. It may be None if `gradient` is passed, and is then
+        not called.
     x : array_like
-        Where, real.
+        Point of evaluation, real, of any shape.
     gradient : callable, optional
-        ``gradient(x, *args)`` gives the derivative of f, of x's shape.
-    method : str, default "adaptive"
-        As for `jacobian`; f alone takes "adaptive" only.
-    args, argnums, **options
-        See `jacobian`. `sparsity` goes with a gradient; it is a symmetric pattern, or "detect", and
-        gets a star coloring (Gebremedhin, Manne and Pothen, SIAM Rev. 47, 2005). `bounds` have to
-        leave room on both sides of x for f alone: at one of them, the entries are NaN.
+        ``gradient(x, *args)`` returns the gradient of f, of the shape of x. By default f is used.
+    method : {"adaptive", "2-point", "3-point", "5-point", "cs"}, default "adaptive"
+        As for `jacobian`. Without `gradient` only "adaptive" is available.
+    args : tuple, default ()
+        Other positional arguments of f.
+    argnums : int, default 0
+        Position of x among the positional arguments.
+    **options
+        Keywords of `jacobian`: step, scale, bounds, sparsity, kwargs, out_like, rowwise, batched,
+        holomorphic, workers, progress, checkpoint, memory_limit and target. `sparsity` requires
+        `gradient`, and is a symmetric pattern or "detect"; it gets a star coloring [1]_. Without
+        `gradient`, `bounds` must leave room on both sides of x: entries at a bound are NaN.
 
     Returns
     -------
     Derivative
-        `value` of shape ``x.shape + x.shape``, exactly symmetric; `error` covers what was not. It
-        goes where an array goes, so that ``hess=`` of a solver takes it. Where a second derivative
-        jumps at x, `value` is the mean of both sides, `error` half their distance, and `status`
-        NONSMOOTH.
+        ``.value`` has shape ``x.shape + x.shape`` and is exactly symmetric; ``.error`` includes the
+        asymmetry that was removed. It converts to an array, so that it can be returned to ``hess=``
+        of a solver. Where a second derivative is discontinuous at x, the value is the mean of both
+        sides, the error is half their difference, and the status is NONSMOOTH.
 
     Raises
     ------
     ValueError, TypeError, MemoryError, Exception
-        See `jacobian`.
+        As for `jacobian`.
+
+    See Also
+    --------
+    gradgradcheck : Check second derivatives that you wrote.
+
+    References
+    ----------
+    .. [1] A. H. Gebremedhin, F. Manne, A. Pothen, "What color is your Jacobian? Graph coloring for
+       computing derivatives", SIAM Review 47 (2005) 629-705.
 
     Examples
     --------

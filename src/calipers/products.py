@@ -1,4 +1,4 @@
-"""Products with Jacobians that are never formed: jvp, vjp, operators, and columns in blocks."""
+"""Products with Jacobians, and Jacobians in blocks: jvp, vjp, linear_operator, jacobian_blocks."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack, overload
@@ -48,29 +48,41 @@ def jvp(
     **options: Unpack[DirectionOptions],
 ) -> Any:
     """
-    Return the derivative of a function along a direction.
+    Compute the product of the Jacobian of a function with a vector.
 
-    The default method calls f twice, "5-point" four times.
+    It is the derivative of f at x along v. The default method calls f twice, "5-point" four times.
 
     Parameters
     ----------
-    f, x
-        See `jacobian`.
+    f : callable
+        ``f(x, *args, **kwargs)``, as for `jacobian`.
+    x : array_like
+        Point of evaluation, of any shape.
     v : array_like
-        The direction, of x's shape. No element of x moves farther along it than its own step.
-    args, argnums, **options
-        See `jacobian`: method, step, scale, bounds, kwargs, out_like, rowwise, batched and
-        holomorphic.
+        Direction, of the shape of x. The step along it is limited so that no element of x changes
+        by more than the step for that element.
+    args : tuple, default ()
+        Other positional arguments of f.
+    argnums : int, default 0
+        Position of x among the positional arguments.
+    **options
+        Keywords of `jacobian`, with the same defaults: method, step, scale, bounds, kwargs,
+        out_like, rowwise, batched, holomorphic and target.
 
     Returns
     -------
     ndarray
-        ``J @ v``, of f(x)'s shape and dtype.
+        ``J @ v``, of the shape and dtype of ``f(x)``.
 
     Raises
     ------
     ValueError, TypeError, Exception
-        See `jacobian`.
+        As for `jacobian`; also if the shape of v is not that of x.
+
+    See Also
+    --------
+    vjp : The product from the other side.
+    linear_operator : Both products, for SciPy's iterative solvers.
 
     Examples
     --------
@@ -131,28 +143,38 @@ def vjp(
     **options: Unpack[StepOptions],
 ) -> Any:
     """
-    Return the product of a vector with a derivative, in memory of the size of x.
+    Compute the product of a vector with the Jacobian of a function, in memory of the size of x.
 
-    It takes as many calls of f as `jacobian`, and keeps no more than a block of its columns.
+    It takes as many calls of f as `jacobian`, and stores one block of columns at a time.
 
     Parameters
     ----------
-    f, x
-        See `jacobian`.
+    f : callable
+        ``f(x, *args, **kwargs)``, as for `jacobian`.
+    x : array_like
+        Point of evaluation, of any shape.
     w : array_like
-        The vector, of f(x)'s shape.
-    args, argnums, **options
-        See `jacobian`: all but sparsity, checkpoint and memory_limit.
+        Cotangent, of the shape of ``f(x)``.
+    args : tuple, default ()
+        Other positional arguments of f.
+    argnums : int, default 0
+        Position of x among the positional arguments.
+    **options
+        Keywords of `jacobian` except sparsity, checkpoint and memory_limit, with the same defaults.
 
     Returns
     -------
     ndarray
-        ``w @ J``, of x's shape and f's dtype; w is not conjugated.
+        ``w @ J``, of the shape of x and the dtype of ``f(x)``; w is not conjugated.
 
     Raises
     ------
     ValueError, TypeError, Exception
-        See `jacobian`.
+        As for `jacobian`; also if the shape of w is not that of ``f(x)``.
+
+    See Also
+    --------
+    jvp : The product from the other side, with two calls of f.
 
     Examples
     --------
@@ -186,22 +208,34 @@ def linear_operator(
     **options: Unpack[StepOptions],
 ) -> "LinearOperator":
     """
-    Return the Jacobian as a scipy.sparse.linalg.LinearOperator that is never formed.
+    Return the Jacobian of a function as a matrix-free scipy.sparse.linalg.LinearOperator.
 
     Parameters
     ----------
-    f, x, args, argnums, **options
-        See `jacobian`. f(x) and x are taken as vectors.
+    f : callable
+        ``f(x, *args, **kwargs)``, as for `jacobian`.
+    x : array_like
+        Point of evaluation, of any shape. x and ``f(x)`` are flattened.
+    args : tuple, default ()
+        Other positional arguments of f.
+    argnums : int, default 0
+        Position of x among the positional arguments.
+    **options
+        Keywords of `jacobian` except sparsity, checkpoint and memory_limit, with the same defaults.
 
     Returns
     -------
     LinearOperator
-        With ``matvec`` by as many calls of f as `jvp`, and ``rmatvec`` by as many as `vjp`.
+        ``matvec`` takes as many calls of f as `jvp`, ``rmatvec`` as many as `vjp`.
 
     Raises
     ------
     ValueError, TypeError, Exception
-        See `jacobian`.
+        As for `jacobian`; also for complex x without ``holomorphic=True``.
+
+    See Also
+    --------
+    jvp, vjp : One product.
 
     Examples
     --------
@@ -246,26 +280,38 @@ def jacobian_blocks(
     **options: Unpack[StepOptions],
 ) -> Iterator[tuple[slice, NDArray]]:
     """
-    Give a Jacobian that does not fit memory, some columns at a time.
+    Iterate over blocks of columns of a Jacobian that is too large for memory.
 
     Parameters
     ----------
-    f, x
-        See `jacobian`.
+    f : callable
+        ``f(x, *args, **kwargs)``, as for `jacobian`.
+    x : array_like
+        Point of evaluation, of any shape.
     block : int, optional
-        How many columns at a time; by default what takes some 32 MB.
-    args, argnums, **options
-        See `jacobian`: all but sparsity, checkpoint and memory_limit.
+        The number of columns in a block. By default about 32 MB of them.
+    args : tuple, default ()
+        Other positional arguments of f.
+    argnums : int, default 0
+        Position of x among the positional arguments.
+    **options
+        Keywords of `jacobian` except sparsity, checkpoint and memory_limit, with the same defaults.
 
     Yields
     ------
-    slice, ndarray
-        Which elements of x.ravel(), and the columns of f(x).ravel() that belong to them.
+    columns : slice
+        The elements of ``x.ravel()`` of this block.
+    part : ndarray
+        The columns, of shape ``(f(x).size, columns.stop - columns.start)``.
 
     Raises
     ------
     ValueError, TypeError, Exception
-        See `jacobian`.
+        As for `jacobian`; also for complex x without ``holomorphic=True``.
+
+    See Also
+    --------
+    jacobian : The whole Jacobian.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What `differentiate` and `hessian` return."""
+"""The result of `differentiate` and `hessian`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,31 +12,38 @@ from .._protocols import NDArray
 @dataclass(frozen=True, repr=False, eq=False)
 class Derivative(Shown):
     """
-    A derivative, and what is known of it.
+    A derivative with an error estimate for each entry.
+
+    It is returned by `differentiate` and `hessian`, and converts to the array ``.value``.
 
     Attributes
     ----------
     value : ndarray or csc_array
-        Of shape ``f(x).shape + x.shape``; for a complex function that is not holomorphic, the pair
-        of derivatives by z and by its conjugate.
-    error : like value
-        An estimate, for each entry, of how far `value` is from the derivative. It is inf where
-        that is not known: always with a fixed step, which estimates nothing.
+        The derivative, of shape ``f(x).shape + x.shape``. For complex functions that are not
+        holomorphic, a pair of derivatives with respect to z and its conjugate.
+    error : ndarray or csc_array
+        The estimated absolute error of each entry, of the form of `value`. It is inf where it is
+        unknown, as always for fixed steps.
     step : ndarray
-        The step along each element of x, 0 where none was made; the adaptive method's is the one
-        that it began with, or began anew with at a smaller scale.
+        The step for each element of x, 0 if there was none. For the adaptive method it is the first
+        step, at the scale that was used.
     status : ndarray of str
-        What became of each element of x: CONVERGED; FIXED (a fixed step: nothing is known of the
-        error); NOISY (f has far more noise than rounding, the error says how much it matters);
-        NONSMOOTH (the derivatives from both sides differ, or are infinite); ALIASED (f varies on
-        a shorter length than any step that was tried); NONFINITE (f is not finite around x);
-        BOUNDED (the bounds leave no room); EXCLUDED (its step is 0).
+        The status of each element of x, of the shape of x:
+
+        - CONVERGED: the extrapolation converged; `error` estimates the remaining error;
+        - FIXED: a fixed step was used, so that the error is unknown;
+        - NOISY: f has more noise than rounding; `error` includes its effect;
+        - NONSMOOTH: the derivatives from both sides differ, or are infinite;
+        - ALIASED: f varies on a shorter length than any step;
+        - NONFINITE: f is infinite or NaN near x;
+        - BOUNDED: the bounds leave no room for a step;
+        - EXCLUDED: the step is 0.
     nfev : int
-        How often f was called; a call with a batch counts each of its rows.
+        The number of evaluations of f. A call with a batch counts each of its rows.
     colors : int or None
-        How many groups of columns were evaluated together, if the derivative is sparse.
+        The number of groups of columns that were evaluated together; None for dense derivatives.
     seconds : float
-        How long it took, without compiling calipers' kernels.
+        The elapsed time in seconds, without the compilation of calipers' kernels.
 
     Examples
     --------
@@ -58,7 +65,7 @@ class Derivative(Shown):
     seconds: float
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        """Return `value`, so that a Derivative goes where an array goes; not if it is no array."""
+        """Return `value` as an array; raise a TypeError if it is sparse or a pair."""
         if self.colors is not None:
             raise TypeError("the derivative is sparse: take .value, or .value.toarray()")
         if isinstance(self.value, tuple):

@@ -1,4 +1,4 @@
-"""A Jacobian that is planned once, and asked for at many points."""
+"""A Jacobian that is compiled and coloured once, and evaluated at many points."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,20 @@ from .steps import require_inside
 
 
 class JacobianFunction:
-    """The Jacobian of a function, planned once; see `jacobian_function`."""
+    """
+    A function that returns the Jacobian of a function; it is returned by `jacobian_function`.
+
+    Calls take the arguments of the function, ``jac(x, *args, **kwargs)``.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> jac = calipers.jacobian_function(lambda x, a: a * x**2)
+    >>> jac(np.array([1.0, 3.0]), 2.0).round(6)
+    array([[ 4.,  0.],
+           [ 0., 12.]])
+    """
 
     def __init__(
         self,
@@ -65,7 +78,7 @@ class JacobianFunction:
         return _Plan(problem, self._options, library)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the derivative at the arguments of f."""
+        """Return the Jacobian at the arguments of the function."""
         k = self._position
         if len(args) <= k:
             given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
