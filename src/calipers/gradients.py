@@ -1,4 +1,4 @@
-"""Is a derivative right? gradcheck against differences that know their error."""
+"""Gradient checks: gradcheck, its report and its errors."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -71,111 +71,143 @@ def gradcheck(
     seed: int = 0,
 ) -> GradcheckReport:
     """
-    Check the derivatives of a function against differences of the function.
+    Check derivatives of a function against finite differences with error estimates.
 
-    The caller's arrays are not changed. Differences are taken with steps of each input's own size;
-    where two of them do not confirm an entry, an extrapolation that knows its error decides. A
-    difference that rounding or a kink may explain is not called an error.
+    Each entry of the Jacobian is first compared with central differences, at a step that fits the
+    size of its input. Entries that these do not confirm are decided by `differentiate`. A
+    difference that may be due to rounding or to a kink is not counted as a wrong derivative.
 
     Parameters
     ----------
     f : callable
-        ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of them.
+        ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of arrays.
     inputs : array or number, or a tuple or list of them
-        Where to check; f and the derivatives get copies in C order. Real and complex floating-point
-        inputs are differentiated, all others are handed on as they are. Arrays in lists, tuples,
-        dicts and dataclasses (and in what else jax knows) are differentiated, too, and f may return
-        such containers: `input_names` and `output_names` of the report tell the places in them.
-        Numbers beside arrays in a container are settings, and held constant.
-        Where `jac`, `vjp` or `jvp` is given, f and it get NumPy's arrays in the place of tensors.
+        Point at which to check. Real and complex floating-point inputs are differentiated; others
+        are passed through. See Notes for containers.
     jac : callable, optional
-        ``jac(*inputs)`` returns ``jac[output][input]``, unnested where there is one output or one
-        input, of shape ``output.shape + input.shape``.
+        ``jac(*inputs)`` returns ``jac[output][input]``, of shape ``output.shape + input.shape``.
+        With one output or one input, that level of nesting is omitted.
     vjp : callable, optional
-        ``vjp(*inputs, w)`` returns a gradient for each differentiable input; w is the cotangent, a
-        tuple where f returns one. What belongs to a container is one of the same form, here and
-        below: with None for settings in those that are taken, for zeros in those that are returned.
+        ``vjp(*inputs, w)`` returns a gradient for each differentiable input. w is the cotangent: an
+        array, or a tuple if f returns one.
     jvp : callable, optional
-        ``jvp(*inputs, v)`` returns a tangent for each differentiable output; v is the tangent, a
-        tuple where there are several differentiable inputs.
+        ``jvp(*inputs, v)`` returns a tangent for each differentiable output. v is the tangent: an
+        array, or a tuple if there are several differentiable inputs.
     value_and_jac : callable, optional
-        ``value_and_jac(*inputs)`` returns f's value, which is compared with f, and the same as
-        `jac`.
+        ``value_and_jac(*inputs)`` returns the result of f, which is compared with f, and what `jac`
+        returns.
     eps : float, optional
-        The absolute step, as torch's. Then, or with atol or rtol, an entry that one difference
-        confirms within the whole tolerance is accepted.
-    atol, rtol : float, optional
-        What an entry may be off by: ``atol + rtol*|numerical|``, and the error of the numerical
-        value. By default 0 and 1e-6, with float32 anywhere 5e-3.
-    raise_exception : bool
-        Whether to raise an error if the verdict is neither PASS nor in `allow`.
-    nondet_tol : float
-        What two calls with the same arguments may differ by, those of f beyond rounding.
+        Absolute step, as in torch. If it, `atol` or `rtol` is passed, an entry passes if one
+        difference confirms it within the tolerance. By default steps fit the size of each input.
+    atol : float, optional
+        Absolute tolerance of ``|analytic - numerical|``, in addition to the error estimate of the
+        numerical value. By default 0.
+    rtol : float, optional
+        Relative tolerance, relative to the numerical value. By default 1e-6, or 5e-3 if any array
+        is float32.
+    raise_exception : bool, default True
+        If True, raise a GradcheckError if the verdict is neither PASS nor in `allow`.
+    nondet_tol : float, default 0.0
+        Largest difference between two calls with the same arguments. For f, rounding is allowed,
+        too.
     check_undefined_grad : bool, optional
-        Whether `vjp` and `jvp` are tested with directions of None, which stand for zeros: by
-        default `vjp` of torch functions is.
-    check_grad_dtypes : bool
-        Whether gradients and tangents must have the dtypes of inputs and outputs.
-    check_batched_grad, check_batched_forward_grad : bool
-        Whether `vjp` or `jvp` is tested with two directions along a leading axis.
-    check_forward_ad, check_backward_ad : bool, optional
-        Whether `jvp`, and whether `vjp` and `jac`, are checked: all that are given, by default.
-    fast_mode : bool
-        Whether to compare products with a random direction: some 15 calls of f for each input,
-        whatever its size. An error is traced to an entry before it is called one.
+        If True, call `vjp` and `jvp` with None for directions that are zero. By default only for
+        the vjp of torch functions.
+    check_grad_dtypes : bool, default False
+        If True, gradients must have the dtypes of the inputs, and tangents those of the outputs.
+    check_batched_grad : bool, default False
+        If True, call `vjp` also with two cotangents along a leading axis.
+    check_batched_forward_grad : bool, default False
+        If True, call `jvp` also with two tangents along a leading axis.
+    check_forward_ad : bool, optional
+        If True, check `jvp`. By default it is checked if it is passed.
+    check_backward_ad : bool, optional
+        If True, check `vjp` and `jac`. By default they are checked if they are passed.
+    fast_mode : bool, default False
+        If True, compare products with random directions, with about 15 calls of f for each input,
+        whatever its size. An error is then located before it is reported.
     masked : bool, optional
-        Whether only the specified elements of sparse inputs, SciPy's or torch's, are differentiated
-        by; by default all are. `jac` is then by the array of the specified values.
+        If True, differentiate with respect to the specified elements of sparse inputs only; `jac`
+        is then with respect to the array of these values. By default with respect to all elements.
     check_sparse_nnz : bool, optional
-        The deprecated name of `masked`.
-    method : {"adaptive", "2-point", "3-point", "5-point", "cs"}
-        How entries are differentiated that the differences of a first look do not confirm: by
-        default by `differentiate`'s ladder. A fixed step is repeated with longer ones and a shorter
-        one, which tell its error. "cs" is for f that is analytic and returns complex numbers for
-        complex inputs; its step is its own, and differences that contradict it count instead.
-    step, scale, bounds
-        See `jacobian`; for several differentiable inputs a tuple with an item for each, or a number
-        for all.
-    args, kwargs
-        Other arguments of f and of the derivatives: ``vjp(*inputs, *args, w, **kwargs)``.
+        Deprecated name of `masked`.
+    method : {"adaptive", "2-point", "3-point", "5-point", "cs"}, default "adaptive"
+        How entries are differentiated that the first differences do not confirm. Fixed steps are
+        repeated at longer and shorter steps to estimate their error. "cs" is for analytic f that
+        return complex numbers for complex inputs.
+    step, scale : float, array_like or tuple of them, optional
+        Absolute step and typical size, as for `jacobian`; a number for all inputs, or a tuple with
+        an item for each differentiable input.
+    bounds : (lower, upper) or tuple of such pairs, optional
+        Limits on the points at which f is called, as for `jacobian`.
+    args : tuple, default ()
+        Other positional arguments of f and of the derivatives, ``vjp(*inputs, *args, w,
+        **kwargs)``.
+    kwargs : dict, optional
+        Keyword arguments of f and of the derivatives.
     argnums : int or sequence of int, optional
-        Which inputs are differentiated.
+        Positions of the inputs to differentiate. By default all floating-point inputs.
     out_like : array_like or tuple of them, optional
-        Arrays like f's results, if ``f(*inputs, *args, *outs)`` stores them in arrays that it takes
-        last.
+        Arrays like the results of f, for f that write their results into arrays,
+        ``f(*inputs, *args, *outs)``.
     inplace : {"write", "add"}, optional
-        If given, `jac`, `vjp` and `jvp` take arrays last, one for each that they else return, which
-        they fill or add to.
-    workers, progress, checkpoint
-        See `jacobian`: for looking at all entries, in columns. `total` grows by the columns that
-        are looked at again. A checkpoint does not depend on the derivatives that are checked, so
-        that a corrected one is compared with the same differences.
-    nondifferentiable_outputs : sequence of int
-        Positions of outputs that are left out, as integer ones are. Where that leaves none, all
-        are checked to have no slope, as by torch.
-    convention : {"torch", "jax"}
-        How gradients of complex numbers are meant: torch's pair with the numbers as real ones do,
-        ``Re(conj(w)*dF) == Re(conj(g)*dz)``; jax's do so without the conjugates.
-    equal_nan : bool
-        Whether NaN in both derivatives is right.
-    allow : collection of str
-        Verdicts that count as true: "NONSMOOTH", "INCONCLUSIVE".
-    seed : int
-        Of random directions.
+        If passed, `jac`, `vjp` and `jvp` take arrays as last arguments, one for each result, which
+        they overwrite or add to. By default they return their results.
+    workers : int, executor, dask Client or map-like callable, optional
+        Where f is called, as for `jacobian`.
+    progress : bool or callable, default False
+        Show a progress bar, or call ``progress(done, total)``. `total` grows if columns are
+        evaluated again.
+    checkpoint : str or path, optional
+        Folder in which finished differences are stored, as for `jacobian`. They do not depend on
+        the derivatives, so that a corrected one is compared with the stored differences.
+    nondifferentiable_outputs : sequence of int, default ()
+        Positions of outputs to exclude; integer outputs are always excluded. If none remain, the
+        derivatives must be zero, as in torch.
+    convention : {"torch", "jax"}, default "torch"
+        Convention for gradients of complex functions. torch:
+        ``Re(conj(w)*dF) == Re(conj(g)*dz)``; jax: the same without the conjugates.
+    equal_nan : bool, default False
+        If True, NaN in both derivatives is right.
+    allow : collection of {"NONSMOOTH", "INCONCLUSIVE"}, default ()
+        Verdicts that count as success.
+    seed : int, default 0
+        Seed of random directions.
 
     Returns
     -------
     GradcheckReport
-        True if all is right.
+        True if the derivatives are right. ``print(report)`` shows what is wrong.
 
     Raises
     ------
-    GradcheckError
-        If the derivative is wrong, or cannot be confirmed: a subclass for each verdict.
+    WrongDerivativeError
+        If the verdict is FAIL.
+    NonsmoothError
+        If the verdict is NONSMOOTH: f is not differentiable at the point.
+    InconclusiveError
+        If the verdict is INCONCLUSIVE: rounding or noise of f hides the derivative.
     ValueError, TypeError
-        If an argument is not what it should be, or nothing can be differentiated.
+        If an argument is invalid, or there is nothing to differentiate.
     Exception
-        What f or a derivative raises.
+        Whatever f or a derivative raises.
+
+    See Also
+    --------
+    gradgradcheck : Check second derivatives.
+    differentiate : The numerical derivative, with error estimates.
+
+    Notes
+    -----
+    The three errors are subclasses of `GradcheckError`. The arrays of the caller are not modified:
+    f and the derivatives get copies in C order. They are NumPy arrays, even if `inputs` are
+    tensors, if `jac`, `vjp` or `jvp` is passed. Without these, f must be a function of torch
+    tensors or jax arrays, whose automatic differentiation is checked.
+
+    Arrays in lists, tuples, dicts and dataclasses (and other jax pytrees) are differentiated as
+    well, and f may return such containers. Numbers in containers with arrays are constants.
+    Cotangents, tangents and gradients of a container have its structure. None marks a constant leaf
+    in arguments and a zero gradient in results.
 
     Examples
     --------
@@ -187,8 +219,8 @@ def gradcheck(
     >>> report = calipers.gradcheck(
     ...     np.sin, x, vjp=lambda x, w: 2 * w * np.cos(x), raise_exception=False
     ... )
-    >>> print(report.reason)  # doctest: +ELLIPSIS
-    the derivative of output 0 with respect to input 0 is wrong in column 0 in row 0: ...
+    >>> report.verdict, report.counts["FAIL"]
+    ('FAIL', 2)
     """
     require_functions(f, jac=jac, vjp=vjp, jvp=jvp, value_and_jac=value_and_jac)
     given = Given(

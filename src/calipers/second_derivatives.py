@@ -1,4 +1,4 @@
-"""Are second derivatives right? gradgradcheck, which is gradcheck of the gradient."""
+"""Checks of second derivatives: gradgradcheck."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -59,49 +59,73 @@ def gradgradcheck(
     **options: Unpack[SecondOptions],
 ) -> GradcheckReport:
     """
-    Check second derivatives: those of the gradient, against differences of the gradient.
+    Check second derivatives of a function against finite differences of its gradient.
 
-    Differences of a wrong gradient confirm a second derivative that is wrong in the same way; the
-    first derivative is therefore checked, too.
+    The first derivative is checked, too: differences of a wrong gradient would confirm a second
+    derivative that is wrong in the same way.
 
     Parameters
     ----------
-    f, inputs
-        See `gradcheck`.
+    f : callable
+        ``f(*inputs, *args, **kwargs)`` returns an array or a tuple of arrays.
+    inputs : array or number, or a tuple or list of them
+        Point at which to check, as for `gradcheck`.
     grad_outputs : array_like or tuple of them, optional
-        Cotangents of the differentiable outputs; by default drawn from [-1, 1).
+        Cotangents of the differentiable outputs. By default drawn uniformly from [-1, 1).
     vjp : callable, optional
-        The first derivative, as for `gradcheck`. A torch or jax function needs none of these.
+        The first derivative, as for `gradcheck`. Functions of torch and jax need none.
     vjp_vjp : callable, optional
-        ``vjp_vjp(*inputs, w, u)`` returns the gradients of ``<u, vjp(*inputs, w)>`` by each
-        differentiable input, and by w.
+        ``vjp_vjp(*inputs, w, u)`` returns the gradients of ``<u, vjp(*inputs, w)>`` with respect to
+        each differentiable input, and to w.
     vjp_jvp : callable, optional
-        ``vjp_jvp(*inputs, w, v)`` returns the derivative of ``vjp(*inputs, w)`` along v, which has
-        a tangent for each differentiable input, and for w.
+        ``vjp_jvp(*inputs, w, v)`` returns the derivative of ``vjp(*inputs, w)`` along v, a tuple of
+        tangents for each differentiable input, and for w.
     hess : callable, optional
-        ``hess(*inputs)`` returns the second derivatives of a real number f by one input, of shape
+        ``hess(*inputs)`` returns the Hessian of a real scalar f with respect to one input, of shape
         ``x.shape + x.shape``.
     hvp : callable, optional
-        ``hvp(*inputs, v)`` returns the product of those with v.
-    first_order : bool
-        Whether to check `vjp` itself, first.
-    gen_non_contig_grad_outputs : bool
-        Whether the cotangents that are drawn are not contiguous.
-    check_fwd_over_rev, check_rev_over_rev : bool, optional
-        Whether `vjp_jvp`, and whether `vjp_vjp`, are checked: all that are given, by default; of
-        torch and jax functions only the latter.
-    args, kwargs, argnums, nondifferentiable_outputs, convention, raise_exception, seed, **options
-        See `gradcheck`.
+        ``hvp(*inputs, v)`` returns the product of the Hessian with v.
+    first_order : bool, default True
+        If True, check `vjp` first.
+    gen_non_contig_grad_outputs : bool, default False
+        If True, the random cotangents are not contiguous.
+    check_fwd_over_rev : bool, optional
+        If True, check `vjp_jvp`. By default it is checked if it is passed.
+    check_rev_over_rev : bool, optional
+        If True, check `vjp_vjp`. By default it is checked if it is passed, and for functions of
+        torch and jax.
+    args : tuple, default ()
+        Other positional arguments of f and of the derivatives.
+    kwargs : dict, optional
+        Keyword arguments of f and of the derivatives.
+    argnums : int or sequence of int, optional
+        Positions of the inputs to differentiate. By default all floating-point inputs.
+    nondifferentiable_outputs : sequence of int, default ()
+        Positions of outputs to exclude.
+    convention : {"torch", "jax"}, default "torch"
+        Convention for gradients of complex functions, as for `gradcheck`.
+    raise_exception : bool, default True
+        If True, raise a GradcheckError if the verdict is neither PASS nor in `allow`.
+    seed : int, default 0
+        Seed of random cotangents and directions.
+    **options
+        Keywords of `gradcheck`, with the same defaults: tolerances, steps, `workers`, `allow` and
+        so on.
 
     Returns
     -------
     GradcheckReport
-        Of the first derivative if that is not right, else of the second.
+        The report on the first derivative if that is wrong, else on the second.
 
     Raises
     ------
     GradcheckError, ValueError, TypeError, Exception
-        See `gradcheck`.
+        As for `gradcheck`.
+
+    See Also
+    --------
+    gradcheck : Check first derivatives.
+    hessian : Compute second derivatives numerically.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a check of derivatives found, and the errors that carry it."""
+"""The report of a gradient check, and the errors that carry it."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,40 @@ if TYPE_CHECKING:
 
 
 class CalipersWarning(UserWarning):
-    """What calipers warns of."""
+    """
+    A warning of calipers.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import calipers
+    >>> warnings.simplefilter("error", calipers.CalipersWarning)  # in a test suite
+    >>> warnings.simplefilter("default", calipers.CalipersWarning)
+    """
 
 
 class GradcheckError(AssertionError, RuntimeError):
     """
-    A derivative that could not be confirmed; `report` says why.
+    A derivative is wrong, or could not be confirmed.
 
-    It is a RuntimeError, too, as torch's is.
+    It is raised by `gradcheck` and `gradgradcheck`, as one of its subclasses
+    `WrongDerivativeError`, `NonsmoothError` and `InconclusiveError`. It is an AssertionError and,
+    as in torch, a RuntimeError.
+
+    Attributes
+    ----------
+    report : GradcheckReport
+        The report; it is also the text of the error.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> try:
+    ...     calipers.gradcheck(np.sin, np.array([0.5]), vjp=lambda x, w: w * np.sin(x))
+    ... except calipers.GradcheckError as error:
+    ...     print(error.report.verdict)
+    FAIL
     """
 
     def __init__(self, report: "GradcheckReport") -> None:
@@ -29,15 +55,68 @@ class GradcheckError(AssertionError, RuntimeError):
 
 
 class WrongDerivativeError(GradcheckError):
-    """The verdict is FAIL."""
+    """
+    A derivative is wrong: the verdict is FAIL.
+
+    Attributes
+    ----------
+    report : GradcheckReport
+        The report; it is also the text of the error.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> try:
+    ...     calipers.gradcheck(np.sin, np.array([0.5]), vjp=lambda x, w: w * np.sin(x))
+    ... except calipers.WrongDerivativeError as error:
+    ...     print(error.report.worst.input_index)
+    (0,)
+    """
 
 
 class NonsmoothError(GradcheckError):
-    """The verdict is NONSMOOTH."""
+    """
+    The function is not differentiable at the point: the verdict is NONSMOOTH.
+
+    Attributes
+    ----------
+    report : GradcheckReport
+        The report; it is also the text of the error.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> try:
+    ...     calipers.gradcheck(np.abs, np.array([0.0]), vjp=lambda x, w: 0.5 * w)
+    ... except calipers.NonsmoothError as error:
+    ...     print(error.report.verdict)
+    NONSMOOTH
+    """
 
 
 class InconclusiveError(GradcheckError):
-    """The verdict is INCONCLUSIVE."""
+    """
+    Rounding or noise of the function hides its derivative: the verdict is INCONCLUSIVE.
+
+    Attributes
+    ----------
+    report : GradcheckReport
+        The report; it is also the text of the error.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> def noisy(x):
+    ...     return x + 1e-3 * np.sin(1e9 * x)
+    >>> try:
+    ...     calipers.gradcheck(noisy, np.array([0.5]), vjp=lambda x, w: w)
+    ... except calipers.InconclusiveError as error:
+    ...     print(error.report.verdict)
+    INCONCLUSIVE
+    """
 
 
 ERRORS = {FAIL: WrongDerivativeError, NONSMOOTH: NonsmoothError, INCONCLUSIVE: InconclusiveError}
@@ -57,25 +136,44 @@ def answer(
 @dataclass(frozen=True)
 class Entry:
     """
-    One entry of a Jacobian that is not right.
+    One entry of the Jacobian that is wrong or could not be confirmed.
+
+    The ``.failures`` of a `GradcheckReport` are such entries.
 
     Attributes
     ----------
     verdict : str
+        "FAIL", "NONSMOOTH" or "INCONCLUSIVE".
     form : str
-        "jac", "vjp" or "jvp"; of second derivatives what they were given as.
+        The derivative that has the entry: "jac", "vjp" or "jvp"; for second derivatives its
+        keyword.
     output, input : int
-        Positions in what f returns and takes.
+        Positions of the output and the input.
     output_index, input_index : tuple of int
-        The elements in them.
+        Indices of the element in the output and in the input.
     output_part, input_part : str
-        "real" or "imaginary" for a complex element, else "".
-    analytic, numerical, error : float
-        The caller's value, that of differences, and the estimated error of the latter.
+        "real" or "imaginary" for complex elements, else "".
+    analytic : float
+        The value of the derivative that is checked.
+    numerical : float
+        The value of finite differences.
+    error : float
+        The estimated error of `numerical`.
     excess : float
-        ``|analytic - numerical|`` in units of what was allowed.
+        ``|analytic - numerical|`` divided by the tolerance.
     row, column : int
-        Where in the Jacobian of all outputs by all inputs, in real numbers.
+        Position in the Jacobian of all outputs with respect to all inputs, as real numbers.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> report = calipers.gradcheck(
+    ...     np.sin, np.zeros(2), vjp=lambda x, w: w * [1, 2], raise_exception=False
+    ... )
+    >>> entry = report.worst
+    >>> entry.output_index, entry.input_index, entry.analytic
+    ((1,), (1,), 2.0)
     """
 
     verdict: str
@@ -97,46 +195,61 @@ class Entry:
 @dataclass(frozen=True, repr=False)
 class GradcheckReport(Shown):
     """
-    What a check of derivatives found; true if they are right, and ``str()`` tells what is wrong.
+    The report of a gradient check; it is true if the derivatives are right.
+
+    It is returned by `gradcheck` and `gradgradcheck`. ``print(report)`` shows what is wrong.
 
     Attributes
     ----------
-    verdict : str
-        "PASS", "FAIL", "NONSMOOTH" or "INCONCLUSIVE".
+    verdict : {"PASS", "FAIL", "NONSMOOTH", "INCONCLUSIVE"}
+        The verdict on all entries.
     reason : str
         One sentence.
     findings : tuple of str
-        What the tests without differences found.
+        Errors that need no differences, such as a gradient of a wrong shape.
     failures : tuple of Entry
-        Entries that are not right, the worst first, at most 100 000.
+        Entries that are wrong or could not be confirmed, the worst first; at most 100 000.
     counts : dict of str to int
-        How many entries have each verdict.
+        The number of entries with each verdict.
     blocks : tuple of str
-        What wrong blocks look like as a whole.
+        Patterns of the wrong entries of a block, such as a wrong sign or factor.
     fd_error : float
-        The largest estimated error among the numerical values that were extrapolated.
-    resolution, atol, rtol : float
-        The relative error that counts as one by default, and the tolerances in force.
+        The largest error estimate of the numerical values that were extrapolated.
+    resolution : float
+        The relative error that counts as wrong by default.
+    atol, rtol : float
+        The tolerances that were used.
     vacuous : bool
-        Whether there was nothing to compare.
+        True if there was nothing to compare.
     calls : dict of str to int
-        How often f and the derivatives were called.
+        The number of calls of f and of each derivative.
     seed : int
+        Seed of random directions.
     forms : tuple of str
-        Which derivatives were given.
+        The derivatives that were checked.
     shape : tuple of int
-        Of the Jacobian in real numbers, rows and columns.
+        The shape of the Jacobian as real numbers.
     fast_mode : bool
+        True if products with random directions were compared.
     allowed : tuple of str
-        Verdicts besides PASS that count as true.
+        Verdicts other than PASS that count as success.
     order : int
-        2 for derivatives of the gradient: its inputs are those of f and then the cotangents.
+        1 for first derivatives. 2 for derivatives of the gradient, whose inputs are those of f
+        followed by the cotangents.
     input_names, output_names : tuple of str
-        Where the inputs and outputs are in the containers that f takes and returns; empty where
-        these are arrays.
+        Paths of inputs and outputs in containers; empty without containers.
     hidden : int
-        How many entries pass since rounding of f hides whether they are right: they are far less
-        than f / x, or than others.
+        The number of entries that pass although rounding of f hides them, because they are much
+        smaller than f / x or than other entries.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> x = np.array([0.5, 1.0])
+    >>> report = calipers.gradcheck(np.sin, x, jac=lambda x: np.diag(np.cos(x)))
+    >>> report.verdict, report.counts["PASS"], report.calls["jac"] > 0
+    ('PASS', 4, True)
     """
 
     verdict: str
@@ -171,7 +284,7 @@ class GradcheckReport(Shown):
 
     def plot(self) -> "Figure":
         """
-        Draw where in the Jacobian the entries that are not right stand, and how far they are off.
+        Plot the positions of the failing entries in the Jacobian, and the size of their errors.
 
         Returns
         -------
@@ -188,15 +301,15 @@ class GradcheckReport(Shown):
 
     @property
     def worst(self) -> Entry | None:
-        """The entry with the largest excess."""
+        """The failing entry with the largest error relative to its tolerance, or None."""
         return self.failures[0] if self.failures else None
 
     @property
     def unresolved(self) -> float:
-        """The share of entries that differences could not decide, hidden ones among them."""
+        """The fraction of entries that differences could not decide, including `hidden` ones."""
         total = sum(self.counts.values())
         return (self.counts[INCONCLUSIVE] + self.hidden) / total if total else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it in types that JSON has."""
+        """Return the report as built-in types, which can be written as JSON."""
         return jsonable_fields(self)
