@@ -48,20 +48,28 @@ _SUMMED = (
 @dataclass(frozen=True)
 class Rule:
     """
-    What a comparison lets pass.
+    The tolerances of a comparison, ``Comparison.rule``.
 
     Attributes
     ----------
     rtol, atol : float
-        A pair is close within ``atol + rtol*|expected|``.
+        Two elements are close if ``|actual - expected| <= atol + rtol*|expected|``.
     max_ulp : int or None
-        If not None, the distance that makes the verdict in place of the tolerances.
+        The largest difference in ULP, used in place of the tolerances if it is not None.
     equal_nan : bool
-        Whether two NaN are close.
+        True if two NaN are equal.
     max_mismatches : int
-        How many mismatches are let pass.
+        The number of mismatches that is allowed.
     max_mismatch_ratio : float
-        Which share of mismatches is let pass; the more generous of the two counts.
+        The fraction of mismatches that is allowed; an array passes if it satisfies this or
+        `max_mismatches`.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> rule = calipers.compare([1.0], [1.0], rtol=1e-3, atol=0.0).rule
+    >>> rule.rtol, rule.atol, rule.max_ulp
+    (0.001, 0.0, None)
     """
 
     rtol: float

@@ -1,4 +1,4 @@
-"""Why do two implementations differ, rounding or bug? diagnose, and what arrays alone tell."""
+"""Rounding error or bug: diagnose and compare_to_reference."""
 
 import time
 from collections.abc import Callable
@@ -45,81 +45,92 @@ def diagnose(
     seed: int = 0,
 ) -> Diagnosis:
     """
-    Tell why two implementations of one function differ: rounding, or what else.
+    Classify the difference between two implementations of a function: rounding error, bug, or
+    other.
 
-    Both are called at the inputs, in the next wider format, and at inputs that are moved by last
-    places; the cheapest question that decides is the last. Errors count in units of what a last
-    place of the inputs does to each result, so that no tolerance has to be chosen.
+    Both are called at the inputs, in the next higher precision, and at inputs perturbed by about
+    one ulp. Errors are measured relative to the change that such a perturbation causes in each
+    result, so that no tolerance is needed. The cheapest checks are made first.
 
     Parameters
     ----------
     f, g : callable
-        Functions of the inputs: of NumPy, Numba, torch or jax. They return an array, or several:
-        those in a dict are told apart by their keys, and a mask counts as one more.
+        Functions of the inputs, for arrays of NumPy, Numba, torch or jax. They return an array, or
+        several in a tuple, list or dict. A mask counts as an additional result.
     inputs : array or number, or a tuple or list of them
-        Where they are compared. Floating-point arrays are moved and widened, those in lists, tuples
-        and dicts among the inputs, too; all else is handed on.
-    dtype : dtype_like, optional
-        The working format, if the arrays hold its numbers in a wider one: "bfloat16" in float32. By
-        default the widest of the input arrays, or of the results where no input has one.
-    float64 : {"auto", "f", "g"}, callable or None
-        Which side computes in float64 when it is given that (float64 inputs: in longdouble): both,
-        one, or neither; or another function that does.
+        Arguments of f and g. Floating-point arrays are perturbed and converted to higher precision,
+        also in lists, tuples and dicts; all else is passed through.
+    dtype : dtype_like or str, optional
+        Working precision, if it is lower than that of the arrays: "bfloat16" for numbers stored in
+        float32. By default the highest precision of the input arrays, or of the results if no input
+        is floating-point.
+    float64 : {"auto", "f", "g"}, callable or None, default "auto"
+        The function that computes in float64 if its inputs are float64 (in longdouble for float64
+        inputs): "auto" for both, "f" or "g" for one, None for neither, or a third function that
+        does.
     reduction : int, optional
-        How many terms the longest sum has; by default the longest axis of the inputs.
+        Number of terms of the longest sum. By default the longest axis of the inputs.
     batch : tuple of int, default (0,)
-        The inputs whose first axis is a batch, of which rows can be computed alone; () for none.
-    budget : {"full", "quick"} or int
-        How many calls of both sides are allowed: 256, 24, or so many.
+        Positions of the inputs whose first axis is a batch, whose rows may be computed separately;
+        () for none.
+    budget : {"full", "quick"} or int, default "full"
+        Largest number of calls of f and g together: "full" is 256, "quick" is 24.
     isolate : bool, default False
-        Call f and g in another process, so that a crash, or a call that does not return within ten
-        minutes, is a result: RAISES. The process is a fork, or a fresh one where threads run that a
-        fork would lose, as those of torch and jax; f, g and inputs must then be picklable, and may
-        be lambdas and functions of a script or notebook.
+        If True, call f and g in a separate process, so that a crash, or a call that does not return
+        within ten minutes, gives the verdict RAISES. The process is a fork, unless there are
+        threads that a fork would lose, as those of torch and jax; then f, g and inputs must be
+        picklable. Lambdas and functions of scripts and notebooks are.
     seed : int, default 0
-        Of the moves.
+        Seed of the perturbations.
 
     Returns
     -------
     Diagnosis
-        Its ``.kind`` is one of
+        True if rounding explains the difference. ``.kind`` is one of
 
-        - EQUAL: the same to the last bit;
-        - ROUNDING: both are as near to the truth as last places of the inputs allow;
-        - LAYOUT: as ROUNDING, and in another memory layout or batch they are equal;
-        - AMPLIFIED: as ROUNDING, but the function magnifies last places a hundred times or more, or
-          jumps;
-        - RANGE: something in between overflows or underflows, or is rounded out of a function's
-          domain, although the result fits; or subnormal results are flushed to 0;
-        - NONDETERMINISTIC: a side does not repeat itself, within rounding, or rounds its inputs or
-          results at random;
-        - REDUCED: a side computes in a narrower format, ``.format``;
-        - UNSTABLE: one function, but an algorithm that loses digits;
-        - SUSPECT: another function, but within rounding here, at ties alone, or by too little to
-          be sure where nothing wider can be asked;
-        - BUG: another function;
-        - RAISES: a side raises.
+        - EQUAL: the results are bitwise equal;
+        - ROUNDING: both errors are within the forward error bound for rounded inputs;
+        - LAYOUT: as ROUNDING, and the results are bitwise equal in a different memory layout or
+          batch;
+        - AMPLIFIED: as ROUNDING, but the function is ill-conditioned (condition number of 100 or
+          more) or discontinuous at the inputs;
+        - RANGE: an intermediate result overflows, underflows, or leaves a function's domain by
+          rounding, although the result is representable; or subnormal results are flushed to 0;
+        - NONDETERMINISTIC: repeated calls differ, within rounding, or rounding is stochastic;
+        - REDUCED: one function computes in a lower precision, ``.format``;
+        - UNSTABLE: the functions are the same, but one algorithm loses digits;
+        - SUSPECT: the functions differ, but only within rounding error at these inputs, only at
+          ties, or by too little to be sure without higher precision;
+        - BUG: the functions differ;
+        - RAISES: a function raises an exception.
 
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it should be.
+        If an argument is invalid.
 
     See Also
     --------
-    compare_to_reference : What arrays alone can tell.
-    recommend_tolerance : A tolerance, where one has to be chosen.
+    compare_to_reference : Compare two arrays with a third of higher precision.
+    recommend_tolerance : A tolerance, where one is needed.
 
     Notes
     -----
-    The unit is ``sqrt(mean_k (r(x + dx_k) - r(x))**2 + (u*r)**2)`` for random changes dx_k of about
-    u of each number, u being the format's unit roundoff and r the result in the wider format
-    (after Vignes, Math. Comput. Simul. 35 (1993), on inputs alone). Errors of sums of n terms grow
-    as sqrt(n) with high probability (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)); allowed are
-    ``4 + sqrt(n)`` units. It judges the inputs that it is given.
+    The expected error of a result r is ``sqrt(mean_k (r(x + dx_k) - r(x))**2 + (u*r)**2)``, for
+    random perturbations dx_k of about u of each number, where u is the unit roundoff of the working
+    precision and r is computed in higher precision. It is the CESTAC method [1]_ with perturbed
+    inputs only. Rounding errors of sums of n terms grow as sqrt(n) with high probability [2]_;
+    errors of up to ``4 + sqrt(n)`` times the expected one are ROUNDING.
 
-    Integers have no last places; but where functions take them as numbers, as positions, those of
-    the working format count before two functions are told from each other.
+    The verdict is about these inputs. Integer inputs are not perturbed, unless functions use them
+    as numbers, for example as positions, and would differ otherwise.
+
+    References
+    ----------
+    .. [1] J. Vignes, "A stochastic arithmetic for reliable scientific computation", Mathematics and
+       Computers in Simulation 35 (1993) 233-261.
+    .. [2] N. J. Higham, T. Mary, "A new approach to probabilistic rounding error analysis", SIAM
+       Journal on Scientific Computing 41 (2019) A2815-A2835.
 
     Examples
     --------
@@ -252,28 +263,36 @@ def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
 @np.errstate(all="ignore")
 def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosis:
     """
-    Tell what arrays alone can tell: how far two results are from one that is more exact.
+    Classify the errors of two arrays relative to a reference of higher precision.
 
-    Without the functions it stays unknown what the inputs' last places do, so that an amplified
-    rounding error, a narrower format and a bug look alike: they are SUSPECT here.
+    Without the functions it is unknown how much they amplify rounding of the inputs. An amplified
+    rounding error, a lower precision and a bug look alike, and are SUSPECT.
 
     Parameters
     ----------
     actual, expected : array_like
-        Two results of one computation, of a shape.
+        Two results of one computation, of equal shape.
     reference : array_like
-        The same in a wider format.
+        The same result in higher precision, of the same shape.
 
     Returns
     -------
     Diagnosis
-        EQUAL, ROUNDING (each within a few roundings of the reference's size), RANGE (not finite
-        where the reference is) or SUSPECT; its reason says which of the two is nearer.
+        The ``.kind`` is EQUAL, ROUNDING (both errors are a few unit roundoffs of the reference),
+        RANGE (not finite where the reference is) or SUSPECT. ``.reason`` says which array is closer
+        to the reference.
 
     Raises
     ------
+    TypeError
+        If an array is masked, or does not hold numbers.
     ValueError
-        If the shapes differ, or the reference is of no wider format.
+        If the shapes differ, some arrays are complex and others real, or the precision of the
+        reference is not higher.
+
+    See Also
+    --------
+    diagnose : Calls the functions, and knows more.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What would a narrower format give? emulate, emulated_matmul; and a census, denormals."""
+"""Emulation of lower precision: emulate, emulated_matmul and denormals."""
 
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
@@ -46,61 +46,61 @@ def emulate(
     flush: bool = False,
 ) -> Callable[..., Any]:
     """
-    Return a function that calls f with inputs and outputs rounded to a narrow format.
+    Return a function that calls f with its inputs and outputs rounded to a lower precision.
 
-    Real and complex numbers and arrays are rounded, alone or in lists, tuples and dicts; all else,
-    integers for instance, is handed on. What is rounded keeps its dtype and its library, and holds
-    numbers of the format; from float64 it is rounded once. What f computes in between is not
-    rounded.
+    Real and complex numbers and arrays are rounded, also in lists, tuples and dicts; integers and
+    all else are passed through. Rounded arrays keep their dtype and library. Intermediate results
+    of f are not rounded.
 
     Parameters
     ----------
     f : callable
-        A function of arrays: of NumPy, or of torch or jax in host memory. It gets copies of the
-        arrays that are rounded, so that what it writes into them does not reach the caller's.
+        A function of arrays of NumPy, or of torch or jax in host memory. It gets copies of the
+        arrays that are rounded, so that it cannot modify those of the caller.
     fmt : str or dtype_like
-        "tf32" (10 bits of fraction and the range of float32), "bfloat16", "float16", "float8_e4m3",
-        "float8_e5m2", "float32" or "float64"; or a dtype of these, of any library.
-    where : {"inputs", "outputs"} or a collection of both, default both
+        Format to round to: "tf32" (10 bits of fraction, the range of float32), "bfloat16",
+        "float16", "float8_e4m3", "float8_e5m2", "float32" or "float64", or a dtype of one of these.
+    where : {"inputs", "outputs"} or a collection of them, default ("inputs", "outputs")
         What to round.
-    arguments : collection of int and str, optional
-        The inputs to round, by position or by keyword; all by default.
+    arguments : int, str or collection of them, optional
+        Inputs to round, by position or keyword. By default all.
     rounding : {"nearest", "truncate"}, default "nearest"
-        To the nearest number, of two equally near to that with an even last bit; or towards 0.
+        Rounding to nearest, ties to even, or towards 0.
     flush : bool, default False
-        Whether subnormal numbers of the format become 0 and keep their sign, as those of float16
-        and bfloat16 do in the matrix units of AMD's MI200 [1]_.
+        If True, subnormal numbers of the format become zeros with their sign, as in the matrix
+        units of AMD's MI200 [1]_.
 
     Returns
     -------
     callable
-        Of the parameters of f.
+        A function with the parameters of f.
 
     Raises
     ------
     ValueError
-        If `fmt`, `where`, `arguments` or `rounding` is none of those above; when called, if there
-        is no input that `arguments` names.
+        If `fmt`, `where`, `arguments` or `rounding` is invalid. The returned function raises it if
+        an input that `arguments` names is missing.
     TypeError
-        If f is not callable; when called, if an array is on a device, or none that can be rounded:
-        longdouble, object, a subclass of ndarray, or of a library other than those above.
+        If f is not callable. The returned function raises it for arrays that cannot be rounded: on
+        a device, of longdouble or object, subclasses of ndarray, and of other libraries.
 
     See Also
     --------
-    emulated_matmul : Rounds the running sums, too.
-    denormals : How many numbers `flush` would change.
+    emulated_matmul : Rounds the partial sums, too.
+    denormals : Counts the numbers that `flush` would change.
 
     Notes
     -----
-    A number beyond the largest of the format becomes infinite, or the largest if it is truncated.
-    Infinities, NaN and the signs of zeros are kept. But float8_e4m3 is that of most hardware [2]_
-    and ml_dtypes' float8_e4m3fn: its largest number is 448, and it has NaN in place of infinities;
-    torch may cast to 448 instead. What does not fit the dtype it has to keep, bfloat16 in float16
-    for instance, is rounded to that, too. Tensors that are rounded carry no graph.
+    Numbers beyond the range become infinite, or the largest number with "truncate". Infinities, NaN
+    and signs of zeros are kept. float8_e4m3 is the format of [2]_, called float8_e4m3fn by
+    ml_dtypes: its largest number is 448, and it has NaN in place of infinities; torch may cast to
+    448 instead. Results are also rounded to the dtype of the array: bfloat16 numbers in a float16
+    array, for example. Rounded torch tensors have no autograd graph.
 
     References
     ----------
-    .. [1] PyTorch, "Numerical accuracy", https://pytorch.org/docs/stable/notes/numerical_accuracy.html
+    .. [1] PyTorch, "Numerical accuracy",
+       https://pytorch.org/docs/stable/notes/numerical_accuracy.html
     .. [2] P. Micikevicius et al., "FP8 formats for deep learning", 2022, arXiv:2209.05433.
 
     Examples
@@ -158,39 +158,40 @@ def emulated_matmul(
     step: int = 1,
 ) -> Any:
     """
-    Multiply matrices of a narrow format, with sums that are rounded as they grow.
+    Multiply matrices in a lower precision, with rounding of the partial sums.
 
-    The elements of both are rounded to `fmt`. Each element of the product is a sum of exact
-    products in their order; every sum on the way is rounded once, to the format `accumulate`.
+    The elements are rounded to `fmt`. Each element of the product is a sum of exact products, from
+    first to last; each partial sum is rounded once to the format `accumulate`.
 
     Parameters
     ----------
     a, b : array_like
-        Real arrays of shapes that `numpy.matmul` takes: of NumPy, or of torch or jax in host
-        memory. They may have one dimension, and broadcast over all but the last two.
+        Real arrays of shapes that `numpy.matmul` accepts, of NumPy, or of torch or jax in host
+        memory.
     fmt : str or dtype_like
-        The format of the elements; see `emulate` for the formats.
+        Format of the elements; see `emulate` for the formats.
     accumulate : str or dtype_like, optional
-        The format of the running sums. By default that of the result; tensor cores have float32.
+        Format of the partial sums. By default that of the result. Tensor cores use float32.
     split : int, default 1
-        Into how many parts of about equal length each sum is split (split-K). With more than one,
-        the sum of each part is rounded to `fmt`, and then added to the parts before it.
+        Number of parts of about equal length into which each sum is split (split-K). With more than
+        one, the sum of each part is rounded to `fmt` and added to that of the parts before it.
     step : int, default 1
-        How many products are summed in float64 before they are added to the running sum.
+        Number of products that are summed in float64 before they are added to the partial sum.
 
     Returns
     -------
     array
-        Of the shape that `numpy.matmul` gives, in the inputs' library: of float32 if that holds
-        all numbers of both dtypes, else of float64. It is not rounded to `fmt`; see the example.
+        The product, of the shape that `numpy.matmul` returns, in the inputs' library. Its dtype is
+        float32 if that can represent both input dtypes, else float64. It is not rounded to `fmt`;
+        see the example.
 
     Raises
     ------
     ValueError
-        If `fmt` or `accumulate` is not known, `split` or `step` is not positive, or the shapes do
-        not match.
+        If `fmt` or `accumulate` is unknown, `split` or `step` is not positive, or the shapes do not
+        match.
     TypeError
-        If `a` or `b` is complex, not of numbers, or on a device.
+        If `a` or `b` is complex, does not hold numbers, or is on a device.
 
     See Also
     --------
@@ -199,8 +200,8 @@ def emulated_matmul(
     Notes
     -----
     Rounding is to nearest, ties to even; tensor cores may truncate instead [1]_. Products of
-    float64 numbers are rounded before they are added to sums of a narrower format. Running sums of
-    float32 are the processor's own, and flush subnormal numbers if it is told to.
+    float64 numbers are rounded before they are added to sums of lower precision. Sums in float32
+    are computed by the processor, and flush subnormal numbers if it is set to.
 
     References
     ----------
@@ -219,7 +220,7 @@ def emulated_matmul(
     >>> calipers.emulated_matmul(x, x, "bfloat16", accumulate="bfloat16", split=10)
     np.float32(1000.0)
 
-    With a result of the narrow format:
+    Round the result as well:
 
     >>> def matmul(a, b):
     ...     return calipers.emulated_matmul(a, b, "bfloat16")
@@ -250,20 +251,20 @@ def emulated_matmul(
 @dataclass(frozen=True, repr=False)
 class Denormals(Shown):
     """
-    How many numbers of an array are subnormal in a format, and how many are 0 or not finite.
+    Counts of subnormal, zero and finite elements of an array, as returned by `denormals`.
 
     Attributes
     ----------
     format : str
-        The format to which the numbers are rounded for this.
+        The format to which the elements were rounded.
     size : int
         The number of elements.
     finite : int
-        Those that are neither infinite nor NaN.
+        The number of elements that are neither infinite nor NaN.
     zeros : int
-        Those that are 0.
+        The number of elements that are 0.
     subnormals : int
-        Those that are not 0, but smaller than the smallest normal number.
+        The number of nonzero elements smaller than the smallest normal number.
 
     Examples
     --------
@@ -280,7 +281,7 @@ class Denormals(Shown):
 
     @property
     def fraction(self) -> float:
-        """The share of all elements that is subnormal."""
+        """The fraction of all elements that is subnormal."""
         return self.subnormals / self.size if self.size else 0.0
 
     def __str__(self) -> str:
@@ -293,33 +294,34 @@ class Denormals(Shown):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all counts and the fraction."""
+        """Return the counts and the fraction as a dict."""
         return asdict(self) | {"fraction": self.fraction}
 
 
 def denormals(a: Any, fmt: FormatLike | None = None) -> Denormals:
     """
-    Count the elements of an array that are subnormal, 0 and finite in a format.
+    Count the subnormal, zero and finite elements of an array in a format.
 
     Parameters
     ----------
     a : array_like
-        Real floating-point numbers, of any shape: of NumPy, or of torch or jax in host memory.
+        Real floating-point numbers of any shape, of NumPy, or of torch or jax in host memory.
     fmt : str or dtype_like, optional
-        The format to which they are rounded first, to nearest; see `emulate` for the formats. By
-        default that of the array.
+        Format to which the elements are rounded first, to nearest; see `emulate` for the formats.
+        By default that of the array.
 
     Returns
     -------
     Denormals
-        The counts; ``fraction`` is the share of subnormal numbers.
+        The counts; ``.fraction`` is the fraction of subnormal elements.
 
     Raises
     ------
     ValueError
-        If `fmt` is not known.
+        If `fmt` is unknown.
     TypeError
-        If `a` is not of real floating-point numbers, of a format that is not known, or on a device.
+        If the elements of `a` are not real floating-point numbers, their format is unknown, or `a`
+        is on a device.
 
     See Also
     --------
@@ -327,7 +329,7 @@ def denormals(a: Any, fmt: FormatLike | None = None) -> Denormals:
 
     Notes
     -----
-    Subnormal numbers are counted where the processor is told to take them for 0, too.
+    Subnormal numbers are counted even if the processor is set to treat them as 0.
 
     Examples
     --------

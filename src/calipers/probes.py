@@ -1,11 +1,10 @@
 """
-Single questions to a function: what does its result depend on that it should not?
+Checks of one property of a function: batches, layout, repeatability, range, condition and others.
 
-Each is asked by calling the function, which may be one of NumPy, Numba, torch or jax arrays.
-Differences are in *units*: of what moving each input by one rounding of its format, and rounding
-the result, does to that result. It is estimated in the next wider format if the function can be
-called with that, else from larger moves in its own. Where no input has a format, integers have
-none, it is that of the results.
+Each calls the function, which may take arrays of NumPy, Numba, torch or jax. Differences are
+measured in units of the expected rounding error: the change of the result when each input is
+perturbed by about one ulp and the result is rounded. It is computed in the next higher precision if
+the function accepts that, else from larger perturbations.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,32 +53,32 @@ def batch(
     f: Callable[..., Any], inputs: Any, batch: Sequence[int] = (0,), *, seed: int = 0
 ) -> Trials:
     """
-    Tell whether f gives the same for some rows alone as for these rows among all.
+    Check that f returns the same for some rows of a batch as for all rows together.
 
-    It is called with the first row, one from the middle, the last; with three; and with all in
-    another order. A kernel may choose its order of summation by the size of a batch; one that mixes
-    rows is wrong.
+    It is called with the first, a middle and the last row alone, with these three, and with all
+    rows in a different order. The order of summation may depend on the size of a batch; mixing of
+    rows is a bug.
 
     Parameters
     ----------
     f : callable
-        A function of the inputs. Results without an axis as long as the batch are not looked at.
+        A function of the inputs. Results without an axis of the length of the batch are ignored.
     inputs : array_like or tuple
-        Its arguments.
+        Arguments of f.
     batch : sequence of int, default (0,)
-        Which of them have a leading axis of rows.
+        Positions of the inputs whose first axis is the batch.
     seed : int, default 0
-        Of the other order.
+        Seed of the order of rows.
 
     Returns
     -------
     Trials
-        True if all is equal within rounding; ``equal`` if to the last bit.
+        True if all results are equal within rounding; ``.equal`` if they are bitwise equal.
 
     Raises
     ------
     ValueError
-        If there are no two rows, or no result has as many.
+        If there are fewer than two rows, or no result has as many rows.
 
     Examples
     --------
@@ -111,23 +110,23 @@ def batch(
 
 def layout(f: Callable[..., Any], inputs: Any) -> Trials:
     """
-    Tell whether f depends on how its inputs lie in memory.
+    Check that f does not depend on the memory layout of its inputs.
 
-    It is called with copies in C order, and compared with that: in column-major order, with gaps
-    between elements, and off by one element from where vectors begin.
+    Its result for inputs in C order is compared with those in column-major order, with gaps between
+    elements, and shifted by one element from an aligned address.
 
     Parameters
     ----------
     f : callable
         A function of the inputs.
     inputs : array_like or tuple
-        Its arguments. Tensors in host memory share the memory of such copies; what is on a device,
-        or of jax, is copied once more and may lose its layout at that.
+        Arguments of f. Arrays on a device and those of jax are copied once more, and may lose their
+        layout.
 
     Returns
     -------
     Trials
-        True if all is equal within rounding; ``equal`` if to the last bit.
+        True if all results are equal within rounding; ``.equal`` if they are bitwise equal.
 
     Raises
     ------
@@ -139,11 +138,8 @@ def layout(f: Callable[..., Any], inputs: Any) -> Trials:
     >>> import numpy as np
     >>> from calipers import probes
     >>> x = np.random.default_rng(0).standard_normal((8, 5))
-    >>> print(probes.layout(np.exp, x))
-    f of the same numbers in other layouts: equal
-      column-major: equal
-      every second element of a row: equal
-      off by one element in memory: equal
+    >>> probes.layout(np.exp, x).equal
+    True
     >>> bool(probes.layout(lambda x: x.ravel("K"), x))
     False
     """
@@ -155,22 +151,22 @@ def layout(f: Callable[..., Any], inputs: Any) -> Trials:
 
 def repeat(f: Callable[..., Any], inputs: Any, times: int = 3) -> Trials:
     """
-    Tell whether f gives the same when it is called again.
+    Check that f returns the same result when it is called again.
 
     Parameters
     ----------
     f : callable
         A function of the inputs.
     inputs : array_like or tuple
-        Its arguments.
+        Arguments of f.
     times : int, default 3
-        How often it is called. A race that shows once in a hundred calls needs hundreds.
+        Number of calls. A race condition that shows once in a hundred calls needs hundreds.
 
     Returns
     -------
     Trials
-        Of each call beside the first. True if all are equal within rounding, as sums by several
-        threads may be; ``equal`` if to the last bit.
+        A comparison of each call with the first. True if all results are equal within rounding, as
+        sums by several threads may be; ``.equal`` if they are bitwise equal.
 
     Raises
     ------
@@ -195,23 +191,32 @@ def repeat(f: Callable[..., Any], inputs: Any, times: int = 3) -> Trials:
 
 def range(f: Callable[..., Any], inputs: Any) -> Range:
     """
-    Tell whether something overflows or underflows in between although the result fits.
+    Check whether an intermediate result overflows or underflows although the result is
+    representable.
 
-    Results are compared with those in the next wider format. And inputs are multiplied by powers of
-    two: where f is homogeneous, f(2**k x) = 2**(m k) f(x) to the last bit unless range interferes.
+    Results are compared with those in the next higher precision. In addition, inputs are multiplied
+    by powers of two: for homogeneous f, ``f(2**k * x)`` equals ``2**(m*k) * f(x)`` exactly, unless
+    a number leaves the range.
 
     Parameters
     ----------
     f : callable
-        A function of the inputs that can be called in a wider format: float64 for float32.
+        A function of the inputs that accepts higher precision: float64 for float32 inputs.
     inputs : array_like or tuple
-        Its arguments.
+        Arguments of f.
 
     Returns
     -------
     Range
-        True if nothing was lost. A loss that leaves the results finite is only found where f is
-        homogeneous in one of the inputs, or in all.
+        True if nothing was lost. A loss that leaves the results finite is only detected if f is
+        homogeneous in one of the inputs, or in all together.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If f is not callable, or an input cannot be passed to it.
+    Exception
+        Whatever f raises at the inputs.
 
     Examples
     --------
@@ -219,9 +224,8 @@ def range(f: Callable[..., Any], inputs: Any) -> Range:
     >>> from calipers import probes
     >>> def norm(x):
     ...     return np.sqrt(np.sum(x * x))
-    >>> print(probes.range(norm, np.full(2, 1e20, np.float32)))
-    OVERFLOW: 1 of 1 results are not finite although they fit float32, the first at (); with
-    input 0 times 2**-36 the error falls from inf to ... units of rounding
+    >>> probes.range(norm, np.full(2, 1e20, np.float32)).kind
+    'OVERFLOW'
     >>> probes.range(norm, np.full(2, 1e-30, np.float32)).kind
     'UNDERFLOW'
     >>> probes.range(norm, np.full(2, 3.0, np.float32)).kind
@@ -232,46 +236,44 @@ def range(f: Callable[..., Any], inputs: Any) -> Range:
 
 def condition(f: Any, inputs: Any = None) -> Condition:
     """
-    Tell how many digits a result can have, by the condition of a function or of a matrix.
+    Compute the condition number of a function or a matrix, and the digits that it leaves.
 
     Parameters
     ----------
     f : callable or array_like
-        A function of the inputs, which are moved at random by one rounding each; or a matrix, of
-        which singular values are compared.
+        A function of the inputs, which are perturbed at random by one ulp each; or a matrix, whose
+        singular values are computed.
     inputs : array_like or tuple, optional
-        The function's arguments.
+        Arguments of the function; omitted for a matrix.
 
     Returns
     -------
     Condition
-        The condition and the digits that are left; of a matrix also the gaps between its singular
-        values, and its eigenvalues if it is Hermitian.
+        The condition number and the number of decimal digits that remain. For a matrix, also the
+        gaps between its singular values, and between its eigenvalues if it is Hermitian.
 
     Raises
     ------
     TypeError
-        If `f` is a function and there are no inputs, or a matrix and there are.
+        If `f` is a function and `inputs` is missing, or a matrix and `inputs` is passed.
     ValueError
-        If a matrix has no elements, not two axes, or NaN or infinities; if no result of `f` is
-        finite, or no input can be moved: they are integers or 0.
+        If a matrix has no elements, is not 2-D, or holds NaN or infinities; if no result of `f` is
+        finite, or all inputs are integers or 0.
 
     Notes
     -----
-    Of a function it is that of the results together, by norms: an element that cancels beside large
-    ones does not show.
+    The condition number of a function is that of all results together, by norms. It does not show
+    cancellation in a small result next to large ones.
 
     Examples
     --------
     >>> import numpy as np
     >>> from calipers import probes
-    >>> print(probes.condition(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-10]])))
-    condition 4e+10: 5.4 digits of float64 are left
-      closest two singular values: 1 of the largest
-      closest two eigenvalues: 1 of the largest
     >>> x = np.array([1.0, 1.0 + 2**-20])
     >>> probes.condition(lambda x: x[1] - x[0], x).kappa > 1e6
     True
+    >>> f"{probes.condition(np.array([[1.0, 1.0], [1.0, 1.0 + 1e-10]])).digits:.1f}"
+    '5.4'
     """
     if callable(f):
         if inputs is None:
@@ -293,23 +295,23 @@ def exact(
     seed: int = 0,
 ) -> Exact:
     """
-    Tell whether two ways to sum products agree at inputs from -1, 0 and 1.
+    Check that two functions that sum products agree exactly at inputs from -1, 0 and 1.
 
-    Of complex inputs both parts are such. Every sum on the way is of integers then, and exact in
-    any order, as long as it is below ``1/u``: 2**24 in float32, 256 in bfloat16. What differs is no
-    rounding.
+    All partial sums are then integers, and exact in any order as long as they are below ``1/u``:
+    2**24 in float32, 256 in bfloat16. A difference is not due to rounding. For complex inputs, both
+    parts are from -1, 0 and 1.
 
     Parameters
     ----------
     f, g : callable
-        Functions of the same inputs, each a sum of products: linear in each of them.
+        Functions of the same inputs, linear in each of them.
     inputs : tuple
-        For each input its shape, a tuple; or an array, whose shape, dtype and library are taken,
-        and not its numbers. Integers and flags are handed on. One shape may come alone.
-    dtype : dtype_like, default float32
-        Of the inputs that are given by their shapes.
+        For each input its shape, a tuple, or an array of its shape, dtype and library. Integers and
+        flags are passed through. A single shape may be passed alone.
+    dtype : dtype_like, default numpy.float32
+        Dtype of the inputs that are passed as shapes.
     seed : int, default 0
-        Of the numbers.
+        Seed of the inputs.
 
     Returns
     -------
@@ -321,7 +323,7 @@ def exact(
     ValueError
         If there is neither a shape nor an array.
     TypeError
-        If `dtype` is none of floating-point numbers.
+        If `dtype` is not a floating-point dtype.
 
     Examples
     --------
@@ -329,8 +331,8 @@ def exact(
     >>> from calipers import probes
     >>> def loops(a, b):
     ...     return np.array([[sum(row * column) for column in b.T] for row in a])
-    >>> print(probes.exact(np.matmul, loops, [(8, 100), (100, 3)]))
-    equal: 24 results of inputs from -1, 0, 1 (seed 0)
+    >>> bool(probes.exact(np.matmul, loops, [(8, 100), (100, 3)]))
+    True
     >>> bool(probes.exact(np.matmul, lambda a, b: a[:, 1:] @ b[1:], [(8, 100), (100, 3)]))
     False
     """
@@ -339,36 +341,38 @@ def exact(
 
 def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -> SummationOrder:
     """
-    Find the order in which a function adds up n elements.
+    Find the order in which a function sums n elements.
 
-    It is called with ones among which one is huge and one its opposite: what is added before these
-    two meet is swallowed, what comes later is counted [1]_.
+    The function is called with ones, of which one is replaced by a huge number and one by its
+    opposite. What is added before these two cancel is lost, and what is added later is counted
+    [1]_.
 
     Parameters
     ----------
     f : callable
-        Of an array of n elements; it returns their sum, or a multiple of that: a mean, say.
+        A function of an array of n elements that returns their sum or a multiple of it, such as the
+        mean.
     n : int
-        How many.
-    dtype : {float32, float64}, default float32
-        Of the array.
+        Number of elements.
+    dtype : {float32, float64}, default numpy.float32
+        Dtype of the array.
 
     Returns
     -------
     SummationOrder
-        The tree. ``str()`` tells which elements meet when, ``plot()`` draws it, and ``depth``
-        bounds the error: no element goes through more roundings.
+        The tree of additions. ``print(order)`` and ``order.plot()`` show it; ``order.depth`` is the
+        largest number of roundings of an element.
 
     Raises
     ------
     ValueError
-        If f is no sum of its elements, or has no order: `math.fsum` for instance.
+        If f is not a sum of its elements, or has no order, such as `math.fsum`.
     TypeError
         If f does not return one real number.
 
     Notes
     -----
-    It takes about n log n calls for most orders, n**2 at worst.
+    It takes about ``n*log(n)`` calls for most orders, and ``n**2`` at worst.
 
     References
     ----------
@@ -378,16 +382,8 @@ def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -
     --------
     >>> import numpy as np
     >>> from calipers import probes
-    >>> print(probes.summation_order(lambda x: np.cumsum(x)[-1], 8))
-    order of summation of 8 elements: a running sum from the first to the last
-      additions an element goes through: 7 at most, 4.38 on average
-      element 0 meets 1 in a sum of 2
-      element 0 meets 2 in a sum of 3
-      element 0 meets 3 in a sum of 4
-      element 0 meets 4 in a sum of 5
-      element 0 meets 5 in a sum of 6
-      element 0 meets 6 in a sum of 7
-      and others in larger sums
+    >>> probes.summation_order(lambda x: np.cumsum(x)[-1], 8).depth
+    7
     >>> probes.summation_order(np.sum, 1024).depth
     21
     """
@@ -407,30 +403,32 @@ def layers(
     x: Any,
 ) -> Layers:
     """
-    Find the layer at which two implementations of a chain of functions part.
+    Find the first layer at which two implementations of a chain of functions differ.
 
-    Each layer of g is also called with what the layers of f made, so that the errors of a layer
-    itself are told from those that came with its inputs.
+    Each layer of g is also called with the results of the layers of f, which separates the error of
+    a layer from the errors of its inputs.
 
     Parameters
     ----------
     fs, gs : sequence of (str, callable)
-        The layers in their order, as many on both sides: names, and functions of what the layer
-        before returned. Errors are measured in units of g's.
+        The layers in their order, as pairs of a name and a function of the previous result. Both
+        must have the same number of layers. Errors are measured in units of the expected rounding
+        error of g.
     x : array_like or tuple
-        The input of the first; both get arrays of its library.
+        The input of the first layer.
 
     Returns
     -------
     Layers
-        True if the errors of each layer are rounding; ``first`` is the first whose are not.
+        True if the errors of all layers are rounding errors; ``.first`` is the first layer whose
+        error is not.
 
     Raises
     ------
     ValueError
-        If there are no layers, or not as many on both sides.
+        If there are no layers, or their numbers differ.
     TypeError
-        If a layer is not a name and a callable.
+        If a layer is not a pair of a name and a callable.
 
     Examples
     --------

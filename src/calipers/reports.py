@@ -1,4 +1,4 @@
-"""What a comparison found: of two elements, of two arrays, of two containers; and the error."""
+"""Reports of comparisons: of two elements, of two arrays and of containers; and ClosenessError."""
 
 import math
 from dataclasses import dataclass, field, fields, replace
@@ -22,23 +22,31 @@ __all__ = ["ClosenessError", "Comparison", "Difference", "NestedComparison"]
 @dataclass(frozen=True, eq=False)
 class Difference:
     """
-    One pair of elements, and how far apart they are.
+    A pair of elements and the differences between them, in a `Comparison`.
 
     Attributes
     ----------
     index : tuple of int
-        Where in the array.
+        Index of the element.
     actual, expected : number
-        The two values, as Python numbers where there is such a number.
+        The two values, as Python numbers where possible.
     absolute : float or int
-        ``|actual - expected|``: exact for integers, NaN if either is not finite.
+        ``|actual - expected|``; exact for integers, NaN if one of them is not finite.
     relative : float
         ``absolute/|expected|``.
     ulp : int or None
-        Steps of the format from one to the other; for complex numbers of the part with more. None
-        where that is not defined.
+        The difference in ULP; for complex numbers that of the part that differs more. None for
+        dtypes that have no ULP.
     excess : float
-        ``absolute/(atol + rtol*|expected|)``, or ``ulp/max_ulp``: beyond 1 is a mismatch.
+        The difference divided by the tolerance, ``absolute/(atol + rtol*|expected|)`` or
+        ``ulp/max_ulp``; above 1 for mismatches.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> worst = calipers.compare([1.0, 2.0], [1.0, 2.5]).worst()
+    >>> worst.index, worst.actual, worst.expected, worst.absolute, worst.relative
+    ((1,), 2.0, 2.5, 0.5, 0.2)
     """
 
     index: tuple[int, ...]
@@ -67,35 +75,49 @@ class Difference:
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """
-    What one pass over two arrays found; true if they agree, and ``str()`` tells how they differ.
+    The report of a comparison of two arrays; it is true if they agree.
+
+    It is returned by `compare`. ``print(report)`` shows how the arrays differ.
 
     Attributes
     ----------
     path : str
-        Where in nested containers the arrays stand; empty for arrays themselves.
+        Path of the arrays in nested containers; empty without containers.
     actual_shape, expected_shape : tuple of int
+        The shapes.
     actual_dtype, expected_dtype : str
+        The dtypes.
     rule : Rule
-        The tolerances and the allowances of the verdict.
+        The tolerances, and the number of mismatches that is allowed.
     problems : tuple of str
-        Differences of structure, shape or dtype. One is enough to fail.
+        Differences of structure, shape or dtype; each is a failure.
     arrangement : str or None
-        The rearrangement of expected that actual is, if one was recognised.
+        A rearrangement of `expected` that is equal to `actual`, such as a transpose, if one was
+        found.
     tally : Tally or None
-        All that the pass has counted; None where shapes or structures do not match.
-    differences : dict
-        A `Difference` for each position in C order that the report names.
-    arrays : tuple of two arrays, or None
-        What was compared, brought to one shape; None of parts, as of chunks or after `merge`, and
-        where shapes or structures do not match.
+        The counts and extremes behind the properties; None if the shapes do not match.
+    differences : dict of int to Difference
+        The elements that the report names, by position in C order.
+    arrays : tuple of two arrays or None
+        The arrays, broadcast to one shape, for `plot`; None for arrays read in chunks, merged
+        reports, and shapes that do not match.
     notes : tuple of str
-        What was not compared, as the row labels of pandas, and objects that are compared by ==.
+        What was not compared, such as row labels, and objects that were compared by ``==``.
 
     Notes
     -----
-    Extremes, norms and the histogram are over all finite pairs, mismatching or not. A pickle of the
-    report holds both arrays; ``dataclasses.replace(report, arrays=None)`` has all but what `plot`
-    draws of elements.
+    Extremes, norms and the histogram include all finite pairs, also those that are close. A pickled
+    report contains both arrays; ``dataclasses.replace(report, arrays=None)`` does not, and loses
+    only `plot` of elements.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> report = calipers.compare([1.0, 2.0, 3.0], [1.0, 2.5, 3.0])
+    >>> bool(report), report.mismatches, report.mismatches / report.size == report.mismatch_ratio
+    (False, 1, True)
+    >>> report.first_mismatches[0].index
+    (1,)
     """
 
     path: str
@@ -131,12 +153,12 @@ class Comparison(Shown):
 
     @property
     def size(self) -> int:
-        """The number of pairs."""
+        """The number of pairs of elements."""
         return self._count("size")
 
     @property
     def finite(self) -> int:
-        """The number of pairs of which both are finite; text is not."""
+        """The number of pairs in which both elements are finite numbers."""
         return self._count("finite")
 
     @property
@@ -146,19 +168,19 @@ class Comparison(Shown):
 
     @property
     def mismatch_ratio(self) -> float:
-        """The share of the pairs that are not close."""
+        """The fraction of pairs that are not close."""
         return self.mismatches / self.size if self.size else 0.0
 
     @property
     def finite_mismatches(self) -> int:
-        """The number of finite pairs that are too far apart."""
+        """The number of finite pairs that are not close."""
         nan_both = 0 if self.rule.equal_nan else self.nan_both
         others = self.nan_actual + self.nan_expected + nan_both + self.infinite_mismatches
         return self.mismatches - others - self._count("without_distance")
 
     @property
     def sign_mismatches(self) -> int:
-        """The number of finite mismatches of real numbers on the two sides of 0."""
+        """The number of finite real pairs that are not close and have opposite signs."""
         return self._count("signs")
 
     @property
@@ -168,17 +190,17 @@ class Comparison(Shown):
 
     @property
     def nan_actual(self) -> int:
-        """The number of pairs with NaN only in actual."""
+        """The number of pairs with NaN in actual only."""
         return self._count("nan_actual")
 
     @property
     def nan_expected(self) -> int:
-        """The number of pairs with NaN only in expected."""
+        """The number of pairs with NaN in expected only."""
         return self._count("nan_expected")
 
     @property
     def nan_both(self) -> int:
-        """The number of pairs of NaN; they mismatch unless `equal_nan`."""
+        """The number of pairs with NaN in both; they are mismatches unless `equal_nan` is True."""
         return self._count("nan_both")
 
     @property
@@ -190,12 +212,18 @@ class Comparison(Shown):
 
     def worst(self, measure: Measure = "excess") -> Difference | None:
         """
-        Return the finite pair that is farthest apart; None if the measure is 0 for all.
+        Return the finite pair with the largest difference, or None if all are equal.
 
         Parameters
         ----------
-        measure : {"excess", "absolute", "relative", "ulp"}
-            How to measure. Of equals, the first in C order.
+        measure : {"excess", "absolute", "relative", "ulp"}, default "excess"
+            The measure of the difference; "excess" is relative to the tolerance. Of equal ones, the
+            first in C order is returned.
+
+        Returns
+        -------
+        Difference or None
+            The pair.
 
         Raises
         ------
@@ -217,22 +245,22 @@ class Comparison(Shown):
 
     @property
     def rms(self) -> float:
-        """The root of the mean square of the difference, over finite pairs."""
+        """The root mean square of the difference over finite pairs."""
         return self.tally.rms if self.tally else math.nan
 
     @property
     def relative_norm(self) -> float:
-        """The 2-norm of the difference over that of expected, over finite pairs."""
+        """The 2-norm of the difference divided by that of expected, over finite pairs."""
         return self.tally.relative_norm if self.tally else math.nan
 
     @property
     def passing_rtol(self) -> float | None:
-        """The smallest rtol at which all would pass at this atol; None if none, as of booleans."""
+        """The smallest rtol at which all pairs pass with this atol, or None if there is none."""
         return self._passing("passing_rtol")
 
     @property
     def passing_atol(self) -> float | None:
-        """The smallest atol at which all would pass at this rtol; None if none, as of booleans."""
+        """The smallest atol at which all pairs pass with this rtol, or None if there is none."""
         return self._passing("passing_atol")
 
     def _passing(self, name: str) -> float | None:
@@ -245,7 +273,7 @@ class Comparison(Shown):
 
     @property
     def ulp_histogram(self) -> tuple[tuple[int, int, int], ...]:
-        """Lowest and highest ULP of each range that has finite pairs, and their number."""
+        """Ranges of differences in ULP with finite pairs, as ``(lowest, highest, count)``."""
         if self.tally is None:
             return ()
         counts = self.tally["histogram"].tolist()
@@ -253,22 +281,27 @@ class Comparison(Shown):
 
     def merge(self, other: "Comparison") -> "Comparison":
         """
-        Return the comparison of two parts as one whole.
+        Return the comparison of two parts of an array as a comparison of the whole.
 
-        It equals that of the whole arrays; norms may differ by rounding. What needs the elements
-        themselves, a rearrangement or a plot of them, is not to be had of it.
+        It is equal to the comparison of the whole arrays, except for rounding of norms, and it has
+        neither `arrangement` nor a plot of elements.
 
         Parameters
         ----------
         other : Comparison
-            The part that follows along axis 0.
+            The comparison of the part that follows along axis 0.
+
+        Returns
+        -------
+        Comparison
+            The comparison of both parts.
 
         Raises
         ------
         ValueError
-            If the two are not parts of one whole: their dtypes, rules or other axes differ.
+            If the two are not parts of one array: their dtypes, tolerances or other axes differ.
         TypeError
-            If `other` is no Comparison.
+            If `other` is not a Comparison.
 
         Examples
         --------
@@ -295,9 +328,9 @@ class Comparison(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return all findings as built-in types, which JSON can write.
+        Return the report as built-in types, which can be written as JSON.
 
-        NaN and infinities become strings, as do complex numbers.
+        NaN, infinities and complex numbers become strings.
 
         Examples
         --------
@@ -320,7 +353,7 @@ class Comparison(Shown):
 
     def plot(self) -> "Figure":
         """
-        Draw the excess of each element, a map for two axes, and the distances in ULP.
+        Plot the error of each element relative to its tolerance, and a histogram in ULP.
 
         Returns
         -------
@@ -331,8 +364,7 @@ class Comparison(Shown):
         ImportError
             If matplotlib is not installed.
         ValueError
-            If nothing was compared, because shapes or structures do not match, or if the elements
-            have no distance, as text.
+            If the shapes or structures do not match, or the elements are not numbers.
         """
         from ._plots import comparison_figure
 
@@ -380,13 +412,22 @@ def united(left: Comparison, right: Comparison) -> Comparison:
 @dataclass(frozen=True, repr=False)
 class NestedComparison(Shown):
     """
-    A comparison for each pair of arrays in nested containers; true if all agree.
+    The report of a comparison of nested containers of arrays; it is true if all arrays agree.
+
+    It is returned by `compare`. ``print(report)`` shows how the arrays differ.
 
     Attributes
     ----------
     leaves : tuple of Comparison
-        In the order of actual, each with its path. What stands on one side only, or differs in
-        kind or length, has its place among them as a comparison with a problem.
+        The comparison of each pair of arrays, in the order of `actual`. Elements that are missing
+        on one side, or differ in type or length, are comparisons with a problem.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> report = calipers.compare({"x": [1.0], "y": [2.0]}, {"x": [1.0], "y": [2.5]})
+    >>> bool(report), [leaf.path for leaf in report.failing]
+    (False, ["['y']"])
     """
 
     leaves: tuple[Comparison, ...]
@@ -401,18 +442,18 @@ class NestedComparison(Shown):
 
     @property
     def failing(self) -> tuple[Comparison, ...]:
-        """The leaves that do not agree."""
+        """The comparisons that fail."""
         return tuple(leaf for leaf in self.leaves if not leaf)
 
     @property
     def worst(self) -> Comparison | None:
-        """The failing leaf with the largest excess, of those that could be compared."""
+        """The failing comparison with the largest error relative to its tolerance, or None."""
         compared = [leaf for leaf in self.failing if leaf.tally is not None]
         return max(compared, key=_severity, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Return all findings as built-in types, which JSON can write.
+        Return the report as built-in types, which can be written as JSON.
 
         Examples
         --------
@@ -423,7 +464,20 @@ class NestedComparison(Shown):
         return {"passed": bool(self), "leaves": [leaf.to_dict() for leaf in self.leaves]}
 
     def plot(self) -> "Figure":
-        """Draw the worst leaf, as `Comparison.plot` does; of passing leaves the first."""
+        """
+        Plot the worst comparison, or the first one if all pass; see `Comparison.plot`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If no arrays were compared.
+        """
         leaf = self.drawn
         if leaf is None:
             msg = "nothing was compared: there is no pair of arrays to plot"
@@ -432,7 +486,7 @@ class NestedComparison(Shown):
 
     @property
     def drawn(self) -> Comparison | None:
-        """The leaf that `plot` draws."""
+        """The comparison that `plot` shows."""
         worst = self.worst
         if worst is not None:  # a failing report is false
             return worst
@@ -446,12 +500,23 @@ def _severity(leaf: Comparison) -> tuple[float, float]:
 
 class ClosenessError(AssertionError):
     """
-    Two arrays, or nested containers of them, do not agree; the text is the report.
+    Two arrays, or containers of arrays, are not close; the text of the error is the report.
+
+    It is raised by `assert_close`, and is an AssertionError.
 
     Attributes
     ----------
-    report : Comparison or NestedComparison
-        What was found.
+    report : Comparison or NestedComparison or None
+        The report.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> try:
+    ...     calipers.assert_close([1.0, 2.0], [1.0, 2.5])
+    ... except calipers.ClosenessError as error:
+    ...     print(error.report.mismatches)
+    1
     """
 
     __module__ = "calipers"  # as a traceback says

@@ -1,4 +1,4 @@
-"""How do errors grow with the size of a problem? growth."""
+"""Growth of errors with the size of a problem: growth."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -32,26 +32,43 @@ _CURVES = {"apart": "|f - g|", "error_f": "error of f", "error_g": "error of g"}
 @dataclass(frozen=True, repr=False)
 class Growth(Shown):
     """
-    Differences and errors by the size of a problem.
+    Differences and errors of two implementations by the size of a problem.
 
-    All but `totals` are root mean squares per element. Their unit is one rounding of the results:
-    u times the root mean square of g's.
+    It is returned by `growth`. ``print(growth)`` shows a table. All errors but `totals` are root
+    mean squares per element, in units of u times the root mean square of g's results, where u is
+    the unit roundoff.
 
     Attributes
     ----------
     sizes : tuple of int
-        Of the problems.
+        The sizes, n.
     format : str
-        Whose roundings are the unit.
+        The working precision.
     apart : tuple of float
-        How far f and g are apart.
+        The difference of f and g.
     error_f, error_g : tuple of float
-        How far each is from its own result in the next wider format; NaN if it takes none.
+        The error of each function, relative to its result in the next higher precision; NaN if it
+        cannot be called with that.
     totals : tuple of float
-        The sums of all ``|f - g|``, which also grow with the number of elements.
-    slopes : dict of float
-        Of each of these by size, fitted to the logarithms of what is not 0; NaN with fewer than two
-        such sizes.
+        The sum of ``|f - g|`` over all elements.
+    slopes : dict of str to float
+        The exponent p of a fit ``n**p`` for each of "apart", "error_f", "error_g" and "totals"; NaN
+        with fewer than two nonzero values.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> random = np.random.default_rng(0)
+    >>> def inputs(n):
+    ...     return random.standard_normal((100, n), dtype=np.float32)
+    >>> def running(x):
+    ...     return x.cumsum(axis=1)[:, -1]
+    >>> found = calipers.growth(running, lambda x: x.sum(1), inputs, [64, 1024])
+    >>> found.sizes, found.format
+    ((64, 1024), 'float32')
+    >>> found.error_f[1] > found.error_f[0]
+    True
     """
 
     sizes: tuple[int, ...]
@@ -64,15 +81,15 @@ class Growth(Shown):
 
     @property
     def slope(self) -> float:
-        """How the difference grows: as n to this power; 0.5 is a running sum, 1 a bias."""
+        """The exponent of the growth of the difference: 0.5 for rounding of sums, 1 for a bias."""
         return self.slopes["apart"]
 
     @property
     def bounds(self) -> tuple[float, ...]:
         """
-        In units of u, ``gamma_n = n u / (1 - n u)``.
+        The error bound ``gamma_n = n u / (1 - n u)`` of sums of n terms, in units of u.
 
-        A sum of n terms is never off by more than this times the sum of its terms' sizes.
+        The error of a sum never exceeds this times the sum of the magnitudes of its terms.
         """
         u = ROUNDOFF[self.format]
         return tuple(n / (1 - n * u) if n * u < 1 else math.inf for n in self.sizes)
@@ -99,12 +116,12 @@ class Growth(Shown):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the result as built-in types, which can be written as JSON."""
         return jsonable_fields(self) | {"bounds": jsonable(self.bounds)}
 
     def plot(self) -> "Figure":
         """
-        Draw the curves on logarithmic axes, beside sqrt(n) and the bound.
+        Plot the errors by size on logarithmic axes, with sqrt(n) and the bound for comparison.
 
         Returns
         -------
@@ -127,36 +144,44 @@ def growth(
     sizes: Sequence[Any],
 ) -> Growth:
     """
-    Measure how two implementations' difference and errors grow with the size of a problem.
+    Measure how the difference and the errors of two implementations grow with the problem size.
 
-    A sum of n random terms that are added one after the other has an error of about sqrt(n) u;
-    in blocks or pairs it hardly grows; one with a bias grows as n. And no sum is beyond gamma_n
-    times the sum of the terms' sizes [1]_.
+    The error of a sequential sum of n random terms grows as sqrt(n), that of a pairwise or blocked
+    sum hardly grows, and one with a bias grows as n. No error exceeds gamma_n times the sum of the
+    magnitudes of the terms [1]_.
 
     Parameters
     ----------
     f, g : callable
         Functions of the same inputs.
     make_inputs : callable
-        Of a size n: the inputs, an array or a tuple.
+        ``make_inputs(n)`` returns the inputs of size n: an array or a tuple of arrays.
     sizes : sequence of int
-        The sizes, each positive.
+        The sizes, all positive; at least two for a slope.
 
     Returns
     -------
     Growth
-        By size: differences and errors per element; ``slope``, ``str()`` and ``plot()``.
+        Differences and errors per element for each size, and the exponents of their growth.
 
     Raises
     ------
+    TypeError
+        If `sizes` is not a sequence, or a function is not callable.
     ValueError
-        If there are no sizes, one is not positive, or f and g return different shapes, or one of
-        them complex numbers.
+        If there are no sizes, one is not positive, the shapes of f's and g's results differ, only
+        one of them is complex, or the inputs have a different dtype for different sizes.
+    Exception
+        Whatever f or g raises in the working precision.
+
+    See Also
+    --------
+    diagnose : Classify the difference at one size.
 
     Notes
     -----
-    f, and g, are each called once at a size, and once in the next wider format. What one of them
-    raises in its own format is raised.
+    For each size, f and g are each called once in the working precision and once in the next higher
+    one.
 
     References
     ----------

@@ -26,25 +26,32 @@ _NEAR = 100
 @dataclass(frozen=True, repr=False)
 class Condition(Shown):
     """
-    How many times errors of the inputs grow on the way to the result.
+    The condition number of a function or a matrix; it is returned by `condition`.
 
     Attributes
     ----------
     kappa : float
-        The relative error of the result, divided by that of the inputs. Of a matrix, its largest
-        singular value divided by its smallest.
+        The relative error of the result divided by that of the inputs. For a matrix, the ratio of
+        its largest and smallest singular values.
     digits : float
-        Decimal digits that are left of those of the format, ``-log10(kappa*u)``; at least 0.
+        The number of decimal digits that remain, ``-log10(kappa*u)``, at least 0.
     format : str
-        The working format.
+        The working precision.
     singular_gap : float or None
-        Of a matrix: the smallest distance of two singular values, divided by the largest value.
-        Where it is near u, their singular vectors are arbitrary, and gradients through them are
+        For a matrix, the smallest distance between two singular values, divided by the largest
+        singular value. If it is near u, singular vectors are arbitrary and their gradients
         infinite.
     eigen_gap : float or None
-        Of a Hermitian matrix: that of its eigenvalues.
+        For a Hermitian matrix, the same for its eigenvalues.
     singular_values : tuple of float
-        Of a matrix, largest first.
+        For a matrix, its singular values, the largest first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> probes.condition(np.diag([4.0, 2.0, 1.0])).kappa
+    4.0
     """
 
     kappa: float
@@ -65,12 +72,12 @@ class Condition(Shown):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the result as built-in types, which can be written as JSON."""
         return jsonable_fields(self)
 
     def plot(self) -> "Figure":
         """
-        Draw the singular values of a matrix beside what rounding does to them.
+        Plot the singular values of a matrix, with the effect of rounding on them.
 
         Returns
         -------
@@ -81,7 +88,7 @@ class Condition(Shown):
         ImportError
             If matplotlib is not installed.
         ValueError
-            If it is the condition of a function.
+            If it is the condition number of a function.
         """
         from .probe_plots import condition_figure
 

@@ -1,4 +1,4 @@
-"""What a diagnosis holds, and how it is made of an inquiry."""
+"""The result of diagnose and compare_to_reference."""
 
 import hashlib
 import math
@@ -31,20 +31,28 @@ _ALLOWED = ("ROUNDING", "LAYOUT", "AMPLIFIED")
 @dataclass(frozen=True)
 class Worst:
     """
-    One of the results that are farthest apart.
+    One of the elements with the largest differences, in ``Diagnosis.worst``.
 
     Attributes
     ----------
     output : int
-        Which of the functions' results.
+        Position of the result among those of the functions.
     index : tuple of int
-        Where in it.
+        Index of the element.
     f, g : float
-        The two values; of a complex one the part that is farther apart.
+        The values of the two functions; for complex elements the part that differs more.
     reference : float or None
-        What it is in the wider format.
+        The value in higher precision.
     units : float
-        ``|f - g|`` in units of rounding.
+        ``|f - g|`` divided by the expected rounding error.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> found = calipers.diagnose(np.exp, np.expm1, np.array([0.0, 1.0]))
+    >>> found.worst[0].index, found.worst[0].f, found.worst[0].g
+    ((0,), 1.0, 0.0)
     """
 
     output: int
@@ -58,54 +66,62 @@ class Worst:
 @dataclass(frozen=True, repr=False)
 class Diagnosis(Shown):
     """
-    Why two implementations differ; true if rounding explains it, and ``str()`` is the report.
+    Why two implementations differ; it is true if rounding explains the difference.
+
+    It is returned by `diagnose` and `compare_to_reference`. ``print(diagnosis)`` shows the report.
 
     Attributes
     ----------
     kind : str
-        EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE, SUSPECT, BUG
-        or RAISES; see `diagnose`.
+        The verdict: EQUAL, ROUNDING, LAYOUT, AMPLIFIED, RANGE, NONDETERMINISTIC, REDUCED, UNSTABLE,
+        SUSPECT, BUG or RAISES; see `diagnose`.
     reason : str
         One sentence, with numbers.
     format : str or None
-        Of REDUCED, the narrower format.
+        For REDUCED, the lower precision.
     arguments : tuple of int or None
-        Of REDUCED, the arguments that are narrowed; None where it is something in between.
+        For REDUCED, the arguments that are rounded; None if an intermediate result is.
     evidence : dict
-        Every number that was measured: errors of both sides and of their difference ("f", "g",
-        "apart", "wide"), "kappa", "spread", "likeness" and so on, as far as they were needed; and
-        the "dtypes" of both sides' results, if they are not the same, and the libraries whose
-        "arrays" both are called with, if those are not NumPy's.
+        Everything that was measured, as far as it was needed for the verdict: errors of f, g and
+        their difference ("f", "g", "apart", "wide"), the condition number ("kappa") and others.
     dtype : str
-        The working format.
+        The working precision.
     allowed : float
-        How many units of rounding an error may take: ``4 + sqrt(n)``.
+        The largest error, in units of the expected rounding error, that rounding explains:
+        ``4 + sqrt(length)``.
     length : int
-        n, the length of the reductions.
+        The number of terms of the longest sum.
     shapes : tuple of tuple of int
-        Of the results.
+        The shapes of the results.
     worst : tuple of Worst
-        The results that are farthest apart.
+        The elements with the largest differences.
     where : str or None
-        In which rows, columns or parts results are farther apart than is allowed; None if they are
-        within rounding as a whole.
-    calls : dict
-        How often each side was called; empty for arrays alone.
+        The rows, columns or regions in which differences exceed the tolerance; None if there are
+        none.
+    calls : dict of str to int
+        The number of calls of each function; empty for `compare_to_reference`.
     seconds : float
-        What all took.
+        The elapsed time in seconds.
     environment : dict
-        Versions, threads and settings that decide how numbers are rounded.
+        Versions, threads and settings that affect rounding.
     seed : int
-        Of all random moves.
+        Seed of the perturbations.
     names : tuple of str
-        Of f and g, as code would call them, or of the arrays.
-    options : dict of str
-        The arguments of `diagnose` that were not its defaults, as code.
+        Names of the functions or arrays.
+    options : dict of str to str
+        Arguments of `diagnose` that were not its defaults, as code.
     inputs : tuple
-        The arrays, and what else, that both sides were called with; containers are taken apart.
+        The arguments of the functions; containers are flattened.
     answers : tuple
-        What f and g returned for them, as `plot` draws it; empty where one of them raised, or where
-        their results have other shapes.
+        The results of f and g, for `plot`; empty if one raised or the shapes differ.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> found = calipers.diagnose(np.exp, np.expm1, np.linspace(0, 1, 5))
+    >>> found.kind, bool(found)
+    ('BUG', False)
     """
 
     kind: str
@@ -141,7 +157,7 @@ class Diagnosis(Shown):
 
     @property
     def reproducer(self) -> str:
-        """Code that asks the same again, and by what the inputs are known."""
+        """The call that gives this diagnosis, as code, and a hash of the inputs."""
         digest = hashlib.sha256()
         kinds = []
         for x in self.inputs:
@@ -160,17 +176,30 @@ class Diagnosis(Shown):
 
     def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
         """
-        Tell whether the kind is one of some; EQUAL always is.
+        Return True if the verdict is EQUAL or one of the allowed kinds.
 
         Parameters
         ----------
-        allow : iterable of str
-            Kinds to accept.
+        allow : iterable of str, default ("ROUNDING", "LAYOUT", "AMPLIFIED")
+            The kinds to accept.
+
+        Returns
+        -------
+        bool
+            Whether the kind is accepted.
 
         Raises
         ------
         ValueError
-            If one is not a kind.
+            If a kind does not exist.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> import numpy as np
+        >>> found = calipers.diagnose(np.exp, np.exp, np.ones(3))
+        >>> found.ok(allow=["ROUNDING"])
+        True
         """
         kinds = [allow] if isinstance(allow, str) or not np.iterable(allow) else [*allow]
         unknown = [str(kind) for kind in kinds if not (isinstance(kind, str) and kind in KINDS)]
@@ -181,15 +210,28 @@ class Diagnosis(Shown):
 
     def recommend_tolerance(self) -> Tolerance:
         """
-        Return the tolerances that this pair needs on inputs like these.
+        Return tolerances for comparisons of this pair of functions at inputs like these.
 
-        They are those of `calipers.recommend_tolerance` for the format and the reductions' length,
-        with the results' size for scale, times what the function magnifies last places by.
+        They are those of `calipers.recommend_tolerance` for the precision and the length of sums,
+        scaled by the size of the results and the condition number.
+
+        Returns
+        -------
+        Tolerance
+            The tolerances.
 
         Raises
         ------
         ValueError
-            If the difference is no rounding: a tolerance that accepts it would hide an error.
+            If the difference is not due to rounding: a tolerance would hide an error.
+
+        Examples
+        --------
+        >>> import calipers
+        >>> import numpy as np
+        >>> found = calipers.diagnose(np.exp, np.exp, np.ones(3, np.float32))
+        >>> found.recommend_tolerance().rtol < 1e-6
+        True
         """
         if self.kind in (BUG, SUSPECT, RANGE) or not self.shapes:
             msg = f"the verdict is {self.kind}: no tolerance tells that from right results"
@@ -204,14 +246,15 @@ class Diagnosis(Shown):
         return Tolerance(tolerance.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all findings as built-in types, which JSON can write."""
+        """Return the diagnosis as built-in types, which can be written as JSON."""
         names = [n for n in self.__dataclass_fields__ if n not in ("answers", "inputs")]
         fields = {"ok": self.ok(), "reproducer": self.reproducer}
         return fields | {name: jsonable(getattr(self, name)) for name in names}
 
     def plot(self) -> "Figure":
         """
-        Draw errors in units, differences by size, and how alike they stay when inputs are moved.
+        Plot the errors of both functions, their difference, and how it changes with perturbed
+        inputs.
 
         Returns
         -------

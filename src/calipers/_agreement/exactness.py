@@ -23,24 +23,34 @@ from .units import difference
 @dataclass(frozen=True, repr=False)
 class Exact(Shown):
     """
-    Whether two functions agree where no rounding can part them; true if they do.
+    Whether two functions agree where there is no rounding; it is true if they do.
+
+    It is returned by `exact`.
 
     Attributes
     ----------
     size : int
         The number of results.
     differing : int
-        Those that are not equal.
+        The number of results that are not equal.
     differing_rounded : int
-        Those that are not equal when rounded to integers.
+        The number of results that are not equal after rounding to integers.
     largest : float
         The largest difference.
     first : int or None
-        The position of the first that differ, in C order of all results.
+        The position of the first difference, in C order of all results.
     problem : str or None
-        Why there is nothing to compare: what one of them raised, or other shapes.
+        Why nothing could be compared: an exception, or different shapes.
     seed : int
-        Of the inputs.
+        Seed of the inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> found = probes.exact(np.matmul, np.matmul, [(2, 3), (3, 2)])
+    >>> bool(found), found.size, found.differing
+    (True, 4, 0)
     """
 
     size: int
@@ -70,7 +80,7 @@ class Exact(Shown):
         return text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the result as built-in types, which can be written as JSON."""
         return jsonable_fields(self) | {"passed": bool(self)}
 
 

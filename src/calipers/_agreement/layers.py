@@ -26,16 +26,27 @@ _LINES = 18
 @dataclass(frozen=True)
 class Layer:
     """
-    The errors of a layer; true if its own are rounding.
+    The errors of one layer; it is true if they are rounding errors.
+
+    The ``.layers`` of a `Layers` are such errors.
 
     Attributes
     ----------
     name : str
-        Of the layer.
+        The name of the layer.
     new : Trial
-        Its own error: both layers at the same inputs, those that the layers of f made before it.
+        The error of this layer: the difference of both implementations at the same inputs.
     carried : Trial
-        How far the results of all layers so far are apart, in the same units.
+        The difference of the results of all layers so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> layers = [("double", lambda x: 2 * x), ("exp", np.exp)]
+    >>> layer = probes.layers(layers, layers, np.linspace(0, 1, 5)).layers[1]
+    >>> layer.name, bool(layer), layer.carried.equal
+    ('exp', True, True)
     """
 
     name: str
@@ -50,12 +61,23 @@ class Layer:
 @dataclass(frozen=True, repr=False)
 class Layers(Shown):
     """
-    The errors of all layers; true if each layer's own are rounding.
+    The errors of all layers; it is true if they are rounding errors.
+
+    It is returned by `layers`.
 
     Attributes
     ----------
     layers : tuple of Layer
-        In their order; up to the first whose results cannot be compared.
+        The layers in their order, up to the first whose results cannot be compared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> layers = [("double", lambda x: 2 * x), ("exp", np.exp)]
+    >>> found = probes.layers(layers, layers, np.linspace(0, 1, 5))
+    >>> bool(found), found.first
+    (True, None)
     """
 
     layers: tuple[Layer, ...]
@@ -66,7 +88,7 @@ class Layers(Shown):
 
     @property
     def first(self) -> Layer | None:
-        """The first layer with an error of its own beyond rounding."""
+        """The first layer whose error is not a rounding error, or None."""
         return next((layer for layer in self.layers if not layer), None)
 
     def __str__(self) -> str:
@@ -98,7 +120,7 @@ class Layers(Shown):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the errors as built-in types, which can be written as JSON."""
         first = self.first
         return jsonable_fields(self) | {
             "passed": bool(self),
@@ -107,7 +129,7 @@ class Layers(Shown):
 
     def plot(self) -> "Figure":
         """
-        Draw the new and the carried error by layer, beside what rounding may do.
+        Plot the new and the carried error of each layer, and the largest rounding error.
 
         Returns
         -------

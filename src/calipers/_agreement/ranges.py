@@ -23,31 +23,43 @@ _FALLS = 10.0  # times an error falls in another range, if range was its cause
 @dataclass(frozen=True, repr=False)
 class Range(Shown):
     """
-    Whether numbers left the range of their format on the way; true if none did to any effect.
+    Whether intermediate results leave the range of their format; it is true if none does.
+
+    It is returned by `range`.
 
     Attributes
     ----------
     kind : {"FITS", "OVERFLOW", "UNDERFLOW", "UNKNOWN"}
-        UNKNOWN if f takes no wider format and is not homogeneous either.
+        UNKNOWN if f does not accept higher precision and is not homogeneous.
     reason : str
         One sentence.
     format : str
-        The working format.
+        The working precision.
     nonfinite : int
-        How many results are infinite or NaN although they are finite in the wider format and fit.
+        The number of results that are infinite or NaN, but finite and representable in higher
+        precision.
     first : tuple of int or None
-        The index of the first of these, after the number of the output if there are several.
+        The index of the first of these, preceded by the position of the output if there are
+        several.
     homogeneous : tuple of int
-        The inputs that f is homogeneous in, or in a part of; -1 stands for all at once.
+        The inputs in which f is homogeneous; -1 for all together.
     argument : int or None
-        The input that, or a part of which, was multiplied by a power of two for the smallest error;
-        -1 for all at once.
+        The input whose scaling by a power of two gave the smallest error; -1 for all together.
     exponent : int or None
-        Of that power of two.
+        The exponent of that power of two.
     error, rescaled_error : float
-        The root mean square of the errors, in units of rounding: as it is, and rescaled so.
+        The root mean square error, in units of the expected rounding error, without and with the
+        scaling.
     allowed : float
-        How large they may be.
+        The largest error that rounding explains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> found = probes.range(lambda x: np.sqrt(np.sum(x * x)), np.full(2, 1e20, np.float32))
+    >>> found.kind, bool(found), found.nonfinite
+    ('OVERFLOW', False, 1)
     """
 
     kind: str
@@ -71,7 +83,7 @@ class Range(Shown):
         return f"{self.kind}: {self.reason}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the result as built-in types, which can be written as JSON."""
         return jsonable_fields(self) | {"passed": bool(self)}
 
 

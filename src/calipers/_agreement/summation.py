@@ -23,17 +23,28 @@ _GROUPS = 6
 @dataclass(frozen=True, repr=False)
 class SummationOrder(Shown):
     """
-    The tree by which a function adds up its elements.
+    The order in which a function sums its elements, as a tree.
+
+    It is returned by `summation_order`.
 
     Attributes
     ----------
     n : int
         The number of elements.
     nodes : tuple of tuple of int
-        Which parts each sum is made of: below n an element, else the sum ``nodes[k - n]``. The last
-        is that of all. More than two parts are added at once, without rounding in between.
+        The terms of each partial sum. A term below n is an element, others are the partial sum
+        ``nodes[term - n]``. The last node is the whole sum. More than two terms are added at once,
+        without rounding in between.
     calls : int
-        How often the function was called.
+        The number of calls of the function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> order = probes.summation_order(lambda x: np.cumsum(x)[-1], 4)
+    >>> order.name, order.depths
+    ('a running sum from the first to the last', (3, 3, 2, 1))
     """
 
     n: int
@@ -42,7 +53,7 @@ class SummationOrder(Shown):
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many elements each element and each sum has."""
+        """The number of elements in each element (1) and in each partial sum."""
         sizes = [1] * self.n
         for parts in self.nodes:
             sizes.append(sum(sizes[part] for part in parts))
@@ -50,7 +61,7 @@ class SummationOrder(Shown):
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """How many additions each element goes through: as many roundings, but for exact ones."""
+        """The number of additions that each element passes through."""
         depths = [0] * (self.n + len(self.nodes))
         for k in reversed(range(len(self.nodes))):
             for part in self.nodes[k]:
@@ -59,7 +70,7 @@ class SummationOrder(Shown):
 
     @property
     def depth(self) -> int:
-        """The most additions that an element goes through."""
+        """The largest number of additions that an element passes through."""
         return max(self.depths)
 
     @cached_property
@@ -68,12 +79,17 @@ class SummationOrder(Shown):
 
     def meet(self, i: int, j: int) -> int:
         """
-        Return of how many elements the first sum is that two elements are both in.
+        Return the number of elements in the first partial sum that contains two elements.
 
         Parameters
         ----------
         i, j : int
-            Their positions.
+            Positions of the elements.
+
+        Returns
+        -------
+        int
+            The number of elements.
 
         Raises
         ------
@@ -101,7 +117,7 @@ class SummationOrder(Shown):
 
     @cached_property
     def name(self) -> str:
-        """What the order is called; empty if it has no name."""
+        """The name of the order; empty if it has none."""
         if any(len(parts) > 2 for parts in self.nodes):
             return "all at once" if len(self.nodes) == 1 else "some at once"
         if self.depth <= 1:
@@ -139,12 +155,12 @@ class SummationOrder(Shown):
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the order as built-in types, which can be written as JSON."""
         return jsonable_fields(self) | {"name": self.name, "depth": self.depth}
 
     def plot(self) -> "Figure":
         """
-        Draw the tree: elements below, and each sum as high as it has elements.
+        Plot the tree of additions.
 
         Returns
         -------

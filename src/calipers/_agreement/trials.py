@@ -30,26 +30,36 @@ _LINES = 20
 @dataclass(frozen=True, repr=False)
 class Trial(Shown):
     """
-    How far two results are apart that would be equal without rounding; true if rounding may do it.
+    The difference of two results that would be equal without rounding; it is true if they agree.
+
+    The ``.trials`` of a `Trials` are such differences.
 
     Attributes
     ----------
     name : str
-        What was asked differently.
+        What was changed, such as the memory layout.
     size : int
         The number of elements.
     differing : int
-        Those that are not equal to the last bit.
+        The number of elements that are not bitwise equal.
     units : float
-        The root mean square of the differences, each in units of what one rounding of the inputs
-        and of the result does to it; or their norm divided by that of the units, if that is less.
-        Of several results it is that of the worst.
+        The root mean square of the differences, each divided by its expected rounding error; or the
+        ratio of their norms, if that is smaller. Of several results, the largest.
     largest : float
-        The largest difference, in units.
+        The largest difference, divided by its expected rounding error.
     allowed : float
-        How large `units` may be: ``4 + sqrt(n)``, n the longest axis of the inputs.
+        The largest `units` that rounding explains: ``4 + sqrt(n)``, where n is the longest axis of
+        the inputs.
     problem : str or None
-        Why there is nothing to compare: what f raised, or another shape or dtype.
+        Why nothing could be compared: an exception, or a different shape or dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> trial = probes.repeat(np.cumsum, np.ones(5)).trials[0]
+    >>> bool(trial), trial.size, trial.differing
+    (True, 5, 0)
     """
 
     name: str
@@ -70,7 +80,7 @@ class Trial(Shown):
 
     @property
     def equal(self) -> bool:
-        """Whether the results are equal to the last bit."""
+        """True if the results are bitwise equal."""
         return self.problem is None and self.differing == 0
 
     def __str__(self) -> str:
@@ -82,21 +92,31 @@ class Trial(Shown):
         return f"{self.name}: {how_far(self)}" + ("" if self else ": beyond rounding")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the difference as built-in types, which can be written as JSON."""
         return jsonable_fields(self) | {"passed": bool(self), "equal": self.equal}
 
 
 @dataclass(frozen=True, repr=False)
 class Trials(Shown):
     """
-    What a function gives when it is asked the same in several ways; true if all is rounding.
+    Differences between several calls of a function; it is true if all agree within rounding.
+
+    It is returned by `batch`, `layout` and `repeat`.
 
     Attributes
     ----------
     question : str
         What was compared.
     trials : tuple of Trial
-        Each of the ways.
+        The difference for each call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calipers import probes
+    >>> found = probes.layout(np.exp, np.ones((8, 5)))
+    >>> bool(found), found.equal, [trial.name for trial in found.trials][0]
+    (True, True, 'column-major')
     """
 
     question: str
@@ -108,12 +128,12 @@ class Trials(Shown):
 
     @property
     def equal(self) -> bool:
-        """Whether all results are equal to the last bit."""
+        """True if all results are bitwise equal."""
         return all(trial.equal for trial in self.trials)
 
     @property
     def units(self) -> float:
-        """The units of the trial that has most."""
+        """The largest of the units of the trials."""
         return max((trial.units for trial in self.trials), default=0.0)
 
     def __str__(self) -> str:
@@ -126,7 +146,7 @@ class Trials(Shown):
         return "\n  ".join([f"{self.question}: {verdict}{'' if self.equal else allowed}", *lines])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all as built-in types, which JSON can write."""
+        """Return the differences as built-in types, which can be written as JSON."""
         return {
             "question": self.question,
             "passed": bool(self),
