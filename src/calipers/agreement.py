@@ -45,8 +45,7 @@ def diagnose(
     seed: int = 0,
 ) -> Diagnosis:
     """
-    Classify the difference between two implementations of a function: rounding error, bug, or
-    other.
+    Classify the difference between two implementations: rounding error, bug, or other.
 
     Both are called at the inputs, in the next higher precision, and at inputs perturbed by about
     one ulp. Errors are measured relative to the change that such a perturbation causes in each

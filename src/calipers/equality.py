@@ -110,6 +110,11 @@ class Approx:
         Comparison or NestedComparison
             The report of `compare`.
 
+        Raises
+        ------
+        TypeError, ValueError
+            As for `compare`.
+
         Examples
         --------
         >>> import calipers

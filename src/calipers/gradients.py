@@ -177,7 +177,7 @@ def gradcheck(
     Returns
     -------
     GradcheckReport
-        True if the derivatives are right. ``print(report)`` shows what is wrong.
+        True if the derivatives are right. ``print(report)`` lists the errors.
 
     Raises
     ------

@@ -191,8 +191,7 @@ def repeat(f: Callable[..., Any], inputs: Any, times: int = 3) -> Trials:
 
 def range(f: Callable[..., Any], inputs: Any) -> Range:
     """
-    Check whether an intermediate result overflows or underflows although the result is
-    representable.
+    Detect overflow and underflow of intermediate results when the final result is representable.
 
     Results are compared with those in the next higher precision. In addition, inputs are multiplied
     by powers of two: for homogeneous f, ``f(2**k * x)`` equals ``2**(m*k) * f(x)`` exactly, unless
@@ -343,9 +342,8 @@ def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -
     """
     Find the order in which a function sums n elements.
 
-    The function is called with ones, of which one is replaced by a huge number and one by its
-    opposite. What is added before these two cancel is lost, and what is added later is counted
-    [1]_.
+    The function is called with ones, except for one huge number and its opposite. Ones that are
+    added before these two cancel are lost, and those that are added later are counted [1]_.
 
     Parameters
     ----------

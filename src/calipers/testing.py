@@ -1,12 +1,13 @@
 """
-The names of numpy.testing and of torch.testing, with calipers' verdicts and reports.
+Drop-in replacement for numpy.testing and torch.testing, with calipers' reports.
 
-``from calipers import testing as npt`` takes the place of either. Arrays that calipers has kernels
-for are compared by them, wherever they lie: in NumPy's hands, in torch's or jax's, in chunks, or on
-a CUDA device. Everything else (objects, strings, dates, masks, subclasses, scalars, order) is
-decided by NumPy's own assertion, and what is not about arrays is NumPy's. `make_tensor` is torch's.
+``from calipers import testing as npt`` replaces either import. Arrays that calipers has kernels for
+are compared by these: arrays of NumPy, torch and jax, in chunks, and on a CUDA device. Objects,
+strings, dates, masked arrays, subclasses, scalars and order relations are compared by NumPy's
+assertions. Names that are not about arrays are those of numpy.testing, and `make_tensor` is that of
+torch.
 
-`docs/testing.md` lists what differs.
+The page "testing" of the documentation lists the differences.
 """
 
 import math
@@ -130,28 +131,30 @@ def assert_allclose(
     Parameters
     ----------
     actual, desired : array_like
-        Arrays of one shape, or an array and a number.
-    rtol, atol : float
-        A pair is close if ``|actual - desired| <= atol + rtol*|desired|``.
+        Arrays of equal shape, or an array and a number.
+    rtol : float, default 1e-7
+        Relative tolerance: elements are close if ``|actual - desired| <= atol + rtol*|desired|``.
+    atol : float, default 0
+        Absolute tolerance.
     equal_nan : bool, default True
-        Whether two NaN are close.
-    err_msg : str, optional
-        What to say beside the report.
+        If True, two NaN are equal.
+    err_msg : str, default ""
+        Text to add to the error message.
     verbose : bool, default True
-        Whether to give the whole report, and not its first line alone.
+        If True, the error message has the whole report, else its first line.
     strict : bool, default False
-        Whether shapes and dtypes have to be equal.
+        If True, shapes and dtypes have to be equal, and a number is not broadcast.
 
     Raises
     ------
     ClosenessError
-        If they are not close. Its text begins as NumPy's and ends with the report, its ``.report``
-        is what `calipers.compare` returns.
+        If they are not close. It is an AssertionError. Its text begins as NumPy's and ends with the
+        report, and its ``.report`` is what `calipers.compare` returns.
 
     See Also
     --------
-    calipers.allclose : The verdict.
-    calipers.assert_close : Tolerances by dtype.
+    calipers.allclose : Returns a bool.
+    calipers.assert_close : Has default tolerances for each dtype.
 
     Examples
     --------
@@ -162,7 +165,6 @@ def assert_allclose(
         ...
     calipers.ClosenessError:
     Not equal to tolerance rtol=1e-07, atol=0
-    Not close: 1 of 2 elements differs (50 %)
     ...
     """
     __tracebackhide__ = True
@@ -202,13 +204,23 @@ def assert_array_equal(
 
     Parameters
     ----------
-    actual, desired, err_msg, verbose, strict
-        As for `assert_allclose`.
+    actual, desired : array_like
+        Arrays of equal shape, or an array and a number.
+    err_msg : str, default ""
+        Text to add to the error message.
+    verbose : bool, default True
+        If True, the error message has the whole report, else its first line.
+    strict : bool, default False
+        If True, shapes and dtypes have to be equal, and a number is not broadcast.
 
     Raises
     ------
     ClosenessError
-        If they are not equal.
+        If they are not equal. It is an AssertionError.
+
+    See Also
+    --------
+    calipers.array_equal : Returns a bool.
 
     Examples
     --------
@@ -227,19 +239,27 @@ def assert_array_almost_equal(
     actual: Any, desired: Any, decimal: float = 6, err_msg: object = "", verbose: bool = True
 ) -> None:
     """
-    Raise an AssertionError unless ``|actual - desired| < 1.5 * 10**-decimal`` everywhere.
+    Raise an AssertionError unless ``|actual - desired| < 1.5 * 10**-decimal`` for all elements.
 
     Parameters
     ----------
-    actual, desired, err_msg, verbose
-        As for `assert_allclose`.
+    actual, desired : array_like
+        Arrays of equal shape, or an array and a number.
     decimal : int, default 6
-        The decimal places that have to agree.
+        The number of decimal places that have to agree.
+    err_msg : str, default ""
+        Text to add to the error message.
+    verbose : bool, default True
+        If True, the error message has the whole report, else its first line.
 
     Raises
     ------
     ClosenessError
-        If they do not agree.
+        If they do not agree. It is an AssertionError.
+
+    See Also
+    --------
+    assert_allclose : With a relative tolerance.
 
     Examples
     --------
@@ -269,17 +289,25 @@ def assert_almost_equal(
     Parameters
     ----------
     actual, desired : array_like
-        Numbers are judged by NumPy, arrays as by `assert_array_almost_equal`; of complex ones the
-        two parts, too.
+        Numbers are compared by NumPy, arrays by `assert_array_almost_equal`. For complex arrays,
+        both parts have to agree as well.
     decimal : int, default 7
-        The decimal places that have to agree.
-    err_msg, verbose
-        As for `assert_allclose`.
+        The number of decimal places that have to agree.
+    err_msg : str, default ""
+        Text to add to the error message.
+    verbose : bool, default True
+        If True, the error message has the whole report, else its first line.
 
     Raises
     ------
     ClosenessError
-        If they do not agree.
+        If arrays do not agree. It is an AssertionError.
+    AssertionError
+        If numbers do not agree.
+
+    See Also
+    --------
+    assert_allclose : With a relative tolerance.
 
     Examples
     --------
@@ -310,19 +338,26 @@ def assert_equal(
     strict: bool = False,
 ) -> None:
     """
-    Raise an AssertionError if two objects are not equal: arrays, or what dicts and lists hold.
+    Raise an AssertionError if two objects, such as arrays, lists or dicts, are not equal.
 
     Parameters
     ----------
     actual, desired : object
-        Arrays are judged as by `assert_array_equal`, anything else by NumPy.
-    err_msg, verbose, strict
-        As for `assert_allclose`.
+        Arrays, also in lists, tuples and dicts, are compared by `assert_array_equal`, other objects
+        by NumPy.
+    err_msg : str, default ""
+        Text to add to the error message.
+    verbose : bool, default True
+        If True, the error message has the whole report, else its first line.
+    strict : bool, default False
+        If True, shapes and dtypes have to be equal, and a number is not broadcast.
 
     Raises
     ------
     ClosenessError
-        If they are not equal.
+        If two arrays are not equal. It is an AssertionError.
+    AssertionError
+        If other objects are not equal.
 
     Examples
     --------
@@ -358,16 +393,18 @@ def assert_approx_equal(
     verbose: bool = True,
 ) -> None:
     """
-    Raise an AssertionError if two numbers differ in a significant digit, as NumPy's does.
+    Raise an AssertionError if two numbers differ in a significant digit, by NumPy's assertion.
 
     Parameters
     ----------
     actual, desired : scalar
         Two numbers.
     significant : int, default 7
-        How many digits have to agree.
-    err_msg, verbose
-        As for `assert_allclose`.
+        The number of significant digits that have to agree.
+    err_msg : str, default ""
+        Text to add to the error message.
+    verbose : bool, default True
+        If True, the error message has the whole report, else its first line.
 
     Raises
     ------
@@ -387,14 +424,20 @@ def assert_array_less(
     x: Any, y: Any, err_msg: object = "", verbose: bool = True, *, strict: bool = False
 ) -> None:
     """
-    Raise an AssertionError unless ``x < y`` everywhere, or both are NaN, as NumPy's does.
+    Raise an AssertionError unless ``x < y`` for all elements, by NumPy's assertion.
+
+    Pairs in which both are NaN pass.
 
     Parameters
     ----------
     x, y : array_like
-        What is to be less, and than what.
-    err_msg, verbose, strict
-        As for `assert_allclose`.
+        The smaller and the larger array.
+    err_msg : str, default ""
+        Text to add to the error message.
+    verbose : bool, default True
+        If True, the error message has the whole report, else its first line.
+    strict : bool, default False
+        If True, shapes and dtypes have to be equal, and a number is not broadcast.
 
     Raises
     ------
@@ -425,29 +468,35 @@ def assert_array_compare(
     names: tuple[str, str] = ("ACTUAL", "DESIRED"),
 ) -> None:
     """
-    Raise an AssertionError unless ``comparison(x, y)`` is true everywhere, as NumPy's does.
+    Raise an AssertionError unless ``comparison(x, y)`` is true for all elements, as in NumPy.
 
     Parameters
     ----------
     comparison : callable
-        Tells of two arrays, element by element, whether they are as they should be.
+        A function of two arrays that returns a bool for each element.
     x, y : array_like
         The two arrays.
-    err_msg, verbose, strict
-        As for `assert_allclose`.
-    header : str, optional
-        The first line of the error.
+    err_msg : str, default ""
+        Text to add to the error message.
+    verbose : bool, default True
+        If True, the error message has the whole report, else its first line.
+    header : str, default ""
+        The first line of the error message.
     precision : int, default 6
-        How many digits of elements the error shows.
-    equal_nan, equal_inf : bool, default True
-        Whether NaN, and infinities, have to be in the same places, and are then left out.
+        The number of digits of elements in the error message.
+    equal_nan : bool, default True
+        If True, NaN must be at the same positions, and are not compared.
+    equal_inf : bool, default True
+        If True, infinities must be at the same positions, and are not compared.
+    strict : bool, default False
+        If True, shapes and dtypes have to be equal, and a number is not broadcast.
     names : tuple of str, default ("ACTUAL", "DESIRED")
-        What the error calls the two.
+        The names of the arrays in the error message.
 
     Raises
     ------
     AssertionError
-        If the comparison is false somewhere.
+        If the comparison is false for an element.
 
     Examples
     --------
@@ -473,19 +522,19 @@ def assert_array_compare(
 
 def assert_array_almost_equal_nulp(x: Any, y: Any, nulp: float = 1) -> None:
     """
-    Raise an AssertionError unless ``|x - y| <= nulp * spacing(max(|x|, |y|))`` everywhere.
+    Raise an AssertionError unless ``|x - y| <= nulp * spacing(max(|x|, |y|))`` for all elements.
 
     Parameters
     ----------
     x, y : array_like
-        Real or complex numbers, judged by NumPy.
+        Real or complex arrays, which NumPy compares.
     nulp : int, default 1
-        The spacings that they may be apart.
+        The largest difference, in spacings of floating-point numbers.
 
     Raises
     ------
     ClosenessError
-        If they are farther apart. The report counts in steps of the format.
+        If they differ by more. It is an AssertionError. The report counts in ULP.
 
     Examples
     --------
@@ -508,26 +557,26 @@ def assert_array_almost_equal_nulp(x: Any, y: Any, nulp: float = 1) -> None:
 
 def assert_array_max_ulp(a: Any, b: Any, maxulp: float = 1, dtype: Any = None) -> Any:
     """
-    Raise an AssertionError if two real arrays are more than some steps of their format apart.
+    Raise an AssertionError if two real arrays differ by more than a number of ULP.
 
     Parameters
     ----------
     a, b : array_like
-        Real numbers, judged by NumPy.
+        Real arrays, which NumPy compares.
     maxulp : int, default 1
-        The steps that they may be apart.
+        The largest difference in ULP.
     dtype : dtype_like, optional
-        The format, if not that of the arrays.
+        The dtype to convert both arrays to. By default their dtype.
 
     Returns
     -------
     ndarray
-        The steps between each pair, as NumPy counts them.
+        The difference of each pair in ULP, as NumPy counts it.
 
     Raises
     ------
     ClosenessError
-        If they are farther apart.
+        If they differ by more. It is an AssertionError.
 
     Examples
     --------
@@ -559,39 +608,48 @@ def assert_close(
     msg: str | Callable[[str], str] | None = None,
 ) -> None:
     """
-    Raise an AssertionError if tensors, or sequences and mappings of them, are not close.
+    Raise an AssertionError if tensors, or sequences and mappings of tensors, are not close.
 
-    The signature and the verdicts are those of `torch.testing.assert_close`; torch need not be
-    installed to compare arrays of NumPy.
+    The signature and the results are those of `torch.testing.assert_close`. torch need not be
+    installed to compare NumPy arrays.
 
     Parameters
     ----------
     actual, expected : object
-        Tensors or arrays, numbers, None, or sequences and mappings of these.
+        Tensors, arrays, numbers or None, or sequences and mappings of these.
     allow_subclasses : bool, default True
-        Whether one of two types may be a subclass of the other.
-    rtol, atol : float, optional
-        Both or neither. By default `calipers.default_tolerance` of the dtypes.
+        If True, the type of one may be a subclass of the type of the other.
+    rtol : float, optional
+        Relative tolerance. If `rtol` and `atol` are omitted, they are `calipers.default_tolerance`
+        of the dtypes; pass both or neither.
+    atol : float, optional
+        Absolute tolerance.
     equal_nan : bool, default False
-        Whether two NaN are close.
-    check_device, check_dtype, check_layout, check_stride : bool
-        Whether these have to be equal; where they need not, a device's tensor is copied to the
-        host, and a sparse one made dense.
+        If True, two NaN are equal.
+    check_device : bool, default True
+        If True, the devices have to be equal. If False, tensors are copied to the host.
+    check_dtype : bool, default True
+        If True, the dtypes have to be equal.
+    check_layout : bool, default True
+        If True, the layouts have to be equal. If False, sparse tensors are converted to dense ones.
+    check_stride : bool, default False
+        If True, the strides have to be equal.
     msg : str or callable, optional
-        The text of the error in place of the report, or a function from the report to it.
+        The text of the error, or a function that takes the report's text and returns it. By default
+        it is the report.
 
     Raises
     ------
     ClosenessError
-        If they are not close. Its text names all that differs.
+        If they are not close. It is an AssertionError, and its text lists all differences.
     TypeError
-        If two types are not related, or one of them is no array.
+        If two types are not related, or an object is not an array.
     ValueError
-        If one of `rtol` and `atol` is missing, or if it is negative, infinite or NaN.
+        If only one of `rtol` and `atol` is passed, or one is negative, infinite or NaN.
 
     See Also
     --------
-    calipers.assert_close : Without torch's rules on types, and with more options.
+    calipers.assert_close : Ignores types, and has more options.
 
     Examples
     --------
@@ -601,7 +659,7 @@ def assert_close(
     Traceback (most recent call last):
         ...
     calipers.ClosenessError: Not close: 1 of 2 leaves differs
-      [1]  types differ: float and int; check_dtype=False lets that pass
+    ...
     """
     __tracebackhide__ = True
     options = checked_options(rtol, atol, equal_nan=equal_nan, check_dtype=check_dtype)

@@ -253,8 +253,7 @@ class Diagnosis(Shown):
 
     def plot(self) -> "Figure":
         """
-        Plot the errors of both functions, their difference, and how it changes with perturbed
-        inputs.
+        Plot the errors of both functions, their difference, and its change with the inputs.
 
         Returns
         -------

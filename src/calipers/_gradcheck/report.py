@@ -197,7 +197,7 @@ class GradcheckReport(Shown):
     """
     The report of a gradient check; it is true if the derivatives are right.
 
-    It is returned by `gradcheck` and `gradgradcheck`. ``print(report)`` shows what is wrong.
+    It is returned by `gradcheck` and `gradgradcheck`. ``print(report)`` lists the errors.
 
     Attributes
     ----------
