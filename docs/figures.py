@@ -33,20 +33,20 @@ def wrong(x, w):
 
 
 PORTS = {
-    "another order of summation": turned,
+    "different order of summation": turned,
     "inputs in tf32": calipers.emulate(linear, "tf32", where=("inputs",)),
     "inputs in bfloat16": calipers.emulate(linear, "bfloat16", where=("inputs",)),
     "last tile wrong by 1e-5": wrong,
 }
 
 
-def moved(x, delta):
+def perturbed(x, delta):
     change = RANDOM.uniform(0.5, 1.5, x.shape) * RANDOM.choice([-1, 1], x.shape)
     return (x * (1 + delta * change)).astype(x.dtype)
 
 
-def likeness():
-    """Draw how alike the difference of two sides stays when their inputs are moved."""
+def perturbed_inputs():
+    """Draw the cosine between differences of two implementations at x and at perturbed x."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     powers = np.arange(-23, -3)
@@ -54,7 +54,7 @@ def likeness():
         here = (linear(X, W) - port(X, W)).ravel()
         cosines = []
         for power in powers:
-            x, w = moved(X, 2.0**power), moved(W, 2.0**power)
+            x, w = perturbed(X, 2.0**power), perturbed(W, 2.0**power)
             there = (linear(x, w) - port(x, w)).ravel()
             cosines.append(here @ there / np.linalg.norm(here) / np.linalg.norm(there))
         axes.plot(powers, cosines, "o-", markersize=3, label=name)
@@ -62,8 +62,8 @@ def likeness():
         axes.axvline(power, color="0.7", linewidth=0.8)
         axes.text(power, 1.04, name, fontsize=8, ha="center")
     axes.set_ylim(-0.45, 1.15)
-    axes.set_xlabel("inputs moved by 2**k of themselves, k")
-    axes.set_ylabel("cosine between f - g here and there")
+    axes.set_xlabel("k: inputs are perturbed by 2**k of their size")
+    axes.set_ylabel("cosine between f - g at x and at perturbed x")
     axes.legend(fontsize=8, loc=(0.66, 0.5))
     return figure
 
@@ -76,12 +76,13 @@ def sizes():
         apart = np.abs(y - z)
         axes.loglog(np.abs(y)[apart > 0], apart[apart > 0], ".", markersize=2, color="#c1272d")
         grid = np.geomspace(1e-4, 5)
-        axes.loglog(grid, 1e-5 * grid + 1e-8, color="0.4", label="allclose allows")
+        axes.loglog(grid, 1e-5 * grid + 1e-8, color="0.4", label="limit of allclose")
         bound = (4 + 512**0.5) * 2.0**-24 * np.hypot(grid, 1.4)
-        axes.loglog(grid, bound, "--", color="0.4", label="diagnose allows, about")
+        axes.loglog(grid, bound, "--", color="0.4", label="limit of diagnose, about")
         axes.set_title(name, fontsize=9)
-        axes.set_xlabel("|result|")
+        axes.set_xlabel("|f(x)|")
         axes.legend(fontsize=8, loc="lower right")
+    figure.axes[0].set_ylabel("|f(x) - g(x)|")
     return figure
 
 
@@ -150,8 +151,8 @@ def in_single(x):
     return np.exp(x.astype(np.float32)).astype(float)
 
 
-def known_error():
-    """Draw the error of a difference by its step, and what the ladder makes of a few steps."""
+def derivative_errors():
+    """Draw the error of a difference against its step, and of what `differentiate` returns."""
     cases = (
         ("exp at 1", np.exp, 1.0, np.e),
         ("exp in float32, at 1", in_single, 1.0, np.e),
@@ -171,8 +172,8 @@ def known_error():
         axes.loglog(steps, np.maximum(off, 1e-17), color="0.6", linewidth=0.8)
         found = calipers.differentiate(watched, np.array([x]))
         said, true = found.error[0, 0] / abs(exact), abs(found.value[0, 0] / exact - 1)
-        axes.axhline(said, color="C0", label=f"says {said:.1e}")
-        axes.axhline(max(true, 1e-17), color="C1", ls="--", label=f"is {true:.1e}")
+        axes.axhline(said, color="C0", label=f"estimated: {said:.1e}")
+        axes.axhline(max(true, 1e-17), color="C1", ls="--", label=f"actual: {true:.1e}")
         used = np.unique(np.abs(np.array(asked) - x))
         used = used[used > 0]
         axes.plot(used, np.full(used.size, 3e-17), "|", color="C0", label=f"{len(asked)} calls")
@@ -184,8 +185,8 @@ def known_error():
     return figure
 
 
-def honesty():
-    """Draw what errors are against what was said of them, for functions at random places."""
+def error_estimates():
+    """Draw actual errors against estimated ones, for functions at random points."""
     cases = {
         "exp": (np.exp, np.exp, (-3, 3)),
         "log": (np.log, lambda x: 1 / x, (1e-3, 3)),
@@ -209,9 +210,9 @@ def honesty():
         below += np.count_nonzero(off <= said + np.spacing(scale))
         total += x.size
     axes.plot([1e-16, 1e-4], [1e-16, 1e-4], color="0.5", linewidth=0.8)
-    axes.set_xlabel("relative error, as estimated")
-    axes.set_ylabel("relative error, as it is")
-    axes.set_title(f"{below} of {total} derivatives are as near as they say", fontsize=9)
+    axes.set_xlabel("estimated relative error")
+    axes.set_ylabel("actual relative error")
+    axes.set_title(f"{below} of {total} errors are at most as large as estimated", fontsize=9)
     axes.legend(fontsize=8)
     return figure
 
@@ -263,7 +264,15 @@ def speed():
 
 
 def main():
-    for draw in (likeness, sizes, scaling, edges, known_error, honesty, speed):
+    for draw in (
+        perturbed_inputs,
+        sizes,
+        scaling,
+        edges,
+        derivative_errors,
+        error_estimates,
+        speed,
+    ):
         draw().savefig(HERE / f"{draw.__name__}.png", dpi=110)
     tf32 = calipers.diagnose(linear, PORTS["inputs in tf32"], (X, W))
     tf32.plot().savefig(HERE / "tf32.png", dpi=90)

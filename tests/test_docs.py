@@ -19,6 +19,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 NEEDS = {
     "comparing_arrays": ("torch",),
+    "derivatives": ("scipy",),
     "differences": ("torch",),
     "gpu": ("numba_cuda", "torch"),
     "howto/jax_custom_vjp": ("jax",),
