@@ -14,14 +14,11 @@ import pytest
 
 import calipers
 from calipers import golden, probes, testing
+from tests.private_words import pattern
 
 MODULES = [calipers, golden, probes, testing]
 SECTION = re.compile(r"^(\w[\w ]*)\n-+$", re.M)
-# Words of this project that readers of NumPy's documentation would have to look up.
-PRIVATE = re.compile(
-    r"\b(Tell whether|tells? whether|beside|of which|another one|last places?|what is|own|"
-    r"is told|not to be had|hand(s|ed) on|so many|there is such|mend|narrow(er)?)\b"
-)
+PRIVATE = pattern("what is", "own", "narrow(?:er)?")
 # Calls that raise nothing.
 WITHOUT_RAISES = {"warmup"}
 
