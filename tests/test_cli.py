@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 import calipers
+from calipers import _jit, _warmup
 from calipers._cli import main
+
+from .terminal import on_a_terminal
 
 pytest.importorskip("click")
 
@@ -484,7 +487,7 @@ def test_help_is_quick():
     code = """
 import sys
 from calipers._cli import main
-for command in "", "compare", "gradcheck", "diagnose", "doctor":
+for command in "", "compare", "gradcheck", "diagnose", "doctor", "warmup":
     assert main([*command.split(), "--help"]) == 0
 assert main(["--version"]) == 0
 print({"numpy", "numba"} & set(sys.modules))
@@ -553,31 +556,14 @@ def test_nobody_reads_on(files):
         assert running.wait() == 2
 
 
-def on_a_terminal(*arguments):
-    """Run a command whose standard error is a terminal, and return what that has shown."""
-    control, terminal = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "calipers", *arguments], stdout=subprocess.PIPE, stderr=terminal
-    ) as running:
-        os.close(terminal)
-        shown = b""
-        try:
-            while piece := os.read(control, 10_000):
-                shown += piece
-        except OSError:  # nobody has the terminal any more
-            pass
-        os.close(control)
-        return running.wait(), running.stdout.read().decode(), shown.decode()
-
-
 def test_a_bar_on_a_terminal_if_it_takes_some_time(files):
     for name in "xy":
         np.lib.format.open_memmap(f"{name}.npy", "w+", "u1", (65 << 20,))
-    status, out, shown = on_a_terminal("compare", "x.npy", "y.npy")
+    status, out, shown = on_a_terminal("-m", "calipers", "compare", "x.npy", "y.npy")
     assert status == 0
     assert out.startswith("Close: ")
     assert "100%" in shown
-    assert on_a_terminal("compare", "a.npy", "a.npy")[2] == ""
+    assert on_a_terminal("-m", "calipers", "compare", "a.npy", "a.npy")[2] == ""
 
 
 def has_ended(group):
@@ -835,8 +821,19 @@ def test_doctor(run, monkeypatch):
     status, out, _ = run("doctor")
     assert status == 0
     found = dict(line.split(maxsplit=1) for line in out.splitlines() if line[0] != " ")
-    assert set(found) == {"versions", "cpu", "threads", "cache", "cuda", "extras", "tests"}
+    assert set(found) == {
+        "versions",
+        "cpu",
+        "threads",
+        "cache",
+        "cuda",
+        "kernels",
+        "extras",
+        "tests",
+        "compiled",
+    }
     assert found["tests"].startswith("allclose: right, ")
+    assert re.fullmatch(r"\d+ of the 16 common ones are in the cache.*", found["kernels"])
     assert "gradcheck: right, " in out
     assert "plot: matplotlib " in out
     monkeypatch.setattr(calipers, "allclose", lambda a, b: True)
@@ -849,6 +846,34 @@ def test_doctor(run, monkeypatch):
 
     monkeypatch.setattr(calipers, "gradcheck", broken)
     assert "gradcheck: OSError: the cache is full" in run("doctor")[1]
+
+
+def test_doctor_says_what_it_had_to_compile(run, monkeypatch):
+    monkeypatch.setattr(_jit.compilations, "kernels", 0)
+    assert "compiled  nothing: the tests' kernels are in the cache\n" in run("doctor")[1]
+    monkeypatch.setattr(_jit.compilations, "kernels", 2)
+    monkeypatch.setattr(_jit.compilations, "seconds", 3.21)
+    assert "compiled  2 kernels for these tests, in 3.2 s\n" in run("doctor")[1]
+    monkeypatch.setattr(_jit.Kernels, "is_cached", lambda kernels, key: False)
+    told = (
+        "kernels   0 of the 16 common ones are in the cache: calipers warmup compiles the others\n"
+    )
+    assert told in run("doctor")[1]
+
+
+def test_warmup(run, monkeypatch):
+    status, out, err = run("warmup")
+    assert (status, err) == (0, "")
+    *steps, compiled, cache = out.splitlines()
+    assert len(steps) == 17
+    assert steps[0].split()[:2] == ["allclose", "float64"]
+    assert re.fullmatch(r"compiled   \d+ kernels? in \d+\.\d s", compiled)
+    assert ", writable, " in cache
+    assert all(kernels.is_cached(key) for *_, kernels, key in _warmup.common_kernels())
+    monkeypatch.setenv("CALIPERS_CACHE", "0")
+    assert not any(kernels.is_cached(key) for *_, kernels, key in _warmup.common_kernels())
+    text = trouble(run("warmup"))
+    assert text == "there is no cache to fill: CALIPERS_CACHE=0 turns the cache off\n"
 
 
 def test_doctor_goes_on_where_threads_cannot_be_counted():

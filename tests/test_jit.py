@@ -313,9 +313,9 @@ def test_warmup_builds_the_common_kernels():
     code = """
 import numpy as np, calipers
 calipers.warmup()
-def compiled(function, arguments):
+def compiled(function, arguments, key):
     raise AssertionError(f"{function.__qualname__} is compiled for {arguments}")
-calipers._jit._entry_point = compiled
+calipers._jit._compiled = compiled
 for dtype in ("f4", "f8", "i8"):
     a = np.arange(10).astype(dtype)
     assert calipers.allclose(a, a.copy()) and calipers.array_equal(a, a.copy())

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+import numpy as np
+from numba.core import config, event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime import rtsys
@@ -25,6 +26,8 @@ from numba.core.runtime import rtsys
 # The package's, for imports as well: a fork waits for both.
 _first_use = sys.modules["calipers"]._first_use
 _this_thread = threading.local()  # `seconds` that kernels took it, and whether it `compiles`
+# Seconds of compilation after which a terminal says why nothing seems to happen.
+_SILENT_SECONDS = 0.5
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 # What Numba's environment variables change in machine code, and its own names for it do not tell.
 SETTINGS = [
@@ -65,7 +68,7 @@ class Kernels(dict[Any, Callable[..., Any]]):
         require_no_compilation()
         with _stopped_clock(), _first_use:
             if key not in self:
-                self._compiled[key] = found = _compiled(self._function, self._signature(key))
+                self._compiled[key] = found = _compiled(self._function, self._signature(key), key)
                 self[key] = found.entry_point
             return self[key]
 
@@ -74,6 +77,97 @@ class Kernels(dict[Any, Callable[..., Any]]):
         self[key]
         found = self._compiled[key]
         return int(found.library.get_pointer_to_function(found.fndesc.llvm_func_name))
+
+    def is_cached(self, key: Any) -> bool:
+        """Return True if the disk cache has the entry point of a key."""
+        with _jit_enabled():
+            cache = _dispatcher(self._function, self._signature(key))._cache
+        return isinstance(cache, _PackageCache) and cache.exists()
+
+
+class Compilations(event.Listener):  # type: ignore[misc]  # Numba is untyped
+    """
+    The compilations of this process: their number and seconds, and a message on a terminal.
+
+    The message is written while the user waits, so by a timer's thread: after the compilation it
+    would come too late. The timer starts only where Numba compiles, and not where it reads its
+    cache, and only until the message has been written once.
+    """
+
+    def __init__(self) -> None:
+        self.kernels = 0
+        self.seconds = 0.0
+        self.announced = False
+        self._timer: threading.Timer | None = None
+
+    @contextlib.contextmanager
+    def recorded(self, dispatcher: Any, key: Any) -> Iterator[None]:
+        """Record what one dispatcher compiles; other threads may compile functions of theirs."""
+        self._dispatcher, self._key = dispatcher, key
+        try:
+            with event.install_listener("numba:compile", self):
+                yield
+        finally:
+            self._stop_timer()
+
+    def on_start(self, event: Any) -> None:
+        """Start the timer."""
+        if event.data["dispatcher"] is not self._dispatcher:
+            return
+        self._started = time.perf_counter()
+        if not self.announced and is_terminal(sys.stderr):
+            left = max(0.0, _SILENT_SECONDS - self.seconds)
+            timer = threading.Timer(left, self._announce, (self._dispatcher, self._key))
+            timer.daemon = True
+            with contextlib.suppress(RuntimeError):  # no thread can start while Python exits
+                timer.start()
+                self._timer = timer
+
+    def on_end(self, event: Any) -> None:
+        """Stop the timer, and count the kernel."""
+        if event.data["dispatcher"] is self._dispatcher:
+            self._stop_timer()
+            self.kernels += 1
+            self.seconds += time.perf_counter() - self._started
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()  # a fork right after this has one thread
+            self._timer = None
+
+    def _announce(self, dispatcher: Any, key: Any) -> None:
+        self.announced = True
+        keys = key if isinstance(key, tuple) else (key,)
+        dtypes = dict.fromkeys(str(x) for x in keys if isinstance(x, np.dtype))
+        kernels = f"kernels for {' and '.join(dtypes)}" if dtypes else "kernels"
+        folder = dispatcher.stats.cache_path
+        where = f"once; kept in {_short(folder)}" if folder else f"in each process: {no_cache()}"
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the terminal was closed
+            print(f"calipers: compiling {kernels} ({where})", file=sys.stderr, flush=True)
+
+
+compilations = Compilations()
+
+
+def is_terminal(stream: Any) -> bool:
+    """Return True if a stream is an open terminal."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # None, or closed
+        return False
+
+
+def _short(path: str) -> str:
+    home = os.path.expanduser("~") + os.sep
+    return f"~{os.sep}{path.removeprefix(home)}" if path.startswith(home) else path
+
+
+def no_cache() -> str:
+    """Say why there is no disk cache."""
+    if os.environ.get("CALIPERS_CACHE", "1") == "0":
+        return "CALIPERS_CACHE=0 turns the cache off"
+    return "no cache folder is writable, NUMBA_CACHE_DIR may name one"
 
 
 def require_no_compilation() -> None:
@@ -97,17 +191,24 @@ def _marked() -> Iterator[None]:
         _this_thread.compiles = False
 
 
-def _compiled(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def _compiled(function: Callable[..., Any], arguments: tuple[Any, ...], key: Any) -> Any:
     with _marked(), _jit_enabled(), _collector_paused():
-        dispatcher = numba.njit(**_OPTIONS)(function)
-        if os.environ.get("CALIPERS_CACHE", "1") != "0":
-            # Numba raises RuntimeError where no folder can be written, and renames its private
-            # parts now and then: either costs the cache, never the call.
-            with contextlib.suppress(RuntimeError, AttributeError, TypeError, OSError):
-                target = dispatcher.targetctx.codegen().magic_tuple()
-                dispatcher._cache = _PackageCache(function, (arguments, target, settings()))
-        dispatcher.compile(arguments)
+        dispatcher = _dispatcher(function, arguments)
+        with compilations.recorded(dispatcher, key):
+            dispatcher.compile(arguments)
         return dispatcher.overloads[arguments]
+
+
+def _dispatcher(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Return a dispatcher with a disk cache, if a folder for one can be written."""
+    dispatcher = numba.njit(**_OPTIONS)(function)
+    if os.environ.get("CALIPERS_CACHE", "1") != "0":
+        # Numba raises RuntimeError where no folder can be written, and renames its private parts
+        # now and then: either costs the cache, never the call.
+        with contextlib.suppress(RuntimeError, AttributeError, TypeError, OSError):
+            target = dispatcher.targetctx.codegen().magic_tuple()
+            dispatcher._cache = _PackageCache(function, (arguments, target, settings()))
+    return dispatcher
 
 
 def settings() -> list[Any]:
@@ -159,6 +260,10 @@ class _PackageCache(FunctionCache):  # type: ignore[misc]  # Numba is untyped
         stamp = source_stamp()
         name = file_name(self._impl.filename_base, variant)
         self._cache_file = checked_files(IndexDataCacheFile)(self._cache_path, name, stamp)
+
+    def exists(self) -> bool:
+        """Return True if the code is on disk."""
+        return os.path.exists(self._cache_file._index_path)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)

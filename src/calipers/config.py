@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 
 import numba
 
-from ._jit import cache_folder
+from ._jit import cache_folder, no_cache
 from ._kernels.closeness import first_apart
 from ._kernels.cuda import install_command
 from ._threads import available_cores, get_num_threads
@@ -62,7 +62,7 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
         msg = f'mode must be "stdout" or "dicts", got {mode!r}'
         raise ValueError(msg)
     found = basis() | {
-        "cache": _cache(),
+        "cache": cache_description(),
         "cuda": _devices() if devices else _cuda(),
     }
     if mode == "dicts":
@@ -120,11 +120,11 @@ def _processor() -> str:
     return str(binding.get_host_cpu_name())
 
 
-def _cache() -> str:
-    """Tell where kernels are kept, a folder that Numba has seen to be writable, and how many."""
+def cache_description() -> str:
+    """Say where kernels are kept, a folder that Numba has seen to be writable, and how many."""
     folder = cache_folder(first_apart)
     if folder is None:
-        return "none: kernels are compiled in each process"
+        return f"none: {no_cache()}"
     sizes = []
     for path in Path(folder).glob("*.nbc"):
         with suppress(FileNotFoundError):  # another process may be replacing it

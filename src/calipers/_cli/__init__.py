@@ -1,4 +1,4 @@
-"""The command line: ``calipers compare``, ``gradcheck``, ``diagnose`` and ``doctor``."""
+"""The command line: the commands and what they exit with."""
 
 import sys
 

@@ -25,9 +25,11 @@ def doctor() -> int:
     import calipers
 
     calipers.show_config(devices=True)
+    _echo("kernels", [_cached_kernels()])
     _echo("extras", _extras())
     results = {name: _result(test) for name, test in _TESTS.items()}
     _echo("tests", (f"{name}: {result}" for name, result in results.items()))
+    _echo("compiled", [_compiled_kernels()])
     return SAME if all(result.startswith("right") for result in results.values()) else TROUBLE
 
 
@@ -36,6 +38,25 @@ def _echo(title: str, lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(f"{title:10}{line}")
         title = ""
+
+
+def _cached_kernels() -> str:
+    """Say whether the cache is filled."""
+    from .._warmup import common_kernels
+
+    cached = [kernels.is_cached(key) for *_, kernels, key in common_kernels()]
+    text = f"{sum(cached)} of the {len(cached)} common ones are in the cache"
+    return text if all(cached) else f"{text}: calipers warmup compiles the others"
+
+
+def _compiled_kernels() -> str:
+    """Say what the tests had to compile."""
+    from .._jit import compilations
+
+    count = compilations.kernels
+    if not count:
+        return "nothing: the tests' kernels are in the cache"
+    return f"{count} kernel{'s' * (count != 1)} for these tests, in {compilations.seconds:.1f} s"
 
 
 def _extras() -> Iterator[str]:

@@ -14,6 +14,7 @@ from .compare import compare
 from .diagnose import diagnose
 from .doctor import doctor
 from .gradcheck import gradcheck
+from .warmup import warmup
 
 _EPILOG = """\b
 Exit status, as diff's: 0 the same (or right), 1 different (or not confirmed),
@@ -56,7 +57,7 @@ def commands(ctx: click.Context) -> None:
         ctx.exit(TROUBLE)
 
 
-for command in (compare, gradcheck, diagnose, doctor):
+for command in (compare, gradcheck, diagnose, doctor, warmup):
     commands.add_command(command)
 
 
