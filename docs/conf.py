@@ -9,6 +9,7 @@ release = version = calipers.__version__
 
 extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 exclude_patterns = ["figures"]
+templates_path = ["_templates"]
 default_role = "autolink"  # in docstrings, `name` is a link if calipers has such a name
 nitpicky = True
 smartquotes = False  # f'(x) is no quotation
@@ -18,6 +19,7 @@ nitpick_ignore = [
     for name in (
         "math.fsum",
         "numba.cuda.jit",
+        "numpy.all",
         "numpy.allclose",
         "numpy.matmul",
         "numpy.savez",
@@ -29,9 +31,10 @@ nitpick_ignore = [
 
 myst_heading_anchors = 3
 
-autodoc_default_options = {"members": True}
+# The fields of a named tuple are documented as attributes.
+autodoc_default_options = {"members": True, "exclude-members": "atol, rtol"}
+maximum_signature_line_length = 88
 autodoc_typehints = "none"  # numpydoc's Parameters say it in words
-autosummary_generate = False
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False
 

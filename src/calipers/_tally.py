@@ -62,7 +62,7 @@ class Rule:
         The number of mismatches that is allowed.
     max_mismatch_ratio : float
         The fraction of mismatches that is allowed; an array passes if it satisfies this or
-        `max_mismatches`.
+        ``max_mismatches``.
 
     Examples
     --------

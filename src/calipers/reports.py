@@ -114,8 +114,8 @@ class Comparison(Shown):
     --------
     >>> import calipers
     >>> report = calipers.compare([1.0, 2.0, 3.0], [1.0, 2.5, 3.0])
-    >>> bool(report), report.mismatches, report.mismatches / report.size == report.mismatch_ratio
-    (False, 1, True)
+    >>> bool(report), report.mismatches, report.size
+    (False, 1, 3)
     >>> report.first_mismatches[0].index
     (1,)
     """
@@ -284,7 +284,7 @@ class Comparison(Shown):
         Return the comparison of two parts of an array as a comparison of the whole.
 
         It is equal to the comparison of the whole arrays, except for rounding of norms, and it has
-        neither `arrangement` nor a plot of elements.
+        neither ``arrangement`` nor a plot of elements.
 
         Parameters
         ----------

@@ -306,7 +306,7 @@ class GradcheckReport(Shown):
 
     @property
     def unresolved(self) -> float:
-        """The fraction of entries that differences could not decide, including `hidden` ones."""
+        """The fraction of entries that differences could not decide, including ``hidden`` ones."""
         total = sum(self.counts.values())
         return (self.counts[INCONCLUSIVE] + self.hidden) / total if total else 0.0
 
