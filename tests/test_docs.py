@@ -29,7 +29,7 @@ NEEDS = {
     "howto/torch_extensions": ("torch",),
 }
 SIMULATED = {"gpu"}  # pages whose examples need a CUDA device, or Numba's simulator
-WITHOUT_EXAMPLES = {"benchmarks", "comparing_files", "limitations", "reference/index", "validation"}
+WITHOUT_EXAMPLES = {"benchmarks", "comparing_files", "limitations", "reference/index"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 LINES = 5  # the most that a paragraph has, of WIDTH columns
