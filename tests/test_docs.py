@@ -36,10 +36,7 @@ LINES = 5  # the most that a paragraph has, of WIDTH columns
 WIDTH = 120
 PRIVATE = pattern("after this page")
 # Pages that are not rewritten yet.
-OLD = {
-    *("benchmarks", "comparing_files", "howto/jax_custom_vjp", "howto/numba_kernels"),
-    *("howto/porting", "howto/scipy_optimisers", "howto/torch_extensions"),
-}
+OLD = {"benchmarks", "comparing_files"}
 
 
 def name_of(page):
