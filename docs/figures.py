@@ -61,6 +61,7 @@ def perturbed_inputs():
     for power, name in ((-24, "float32"), (-11, "tf32"), (-8, "bfloat16")):
         axes.axvline(power, color="0.7", linewidth=0.8)
         axes.text(power, 1.04, name, fontsize=8, ha="center")
+    axes.set_xticks(range(-24, -2, 4))
     axes.set_ylim(-0.45, 1.15)
     axes.set_xlabel("k: inputs are perturbed by 2**k of their size")
     axes.set_ylabel("cosine between f - g at x and at perturbed x")
