@@ -264,8 +264,17 @@ def speed():
     return figure
 
 
+def report():
+    """Draw the report of two arrays that differ in a tile, as on the first page."""
+    expected = np.random.default_rng(0).normal(size=(64, 48)).astype("float32")
+    actual = expected.copy()
+    actual[16:32, 32:48] *= 1.001
+    return calipers.compare(actual, expected).plot()
+
+
 def main():
     for draw in (
+        report,
         perturbed_inputs,
         sizes,
         scaling,

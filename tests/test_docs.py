@@ -24,6 +24,7 @@ NEEDS = {
     "differences": ("torch",),
     "gpu": ("numba_cuda", "torch"),
     "howto/jax_custom_vjp": ("jax",),
+    "index": ("matplotlib",),
     "howto/porting": ("torch",),
     "howto/scipy_optimisers": ("scipy",),
     "howto/torch_extensions": ("torch",),
