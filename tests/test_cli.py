@@ -86,14 +86,14 @@ def test_the_same(files, run):
     assert run("compare", "a.npy", "a.npy") == (
         0,
         "Close: 600 elements agree\n"
-        "  arrays     float64 (20, 30)\n"
-        "  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|\n"
-        "  overall    RMS 0, relative norm 0\n",
+        "  arrays      float64 (20, 30)\n"
+        "  tolerance   |actual - expected| <= 1e-07 + 1e-07*|expected|\n"
+        "  overall     RMSE 0, relative error 0 (2-norm)\n",
         "",
     )
     assert run("compare", "d", "d") == (
         0,
-        "Close: 2 arrays agree\n  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|\n",
+        "Close: 2 arrays agree\n  tolerance   |actual - expected| <= 1e-07 + 1e-07*|expected|\n",
         "",
     )
 
@@ -106,11 +106,11 @@ def test_tolerances_of_each_dtype_are_said(files, run):
     assert out.splitlines() == [
         "Close: 4 arrays agree",
         *(
-            f"  {label:11}|actual - expected| <= {rules[x].atol:g} + {rules[x].rtol:g}*|expected| "
+            f"  {label:12}|actual - expected| <= {rules[x].atol:g} + {rules[x].rtol:g}*|expected| "
             f"({x.__name__})"
-            for label, x in (("allowed", np.float32), ("", np.float64))
+            for label, x in (("tolerance", np.float32), ("", np.float64))
         ),
-        "             equality only (int64)",
+        "              exact equality (int64)",
     ]
 
 
@@ -211,8 +211,8 @@ def test_ignored_names(files, run):
     assert "Not close: 1 of 1 array differs" in out
     assert "2 names ignored: w, nan" in out
     status, out, _ = run("compare", "d", "e", "--ignore", "sub")
-    allowed = "  allowed    |actual - expected| <= 1e-07 + 1e-07*|expected|\n"
-    assert (status, out) == (0, f"Close: 1 array agrees\n{allowed}1 name ignored: sub/y.npy\n")
+    tolerance = "  tolerance   |actual - expected| <= 1e-07 + 1e-07*|expected|\n"
+    assert (status, out) == (0, f"Close: 1 array agrees\n{tolerance}1 name ignored: sub/y.npy\n")
     for pattern in "./sub", "sub/", "./sub/":
         assert run("compare", "d", "e", "--ignore", pattern)[1] == out
     assert "a pattern is empty" in trouble(run("compare", "d", "e", "--ignore", ""))

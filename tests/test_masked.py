@@ -29,11 +29,11 @@ def test_reports_count_masked_pairs_by_side(kind):
         0,
     )
     assert "Close: 2 elements agree, 3 masked" in str(report)
-    assert "masked     1 in both, 2 only in actual; not compared" in str(report)
+    assert "masked      1 in both, 2 only in actual; not compared" in str(report)
     assert "would pass" not in str(report)
     other = calipers.compare(b, a)
     assert counts(other) == {"masked_both": 1, "masked_actual": 0, "masked_expected": 2}
-    assert "masked     1 in both, 2 only in expected; not compared" in str(other)
+    assert "masked      1 in both, 2 only in expected; not compared" in str(other)
     json.dumps(report.to_dict(), allow_nan=False)
 
 
@@ -63,7 +63,7 @@ def test_what_is_masked_is_not_said_to_differ(value):
 def test_mismatches_beside_masked_pairs():
     report = calipers.compare(A, B + 1)
     assert str(report).startswith("Not close: 2 of 5 elements differ (40 %)\n")
-    assert "masked     1 in both, 2 only in actual; not compared" in str(report)
+    assert "masked      1 in both, 2 only in actual; not compared" in str(report)
     assert counts(report) == COUNTS
 
 

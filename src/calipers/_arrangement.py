@@ -1,5 +1,6 @@
 """Where mismatches lie, and whether one array holds the other's elements in other places."""
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import combinations, permutations
 from typing import Any
@@ -36,8 +37,9 @@ def region(tally: Tally) -> str:
     if mismatches == 1:
         return "one element"
     if mismatches < box or not parts:
-        where = f"{', '.join(parts) or 'all over'}"
-        return f"{where} ({percent(mismatches, box)} of these elements)"
+        if not parts:
+            return "all over the array"
+        return f"{', '.join(parts)} ({percent(mismatches, box)} of these elements)"
     partial = [
         (indices, int(axis[LENGTH]))
         for indices, axis in zip(touched, axes, strict=True)
@@ -139,13 +141,27 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
     return _sign_flips(a, b, close) or _permutation(a, b, close)
 
 
+def restored(text: str, actual: str, expected: str) -> tuple[str, str] | None:
+    """Return code that brings two arrays into one order, if the text of a rearrangement has any."""
+    equation = text.partition(": ")[2]
+    if " == " not in equation:
+        return None
+    left, right = equation.split(" == ")
+    offset = re.search(r"i([+-]\d+)\]", right)
+    if offset is not None:  # actual[i] and expected[i-k], where both are inside
+        k = -int(offset[1])
+        slices = (f"{k}:]", f":{-k}]") if k > 0 else (f":{k}]", f"{-k}:]")
+        left, right = left.replace("i]", slices[0]), right.replace(offset[0], slices[1])
+    return left.replace("actual", actual), right.replace("expected", expected)
+
+
 def _reshaped(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     """Yield arrays of one shape, if the axes of `b` or only its shape may be other than of `a`."""
     if a.ndim == b.ndim:
         for text, turned in _transposes(a, b):
             yield text, a, turned
     if a.size == b.size and _is_viewed(b):
-        yield f"expected.reshape{a.shape}", a, b.reshape(a.shape)
+        yield f"reshaped: actual == expected.reshape{a.shape}", a, b.reshape(a.shape)
 
 
 def _transposes(a: Any, b: Any) -> Iterator[tuple[str, Any]]:
@@ -160,10 +176,13 @@ def _transposes(a: Any, b: Any) -> Iterator[tuple[str, Any]]:
     for order in orders:
         if order != axes and tuple(b.shape[k] for k in order) == tuple(a.shape):
             moved = [k for k in axes if order[k] != k]
-            text = f"np.transpose(expected, {order})"
+            text = f"axes permuted: actual == np.transpose(expected, {order})"
             if len(moved) == 2:
-                text = f"expected, its axes {moved[0]} and {moved[1]} swapped"
-            yield "the transpose of expected" if b.ndim == 2 else text, b.transpose(*order)
+                i, j = moved
+                text = f"axes {i} and {j} swapped: actual == np.swapaxes(expected, {i}, {j})"
+            if b.ndim == 2:
+                text = "transposed: actual == expected.T"
+            yield text, b.transpose(*order)
 
 
 def _rearrangements(
@@ -172,7 +191,8 @@ def _rearrangements(
     for text, turned in _transposes(a, b):
         yield text, [(a, turned)]
     if b.ndim > 1 and b.size > max(b.shape):
-        confused, shape = "expected with C and Fortran order confused: expected.ravel", a.shape
+        confused = "C and Fortran order confused: actual == expected.ravel"
+        shape = a.shape
         turned_a, turned_b = (x.transpose(*reversed(range(x.ndim))) for x in (a, b))
         if _is_viewed(a):
             yield f"{confused}(order='F').reshape{shape}", [(a.reshape(turned_b.shape), turned_b)]
@@ -181,7 +201,8 @@ def _rearrangements(
             yield text, [(turned_a, b.reshape(turned_a.shape))]
     for axis, n in enumerate(b.shape):
         if n > 2:
-            yield f"expected, reversed{_along(axis, b)}", [(a, b[_cut(axis, None, None, -1)])]
+            text = f"reversed{_along(axis, b)}: actual == expected[{':, ' * axis}::-1]"
+            yield text, [(a, b[_cut(axis, None, None, -1)])]
             yield from _rolls(a, b, axis, offsets[axis])
 
 
@@ -233,9 +254,8 @@ def _rolls(
     """Yield the parts of arrays that are equal if `a` is rolled along an axis."""
     n = b.shape[axis]
     for k in offsets:
-        text = f"np.roll(expected, {k}{f', axis={axis}' if b.ndim > 1 else ''})"
-        if abs(k) == n // 2 > 1:
-            text = f"expected, its halves swapped: {text}"
+        what = "halves swapped" if abs(k) == n // 2 > 1 else f"rolled by {k}{_along(axis, b)}"
+        text = f"{what}: actual == np.roll(expected, {k}{f', axis={axis}' if b.ndim > 1 else ''})"
         first, rest = _cut(axis, None, k % n), _cut(axis, k % n, None)
         end, start = _cut(axis, n - k % n, None), _cut(axis, None, n - k % n)
         yield text, [(a[first], b[end]), (a[rest], b[start])]
@@ -244,7 +264,9 @@ def _rolls(
 def _shifts(b: Any, offsets: list[list[int]]) -> Iterator[tuple[str, Any, Any]]:
     for axis, n in enumerate(b.shape):
         for k in offsets[axis] if n > 3 else ():
-            text = f"expected shifted by {k}{_along(axis, b)}: actual[i] == expected[i{-k:+d}]"
+            before = ":, " * axis
+            equal = f"actual[{before}i] == expected[{before}i{-k:+d}]"
+            text = f"shifted by {k}{_along(axis, b)}: {equal}"
             late, early = _cut(axis, abs(k), None), _cut(axis, None, -abs(k))
             yield text, *((late, early) if k > 0 else (early, late))
 
@@ -254,7 +276,7 @@ def _sign_flips(a: NDArray, b: NDArray, close: Close) -> str | None:
     if not (b.dtype.kind in "ifc" or b.dtype.name == "bfloat16") or not close(abs(a), abs(b)):
         return None
     if close(a, -b):
-        return "-expected"
+        return "negated: actual == -expected"
     if b.dtype.kind == "c" or b.ndim < 2:
         return None
     same = np.sign(a.astype(float)) * np.sign(b.astype(float))
@@ -264,7 +286,7 @@ def _sign_flips(a: NDArray, b: NDArray, close: Close) -> str | None:
         if close(a, np.where(flipped, -b, b)):
             names = _NAMES.get(b.ndim) or [f"index of axis {k}" for k in range(b.ndim)]
             indices = _indices(names[axis], np.flatnonzero(flipped), b.shape[axis])
-            return f"expected with the sign of {indices} flipped"
+            return f"signs of {indices} flipped"
     return None
 
 
@@ -280,7 +302,7 @@ def _permutation(a: NDArray, b: NDArray, close: Close) -> str | None:
         np.array_equal(first, reference, equal_nan=True)
         or (close(first, reference) and not close(finite[1:], finite[:-1]))
     ):
-        return "a permutation of expected"
+        return "permuted: the same elements in another order"
     return None
 
 

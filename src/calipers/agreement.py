@@ -23,7 +23,7 @@ from ._agreement.working_format import format_of, format_of_results
 from ._arguments import as_integer, require_callable
 from ._containers import several
 from ._protocols import NDArray
-from ._report import differing
+from ._report.comparison import differing
 from ._types import Effort, Widens
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]

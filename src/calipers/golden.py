@@ -24,7 +24,7 @@ from ._containers import several
 from ._libraries import library_of
 from ._notebook import Shown
 from ._protocols import NDArray
-from ._report import jsonable_fields
+from ._report.json import jsonable_fields
 
 __all__ = ["GoldenCheck", "check", "record"]
 

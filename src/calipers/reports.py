@@ -8,7 +8,9 @@ import numpy as np
 
 from ._arrangement import region
 from ._notebook import Shown
-from ._report import comparison_text, headline_and_rest, is_boolean, jsonable, nested_text
+from ._report.advice import is_boolean
+from ._report.comparison import comparison_text, headline_and_rest, nested_text
+from ._report.json import jsonable
 from ._shapes import common_shape
 from ._tally import MASKED, MEASURES, Rule, Tally, merge, moved
 from ._types import Measure
@@ -92,8 +94,8 @@ class Comparison(Shown):
     problems : tuple of str
         Differences of structure, shape or dtype; each is a failure.
     arrangement : str or None
-        A rearrangement of `expected` that is equal to `actual`, such as a transpose, if one was
-        found.
+        The rearrangement of `expected` that equals `actual`, such as
+        ``"transposed: actual == expected.T"``, if one was found.
     tally : Tally or None
         The counts and extremes behind the properties; None if the shapes do not match.
     differences : dict of int to Difference

@@ -17,7 +17,7 @@ from ._arguments import require_callable
 from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray
-from ._report import jsonable, jsonable_fields
+from ._report.json import jsonable, jsonable_fields
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

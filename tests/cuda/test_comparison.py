@@ -26,7 +26,7 @@ def both(a, b, given=None, **options):
         assert report.tally == expected.tally
         assert report.rms == pytest.approx(expected.rms, rel=1e-14)
         assert report.relative_norm == pytest.approx(expected.relative_norm, rel=1e-14)
-    if expected.arrangement != "a permutation of expected":  # needs a sort
+    if expected.arrangement != "permuted: the same elements in another order":  # needs a sort
         assert str(report) == str(expected)
     return report
 
@@ -128,12 +128,21 @@ def test_layouts_and_broadcasting():
 @pytest.mark.parametrize(
     ("turn", "text"),
     [
-        (lambda x: x.T.copy(), "the transpose of expected"),
+        (lambda x: x.T.copy(), "transposed: actual == expected.T"),
         (lambda x: x[::-1].copy(), "reversed along axis 0"),
-        (lambda x: np.roll(x, 3, 1), "its halves swapped: np.roll(expected, 3, axis=1)"),
-        (lambda x: np.roll(x, 1, 0), "np.roll(expected, 1, axis=0)"),
-        (lambda x: x.T.copy().reshape(6, 5), "Fortran order confused: expected.ravel(order='F')"),
-        (lambda x: x.reshape(5, 6).T.copy(), "Fortran order confused: expected.ravel().reshape"),
+        (lambda x: np.roll(x, 3, 1), "halves swapped: actual == np.roll(expected, 3, axis=1)"),
+        (
+            lambda x: np.roll(x, 1, 0),
+            "rolled by 1 along axis 0: actual == np.roll(expected, 1, axis=0)",
+        ),
+        (
+            lambda x: x.T.copy().reshape(6, 5),
+            "Fortran order confused: actual == expected.ravel(order='F')",
+        ),
+        (
+            lambda x: x.reshape(5, 6).T.copy(),
+            "Fortran order confused: actual == expected.ravel().reshape",
+        ),
     ],
 )
 def test_rearrangements_are_recognised(turn, text):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .._report import differing
+from .._report.comparison import differing
 from .answers import comparable
 from .inquiry import Inquiry
 from .layouts import plain

@@ -10,7 +10,7 @@ import numpy as np
 from .._arrays import given_array
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import jsonable_fields
+from .._report.json import jsonable_fields
 from ..closeness import first_nonfinite
 from .trials import Subject
 from .units import ROUNDOFF, own_roundings

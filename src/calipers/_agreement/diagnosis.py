@@ -10,7 +10,7 @@ import numpy as np
 
 from .._arrangement import region
 from .._notebook import Shown
-from .._report import jsonable
+from .._report.json import jsonable
 from .._tally import Tally
 from ..comparison import compare
 from ..tolerances import Tolerance, recommend_tolerance

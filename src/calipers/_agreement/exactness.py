@@ -12,7 +12,7 @@ from .._arguments import require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import jsonable_fields
+from .._report.json import jsonable_fields
 from ..tolerances import name_of
 from .answers import Answer, in_a_line
 from .inputs import WIDER, as_inputs, is_movable

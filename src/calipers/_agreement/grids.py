@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .._protocols import NDArray
-from .._report import differing
+from .._report.comparison import differing
 from .._rounding import FORMATS, bit_rule, round_array
 from .answers import Answer, comparable
 from .bias import falls_behind, too_large

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._libraries import loaded_libraries
 from .._protocols import NDArray
-from .._report import differing
+from .._report.comparison import differing
 from .answers import Answer, comparable, in_a_line, listed, other_names
 from .inputs import movable
 from .inquiry import Inquiry

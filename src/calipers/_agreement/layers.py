@@ -10,7 +10,7 @@ from .._arguments import require_callable
 from .._containers import several
 from .._libraries import library_of
 from .._notebook import Shown
-from .._report import jsonable_fields
+from .._report.json import jsonable_fields
 from .answers import Answer
 from .inputs import inputs_of, is_movable, longest_axis
 from .inquiry import Inquiry

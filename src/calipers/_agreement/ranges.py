@@ -9,7 +9,7 @@ import numpy as np
 
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import jsonable_fields
+from .._report.json import jsonable_fields
 from .._rounding import FORMATS
 from .answers import Answer, comparable
 from .inputs import is_movable, widened

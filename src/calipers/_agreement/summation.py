@@ -10,7 +10,7 @@ import numpy as np
 
 from .._arguments import is_integer, require_callable
 from .._notebook import Shown
-from .._report import jsonable_fields
+from .._report.json import jsonable_fields
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

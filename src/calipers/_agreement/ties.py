@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._protocols import NDArray
-from .._report import differing
+from .._report.comparison import differing
 from .answers import Answer, comparable
 from .inquiry import Inquiry
 from .units import difference, rms_of

@@ -14,7 +14,8 @@ from .._arguments import require_callable
 from .._containers import several
 from .._notebook import Shown
 from .._protocols import NDArray
-from .._report import differing, jsonable_fields
+from .._report.comparison import differing
+from .._report.json import jsonable_fields
 from .answers import Answer, comparable, in_a_line, listed, raw
 from .inputs import inputs_of, is_movable, longest_axis, widened
 from .inquiry import Inquiry

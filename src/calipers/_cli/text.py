@@ -5,7 +5,7 @@ from typing import Any
 
 from .._files.errors import one_line, printable_lines
 from .._files.trees import Outcome
-from .._report import nested_text
+from .._report.comparison import comparison_text, nested_text
 from ..reports import NestedComparison
 
 _SHOWN = 5
@@ -20,9 +20,9 @@ def as_text(actual: str, expected: str, outcome: Outcome) -> str:
     if not report:
         texts += [f"actual    {one_line(actual)}", f"expected  {one_line(expected)}"]
     if [leaf.path for leaf in result.leaves] == [""]:
-        texts.append(str(report.leaves[0]))
+        texts.append(comparison_text(report.leaves[0], advise=False))
     elif report.leaves:
-        texts.append(nested_text(report, ("array", "arrays"), "--json lists all"))
+        texts.append(nested_text(report, ("array", "arrays"), "--json lists all", advise=False))
     if result.stopped:
         texts.append("Stopped at the first difference: what follows was not compared")
     if result.ignored:

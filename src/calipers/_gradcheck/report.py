@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._notebook import Shown
-from .._report import jsonable_fields
+from .._report.json import jsonable_fields
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
 from .text import report_text
 

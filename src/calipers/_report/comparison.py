@@ -1,49 +1,53 @@
-"""The text of a report: within 80 columns, and about 25 lines."""
+"""The text of a comparison: within 80 columns, and about 25 lines."""
 
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from decimal import Decimal
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._arguments import as_float
-from ._arrangement import percent, region
-from ._tally import MASKED, MEASURES
-from .interop.times import common_format
+from .._arrangement import percent, region
+from .._tally import MASKED, MEASURES
+from ..interop.times import common_format
+from .advice import next_call, remedy
+from .numbers import brief, values
 
 if TYPE_CHECKING:
-    from ._tally import Rule
-    from .reports import Comparison, Difference, NestedComparison
+    from .._tally import Rule
+    from ..reports import Comparison, Difference, NestedComparison
 
 _WIDTH = 80
+_INDENT = " " * 14  # of a field's second line
 _LEAVES = 8
+_WORST = 18  # lines of the worst leaf's report
 _NAME, _PATH = 36, 66
-_VALUE = 20
-_POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
-_OPTION = re.compile(r"\bcheck_\w+=False")
-_COLUMNS = ("actual", "expected", "/allowed", "absolute", "relative", "ULP")
-_NARROW = ("actual", "expected", "/allowed", "abs", "rel", "ULP")
+_COLUMNS = ("actual", "expected", "error/tol", "absolute", "relative", "ULP")
+_GLUE = "\N{NO-BREAK SPACE}"  # a space at which no line ends
+_NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
 
 
-def comparison_text(report: "Comparison") -> str:
-    """Write a report: the verdict, the arrays, and where and how far they differ."""
+def comparison_text(report: "Comparison", advise: bool = True) -> str:
+    """Write a report: the verdict, the arrays, where and how far they differ, and what to do."""
+    text = _text(report)
+    call = next_call(report) if advise else ""
+    return f"{text}\nnext: {call}" if call else text
+
+
+def _text(report: "Comparison") -> str:
     lines = [_headline(report)]
     for problem in report.problems:
         lines += textwrap.wrap(problem, _WIDTH, initial_indent="  ", subsequent_indent="    ")
     lines += _described(report)
-    looks = report.arrangement
-    similar = _entry("looks like", f"actual is {looks}") if looks else []
+    similar = _entry("looks", report.arrangement) if report.arrangement else []
     if report.tally is None:
         return "\n".join(lines + similar)
-    lines += _entry("allowed", _allowed(report))
+    lines += _entry("tolerance", _tolerance(report) + _allowances(report.rule))
     if report.mismatches:
         lines += _entry("counts", _counts(report))
-        lines += _entry("where", region(report.tally))
+        if report.mismatches > 1:
+            lines += _entry("where", region(report.tally))
     if _masked(report):
         lines += _entry("masked", _masked_counts(report))
     lines += similar
@@ -65,6 +69,7 @@ def nested_text(
     report: "NestedComparison",
     names: tuple[str, str] = ("leaf", "leaves"),
     rest: str = "see .failing",
+    advise: bool = True,
 ) -> str:
     """Write a line for each failing leaf, and the report of the worst."""
     failing = report.failing
@@ -94,8 +99,19 @@ def nested_text(
     worst = report.worst
     if worst is not None:
         heading = f"The worst, {_ending(worst.path)}:"
-        lines += ["", heading, *comparison_text(worst).splitlines()[:18]]
+        lines += ["", heading, *_beginning(worst, _WORST)]
+        calls = {next_call(leaf, leaf.path) for leaf in failing}
+        if advise and len(calls) == 1 and "" not in calls:
+            lines.append(f"next: {calls.pop()}")
     return "\n".join(lines)
+
+
+def _beginning(report: "Comparison", count: int) -> list[str]:
+    """Return the first lines of a report, with whole fields."""
+    lines = _text(report).splitlines()
+    while count < len(lines) and lines[count].startswith(_INDENT):
+        count -= 1
+    return lines[:count]
 
 
 def _tolerances(report: "NestedComparison") -> list[str]:
@@ -106,7 +122,7 @@ def _tolerances(report: "NestedComparison") -> list[str]:
     lines: list[str] = []
     for text, names in list(dtypes.items())[:_LEAVES]:
         of_dtypes = f" ({', '.join(names)})" if len(dtypes) > 1 else ""
-        lines += _entry("" if lines else "allowed", text + of_dtypes)
+        lines += _entry("" if lines else "tolerance", text + of_dtypes)
     return lines
 
 
@@ -150,7 +166,8 @@ def differing(count: int, size: int, noun: str = "element") -> str:
 
 def _entry(name: str, text: str) -> list[str]:
     """Write a name and what there is to it, in two lines at most."""
-    return _wrapped(text, f"  {name:<11}", " " * 13, 2)
+    lines = _wrapped(text, f"  {name:<12}", _INDENT, 2)
+    return [line.replace(_GLUE, " ") for line in lines]
 
 
 def _wrapped(text: str, first: str, rest: str, count: int) -> list[str]:
@@ -161,6 +178,7 @@ def _wrapped(text: str, first: str, rest: str, count: int) -> list[str]:
         initial_indent=first,
         subsequent_indent=rest,
         max_lines=count,
+        break_on_hyphens=False,
         placeholder=" ...",
     )
 
@@ -173,16 +191,12 @@ def _described(report: "Comparison") -> list[str]:
     return [*_entry("actual", own), *_entry("expected", reference)]
 
 
-def _allowed(report: "Comparison") -> str:
-    return _tolerance(report) + _allowances(report.rule)
-
-
 def _tolerance(report: "Comparison") -> str:
     rule = report.rule
     if rule.max_ulp is not None:
         return f"{rule.max_ulp} ULP"
     if rule.rtol == rule.atol == 0:
-        return "equality only"
+        return "exact equality"
     return f"|actual - expected| <= {float(rule.atol):g}{_unit(report)} + {rule.rtol:g}*|expected|"
 
 
@@ -209,9 +223,9 @@ def _allowances(rule: "Rule") -> str:
 
 
 def _counts(report: "Comparison") -> str:
+    signs = report.sign_mismatches
     classes = [
-        (report.finite_mismatches, "finite"),
-        (report.sign_mismatches, "of them of opposite sign"),
+        (report.finite_mismatches, "finite" + f" ({signs} of opposite sign)" * bool(signs)),
         (report.infinite_mismatches, "infinite"),
         (report.nan_actual, "NaN only in actual"),
         (report.nan_expected, "NaN only in expected"),
@@ -229,15 +243,24 @@ def _masked_counts(report: "Comparison") -> str:
 
 
 def _table(report: "Comparison") -> list[str]:
-    """Write the first mismatches, and the pairs that are farthest apart by each measure."""
-    first = report.first_mismatches
-    title = "first mismatches" if report.mismatches > len(first) else "mismatches"
-    blocks = {title: {x.index: _cells(x) for x in first}, "largest (*)": {}}
+    """Write the first mismatches, and the pairs with the largest errors that are not among them."""
+    first = {x.index: _cells(x) for x in report.first_mismatches}
+    largest: dict[tuple[int, ...], list[str]] = {}
     for measure, column in zip(MEASURES, range(2, 6), strict=True):
         difference = report.worst(measure)
         if difference is not None:
-            cells = blocks["largest (*)"].setdefault(difference.index, _cells(difference))
-            cells[column] += "*"
+            index = difference.index
+            block = first if index in first else largest
+            block.setdefault(index, _cells(difference))[column] += "*"
+    title = "mismatches" if report.mismatches == len(first) else f"first {len(first)}"
+    if not largest and title == "mismatches":  # all are shown, and few
+        first = {index: [cell.rstrip("*") for cell in cells] for index, cells in first.items()}
+    elif not first and len(largest) == 1:
+        largest = {x: [cell.rstrip("*") for cell in cells] for x, cells in largest.items()}
+    elif not largest and any("*" in cell for cells in first.values() for cell in cells[2:]):
+        title += " (* largest)"
+    marked = "largest (*)" if first or len(largest) > 1 else "largest"
+    blocks = {title: first, marked: largest}
     # A number that is cut is another number: columns give way as a whole.
     layouts = [_COLUMNS, *(_NARROW[:count] for count in range(len(_NARROW), 0, -1))]
     tables = (_rows(blocks, columns) for columns in layouts)
@@ -276,133 +299,26 @@ def _index(index: tuple[int, ...]) -> str:
 
 
 def _cells(x: "Difference") -> list[str]:
-    numbers = (_brief(value) for value in (x.excess, x.absolute, x.relative))
-    return [*_values(x.actual, x.expected), *numbers, "-" if x.ulp is None else _brief(x.ulp)]
-
-
-def _values(a: Any, b: Any) -> tuple[str, str]:
-    """Write two values with as many digits as tell them apart."""
-    if isinstance(a, float | complex) and isinstance(b, float | complex):
-        for digits in range(6, 18):
-            texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
-            if texts[0] != texts[1]:
-                return texts
-        return f"{a:.6g}", f"{b:.6g}"
-    write = [repr if isinstance(x, str) else str for x in (a, b)]
-    words = write == [repr, repr]
-    a, b = _text(a), _text(b)
-    skipped = _left_out(a, b, words)
-    mark = "..." if skipped else ""
-    return _short(mark + write[0](a[skipped:])), _short(mark + write[1](b[skipped:]))
-
-
-def _left_out(a: str, b: str, words: bool) -> int:
-    """Return how much of the beginning of two texts goes, for their difference to be seen."""
-    pairs = enumerate(zip(a, b, strict=False))
-    same = next((k for k, (x, y) in pairs if x != y), min(len(a), len(b)))
-    beyond = max(len(a), len(b)) - (_VALUE - 2 if words else _VALUE)  # words are quoted
-    has_no_text = a.startswith("<") and not words  # of its own, but a type
-    if beyond <= 0 or same <= 9 or has_no_text:
-        return 0
-    return same - 6 if words else min(same - 6, beyond + 3)  # numbers are read from both ends
-
-
-def _text(x: Any) -> str:
-    try:
-        return str(x)
-    except Exception:  # of an integer of more digits than Python writes, say
-        return object.__repr__(x)
-
-
-def _short(text: str) -> str:
-    if not text.isprintable():  # what would move the cursor
-        text = repr(text)[1:-1]
-    if len(text) <= _VALUE:
-        return text
-    # Without its power of ten a number would be another one.
-    power = _POWER.search(text)
-    end = f"...{power[0]}" if power else "..."
-    return text[: _VALUE - len(end)] + end
-
-
-def _brief(x: float) -> str:
-    """Write a number in few characters; an integer in full if that is short."""
-    if isinstance(x, int) and x < 10**6:
-        return str(x)
-    if isinstance(x, int) and math.isinf(as_float(x)):
-        digits, _, power = f"{Decimal(x):.2e}".partition("e+")
-        return f"{float(digits):g}e{power}"
-    if math.isnan(x):
-        return "-"
-    return f"{float(x):.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    numbers = (brief(value) for value in (x.excess, x.absolute, x.relative))
+    return [*values(x.actual, x.expected), *numbers, "-" if x.ulp is None else brief(x.ulp)]
 
 
 def _summary(report: "Comparison") -> Iterable[str]:
     if report.finite:
-        norms = f"RMS {_brief(report.rms)}, relative norm {_brief(report.relative_norm)}"
+        norms = f"RMSE {brief(report.rms)}, relative error {brief(report.relative_norm)} (2-norm)"
         yield from _entry("overall", norms)
-    if report.mismatches and (text := _remedy(report)):
+    if report.mismatches and (text := remedy(report)):
         # With mismatches allowed, the options at which all pass may be more than it takes.
         allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
+        text = text.replace(" (same ", f"{_GLUE}(same{_GLUE}")
         yield from _entry("all pass" if allowed else "passes", f"with {text}")
     histogram = report.ulp_histogram
     if histogram and histogram[-1][0]:
-        yield from _entry("ULP", _spread(histogram))
+        yield from _entry("ULP", _ranges(histogram))
 
 
-def _remedy(report: "Comparison") -> str:
-    """Write the options at which all elements pass; nothing if they are not known."""
-    options = [option for problem in report.problems for option in _OPTION.findall(problem)]
-    if len(options) < len(report.problems):
-        return ""
-    finite = report.finite_mismatches
-    nan_both = 0 if report.rule.equal_nan else report.nan_both
-    if nan_both:
-        options.insert(0, "equal_nan=True")
-    passing, failing = "", ""
-    if report.mismatches > finite + nan_both:
-        failing = f"no tolerance: {_reason(report)}"
-    elif finite:
-        passing, failing = _passing_tolerances(report)
-        if not (passing or failing or options or is_boolean(report)):
-            return ""  # of dtypes without a kernel no tolerances are computed
-    if passing or not (failing or finite):
-        return ", and ".join(filter(None, [passing, " and ".join(options)]))
-    if report.rule.max_mismatches or report.rule.max_mismatch_ratio:
-        return failing
-    allowing = " and ".join([f"max_mismatches={report.mismatches}", *options[bool(nan_both) :]])
-    return f"{allowing}; with {failing}" if failing else allowing
-
-
-def is_boolean(report: "Comparison") -> bool:
-    """Return True if both arrays are of booleans."""
-    return report.actual_dtype == report.expected_dtype == "bool"
-
-
-def _reason(report: "Comparison") -> str:
-    """Say why no tolerance lets all elements pass."""
-    if report.tally is not None and report.tally["without_distance"]:
-        return f"{'some' if report.finite else 'the'} elements have no distance"
-    return "NaN or infinities differ"
-
-
-def _passing_tolerances(report: "Comparison") -> tuple[str, str]:
-    """Write the tolerances at which the finite mismatches pass, or that there are none."""
-    if is_boolean(report):
-        return "", ""  # they are equal or not
-    worst = report.worst("ulp")
-    if report.rule.max_ulp is not None and worst is not None and worst.ulp is not None:
-        # Of 64 bits, a step count may be beyond all that max_ulp takes.
-        return (f"max_ulp={worst.ulp}", "") if worst.ulp < 2**63 else ("", "no max_ulp below 2**63")
-    if report.tally is None or math.isnan(report.tally["passing_rtol"]):
-        return "", ""  # they were not computed
-    values = {name: float(report.tally[f"passing_{name}"]) for name in ("rtol", "atol")}
-    passing = [f"{name}={x!r}" for name, x in values.items() if x and math.isfinite(x)]
-    return " or ".join(passing), "" if passing else "no rtol alone, nor an atol alone"
-
-
-def _spread(histogram: Sequence[tuple[int, int, int]]) -> str:
-    """Write how many pairs are how far apart, from few ULP to many, in at most five ranges."""
+def _ranges(histogram: Sequence[tuple[int, int, int]]) -> str:
+    """Write how many pairs differ by how many ULP, in at most five ranges."""
     zero = [x for x in histogram if x[0] == 0]
     rest = [x for x in histogram if x[0] > 0]
     size = math.ceil(len(rest) / 4)
@@ -410,33 +326,12 @@ def _spread(histogram: Sequence[tuple[int, int, int]]) -> str:
         *([zero] if zero else []),
         *(rest[i : i + size] for i in range(0, len(rest), size or 1)),
     ]
-    return ", ".join(
+    texts = (
         f"{_range(group[0][0], group[-1][1])}: {sum(count for _, _, count in group)}"
         for group in groups
     )
+    return ", ".join(text.replace(" ", _GLUE) for text in texts)
 
 
 def _range(low: int, high: int) -> str:
-    return str(low) if low == high else f"{_brief(low)} to {_brief(high)}"
-
-
-def jsonable(x: Any) -> Any:
-    """Turn a finding into what JSON can hold."""
-    if is_dataclass(x) and not isinstance(x, type):
-        return jsonable_fields(x)
-    if isinstance(x, Mapping):
-        return {str(key): jsonable(value) for key, value in x.items()}
-    if isinstance(x, list | tuple):
-        return [jsonable(value) for value in x]
-    if x is None or isinstance(x, bool | str) or (isinstance(x, float) and math.isfinite(x)):
-        return x
-    if isinstance(x, Fraction):
-        return float(x)
-    text = _text(x)
-    # An integer that Python does not write, JSON cannot hold.
-    return x if isinstance(x, int) and not text.startswith("<") else text
-
-
-def jsonable_fields(x: Any) -> dict[str, Any]:
-    """Turn the fields of a dataclass into what JSON can hold."""
-    return {f.name: jsonable(getattr(x, f.name)) for f in fields(x)}
+    return str(low) if low == high else f"{brief(low)} to {brief(high)}"

@@ -1,0 +1,123 @@
+"""What to do about a comparison that fails: options that pass, and the next call."""
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from .._arrangement import restored
+from ..tolerances import default_tolerance
+from .numbers import rounded_up
+
+if TYPE_CHECKING:
+    from ..reports import Comparison
+
+_OPTION = re.compile(r"\bcheck_\w+=False")
+# Distance in ULP that another order of a few operations explains, so that max_ulp is advised.
+_FEW_ULP = 4
+
+
+def remedy(report: "Comparison") -> str:
+    """Write the options at which all elements pass; nothing if they are not known."""
+    options = _options(report)
+    if options is None:
+        return ""
+    finite = report.finite_mismatches
+    nan_both = _nan_both(report)
+    passing, failing = "", ""
+    if report.mismatches > finite + nan_both:
+        failing = f"no tolerance: {_reason(report)}"
+    elif finite:
+        passing, failing = _passing_tolerances(report)
+        if not (passing or failing or options or is_boolean(report)):
+            return ""  # of dtypes without a kernel no tolerances are computed
+    if passing or not (failing or finite):
+        return ", and ".join(filter(None, [passing, " and ".join(options)]))
+    if report.rule.max_mismatches or report.rule.max_mismatch_ratio:
+        return failing
+    allowing = " and ".join([f"max_mismatches={report.mismatches}", *options[bool(nan_both) :]])
+    return f"{allowing}; with {failing}" if failing else allowing
+
+
+def next_call(report: "Comparison", path: str = "") -> str:
+    """Write the call to make next; nothing where no call would say more."""
+    names = f"actual{path}", f"expected{path}"
+    turned = restored(report.arrangement or "", *names)
+    options = None if report else _options(report, are_shapes_settled=turned is not None)
+    if options is None:
+        return ""
+    only_options = report.mismatches == _nan_both(report)
+    if turned is None and not (options and only_options):
+        worst = report.worst("ulp")
+        counted = report.mismatches == report.finite_mismatches and _has_ulp(report)
+        if not counted or worst is None or worst.ulp is None or worst.ulp > _FEW_ULP:
+            return ""
+        options.append(f"max_ulp={worst.ulp}")
+    elif report.rule.max_ulp is not None:
+        options.insert(0, f"max_ulp={report.rule.max_ulp}")
+    elif report.tally is not None and not _has_default_tolerance(report):
+        if report.actual_dtype.startswith(("datetime64", "timedelta64")):  # atol has a unit
+            return ""
+        options[:0] = [f"rtol={report.rule.rtol!r}", f"atol={report.rule.atol!r}"]
+    return f"calipers.compare({', '.join([*(turned or names), *options])})"
+
+
+def is_boolean(report: "Comparison") -> bool:
+    """Return True if both arrays are of booleans."""
+    return report.actual_dtype == report.expected_dtype == "bool"
+
+
+def _nan_both(report: "Comparison") -> int:
+    """Return the number of mismatches that are NaN in both arrays."""
+    return 0 if report.rule.equal_nan else report.nan_both
+
+
+def _options(report: "Comparison", are_shapes_settled: bool = False) -> list[str] | None:
+    """Return the options without which the report fails; None if options do not suffice."""
+    problems = [x for x in report.problems if not (are_shapes_settled and x.startswith("shapes"))]
+    options = [option for problem in problems for option in _OPTION.findall(problem)]
+    if len(options) < len(problems):
+        return None
+    return ["equal_nan=True", *options] if _nan_both(report) else options
+
+
+def _has_ulp(report: "Comparison") -> bool:
+    """Return True if elements have a floating-point format, and no max_ulp was passed."""
+    names = report.actual_dtype, report.expected_dtype
+    floating = all("float" in name or "complex" in name for name in names)
+    return floating and report.rule.max_ulp is None
+
+
+def _has_default_tolerance(report: "Comparison") -> bool:
+    """Return True if the tolerances are those of the dtypes, which then need not be passed."""
+    try:
+        default = default_tolerance(report.actual_dtype, report.expected_dtype)
+    except TypeError:  # of dtypes with a unit
+        return False
+    return (report.rule.rtol, report.rule.atol) == default
+
+
+def _reason(report: "Comparison") -> str:
+    """Say why no tolerance lets all elements pass."""
+    if report.tally is not None and report.tally["without_distance"]:
+        return f"{'some' if report.finite else 'the'} elements have no distance"
+    return "NaN or infinities differ"
+
+
+def _passing_tolerances(report: "Comparison") -> tuple[str, str]:
+    """Write the tolerances at which the finite mismatches pass, or that there are none."""
+    if is_boolean(report):
+        return "", ""  # they are equal or not
+    worst = report.worst("ulp")
+    if report.rule.max_ulp is not None and worst is not None and worst.ulp is not None:
+        # Of 64 bits, a step count may be beyond all that max_ulp takes.
+        return (f"max_ulp={worst.ulp}", "") if worst.ulp < 2**63 else ("", "no max_ulp below 2**63")
+    if report.tally is None or math.isnan(report.tally["passing_rtol"]):
+        return "", ""  # they were not computed
+    values = {name: float(report.tally[f"passing_{name}"]) for name in ("rtol", "atol")}
+    others = {"rtol": "atol", "atol": "rtol"}
+    passing = [
+        f"{name}={rounded_up(x)} (same {others[name]})"
+        for name, x in values.items()
+        if x and math.isfinite(x)
+    ]
+    return " or ".join(passing), "" if passing else "no rtol alone, nor an atol alone"
