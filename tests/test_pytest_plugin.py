@@ -317,12 +317,12 @@ def test():
         assert "truncated" not in text
         report = text.partition("calipers' report -")[2]
         assert "passes      with rtol=0.077 (same atol)" in report
-        assert "    [1, 2]         6       6.5" in report
+        assert "    [1, 2]        6       6.5" in report
 
     def test_the_reference_may_stand_left(self, run):
         _, text = run("def test():\n    assert cal.approx([1.0]) == np.zeros(1)", failed=1)
         assert "assert approx([1.0]) == array([0.])" in text
-        assert "[0]            0         1" in text
+        assert "[0]           0         1" in text
 
     @pytest.mark.parametrize(
         ("assertion", "said"),
