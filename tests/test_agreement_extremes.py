@@ -61,7 +61,7 @@ def test_a_result_is_not_lost_where_the_reference_is():
     ones = np.ones(2, np.float32)
     found = calipers.compare_to_reference(ones, ones * np.float32(1.5), np.array([np.nan, 1]))
     assert found.kind == "SUSPECT"
-    assert "1 of 2 results of actual are not the reference's, which is not finite" in found.reason
+    assert "1 of 2 results of actual differ from the reference, which is not finite" in found.reason
 
 
 def totals_and_signs(x):
@@ -132,7 +132,7 @@ def test_an_overflow_is_told_without_a_wider_format(dtype, seed):
     for f, g in ((by_largest, plain), (plain, by_largest)):
         found = calipers.diagnose(f, g, x, float64=None)
         assert found.kind == "RANGE", str(found)
-        assert "something in between overflows" in found.reason
+        assert "an intermediate value overflows" in found.reason
     wrong = calipers.diagnose(by_largest, lambda x: plain(x) * x.dtype.type(1.001), x, float64=None)
     assert wrong.kind == "BUG", str(wrong)
 
@@ -282,9 +282,9 @@ def test_what_is_flushed_to_zero_is_told_beside_larger_results(f, low, high, flo
     assert np.count_nonzero(flat(x)) < np.count_nonzero(gradual(x))
     found = calipers.diagnose(f, flat, x, float64=float64)
     assert found.kind == "RANGE"
-    assert "g gives 0 for" in found.reason
+    assert "g returns 0 for" in found.reason
     assert "flushes" in found.reason
-    assert "f gives 0 for" in calipers.diagnose(flat, f, x, float64=float64).reason
+    assert "f returns 0 for" in calipers.diagnose(flat, f, x, float64=float64).reason
     assert calipers.diagnose(f, gradual, x, float64=float64)
 
 
@@ -331,7 +331,7 @@ def test_what_is_flushed_hides_no_other_function(f, low, high, factor, kind, swa
     found = calipers.diagnose(*sides[:: -1 if swapped else 1], x)
     assert found.kind == kind, str(found)
     if kind == "SUSPECT":
-        assert "subnormal results that are flushed to 0, but in the wider format" in found.reason
+        assert "subnormal results flushed to 0, but in higher precision" in found.reason
 
 
 def test_what_is_flushed_hides_no_factor_if_the_wider_format_shows_none():
@@ -359,5 +359,5 @@ def test_what_overflows_beside_a_bug_does_not_in_the_wider_format():
 
     found = calipers.diagnose(norm, too_large, x)
     assert found.kind == "BUG"
-    assert found.reason.startswith("1 of 20 results is not finite on one side alone; in the wider")
-    assert "format none is, and the sides are" in found.reason
+    assert found.reason.startswith("1 of 20 results is finite in only one of f and g; in higher")
+    assert "precision all are finite, and f and g differ by" in found.reason

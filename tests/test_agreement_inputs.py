@@ -28,14 +28,14 @@ def test_results_of_other_names_are_not_the_same_results():
     found = calipers.diagnose(lambda x: {"a": x, "b": x}, lambda x: {"a": x, "c": x}, X)
     assert (found.kind, found.reason) == (
         "BUG",
-        "f gives results called ['a'], ['b'], and g ['a'], ['c']",
+        "f returns results named ['a'], ['b'], and g ['a'], ['c']",
     )
     fewer = calipers.diagnose(lambda x: {"a": x, "b": x}, lambda x: {"a": x}, X)
-    assert fewer.reason == "f gives results called ['a'], ['b'], and g ['a']"
+    assert fewer.reason == "f returns results named ['a'], ['b'], and g ['a']"
     # A port may give a tuple where the original gives a dict.
     assert calipers.diagnose(lambda x: {"a": total(x)}, lambda x: (total(x),), X).kind == "EQUAL"
     parts = calipers.diagnose(lambda x: {"a": (x, x)}, lambda x: {"a": x}, X)
-    assert "of shape (8, 16), (8, 16), and g (8, 16)" in parts.reason
+    assert "f returns shape (8, 16), (8, 16), and g returns shape (8, 16)" in parts.reason
 
 
 class Counted:
@@ -53,11 +53,11 @@ def test_what_a_side_does_when_it_is_called_again():
     late = Counted(lambda x, n: backwards(x) if n < 2 else 1 / 0)
     found = calipers.diagnose(total, late, X)
     assert found.kind == "RAISES"
-    assert found.reason == "g raises ZeroDivisionError: division by zero, when it is called again"
+    assert found.reason == "g raises ZeroDivisionError: division by zero when it is called again"
     grown = Counted(lambda x, n: np.zeros(7 + n, np.float32))
     found = calipers.diagnose(grown, lambda x: np.ones(8, np.float32), X)
     assert found.kind == "BUG"
-    assert found.reason == "f gives results of shape (8,), and of (9,) when it is called again"
+    assert found.reason == "f returns shape (8,), and shape (9,) when it is called again"
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_what_a_side_does_when_it_is_called_again():
     [
         ("long " * 2000, "ValueError: long long"),
         ("one\n  two\n" * 50, "ValueError: one two one two"),
-        ("\x1b[31mred\a", r"ValueError: \x1b[31mred\x07, and f returns"),
-        ("", "g raises ValueError, and f returns"),
+        ("\x1b[31mred\a", r"ValueError: \x1b[31mred\x07; f does not"),
+        ("", "g raises ValueError; f does not"),
     ],
 )
 def test_what_is_raised_is_told_in_a_sentence(message, told):
@@ -115,7 +115,7 @@ def test_arrays_in_containers_are_moved(kind):
     reduced = calipers.diagnose(linear, narrow, inputs)
     assert (reduced.format, reduced.arguments) == ("bfloat16", (0,))
     place = "0['w']" if kind in (dict, OrderedDict) else "0[0]"
-    assert f"argument {place} rounded" in reduced.reason
+    assert f"rounding argument {place} to" in reduced.reason
     assert seen == {kind}
 
 
@@ -151,7 +151,7 @@ def test_containers_without_arrays_are_handed_on():
     with pytest.raises(ValueError, match="does it hold itself"):
         calipers.diagnose(total, total, (own,))
     for inputs in ((x for x in [X]), (X, iter([1]))):
-        with pytest.raises(TypeError, match="inputs must be there for more than one call, got"):
+        with pytest.raises(TypeError, match="inputs are used for several calls and cannot be"):
             calipers.diagnose(total, total, inputs)
     with pytest.raises(TypeError, match=r"input 0\['a'\] has dtype float128"):
         calipers.diagnose(total, total, {"a": X.astype(np.longdouble)})
@@ -169,7 +169,7 @@ def test_what_nothing_moves_is_not_said_to_stay(inputs):
 
     found = calipers.diagnose(f, g, (inputs,), float64=None, batch=())
     assert found.kind == "ROUNDING", str(found)
-    assert "a bug of fewer units would not be seen" in found.reason
+    assert "a smaller bug would not be seen" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,22 @@ def test_what_nothing_moves_is_not_said_to_stay(inputs):
         ({"seed": 1.5}, TypeError, "seed must be an integer, got float: 1.5"),
         ({"seed": None}, TypeError, "seed must be an integer, got NoneType"),
         ({"reduction": "n"}, TypeError, "reduction must be an integer, got str: 'n'"),
-        ({"batch": None}, TypeError, "batch must hold places of inputs, integers from 0, got None"),
-        ({"batch": (1.0,)}, TypeError, r"batch must hold places .* got \(1.0,\)"),
+        (
+            {"batch": None},
+            TypeError,
+            "batch must contain positions of inputs, integers from 0, got None",
+        ),
+        ({"batch": (1.0,)}, TypeError, r"batch must contain positions .* got \(1.0,\)"),
         ({"float64": ["f"]}, ValueError, r"float64 must be .* got \['f'\]"),
         ({"budget": []}, ValueError, r"budget must be .* got \[\]"),
         ({"dtype": "float64"}, ValueError, "dtype is float64, but the inputs are float32: pass"),
         ({"float64": lambda x: 1 / 0}, ValueError, "float64 raises ZeroDivisionError: division by"),
-        ({"float64": lambda x: x}, ValueError, r"float64 gives results of shape \(8, 16\) for \(8"),
-        ({"float64": lambda x: x.sum(1, np.float32)}, ValueError, "float64 gives float32: pass a"),
+        ({"float64": lambda x: x}, ValueError, r"float64 returns shape \(8, 16\) instead of \(8"),
+        (
+            {"float64": lambda x: x.sum(1, np.float32)},
+            ValueError,
+            "float64 returns float32: pass f",
+        ),
     ],
 )
 def test_a_bad_option_is_named(options, error, told):
@@ -246,7 +254,7 @@ def test_a_result_that_is_none_among_others():
     assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
     other = calipers.diagnose(lambda x: (total(x), None), lambda x: (total(x), x), X)
     assert other.kind == "BUG"
-    assert "shape (8,), (0,), and g (8,), (8, 16)" in other.reason
+    assert "f returns shape (8,), (0,), and g returns shape (8,), (8, 16)" in other.reason
     with pytest.raises(TypeError, match="f must return numbers, got None"):
         calipers.diagnose(lambda x: None, total, X)
 
@@ -272,7 +280,7 @@ def test_numbers_are_an_array_where_the_other_side_gives_one(kind):
     assert wrong.kind == "BUG"
     assert wrong.shapes == ((8,),)
     more = calipers.diagnose(total, lambda x: kind(by_rows(x)[1:]), X)
-    assert "and g (), ()" in more.reason
+    assert "and g returns shape (), ()" in more.reason
     # Two results on both sides stay two.
     both = calipers.diagnose(lambda x: [x.sum(), x.max()], lambda x: (x.sum(), x.max()), X)
     assert both.kind == "EQUAL"
@@ -289,10 +297,10 @@ def test_results_of_other_dtypes_are_told():
     found = calipers.diagnose(total, lambda x: backwards(x).astype(float), X)
     assert found.ok({"ROUNDING", "LAYOUT"}), str(found)
     assert found.evidence["dtypes"] == {"f": ["float32"], "g": ["float64"]}
-    assert "  dtypes: f gives float32, and g float64\n" in str(found)
+    assert "  dtypes      f float32; g float64\n" in str(found)
     assert "dtypes" not in calipers.diagnose(total, backwards, X).evidence
     many = calipers.diagnose(lambda x: (x,) * 9, lambda x: (x.astype(float),) * 9, X)
-    assert all(len(line) <= 80 for line in str(many).splitlines())
+    assert all(len(line) <= 88 for line in str(many).splitlines())
 
 
 @pytest.mark.parametrize("dtype", [object, np.dtypes.StringDType()])
@@ -440,7 +448,7 @@ def test_what_is_raised_when_a_result_is_asked_for_is_raised_by_its_side():
     found = calipers.diagnose(total, lambda x: Late(), X)
     assert (found.kind, found.reason) == (
         "RAISES",
-        "g raises RuntimeError: too late, and f returns",
+        "g raises RuntimeError: too late; f does not",
     )
 
 
@@ -500,8 +508,8 @@ def test_what_isolation_cannot_do_is_told():
     )
     assert done.stdout.splitlines() == [
         "TypeError Own: of no kind",
-        "RuntimeError isolate starts a process, and a daemonic one, as this is, may start none: "
-        "pass isolate=False",
+        "RuntimeError isolate=True starts a process, which this daemonic process is not allowed "
+        "to: pass isolate=False",
     ], done.stderr
 
 
@@ -521,10 +529,10 @@ class TestTheLineThatAsksAgain:
     @staticmethod
     def line(f, g):
         found = calipers.diagnose(f, g, X)
-        return next(line for line in str(found).splitlines() if "seed=" in line).strip()
+        return next(line for line in str(found).splitlines() if line.startswith("again: "))
 
     def test_names_functions_as_code_would(self):
-        assert self.line(total, backwards) == "calipers.diagnose(total, backwards, inputs, seed=0)"
+        assert self.line(total, backwards) == "again: calipers.diagnose(total, backwards, inputs)"
 
     @pytest.mark.parametrize(
         ("f", "g"),
@@ -536,7 +544,7 @@ class TestTheLineThatAsksAgain:
     )
     def test_has_letters_where_it_cannot(self, f, g):
         own = "total" if g is total and f is not total else "g"
-        assert self.line(f, g) == f"calipers.diagnose(f, {own}, inputs, seed=0)"
+        assert self.line(f, g) == f"again: calipers.diagnose(f, {own}, inputs)"
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -556,7 +564,7 @@ def test_a_few_results_of_integers_are_told_to_be_float32(rows, seed):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (None, "got None, as of a function that only writes to an array: return an array"),
+        (None, "got None, as from a function that only writes to an array: return an array"),
         (map(float, [1]), "got map: return"),
         (np.array([1, None]), "got ndarray of dtype object: return"),
         (7**50, "got an integer of more than 64 bits: return"),
@@ -570,10 +578,10 @@ def test_what_is_no_array_of_numbers_is_named(given, told):
 def test_nothing_to_compare_is_said_to_be_nothing():
     found = calipers.diagnose(total, backwards, X[:0])
     assert found.kind == "EQUAL"
-    assert found.reason == "both sides give nothing to compare: (0,)"
+    assert found.reason == "f and g return no elements: shape (0,)"
 
 
 def test_several_arguments_are_a_tuple_of_inputs():
     found = calipers.diagnose(lambda x, w: x @ w, lambda x, w: (w.T @ x.T).T, X)
     assert found.kind == "RAISES"
-    assert found.reason.endswith("called with 1 argument: give several as a tuple, inputs=(a, b)")
+    assert found.reason.endswith("called with 1 argument: pass several as a tuple, inputs=(a, b)")

@@ -25,7 +25,7 @@ def in_float32(x, t):
 def test_angles_of_integers_are_off_by_their_last_places(dtype, float64):
     found = calipers.diagnose(waves, in_float32, (X, FAR.astype(dtype)), float64=float64)
     assert found.kind == "AMPLIFIED", str(found)
-    assert "with integers taken as numbers of float32, the function magnifies" in found.reason
+    assert "with integer inputs treated as float32 numbers, the function is ill-" in found.reason
     assert found.evidence["kappa"] > 1e3
     assert found.evidence["apart"]["rms"] < 2  # in units of that
     assert found.evidence["likeness_nearby"] < 0.9
@@ -140,7 +140,7 @@ def test_bytes_that_are_rounded_otherwise_half_way_are_no_bug():
         grey(WEIGHTS, np.float32), grey(WEIGHTS), colours(ties=True), batch=()
     )
     assert found.kind == "SUSPECT", str(found)
-    assert "ties are decided otherwise" in found.reason
+    assert "ties are treated differently" in found.reason
     same = calipers.diagnose(grey(WEIGHTS, np.float32), grey(WEIGHTS), colours(ties=False))
     assert same.kind == "EQUAL", str(same)
 
@@ -149,7 +149,7 @@ def test_bytes_by_other_weights_are_a_bug():
     other = np.array([0.3, 0.59, 0.11])
     found = calipers.diagnose(grey(WEIGHTS), grey(other), colours(ties=True), batch=())
     assert found.kind == "BUG", str(found)
-    assert "of inputs that nothing rounds" in found.reason
+    assert "the inputs are exact: this is not rounding" in found.reason
 
 
 def test_complex_zeros_are_moved_by_a_share_of_how_large_numbers_are():

@@ -59,10 +59,10 @@ told(total, crashes)
 told(fails, total)
 """
     )
-    assert lines[0].startswith("ROUNDING the error is")
+    assert lines[0].startswith("ROUNDING the errors of f and g are")
     assert lines[1:] == [
         "RAISES g ended the process that called it: SIGSEGV",
-        "RAISES f raises KeyError: 'no', and g returns",
+        "RAISES f raises KeyError: 'no'; g does not",
     ]
 
 

@@ -92,4 +92,4 @@ def test_what_else_is_not_the_same_from_call_to_call_is_a_bug(g, seed):
     found = calipers.diagnose(product, lambda x, w: g(x, w, noise), layer(seed))
     assert found.kind in (("BUG", "SUSPECT") if g is mostly_up else ("BUG",)), str(found)
     if found.kind == "SUSPECT":
-        assert "as if not as often up as down" in found.reason
+        assert "does not round up as often as down" in found.reason

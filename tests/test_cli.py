@@ -747,7 +747,7 @@ def test_formats_that_jax_does_not_keep(functions, run):
     pytest.importorskip("jax")
     command = "diagnose", "functions:mean", "functions:mean", "--library", "jax", "--shape", "3,4"
     status, out, _ = run(*command)
-    assert (status, "inputs: float32" in out) == (0, True)
+    assert (status, "  inputs      float32" in out) == (0, True)
     text = trouble(run(*command, "--dtype", "float64"))
     assert text.startswith("--dtype float64: jax makes float32 of it; set JAX_ENABLE_X64=1")
 
@@ -790,7 +790,7 @@ def test_two_implementations(functions, run):
     assert (status, out[:4]) == (1, "BUG:")
     status, out, _ = run("diagnose", "functions:mean", "functions:raises", *command)
     assert (status, out[:7]) == (1, "RAISES:")
-    assert "1 call of f and 1 call of g, " in out
+    assert "  calls       f 1, g 1; " in out
 
 
 def test_files_of_two_folders_have_their_own_helpers(files, run):

@@ -162,6 +162,7 @@ def diagnose(
     reference = reference and nest.called(reference)
     inquiry = Inquiry(*sides, arrays, form, wide, reference, length, rows, as_integer(seed, "seed"))
     inquiry.titles, inquiry.owners = nest.titles, nest.owners
+    inquiry.unpacked = isinstance(inputs, (tuple, list))
     inquiry.options = _given(
         dtype=dtype if dtype is None else form,
         float64=float64,
@@ -193,7 +194,8 @@ def _judged(inquiry: Inquiry, started: float, by_results: bool) -> Diagnosis:
         verdict, inquiry = with_integers_as_numbers(inquiry, decide(inquiry))
     except BudgetError:
         spent = inquiry.f.budget.most
-        verdict = Verdict(SUSPECT, f"undecided after {spent} calls: a larger budget= may tell")
+        inquiry.evidence["budget"] = spent
+        verdict = Verdict(SUSPECT, f"undecided after {spent} calls; pass a larger budget")
     return diagnosis_of(verdict, inquiry, time.perf_counter() - started)
 
 
@@ -238,7 +240,9 @@ def _calls(budget: Any) -> int:
     if isinstance(budget, str) and budget in _CALLS:
         return _CALLS[budget]
     if not isinstance(budget, (int, np.integer)) or isinstance(budget, bool) or budget < 2:
-        msg = f'budget must be "quick", "full" or a number of calls from 2 on, got {budget!r:.60}'
+        msg = (
+            f'budget must be "quick", "full" or a number of calls of at least 2, got {budget!r:.60}'
+        )
         raise ValueError(msg)
     return int(budget)
 
@@ -249,11 +253,11 @@ def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
     count = len(set(nest.owners))
     for k in places if count or tuple(places) != (0,) else ():  # without inputs, 0 is a default
         if not isinstance(k, (int, np.integer)):
-            msg = f"batch must hold places of inputs, integers from 0, got {batch!r:.60}"
+            msg = f"batch must contain positions of inputs, integers from 0, got {batch!r:.60}"
             raise TypeError(msg)
         if not 0 <= k < count:
             known = f"they are 0 to {count - 1}" if count > 1 else "the only one is 0"
-            told = known if count else "there are none: give batch=()"
+            told = known if count else "there are none: pass batch=()"
             msg = f"batch names input {k}: {told}"
             raise ValueError(msg)
     return tuple(nest.places(places))
@@ -329,7 +333,7 @@ def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosi
     first = Side("f", lambda: actual, (), allowance)
     second = Side("g", lambda: expected, (), allowance)
     if reference.dtype.kind in "fc" and np.finfo(reference.dtype).eps >= 2 * ROUNDOFF[form]:
-        msg = f"reference must be of a wider format than {form}, got {reference.dtype}"
+        msg = f"reference must have higher precision than {form}, got {reference.dtype}"
         raise ValueError(msg)
     answers = [first(()), second(())]
     r = Answer((reference,))
@@ -348,27 +352,30 @@ def _as_array(x: Any, name: str) -> NDArray:
     try:
         return np.asarray(x)
     except ValueError:  # several arrays of other shapes
-        msg = f"{name} must be an array of numbers, got a {type(x).__name__} of several: compare "
-        raise ValueError(msg + "them one by one") from None
+        msg = f"{name} must be one array, got a {type(x).__name__} of several: compare them one "
+        raise ValueError(msg + "by one") from None
 
 
 def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
     far = [size.least for size in sizes]
-    nearer = "both are as near to the reference"
+    unit = f"the rounding error of {q.form}"
+    largest = f"{max(far):.3g} x {unit} (limit {q.allowed:.3g})"
+    nearer = "both are equally close to the reference"
     if max(far) > 2 * min(far):
         names = ("actual", "expected") if far[0] < far[1] else ("expected", "actual")
         nearer = f"{names[0]} equals the reference"
         if min(far):
             times = f"{max(far) / min(far):.3g} times"
-            nearer = f"{names[0]} is {times} nearer to the reference than {names[1]}"
+            nearer = f"{names[0]} is {times} closer to the reference than {names[1]}"
     if answers[0].bits() == answers[1].bits():
-        off = "" if max(far) <= q.allowed else f", but {far[0]:.3g} roundings off the reference"
+        error = f"{far[0]:.3g} x {unit}"
+        off = "" if max(far) <= q.allowed else f", but off the reference by {error}"
         if sizes[0].broken:
-            off = f", but {sizes[0].broken} of {q.apart.size} not finite, unlike the reference"
+            off = f", but {sizes[0].broken} of {q.apart.size} are not finite, unlike the reference"
         return Verdict(EQUAL, f"all results are equal to the last bit{off}")
     if all(answer.integers.all() for answer in answers):
         told = differing(int(np.count_nonzero(q.apart)), q.apart.size, "integer")
-        return Verdict(SUSPECT, f"{told}, which nothing rounds; {nearer}")
+        return Verdict(SUSPECT, f"{told}, and integers are not rounded; {nearer}")
     if sizes[0].broken or sizes[1].broken:
         counts = {"actual": sizes[0].broken, "expected": sizes[1].broken}
         name = max(counts, key=counts.__getitem__)
@@ -377,14 +384,14 @@ def _by_arrays(q: Inquiry, sizes: list[Size], answers: list[Answer]) -> Verdict:
         known = np.isfinite(q.standard[1].numbers(np.float64))
         lost = int(np.count_nonzero(known & ~np.isfinite(numbers)))
         if not lost:
-            told = f"{counts[name]} of {numbers.size} results of {name} are not the reference's, "
+            told = f"{counts[name]} of {numbers.size} results of {name} differ from the reference, "
             return Verdict(SUSPECT, told + "which is not finite there")
         what = "1 result that is" if lost == 1 else f"{lost} results that are"
         return Verdict(RANGE, f"{name} has {what} not finite, unlike the reference")
     if max(far) <= q.allowed:
-        return Verdict(ROUNDING, f"errors are {max(far):.2g} roundings at most; {nearer}")
+        return Verdict(ROUNDING, f"errors are at most {largest}; {nearer}")
     return Verdict(
         SUSPECT,
-        f"errors are up to {max(far):.3g} roundings; {nearer}; arrays alone do not tell whether "
-        f"the inputs' last places do that: give the functions to diagnose",
+        f"errors are up to {largest}; {nearer}; the arrays alone cannot show whether input "
+        f"rounding explains this: pass the functions to calipers.diagnose",
     )

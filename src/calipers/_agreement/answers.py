@@ -96,7 +96,7 @@ def other_names(f: Answer, g: Answer) -> str | None:
     names = [dict.fromkeys(filter(None, x.names)) for x in (f, g)]
     if not all(names) or names[0].keys() == names[1].keys():
         return None
-    return "f gives results called {}, and g {}".format(*map(", ".join, names))
+    return "f returns results named {}, and g {}".format(*map(", ".join, names))
 
 
 def raw(x: NDArray) -> NDArray:

@@ -49,7 +49,7 @@ def _as_numbers(q: Inquiry, places: list[int]) -> tuple[Verdict, Inquiry] | None
     if found is None or found.kind not in (AMPLIFIED, LAYOUT, ROUNDING):
         return None
     numbers.inputs, numbers.evidence = q.inputs, q.evidence | numbers.evidence
-    told = f"with integers taken as numbers of {q.form}, {found.reason}"
+    told = f"with integer inputs treated as {q.form} numbers, {found.reason}"
     return beside_unsteady(numbers, replace(found, reason=told)), numbers
 
 

@@ -13,7 +13,7 @@ from .inquiry import Inquiry
 from .narrower import narrowed
 from .sides import BudgetError
 from .units import ROUNDOFF, difference, rms_of, size_of
-from .verdicts import NONDETERMINISTIC, SUSPECT, Verdict
+from .verdicts import NONDETERMINISTIC, SUSPECT, Verdict, as_multiple
 
 _FORMS = ("tf32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")  # the finest first
 _DRAWS, _AGAIN = 8, 4
@@ -45,13 +45,13 @@ def rounded_at_random(q: Inquiry, names: list[str], spread: float, unit: NDArray
             some = [[k] for k in every if _steady_in(q, form, [k], names, unit, spread)]
             which = argument_names(some[0] if some else every, q)
             told = " and ".join(names) + (" rounds " if len(names) == 1 else " round ")
-            told += f"{which} at random to about as many bits as {form} has: calls with the same "
-            told += f"inputs differ by {spread:.2g} units of rounding"
+            told += f"{which} at random to about the precision of {form}: calls with the same "
+            told += f"inputs differ by {as_multiple(spread)}"
             errors = max(_standard_errors(d, q.scale) for d in off.values() if d is not None)
             if errors > _SURE and len(names) == 1:  # the mean of two is not known
-                told += f", but their mean is {errors:.1f} standard errors off, as if not as often "
-                return Verdict(SUSPECT, f"{told}up as down")
-            return Verdict(NONDETERMINISTIC, f"{told}, and not for numbers of that format")
+                told += f", but their mean is off by {errors:.1f} standard errors: it does not "
+                return Verdict(SUSPECT, f"{told}round up as often as down")
+            return Verdict(NONDETERMINISTIC, f"{told}, except for inputs of that precision")
     return None
 
 

@@ -27,6 +27,7 @@ from .verdicts import (
     SUSPECT,
     UNSTABLE,
     Verdict,
+    as_multiple,
 )
 
 _ALIKE = 4.0  # times what one side loses, the other may lose
@@ -61,11 +62,11 @@ def hidden_by_larger_results(q: Inquiry) -> Verdict | None:
     added = np.all(distance[beyond] <= q.allowed * q.roundoff * rms_of(sizes))
     large = np.median(distance[beyond] - GROSS * sizes[beyond]) > 0
     kind = SUSPECT if not large or (q.form == "float64" and added) else BUG
-    text = f"{differing(n, distance.size, 'result')} by up to {far:.3g} units of their own "
-    text += "rounding, and in the wider format, too: another function, "
+    text = f"{differing(n, distance.size, 'result')} by up to {as_multiple(far)}, in higher "
+    text += "precision as well: f and g compute different functions"
     if q.form == "float64" and kind == SUSPECT:
-        text += "or constants of float64, whose last places add up, "
-    return at_ties(q) or Verdict(kind, f"{text}which larger results hide")
+        text += ", or use constants of float64, whose rounding errors add up"
+    return at_ties(q) or Verdict(kind, f"{text}; larger results hide this in norms")
 
 
 def steady_difference(q: Inquiry) -> Verdict | None:
@@ -81,9 +82,9 @@ def steady_difference(q: Inquiry) -> Verdict | None:
     k = _steady_result(q)
     if k is None:
         return None
-    text = f"the difference of result {q.of_f.title(k)} stays where inputs are moved far, and in "
-    text += "the wider format"
-    return Verdict(BUG, f"{text}: another function, whatever becomes of the other results")
+    text = f"the difference in result {q.of_f.title(k)} is the same after large perturbations of "
+    text += "the inputs, and in higher precision: f and g compute different functions"
+    return Verdict(BUG, text)
 
 
 def _steady_result(q: Inquiry) -> int | None:
@@ -119,8 +120,8 @@ def heedless_of_strides(q: Inquiry) -> Verdict | None:
         if after.least <= q.allowed and not after.broken:
             return Verdict(
                 BUG,
-                f"{name} is {before.rms:.3g} units off for arrays of this layout, and right for "
-                f"the same numbers in C order: it does not heed their strides",
+                f"{name} is off by {as_multiple(before.rms)} for arrays of this memory layout, and "
+                f"right for the same numbers in C order: it ignores their strides",
             )
     return None
 
@@ -160,12 +161,12 @@ def jumps(q: Inquiry) -> Verdict | None:
     if share >= 0.9 and small:
         differ = differing(int(np.count_nonzero(outliers)), outliers.size, "result")
         if q.differ_wide:
-            text = f"{differ} beyond rounding, where the function jumps, and in the wider format, "
-            return Verdict(SUSPECT, f"{text}too: the sides jump at different places")
+            text = f"{differ} by more than rounding, at discontinuities, and in higher precision "
+            return Verdict(SUSPECT, f"{text}as well: f and g jump at different points")
         return at_ties(q) or Verdict(
             AMPLIFIED,
-            f"{differ} beyond rounding, and the function itself jumps as far when its inputs are "
-            f"moved by last places",
+            f"{differ} by more than rounding, at discontinuities: the function changes as much "
+            f"when its inputs change by a few ulps",
         )
     return None
 
@@ -196,9 +197,9 @@ def digits_lost_alike(q: Inquiry) -> Verdict | None:
     whose = "both algorithms lose" if both else f"{name}'s algorithm loses"
     return Verdict(
         UNSTABLE,
-        f"{name} is {errors[name].least:.2g} units off what it gives in the wider format, of "
-        f"{q.allowed:.3g} that rounding may take, and {other} is {errors[other].least:.2g} off: "
-        f"{whose} digits",
+        f"{name} differs from its result in higher precision by "
+        f"{as_multiple(errors[name].least, q.allowed)}, and {other} by {errors[other].least:.3g} "
+        f"x: {whose} digits",
     )
 
 
@@ -207,17 +208,16 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     if q.wide is None or q.wide.differ:
         return None
     if q.constancy > STEADY:
-        text = f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and not in the wider "
-        text += "format; "
+        text = f"f and g differ by {as_multiple(q.eta_apart.rms)}, but agree in higher precision; "
         name = _in_steps(q)
         if name is not None:
-            text += f"and {name} stays as it is when last places of its inputs change: its "
-            return Verdict(UNSTABLE, f"{text}algorithm loses them")
-        text += "but here their difference stays where inputs are moved far: "
+            text += f"{name} does not change when its inputs change by 1 ulp: its "
+            return Verdict(UNSTABLE, f"{text}algorithm loses digits")
+        text += "the difference is the same after large perturbations of the inputs: "
         # A branch for this format, which has a bug of its own.
         if np.abs(q.apart).max() > GROSS * rms_of(q.of_f.numbers(np.float64)):
-            return Verdict(BUG, f"{text}another function in this format")
-        text += "constants or a table are rounded to it, and what they lose adds up"
+            return Verdict(BUG, f"{text}they compute different functions in {q.form}")
+        text += f"constants or a table are rounded to {q.form}, and these errors add up"
         return Verdict(UNSTABLE, text)
     ties = at_ties(q)
     if ties is not None:
@@ -225,13 +225,15 @@ def loses_digits(q: Inquiry) -> Verdict | None:
     (other, less), (name, error) = sorted(q.errors.items(), key=lambda item: item[1].least)
     least, loop = error.least, ""
     if least <= ALONE * q.allowed:
-        loop = f"a loop of {math.ceil((least - 4) ** 2)} steps adds up, see reduction="
+        steps = math.ceil((least - 4) ** 2)
+        loop = f"a loop of {steps} steps adds up rounding errors: pass reduction={steps}"
     if loop and q.unit.kappa > ILL and least <= _ALIKE * less.least:
-        text = f"the function magnifies a change of the inputs' last places {q.unit.kappa:.3g} "
-        text += f"times; in units of that {name} is {least:.2g} off, and {other} {less.least:.2g}, "
-        return Verdict(AMPLIFIED, f"{text}of {q.allowed:.3g} that rounding may take; {loop}")
-    text = f"in the wider format both sides agree, and here {name} is {least:.2g} units off, of "
-    text += f"{q.allowed:.3g} that rounding may take: its algorithm loses digits"
+        text = f"the function is ill-conditioned here (condition number {q.unit.kappa:.3g}); "
+        text += f"{name} is off by "
+        text += f"{as_multiple(least, q.allowed)}, and {other} by {less.least:.3g} x; {loop}"
+        return Verdict(AMPLIFIED, text)
+    text = f"f and g agree in higher precision, but in {q.form} {name} is off by "
+    text += f"{as_multiple(least, q.allowed)}: its algorithm loses digits"
     return Verdict(UNSTABLE, f"{text}, or {loop}" if loop else text)
 
 
@@ -250,19 +252,18 @@ def another_function(q: Inquiry) -> Verdict:
     size = q.eta_apart
     text = _broken(q) if size.broken else _how_far(q)
     if q.wide is not None and q.wide.differ:
-        if not size.broken:
-            text += ", and as far in the wider format"
-        elif q.wide.size.broken:
-            text += ", and so in the wider format"
+        if not size.broken or q.wide.size.broken:
+            text += ", in higher precision as well"
         else:  # what is lost to the range hides what is wrong beside it
-            far = f"the sides are {q.wide.size.least:.2g} of its units apart"
-            text += f"; in the wider format none is, and {far}"
-        text += ": another function"
+            text += "; in higher precision all are finite, and f and g differ by "
+            text += f"{as_multiple(q.wide.size.least)} of that precision"
+        text += ": they compute different functions"
     if q.form == "float64" and not size.broken and _is_little(q):
-        text += "" if q.differ_wide else ": another function"
+        text += "" if q.differ_wide else ": they compute different functions"
         # Constants of a source, pi say, are of float64 whatever the inputs are.
-        why = "constants of float64, whose last places add up" if q.differ_wide else ""
-        return Verdict(SUSPECT, f"{text}, or {why or 'one that loses digits: nothing wider tells'}")
+        why = "use constants of float64, whose rounding errors add up" if q.differ_wide else ""
+        why = why or "one of them loses digits, which only higher precision could show"
+        return Verdict(SUSPECT, f"{text}, or {why}")
     if q.form == "float64" and (q.differ_wide or q.wide is None) and not size.broken:
         text += _of_constants(q)
     return Verdict(BUG, text)
@@ -277,8 +278,8 @@ def _of_constants(q: Inquiry) -> str:
     most = GROSS / q.roundoff if ill else MAGNIFIED
     if times > most:
         return ""
-    text = f", unless it magnifies last places of constants {times:.2g} times, as narrow filters do"
-    return f"{text}, and fits of high degree"
+    text = f", unless rounding errors of constants are amplified {times:.2g} times, as in narrow "
+    return f"{text}filters and in fits of high degree"
 
 
 def _how_far(q: Inquiry) -> str:
@@ -286,15 +287,15 @@ def _how_far(q: Inquiry) -> str:
     size = q.eta_apart
     if math.isinf(size.least):
         differ = differing(int(np.count_nonzero(q.apart)), q.apart.size, "result")
-        return f"{differ}, which do not change with last places of the inputs"
+        return f"{differ}, which do not depend on the last bits of the inputs"
     if size.least > q.allowed:
-        return f"the sides are {size.least:.3g} units of rounding apart, of {q.allowed:.3g} allowed"
+        return f"f and g differ by {as_multiple(size.least, q.allowed)}"
     one = ALONE * q.allowed
     if size.peak > one or q.standard is None:
-        text = f"the sides are {size.peak:.3g} units of rounding apart in one result, of"
-        return f"{text} {one:.3g} allowed for one"
+        text = f"f and g differ by {as_multiple(size.peak)} in one result"
+        return f"{text} (limit {one:.3g} for a single one)"
     name, error = max(q.errors.items(), key=lambda item: item[1].least)
-    return f"{name} is {error.least:.3g} units of rounding off, of {q.allowed:.3g} allowed"
+    return f"{name} is off by {as_multiple(error.least, q.allowed)}"
 
 
 def _is_little(q: Inquiry) -> bool:
@@ -311,13 +312,14 @@ def _broken(q: Inquiry) -> str:
     f, g = (np.isfinite(y.numbers(np.float64)) for y in (q.of_f, q.of_g))
     alone = int(np.count_nonzero(f != g))
     if alone:
-        return f"{alone} of {f.size} results {_are(alone)} not finite on one side alone"
+        return f"{alone} of {f.size} results {_are(alone)} finite in only one of f and g"
     neither = int(np.count_nonzero(~np.isfinite(q.apart) & ~f))
     if neither:
-        text = f"{neither} of {f.size} results {_are(neither)} NaN or infinite on both sides"
-        return f"{text}, and not the same"
+        text = f"{neither} of {f.size} results {_are(neither)} NaN or infinite in both"
+        return f"{text}, but not the same"
     broken = q.eta_apart.broken
-    return f"{broken} of {f.size} results {_are(broken)} farther apart than float64 can tell"
+    verb = "differs" if broken == 1 else "differ"
+    return f"{broken} of {f.size} results {verb} by more than float64 can represent"
 
 
 def _are(count: int) -> str:

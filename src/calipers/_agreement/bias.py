@@ -71,6 +71,7 @@ def _too_large(q: Inquiry, name: str | None, form: str | None) -> Verdict | None
     way = "large" if mean > 0 else "small"
     return Verdict(
         SUSPECT,
-        f"the errors of {name} are those of a narrower format, but it is {100 * abs(mean):.2g} % "
-        f"too {way} on average, as no rounding to nearest is: another factor",
+        f"the errors of {name} look like rounding to lower precision, but it is "
+        f"{100 * abs(mean):.2g} % too {way} on average, which rounding to nearest does not cause: "
+        f"f and g differ by a factor",
     )

@@ -1,6 +1,5 @@
 """The result of diagnose and compare_to_reference."""
 
-import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from .answers import comparable
 from .environment import fingerprint
 from .inquiry import Inquiry
 from .measured import measured
-from .report import details, headline, text_of
+from .report import again, details, headline, inputs_text, text_of
 from .units import ROUNDOFF, rms_of
 from .verdicts import BUG, EQUAL, KINDS, LAYOUT, RANGE, ROUNDING, SUSPECT, Verdict
 
@@ -110,6 +109,8 @@ class Diagnosis(Shown):
         Names of the functions or arrays.
     options : dict of str to str
         Arguments of `diagnose` that were not its defaults, as code.
+    unpacked : bool
+        True if the inputs are a tuple or list of arguments: ``f(*inputs)``.
     inputs : tuple
         The arguments of the functions; containers are flattened.
     answers : tuple
@@ -141,6 +142,7 @@ class Diagnosis(Shown):
     seed: int
     names: tuple[str, str]
     options: dict[str, str] = field(default_factory=dict, hash=False)
+    unpacked: bool = True
     inputs: tuple[Any, ...] = field(default=(), repr=False, compare=False)
     answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
@@ -158,21 +160,7 @@ class Diagnosis(Shown):
     @property
     def reproducer(self) -> str:
         """The call that gives this diagnosis, as code, and a hash of the inputs."""
-        digest = hashlib.sha256()
-        kinds = []
-        for x in self.inputs:
-            if isinstance(x, np.ndarray):
-                if not x.dtype.hasobject:  # references differ from process to process
-                    digest.update(np.ascontiguousarray(x).tobytes())
-                kinds.append(f"{x.dtype} {x.shape}")
-            else:
-                kinds.append(type(x).__name__)
-        f, g = self.names
-        options = [f"{name}={code}" for name, code in self.options.items()]
-        call = f"diagnose({', '.join([f, g, 'inputs', *options, f'seed={self.seed}'])})"
-        if not self.calls:
-            call = f"compare_to_reference({f}, {g}, reference)"
-        return f"calipers.{call}\n# inputs: {', '.join(kinds)}; sha256 {digest.hexdigest()[:16]}"
+        return f"{again(self)}\n# inputs: {inputs_text(self)}"
 
     def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
         """
@@ -310,6 +298,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         q.seed,
         _names(q.f.call, q.g.call),
         q.options,
+        q.unpacked,
         q.inputs,
         (q.of_f, q.of_g) if are_comparable else (),
     )
@@ -340,7 +329,7 @@ def _where(q: Inquiry, units: Any) -> str | None:
         return None
     tally: Tally = compare(bad, np.zeros_like(bad)).tally
     count = int(np.count_nonzero(bad))
-    return f"{region(tally)}: {count} of {bad.size} beyond what rounding may take"
+    return f"{region(tally)}: {count} of {bad.size} results are above the limit"
 
 
 def _names(f: Any, g: Any) -> tuple[str, str]:

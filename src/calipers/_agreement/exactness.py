@@ -14,7 +14,7 @@ from .._notebook import Shown
 from .._protocols import NDArray
 from .._report.json import jsonable_fields
 from ..tolerances import name_of
-from .answers import Answer, in_a_line
+from .answers import Answer, in_a_line, listed
 from .inputs import WIDER, as_inputs, is_movable
 from .trials import side_of
 from .units import difference
@@ -70,13 +70,13 @@ class Exact(Shown):
         if self.problem is not None:
             return f"not equal: {self.problem} (seed {self.seed})"
         if self:
-            return f"equal: {self.size} results of inputs from -1, 0, 1 (seed {self.seed})"
+            return f"equal: all {self.size} results for inputs of -1, 0 and 1 (seed {self.seed})"
         text = (
-            f"not equal: {self.differing} of {self.size} results of inputs from -1, 0, 1 differ, "
-            f"by {self.largest:.3g} at most, the first at {self.first} (seed {self.seed})"
+            f"not equal: {self.differing} of {self.size} results differ for inputs of -1, 0 and "
+            f"1, by at most {self.largest:.3g}, first at {self.first} (seed {self.seed})"
         )
         if not self.differing_rounded:
-            text += "; none once rounded to integers: one of them is no plain sum of products"
+            text += "; equal after rounding to integers: f or g is not a plain sum of products"
         return text
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def of_exact(
             given.append(own)
             arrays.append(numbers(x.shape, x.dtype) if is_movable(x) else x)
     if not any(is_movable(x) for x in arrays):
-        msg = "inputs must hold shapes, or arrays of floating-point numbers to take the shapes of"
+        msg = "inputs must contain a shape, or an array of floating-point numbers"
         raise ValueError(msg)
     answers = [side_of(name, call, given)(arrays) for name, call in (("f", f), ("g", g))]
     problem = _problem(*answers)
@@ -137,7 +137,7 @@ def _floating(dtype: Any) -> np.dtype[Any]:
         kind = np.dtype(name)
         if is_movable(np.empty(0, kind)):
             return kind
-    msg = f"dtype must be one of floating-point numbers, got {dtype!r:.60}"
+    msg = f"dtype must be a floating-point dtype, got {dtype!r:.60}"
     raise TypeError(msg)
 
 
@@ -150,5 +150,5 @@ def _problem(a: Answer, b: Answer) -> str | None:
         if answer.error is not None:
             return f"{name} raises {in_a_line(answer.error)}"
     if a.shapes != b.shapes:
-        return f"shapes {a.shapes} and {b.shapes}"
-    return None if a.forms == b.forms else "one gives complex numbers, and the other real ones"
+        return f"f returns shape {listed(a.shapes)}, and g returns shape {listed(b.shapes)}"
+    return None if a.forms == b.forms else "only one of f and g returns complex numbers"

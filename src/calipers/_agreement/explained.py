@@ -112,4 +112,4 @@ def _as_well_by_others(q: Inquiry, answer: Answer, wider: list[Any], change: Cha
 def argument_names(places: Sequence[int], q: Inquiry) -> str:
     if len(places) == len(movable(q.inputs)) > 1:
         return "all arguments"
-    return "argument " + " and ".join(map(q.title, places))
+    return f"argument{'s' * (len(places) > 1)} {' and '.join(map(q.title, places))}"

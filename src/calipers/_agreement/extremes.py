@@ -14,7 +14,7 @@ from .inquiry import Inquiry
 from .powers import DOUBLINGS, STEP, degrees_of, scaled, unscaled
 from .sides import Side
 from .units import MOVES, difference, size_of
-from .verdicts import COARSEST, GROSS, RANGE, SYSTEMATIC, Verdict
+from .verdicts import COARSEST, GROSS, RANGE, SYSTEMATIC, Verdict, as_multiple
 
 
 def overflow(q: Inquiry) -> Verdict | None:
@@ -34,14 +34,16 @@ def overflow(q: Inquiry) -> Verdict | None:
             k = int(np.argmax(lost))
             return Verdict(
                 RANGE,
-                f"{name} gives {y[k]} where the result is {r[k]:.3g}: something in between "
+                f"{name} returns {y[k]} where the result is {r[k]:.3g}: an intermediate value "
                 f"overflows or underflows{_OUTSIDE if np.isnan(y[k]) else ''}",
             )
     return None
 
 
 _FAR_MOVES = 4
-_OUTSIDE = ", or is rounded to where a function is not defined, as the root of -1e-8"
+_OUTSIDE = (
+    ", or is rounded out of a function's domain, for example to the square root of a negative"
+)
 
 
 def _wrong_beside(q: Inquiry, answer: Answer, wide: Answer | None) -> bool:
@@ -109,9 +111,10 @@ def flushed(q: Inquiry) -> Verdict | None:
         if not (q.wide is None and _stays_beside(q)):
             return Verdict(
                 RANGE,
-                f"{name} gives 0 for {np.count_nonzero(lost)} of {lost.size} results that are not, "
-                f"but below {lowest:.2g}, the smallest normal number of {q.form}: it flushes "
-                f"such to 0, as some compilers and devices do, or something in between underflows",
+                f"{name} returns 0 for {np.count_nonzero(lost)} of {lost.size} results, which are "
+                f"subnormal (below {lowest:.2g}, the smallest normal number of {q.form}): it "
+                f"flushes them to 0, as some compilers and devices do, or an intermediate value "
+                f"underflows",
             )
     return None
 
@@ -156,9 +159,9 @@ def nothing_left(q: Inquiry) -> Verdict | None:
             if np.count_nonzero(lost) > np.count_nonzero(zero) / 2:
                 return Verdict(
                     RANGE,
-                    f"{name} gives 0 in {np.count_nonzero(zero)} of {zero.size} results "
-                    f"that are not, and no finite number with argument {q.title(k)} times "
-                    f"2**{power}: something in between underflows, and overflows",
+                    f"{name} returns 0 for {np.count_nonzero(zero)} of {zero.size} results "
+                    f"that are not 0, and no finite number with argument {q.title(k)} times "
+                    f"2**{power}: intermediate values underflow and overflow",
                 )
     return None
 
@@ -176,8 +179,8 @@ def better_when_rescaled(q: Inquiry) -> Verdict | None:
             if found is not None and found < before.rms / 10 and found <= 10 * q.allowed:
                 return Verdict(
                     RANGE,
-                    f"the error of {name} falls from {before.rms:.2g} to {found:.2g} units when "
-                    f"argument {q.title(k)} is scaled to 1: something in between overflows or "
+                    f"the error of {name} falls from {before.rms:.3g} to {as_multiple(found)} when "
+                    f"argument {q.title(k)} is scaled to 1: an intermediate value overflows or "
                     "underflows",
                 )
     return None

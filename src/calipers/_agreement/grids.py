@@ -12,7 +12,7 @@ from .bias import falls_behind, too_large
 from .inputs import movable
 from .inquiry import Inquiry
 from .units import ROUNDOFF, rms_of
-from .verdicts import ALONE, COARSEST, RANGE, REDUCED, UNSTABLE, Verdict
+from .verdicts import ALONE, COARSEST, RANGE, REDUCED, UNSTABLE, Verdict, as_multiple
 
 _MANY = 16  # different numbers that are no accident on a grid
 _MORE = 3  # moves to see more results, where there are few
@@ -73,14 +73,14 @@ def _held_in(q: Inquiry, name: str, form: str) -> Verdict | None:
     if beyond.any():
         return Verdict(
             RANGE,
-            f"{differing(int(np.count_nonzero(beyond)), beyond.size, 'result')}: {name} gives no "
-            f"finite numbers there, and elsewhere numbers of {form}, whose range something in "
-            f"between leaves",
+            f"{differing(int(np.count_nonzero(beyond)), beyond.size, 'result')}: {name} returns "
+            f"no finite numbers there, and elsewhere numbers of {form}, whose range an "
+            f"intermediate value exceeds",
             form,
         )
     return too_large(q, name, form) or Verdict(
         REDUCED,
-        f"the sides are {q.eta_apart.rms:.2g} units apart, and all results of {name} are numbers "
+        f"f and g differ by {as_multiple(q.eta_apart.rms)}, and all results of {name} are numbers "
         f"of {form}: it sums, or returns, in that format",
         form,
         None,
@@ -146,7 +146,7 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
     lost = np.abs(q.apart) > ALONE * q.allowed * q.scale
     chosen = {"all results of {}": np.ones(q.apart.size, bool)}
     if lost.any() and q.size(np.where(lost, 0.0, q.apart), q.scale).least <= q.allowed:
-        chosen["all results of {} that are beyond rounding"] = lost
+        chosen["all results of {} with errors above the limit"] = lost
     for what, some in chosen.items():
         absolute = rms_of(q.apart[some])
         for name, answer in (("g", q.of_g), ("f", q.of_f)):
@@ -162,9 +162,9 @@ def few_digits_left(q: Inquiry) -> Verdict | None:
             if few and subtracted <= _BESIDE * largest and absolute <= 2 * step:
                 return Verdict(
                     UNSTABLE,
-                    f"the sides are {q.eta_apart.rms:.2g} units apart, and {what.format(name)} are "
-                    f"multiples of {step:.2g}, a last place of {subtracted:.2g}: a subtraction "
-                    f"leaves few of their digits",
+                    f"f and g differ by {as_multiple(q.eta_apart.rms)}, and {what.format(name)} "
+                    f"are multiples of {step:.2g}, an ulp of {subtracted:.2g}: a subtraction "
+                    f"cancels most of their digits",
                 )
     return None
 

@@ -37,7 +37,7 @@ def one_raises(q: Inquiry) -> Verdict | None:
         for name, answer in (("f", f), ("g", g))
         if answer.error is not None
     ]
-    alone = "" if len(told) == 2 else f", and {'g' if f.error else 'f'} returns"
+    alone = "" if len(told) == 2 else f"; {'g' if f.error else 'f'} does not"
     return Verdict(RAISES, " and ".join(told) + alone + _how_called(q))
 
 
@@ -47,19 +47,19 @@ def _how_called(q: Inquiry) -> str:
     alone = all(np.ndim(x) == 0 and np.asarray(x).dtype.kind in "iufc" for x in q.inputs)
     if count > 1 and alone and all(isinstance(error, TypeError) for error in errors):
         return (
-            f"; they are called with {count} numbers, one for each item of inputs: pass the "
-            f"numbers of one array as an array"
+            f"; they are called with {count} arguments, one for each number in inputs: pass a "
+            f"NumPy array if the numbers are one argument"
         )
     if count == 1 and all("positional argument" in str(error) for error in errors):
-        return "; they are called with 1 argument: give several as a tuple, inputs=(a, b)"
+        return "; they are called with 1 argument: pass several as a tuple, inputs=(a, b)"
     if loaded_libraries() and any("ndarray" in str(error) for error in errors):
-        return "; it is called with NumPy arrays: pass tensors, if it is a function of these"
+        return "; it is called with NumPy arrays: pass tensors if it needs tensors"
     for name, answer in q.answers.items():
         library = q.sides[name].arrays_of
         if isinstance(answer.error, TypeError) and library != "NumPy":
             return (
-                f"; {name} is called with arrays of {library}: convert them by np.asarray in "
-                f"{name}, if it is a function of NumPy arrays"
+                f"; {name} is called with arrays of {library}: convert them with np.asarray in "
+                f"{name} if it needs NumPy arrays"
             )
     return ""
 
@@ -74,9 +74,9 @@ def other_shapes(q: Inquiry) -> Verdict | None:
     if q.of_f.forms == q.of_g.forms:
         return None
     if f == g:
-        told = "one side gives complex numbers, and the other real ones"
-        return Verdict(BUG, f"{told}: compare their real parts, or give both as complex")
-    return Verdict(BUG, f"f gives results of shape {listed(f)}, and g {listed(g)}")
+        told = "only one of f and g returns complex numbers"
+        return Verdict(BUG, f"{told}: compare the real parts, or return complex from both")
+    return Verdict(BUG, f"f returns shape {listed(f)}, and g returns shape {listed(g)}")
 
 
 def _join(q: Inquiry) -> None:
@@ -118,11 +118,11 @@ def same_bits(q: Inquiry) -> Verdict | None:
     if same:
         n = sum(x.size for x in q.of_f.arrays)
         if not n:
-            return Verdict(EQUAL, f"both sides give nothing to compare: {listed(q.of_f.shapes)}")
+            return Verdict(EQUAL, f"f and g return no elements: shape {listed(q.of_f.shapes)}")
         what, they = ("the result is", "it is") if n == 1 else (f"all {n} results are", "all are")
         # Of which nothing is learnt.
         nan = f"; {they} NaN" if np.isnan(q.of_f.numbers(np.float64)).all() else ""
-        return Verdict(EQUAL, f"{what} equal to the last bit, and so when asked again{nan}")
+        return Verdict(EQUAL, f"{what} equal to the last bit, in repeated calls as well{nan}")
     return None
 
 
@@ -138,8 +138,9 @@ def _other_elsewhere(q: Inquiry) -> Verdict | None:
     if 2 * np.count_nonzero(apart) <= apart.size:
         return None
     differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
-    told = f"equal to the last bit here, but {differ} grossly where inputs are moved: a side keeps "
-    return Verdict(SUSPECT, f"{told}what it gave before, or such inputs alone make them equal")
+    told = f"equal to the last bit here, but {differ} much after large perturbations of the "
+    told += "inputs: f or g returns a cached result, or they agree for inputs like these only"
+    return Verdict(SUSPECT, told)
 
 
 def _changed(again: dict[str, list[Answer]]) -> Verdict | None:
@@ -147,10 +148,10 @@ def _changed(again: dict[str, list[Answer]]) -> Verdict | None:
     for name, (first, *rest) in again.items():
         for x in rest:
             if x.error is not None:
-                told = f"{name} raises {in_a_line(x.error)}, when it is called again"
+                told = f"{name} raises {in_a_line(x.error)} when it is called again"
                 return Verdict(RAISES, told)
             if x.forms != first.forms:
-                told = f"{name} gives results of shape {listed(first.shapes)}, and of "
+                told = f"{name} returns shape {listed(first.shapes)}, and shape "
                 told += f"{listed(x.shapes)} when it is called again"
                 return Verdict(BUG, told)
     return None
@@ -170,10 +171,10 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     there = _integers_apart(q.wide_answers["f"], q.wide_answers["g"])
     if there is None or not np.array_equal(here, there):
         return None
-    told += ", and by as much in the wider format"
+    told += ", by as much in higher precision"
     ties = _ties(q)
     if ties is None:
-        return Verdict(BUG, f"{told}: another function")
+        return Verdict(BUG, f"{told}: f and g compute different functions")
     return Verdict(SUSPECT, f"{told}, {ties}") if alone else None
 
 
@@ -194,7 +195,7 @@ def _of_exact_inputs(q: Inquiry, told: str) -> Verdict:
         ties = _ties(numbers) if same and numbers.are_moved else None
         if ties is not None:
             return Verdict(SUSPECT, f"{told}, {ties}")
-    return Verdict(BUG, f"{told}, of inputs that nothing rounds")
+    return Verdict(BUG, f"{told}, and the inputs are exact: this is not rounding")
 
 
 def integers_at_ties(q: Inquiry) -> Verdict | None:

@@ -32,10 +32,10 @@ def _as_input(x: Any, name: str) -> Any:
         # A key of jax is one of its arrays, and of no numbers.
         return x if str(x.dtype).startswith("key<") else _fetched(library, x, name)
     if isinstance(x, np.ma.MaskedArray):
-        msg = f"{name} is a masked array: pass its data and its mask, and put them together in f"
+        msg = f"{name} is a masked array: pass its data and its mask, and combine them in f"
         raise TypeError(msg)
     if isinstance(x, np.matrix):  # of which * is another product
-        msg = f"{name} is a numpy.matrix: pass an array, and make a matrix of it in f"
+        msg = f"{name} is a numpy.matrix: pass an array, and convert it to a matrix in f"
         raise TypeError(msg)
     if isinstance(x, (np.ndarray, np.generic, float, complex)) and not isinstance(x, bool):
         return np.array(x, order="K")
@@ -76,6 +76,6 @@ def inputs_of(inputs: Any, names: Sequence[str] = ()) -> tuple[Any, ...]:
     for k, x in enumerate(arrays):
         if is_movable(x) and x.dtype.name not in WIDER:
             name = names[k] if names else f"inputs[{k}]"
-            msg = f"{name} has dtype {x.dtype}, beside which there is no wider format; "
+            msg = f"{name} has dtype {x.dtype}, which has no higher precision; "
             raise TypeError(msg + "pass float64 or complex128")
     return arrays

@@ -61,6 +61,7 @@ class Inquiry:
     titles: tuple[str, ...] = ()  # how the inputs are reached among the caller's, if not by place
     owners: tuple[int, ...] = ()  # and which of those they are part of
     options: dict[str, str] = field(default_factory=dict)  # the caller's, as code
+    unpacked: bool = True  # whether the caller passes a tuple or list of arguments
 
     def title(self, k: int) -> str:
         """Return how the caller reaches an input."""

@@ -42,7 +42,7 @@ def in_a_process(work: Callable[[], Any], sides: Sequence[Side]) -> Any:
     Else it is a fresh process, to which the functions are sent.
     """
     if multiprocessing.current_process().daemon:
-        msg = "isolate starts a process, and a daemonic one, as this is, may start none: "
+        msg = "isolate=True starts a process, which this daemonic process is not allowed to: "
         raise RuntimeError(msg + "pass isolate=False")
     process, pipe = _forked(work, sides) or _fresh(work, sides)
     by_name = {side.name: side for side in sides}
@@ -153,8 +153,8 @@ def _pickled(work: Callable[[], Any], sides: Sequence[Side]) -> bytes:
         name = next((side.name for side in sides if not _is_sent(side.call, dumps)), "an input")
         msg = (
             f"isolate=True: {name} cannot be sent to a fresh process ({in_a_line(error)}), and "
-            f"other libraries' threads in this one do not survive a fork: define it in a module "
-            f"and create there what it uses, call diagnose before they start, or pass isolate=False"
+            f"threads of other libraries do not survive a fork of this one: define it in a module "
+            f"with all that it uses, call diagnose before they start, or pass isolate=False"
         )
         raise TypeError(msg) from error
 

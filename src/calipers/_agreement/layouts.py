@@ -15,7 +15,7 @@ def layouts(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Give the same numbers, laid out in other ways."""
     yield "in column-major order", [_column_major(x) for x in inputs]
     moved = [misaligned(x) if isinstance(x, np.ndarray) else x for x in inputs]
-    yield "from memory that is not aligned", moved
+    yield "in unaligned memory", moved
 
 
 def slices(inputs: Sequence[Any], batch: Sequence[int]) -> Iterator[tuple[str, Any, list[Any]]]:

@@ -28,6 +28,7 @@ from .verdicts import (
     SUSPECT,
     UNSTABLE,
     Verdict,
+    as_multiple,
 )
 
 _ANOTHER = 0.5  # a cosine below which a difference is taken for another one
@@ -59,11 +60,11 @@ def narrowed_inputs(q: Inquiry) -> Verdict | None:
             share = explained(q, name, change)
             if share > EXPLAINED:
                 which = argument_names(arguments, q)
-                way = ", truncated" if truncate else ""
+                way = " by truncation" if truncate else ""
                 return Verdict(
                     REDUCED,
-                    f"{name} is {size.rms:.2g} units off, of which {which} rounded to {form}{way} "
-                    f"explain {100 * share:.3g} %",
+                    f"{name} is off by {as_multiple(size.rms)}: rounding {which} to {form}{way} "
+                    f"explains {100 * share:.3g} % of it",
                     form,
                     tuple(arguments),
                 )
@@ -120,9 +121,9 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
         if form is not None:
             return too_large(q) or Verdict(
                 REDUCED,
-                f"the sides are {q.eta_apart.rms:.2g} units apart, by an error that becomes "
-                f"another one when inputs are moved by 2**{math.log2(extent):.0f} of themselves, "
-                f"and not before: something in between is held in about as many bits as {form}",
+                f"f and g differ by {as_multiple(q.eta_apart.rms)}, and the error changes when the "
+                f"inputs are perturbed by a factor of 1 + 2**{math.log2(extent):.0f}, not by less: "
+                f"an intermediate value has about the precision of {form}",
                 form,
                 None,
             )
@@ -130,14 +131,12 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
         if agree_elsewhere(q):
             return Verdict(
                 SUSPECT,
-                f"the sides are {q.eta_apart.least:.2g} units apart, of {q.allowed:.3g} that "
-                f"rounding may take, {AGREE_ELSEWHERE}",
+                f"f and g differ by {as_multiple(q.eta_apart.least, q.allowed)}, {AGREE_ELSEWHERE}",
             )
         return Verdict(
             UNSTABLE,
-            f"the sides are {q.eta_apart.least:.2g} units apart, of {q.allowed:.3g} that rounding "
-            f"may take, by an error that is another one when inputs are moved by last places: one "
-            f"of them loses digits",
+            f"f and g differ by {as_multiple(q.eta_apart.least, q.allowed)}, and the error changes "
+            f"when the inputs are perturbed by a few ulps: one of them loses digits",
         )
     return None
 

@@ -29,7 +29,7 @@ class Nest(Opened):
         for x in self.leaves:
             if isinstance(x, Iterator):
                 kind = type(x).__name__
-                msg = f"inputs must be there for more than one call, got {kind}: pass a list"
+                msg = f"inputs are used for several calls and cannot be a {kind}: pass a list"
                 raise TypeError(msg)
         places = list(zip(self.owners, self.paths, strict=True))
         self.titles = tuple(f"{k}{path}" for k, path in places)

@@ -13,7 +13,7 @@ from .inputs import movable
 from .inquiry import Inquiry
 from .sides import BudgetError
 from .units import rms_of
-from .verdicts import EXPLAINED, REDUCED, Verdict
+from .verdicts import EXPLAINED, REDUCED, Verdict, as_multiple
 
 # Of formats that hold numbers as even steps: how many to each side of 0.
 _STEPS = {"int8": 127, "int4": 7}
@@ -30,10 +30,12 @@ class _Way(NamedTuple):
     start: str  # "0", of as many to both sides; "range", a multiple of the step; or "least"
 
     def __str__(self) -> str:
-        scale = "one scale" if self.axis is None else f"a scale for each line of axis {self.axis}"
+        scale = (
+            "one scale" if self.axis is None else f"one scale for each line along axis {self.axis}"
+        )
         if self.group is not None:
-            scale = f"a scale for each {self.group} along axis {self.axis}"
-        return scale + (" from its least number" if self.start == "least" else "")
+            scale = f"one scale for each {self.group} elements along axis {self.axis}"
+        return scale + (" and a zero point" if self.start == "least" else "")
 
     def __call__(self, x: NDArray) -> NDArray | None:
         """Return an array of the numbers that are held; None if it has no such lines."""
@@ -96,9 +98,9 @@ def _quantised(q: Inquiry) -> Verdict | None:
                     continue
                 share = explained(q, name, held)
                 if share > EXPLAINED:
-                    told = f"{name} is {error.rms:.2g} units off, of which "
-                    told += f"{argument_names(group, q)} held as {form} with {way} explain "
-                    return Verdict(REDUCED, f"{told}{100 * share:.3g} %", form, tuple(group))
+                    told = f"{name} is off by {as_multiple(error.rms)}: quantising "
+                    told += f"{argument_names(group, q)} to {form} with {way} explains "
+                    return Verdict(REDUCED, f"{told}{100 * share:.3g} % of it", form, tuple(group))
     return None
 
 

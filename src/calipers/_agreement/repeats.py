@@ -13,7 +13,7 @@ from .grids import grid_of
 from .inquiry import Inquiry
 from .sides import SOIL, BudgetError
 from .units import ROUNDOFF, Size, difference, own_roundings, rms_of, size_of, spread_of
-from .verdicts import BUG, FAR, ILL, LAYOUT, NONDETERMINISTIC, ROUNDING, Verdict
+from .verdicts import BUG, FAR, ILL, LAYOUT, NONDETERMINISTIC, ROUNDING, Verdict, as_multiple
 
 _REPEATS = 8
 _NOISE = 0.3  # of the units: beyond, these are a function's own noise
@@ -41,24 +41,25 @@ def restless(q: Inquiry, names: list[str], spreads: dict[str, NDArray]) -> Verdi
                         sizes.append(size_of(difference(again, first), unit))
     spread = max(size.least if not size.broken else math.inf for size in sizes)
     q.evidence["spread"] = spread
-    text = f"{_changeful(names)}: calls with the same inputs differ by {spread:.2g} units of "
-    text += "rounding"
+    text = f"{_changeful(names)}: calls with the same inputs differ by {as_multiple(spread)}"
     if _of_summation(q, sizes) and not d.broken and not q.differ_wide:
-        return Verdict(NONDETERMINISTIC, f"{text}, which another order of summation explains")
+        return Verdict(NONDETERMINISTIC, f"{text}, which a different order of summation explains")
     forms = {grid_of(q, q.answers[name]) for name in names}
     form = forms.pop()
     if form is not None and not forms:
         coarse = ROUNDOFF[form] / q.roundoff
         if spread <= 4 * coarse and d.least <= 4 * coarse and not d.broken:
-            text += f", by steps of {form}, to which the results are rounded at random"
+            text += f", in steps of {form}: the results are rounded at random to that precision"
             return Verdict(NONDETERMINISTIC, text)
     if spread <= 2 * q.allowed:
-        q.unsteady = f"{text}, as another order of summation explains"
+        q.unsteady = f"{text}, which a different order of summation explains"
         return None
     at_random = rounded_at_random(q, names, spread, unit)
     if at_random is not None:
         return at_random
-    return Verdict(BUG, f"{text}, which no order of summation explains (dropout, a race, memory)")
+    return Verdict(
+        BUG, f"{text}, which no order of summation explains (dropout, a race, uninitialised memory)"
+    )
 
 
 def beside_unsteady(q: Inquiry, verdict: Verdict) -> Verdict:
@@ -67,7 +68,7 @@ def beside_unsteady(q: Inquiry, verdict: Verdict) -> Verdict:
         return verdict
     if verdict.kind in (ROUNDING, LAYOUT):
         return Verdict(NONDETERMINISTIC, q.unsteady)
-    return replace(verdict, reason=f"{verdict.reason}; beside that {q.unsteady}")
+    return replace(verdict, reason=f"{verdict.reason}; also, {q.unsteady}")
 
 
 def _of_summation(q: Inquiry, sizes: list[Size]) -> bool:
@@ -106,8 +107,8 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
             at = np.unravel_index(int(np.argmax(masks[k])), first.arrays[k].shape)
             of = f" of result {first.title(k)}" if len(masks) > 1 else ""
             where = f"[{', '.join(map(str, at))}]{of}"
-            n = f"at least {np.count_nonzero(left)} of {left.size} results, such as {where}"
-            text = f"{name} does not write all that it returns: {n}, are what memory held before"
+            n = f"at least {np.count_nonzero(left)} of {left.size} results, for example {where}"
+            text = f"{name} does not write all of its results: {n}, are uninitialised memory"
             return Verdict(BUG, text)
     return None
 
@@ -133,10 +134,9 @@ def does_not_repeat(names: list[str]) -> Verdict | None:
     """Accuse sides that give other results, as far apart as moves do, when asked again."""
     if not names:
         return None
-    text = f"{_changeful(names)}: asked again at the same inputs, moved by last places, there are "
-    return Verdict(BUG, f"{text}other results, beyond rounding (dropout, a race, memory)")
+    text = f"{_changeful(names)}: repeated calls at inputs perturbed by about 1 ulp differ by more "
+    return Verdict(BUG, f"{text}than rounding (dropout, a race, uninitialised memory)")
 
 
 def _changeful(names: list[str]) -> str:
-    do, them = ("does", "itself") if len(names) == 1 else ("do", "themselves")
-    return f"{' and '.join(names)} {do} not repeat {them}"
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not deterministic"

@@ -268,7 +268,7 @@ def _leaves(y: Any, name: str, keys: str = "", *, within: bool = False) -> Itera
     library = library_of(y)
     array = np.asarray(y) if library is None else np.asarray(library.fetch(y))
     if array.dtype.kind not in "biufc" and array.dtype.isbuiltin != 2:
-        msg = f"{name} must return numbers, got {_told(y)}: return an array, or several in a tuple"
+        msg = f"{name} must return numbers, got {_told(y)}: return an array, or a tuple of arrays"
         raise TypeError(msg)
     own = array.astype(np.float32) if array.dtype.isbuiltin == 2 else array.copy()
     yield _Leaf(keys, own, array.dtype.name)
@@ -279,7 +279,7 @@ def _told(y: Any) -> str:
     if isinstance(y, int):
         return "an integer of more than 64 bits"
     if y is None:
-        return "None, as of a function that only writes to an array"
+        return "None, as from a function that only writes to an array"
     kind = type(y).__name__
     return f"{kind} of dtype {y.dtype}" if hasattr(y, "dtype") else kind
 

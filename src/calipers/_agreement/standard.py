@@ -39,17 +39,17 @@ def require_comparable(answer: Answer, own: Answer, roundoff: float) -> None:
     """Refuse an answer of the caller's function that a side's own cannot be measured from."""
     problem = _problem(answer, own, roundoff)
     if problem is not None:
-        raise ValueError(f"float64 {problem}: pass a function that computes as f, but wider")
+        raise ValueError(f"float64 {problem}: pass f in higher precision")
 
 
 def _problem(answer: Answer, own: Answer, roundoff: float) -> str | None:
     if answer.error is not None:
         return f"raises {in_a_line(answer.error)}"
     if answer.forms != own.forms:
-        return f"gives results of shape {listed(answer.shapes)} for {listed(own.shapes)}"
+        return f"returns shape {listed(answer.shapes)} instead of {listed(own.shapes)}"
     narrow = [
         x.dtype
         for x in answer.arrays
         if x.dtype.kind in "fc" and np.finfo(x.dtype).eps > max(roundoff, 2.0**-52)
     ]
-    return f"gives {narrow[0]}" if narrow else None
+    return f"returns {narrow[0]}" if narrow else None

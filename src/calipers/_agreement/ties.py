@@ -13,8 +13,8 @@ _SAME = 0.9  # of the results that differ, those that differ as much in the wide
 _MOVES = 3  # chance may make two sides agree at one
 _FAR = 2.0**-COARSEST  # of an input
 AGREE_ELSEWHERE = (
-    "and agree where inputs are moved: ties, or what inputs like these alone have, are decided "
-    "otherwise"
+    "but agree at perturbed inputs: ties, or special values of these inputs, are treated "
+    "differently"
 )
 
 
@@ -51,7 +51,7 @@ def no_rounding(q: Inquiry) -> Verdict | None:
     told = _same(q, GROSS)
     if told is None:
         return None
-    return at_ties(q) or Verdict(SUSPECT, f"{told}, where the function jumps: no rounding decides")
+    return at_ties(q) or Verdict(SUSPECT, f"{told}, at discontinuities: this is not rounding")
 
 
 def _same(q: Inquiry, least: float) -> str | None:
@@ -65,7 +65,7 @@ def _same(q: Inquiry, least: float) -> str | None:
     n = int(np.count_nonzero(same))
     if not n or n < _SAME * np.count_nonzero(apart):
         return None
-    return f"{differing(n, same.size, 'result')}, and by as much in the wider format"
+    return f"{differing(n, same.size, 'result')}, by as much in higher precision"
 
 
 def _decided_by_rounding(q: Inquiry) -> bool:
@@ -79,8 +79,8 @@ def _decided_by_rounding(q: Inquiry) -> bool:
 
 def none_nearby(zeros: bool) -> str:
     """Say what results are whose differences vanish where inputs are moved, or zeros, too."""
-    too = ", zeros too" if zeros else ""
-    return f"but none where inputs are moved{too}: ties are decided otherwise"
+    too = " (zeros as well)" if zeros else ""
+    return f"but none at perturbed inputs{too}: ties are treated differently"
 
 
 def agree_nearby(

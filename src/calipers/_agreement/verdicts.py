@@ -34,6 +34,12 @@ MAGNIFIED = 2.0**16  # times: fewer than a constant that was typed with eleven d
 COARSEST = 3  # the power of 1/2 beyond which inputs are not moved
 
 
+def as_multiple(size: float, limit: float | None = None) -> str:
+    """Write an error as a multiple of the expected rounding error, and its limit."""
+    text = f"{size:.3g} x the expected rounding error"
+    return text if limit is None else f"{text} (limit {limit:.3g})"
+
+
 @dataclass
 class Verdict:
     """A kind, the sentence that says why, and what it names."""

@@ -30,6 +30,7 @@ from .verdicts import (
     SUSPECT,
     SYSTEMATIC,
     Verdict,
+    as_multiple,
 )
 from .without_wider import grows_in_float32, stays_in_steps
 
@@ -53,30 +54,33 @@ def within_rounding(q: Inquiry) -> Verdict | None:
         alone = _felt_by_one_side(q)
         if alone is not None:
             return alone
-        error = f"the sides are {size:.2g} apart" if without else f"the error is {size:.2g}"
         return no_rounding(q) or Verdict(
             AMPLIFIED,
-            f"the function magnifies a change of the inputs' last places {kappa:.3g} times; in "
-            f"units of that {error}, of {q.allowed:.3g} that rounding may take",
+            f"the function is ill-conditioned or discontinuous here (condition number "
+            f"{kappa:.3g}); {_compared(q, size)}",
         )
     mixed, agree = _slices_and_layouts(q)
     if mixed is not None:
         return mixed
-    said = f"the error is {size:.2g} units of rounding, of {q.allowed:.3g} allowed"
+    said = _compared(q, size)
     if not q.apart.any():
         f, g = (", ".join(dict.fromkeys(y.dtypes)) for y in (q.of_f, q.of_g))
-        bits = f"of {f} from f, and of {g} from g" if f != g else "but for signs of 0 and NaN"
-        said = f"all numbers are equal, {bits}; {said}"
+        bits = f"f returns {f} and g {g}" if f != g else "the signs of 0 or NaN differ"
+        said = f"all numbers are equal, but {bits}; {said}"
         if size > q.allowed:
             said += ": both lose the same digits"
     elif without:
-        said = (
-            f"the sides are {size:.2g} units of rounding apart, of {q.allowed:.3g} allowed; none "
-            f"was called in a wider format, so that a bug of fewer units would not be seen"
-        )
+        said += "; neither runs in higher precision, so a smaller bug would not be seen"
     if agree is not None:
-        return Verdict(LAYOUT, f"{said}; {agree} both sides are equal to the last bit")
+        return Verdict(LAYOUT, f"{said}; {agree} f and g are equal to the last bit")
     return Verdict(ROUNDING, said)
+
+
+def _compared(q: Inquiry, size: float) -> str:
+    text = as_multiple(size, q.allowed)
+    if q.standard is None:
+        return f"f and g differ by {text}"
+    return f"the errors of f and g are at most {text}"
 
 
 def _near(q: Inquiry) -> bool:
@@ -111,8 +115,8 @@ def _felt_by_one_side(q: Inquiry) -> Verdict | None:
         if magnified(change, here, q.roundoff) < FLAT and q.unit_from(other).kappa < FLAT:
             return Verdict(
                 SUSPECT,
-                f"{own} magnifies a change of the inputs' last places {q.unit.kappa:.3g} times, or "
-                f"jumps, where {other} stays as it is: one function would do so on both sides",
+                f"{own} has condition number {q.unit.kappa:.3g} or is discontinuous here, and "
+                f"{other} does not change with its inputs: they compute different functions",
             )
     return None
 
@@ -133,31 +137,30 @@ def _hidden(q: Inquiry) -> Verdict | None:
         if restless is not None:
             return restless
         flushed = int(np.count_nonzero(q.flushed))
-        flush_note = (
-            f", beside {flushed} subnormal results that are flushed to 0" if flushed else ""
-        )
-        text = f"within rounding here{flush_note}, but in the wider format "
+        flush_note = f" except {flushed} subnormal results flushed to 0" if flushed else ""
+        text = f"within rounding here{flush_note}, but in higher precision "
         if far.broken:
-            text += f"{far.broken} of {wide.apart.size} results are not finite on one side alone"
+            text += f"{far.broken} of {wide.apart.size} results are finite in only one of f and g"
         else:
-            text += f"the sides are {far.least:.2g} units of its rounding apart, where "
-            text += f"{wide.here.least:.2g} would be expected"
+            text += f"f and g differ by {as_multiple(far.least)} of that precision, where "
+            text += f"{wide.here.least:.3g} is plausible"
         if wide.agree_unmoved:
-            text += ", if inputs are moved by a last place, and not as they are: symmetric, of sum "
-            return Verdict(SUSPECT, f"{text}1, or the like; or a result is kept from before")
+            text += ", but only after a 1-ulp perturbation of the inputs: they agree for such "
+            text += "inputs only (symmetric, of sum 1, ...), or a result is cached"
+            return Verdict(SUSPECT, text)
         strays = wide.strays
         if strays > _STRAYS:
-            text += f", and {strays:.0f} times as far where inputs are moved {REDRAW:.0f} times as "
-            text += "far: equal for inputs of sum 1, orthogonal, or the like; if all are meant to "
-            return Verdict(SUSPECT, f"{text}be, make them so in f and g")
+            text += f", and by {strays:.0f} times as much after perturbations {REDRAW:.0f} times "
+            text += "as large: they agree for inputs of sum 1, orthogonal inputs, or the like; if "
+            return Verdict(SUSPECT, f"{text}all inputs are such, normalise them in f and g")
         off = far.least * wide.fine
         form = "float64" if off <= REDRAW * ROUNDOFF["float64"] else q.form
         constants = ""
         if off <= _CONSTANTS * q.roundoff:
-            constants = f", or one whose constants are of {form}"
+            constants = f", or use constants of {form}"
         elif q.form == "float64" and off <= q.allowed * q.roundoff:
-            constants = ", or constants of float64, whose last places add up"
-        return Verdict(SUSPECT, f"{text}: another function{constants}")
+            constants = ", or use constants of float64, whose rounding errors add up"
+        return Verdict(SUSPECT, f"{text}: they compute different functions{constants}")
     tested = ~_zeros_by_constants(q)
 
     def difference_at(delta: float, seed: int) -> NDArray | None:
@@ -173,15 +176,13 @@ def _hidden(q: Inquiry) -> Verdict | None:
         lost = few_digits_left(q) or grows_in_float32(q) or stays_in_steps(q)
         if lost is not None:
             return lost
-        stays = (
-            f"the difference stays alike (cosine {similarity:.2g}) when the inputs are moved by "
-        )
-        stays += "last places: "
+        stays = f"the difference is nearly the same (cosine {similarity:.2g}) after perturbations "
+        stays += "of the inputs by a few ulps: "
         # Of small results, beside which larger ones hide it.
         if size * q.roundoff > GROSS and similarity > STEADY:
-            text = f"results are {size:.3g} units of rounding apart, and {stays}it is no rounding"
+            text = f"f and g differ by {as_multiple(size)}, and {stays}it is not rounding"
             return Verdict(BUG, text)
-        stays += "another function, or rounding that such moves do not change, of constants say"
+        stays += "f and g compute different functions, or use differently rounded constants"
         return Verdict(SUSPECT, f"within rounding here, but {stays}")
     return None
 
@@ -256,10 +257,10 @@ def _slices_and_layouts(q: Inquiry) -> tuple[Verdict | None, str | None]:
         mixes = [_mixes(q, of_f, f, part), _mixes(q, of_g, g, part)]
         if mixes[0] != mixes[1]:
             who = "f" if mixes[0] else "g"
-            text = f"{who} gives a row other results in {name} than among all: "
+            text = f"{who} returns other values for a row in {name} than in the whole batch: "
             if _mixes_here(q, who, part):
-                return Verdict(BUG, f"{text}its rows mix"), None
-            text = f"within rounding here, but {text}it is right for a batch of this length alone"
+                return Verdict(BUG, f"{text}its rows depend on each other"), None
+            text = f"within rounding here, but {text}it is right only for a batch of this length"
             return Verdict(SUSPECT, text), None
         if all(mixes):  # what mixes is no batch: less of it is another question
             break

@@ -16,7 +16,7 @@ from .powers import DOUBLINGS, scaled
 from .sides import BudgetError
 from .steps import MOST_STILL, is_constant, share_standing_still
 from .units import MOVES, ROUNDOFF, difference, size_of
-from .verdicts import ALONE, COARSEST, GROSS, RANGE, STEADY, SUSPECT, UNSTABLE, Verdict
+from .verdicts import ALONE, COARSEST, GROSS, RANGE, STEADY, SUSPECT, UNSTABLE, Verdict, as_multiple
 
 # Times that a difference of lost digits grows by, at least, from float64 to float32, where it is
 # 2**29 mostly; and where float32 has no digits left to lose, of the size of a result.
@@ -68,8 +68,8 @@ def grows_in_float32(q: Inquiry) -> Verdict | None:
     times = float(np.median(there[grown] / distance[grown]))
     return Verdict(
         UNSTABLE,
-        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, of {q.allowed:.3g} allowed, "
-        f"and {times:.2g} times as far in float32: an algorithm loses digits",
+        f"f and g differ by {as_multiple(q.eta_apart.rms, q.allowed)}, and by {times:.2g} times as "
+        f"much in float32: one of them loses digits",
     )
 
 
@@ -130,14 +130,14 @@ def outside_by_rounding(q: Inquiry) -> Verdict | None:
         k = int(np.argmax(here.alone))
         name, other = ("g", "f") if _finite(q.of_f)[k] else ("f", "g")
         y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
-        text = f"{name} gives {y} where {other} gives {r:.3g}, and not where inputs are moved by "
-        text += "last places: something in between is rounded to where a function is not defined"
+        text = f"{name} returns {y} where {other} returns {r:.3g}, but not after perturbations of "
+        text += "a few ulps: an intermediate value is rounded out of a function's domain"
         far = q.moves(2.0**-COARSEST, q.seed + 800, wide=False)
         there = _drawn_anew(q, far, q.seed + 800)
         if there is None or there.back < _COME_BACK:
-            text += "; but elsewhere it stays so: one side is defined for inputs for which the "
-            return Verdict(SUSPECT, f"{text}other is not")
-        return Verdict(RANGE, f"{text}, as the root of -1e-16")
+            text += f"; after large perturbations it still does: {other} is defined where "
+            return Verdict(SUSPECT, f"{text}{name} is not")
+        return Verdict(RANGE, f"{text}, for example the square root of -1e-16")
     return None
 
 
@@ -233,9 +233,9 @@ def overflow_alone(q: Inquiry) -> Verdict | None:
                     y, r = (q.answers[side].numbers(np.float64)[k] for side in (name, other))
                     return Verdict(
                         RANGE,
-                        f"{name} gives {y} where {other} gives {r:.3g}; for {size} inputs they "
-                        f"agree, and there {name} is not finite in {narrower}: something in "
-                        f"between overflows or underflows",
+                        f"{name} returns {y} where {other} returns {r:.3g}; for {size} inputs "
+                        f"they agree, and there {name} is not finite in {narrower}: an "
+                        f"intermediate value overflows or underflows",
                     )
     return None
 
@@ -291,6 +291,6 @@ def stays_in_steps(q: Inquiry) -> Verdict | None:
         return None
     return Verdict(
         UNSTABLE,
-        f"the sides are {q.eta_apart.rms:.3g} units of rounding apart, and {name} stays as it is "
-        f"when last places of its inputs change, unlike {other}: its algorithm loses them",
+        f"f and g differ by {as_multiple(q.eta_apart.rms)}, and {name} does not change when its "
+        f"inputs change by 1 ulp, unlike {other}: its algorithm loses digits",
     )

@@ -20,16 +20,15 @@ def format_of(inputs: Sequence[Any], dtype: Any, names: Sequence[str] = ()) -> s
             msg = f"dtype must be one of {', '.join(ROUNDOFF)}, got {dtype!r:.60}"
             raise ValueError(msg)
         if held and all(ROUNDOFF[_REALS.get(own, own)] > ROUNDOFF[name] for own in held):
-            msg = (
-                f"dtype is {name}, but the inputs are {held[0]}: pass arrays that hold its numbers"
-            )
+            msg = f"dtype is {name}, but the inputs are {held[0]}: "
+            msg += "pass arrays that can hold its numbers"
             raise ValueError(msg)
         return name
     for k, x in enumerate(inputs):
         if is_movable(x) and x.dtype.name not in WIDER:
             name = names[k] if names else f"input {k}"
-            msg = f"{name} has dtype {x.dtype}, and there is no wider format to compare with: "
-            msg += "pass float64 or narrower"
+            msg = f"{name} has dtype {x.dtype}, and there is no higher precision to compare with: "
+            msg += "pass float64 or lower precision"
             raise TypeError(msg)
     # A number by itself is a Python float, as often as not.
     arrays = [x for x in inputs if is_movable(x) and x.ndim] or list(filter(is_movable, inputs))
