@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import types
+import typing
 from dataclasses import fields, is_dataclass
 
 import numpy.testing
@@ -124,6 +125,25 @@ def form(text):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_docstring_of_a_function(name):
     assert problems(name, FUNCTIONS[name]) == []
+
+
+# Parameters that may be Any, each with a reason: none today.
+ANY = {}
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
+def test_types_of_parameters_are_named(name):
+    function = (FUNCTIONS | METHODS)[name]
+    parameters = [x for x in inspect.signature(function).parameters.values() if x.name != "self"]
+    assert all(x.annotation is not x.empty for x in parameters)
+    vague = {x.name for x in parameters if x.annotation in ("Any", typing.Any)}
+    assert vague == set(ANY.get(name, ()))
+
+
+def test_types_cost_no_import():
+    code = "import sys, calipers; calipers.gradcheck; print('numpy.typing' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", CLASSES)

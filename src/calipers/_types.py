@@ -1,13 +1,20 @@
-"""The types that public signatures share; type checkers read them, nothing else does."""
+"""The types of public signatures, which are for type checkers and readers only."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
-from datetime import timedelta
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
-from .tolerances import Tolerance
+if TYPE_CHECKING:
+    from decimal import Decimal
+    from fractions import Fraction
+
+    from numpy import typing as npt
+    from scipy.optimize import Bounds
+
+    from .tolerances import Tolerance
 
 Method: TypeAlias = Literal["2-point", "3-point", "5-point", "cs", "adaptive"]
 FormatName: TypeAlias = Literal[
@@ -25,25 +32,26 @@ Inplace: TypeAlias = Literal["write", "add"]
 ProgressLike: TypeAlias = bool | Callable[[int, int], object]
 
 _RealScalar: TypeAlias = np.floating[Any] | np.integer[Any] | np.bool
-Real: TypeAlias = (
-    float
-    | _RealScalar
-    | np.ndarray[Any, np.dtype[_RealScalar]]
-    | Sequence[float]
-    | Sequence[Sequence[float]]
+RealArray: TypeAlias = (
+    np.ndarray[Any, np.dtype[_RealScalar]] | Sequence[float] | Sequence[Sequence[float]]
 )
+Real: TypeAlias = float | _RealScalar | RealArray
 """Real numbers on the host, of which results are NumPy's; complex ones may have two derivatives."""
 
 Number: TypeAlias = complex | np.number[Any] | np.bool
 
 
 class DTypeObject(Protocol):
-    """A dtype of any library, and no string."""
+    """A dtype object of NumPy, torch, jax or another library."""
 
     @property
     def itemsize(self) -> int:
-        """Its bytes."""
+        """The size of an element in bytes."""
         ...
+
+
+DTypeLike: TypeAlias = "npt.DTypeLike | DTypeObject"
+"""What NumPy converts to a dtype, names of formats, and dtypes of other libraries."""
 
 
 FormatLike: TypeAlias = FormatName | DTypeObject | type[Any]
@@ -54,17 +62,45 @@ class ArrayObject(Protocol):
 
     @property
     def shape(self) -> Any:
-        """Its lengths."""
+        """The length of each axis."""
         ...
 
     @property
     def dtype(self) -> Any:
-        """What its elements are."""
+        """The dtype of the elements."""
         ...
 
 
+ArrayLike: TypeAlias = "npt.ArrayLike | ArrayObject | date | timedelta | Decimal | Fraction"
+"""What NumPy converts to an array, arrays of other libraries, and exact and calendar numbers."""
+
+Chunks: TypeAlias = "Iterable[ArrayLike]"
+"""Chunks of an array that follow each other along axis 0."""
+
+PyTree: TypeAlias = object
+"""An array or number, or a list, tuple, dict or dataclass of them, nested to any depth."""
+
 Plain: TypeAlias = ArrayObject | Number | Sequence[complex] | Sequence[Sequence[complex]]
-"""What is compared as one array; other sequences, mappings and dataclasses are walked into."""
+"""What is compared as one array; other sequences, mappings and dataclasses are containers."""
+
+BoundsLike: TypeAlias = "Sequence[ArrayLike] | Bounds"
+"""A pair of a lower and an upper bound, or a scipy.optimize.Bounds."""
+
+SparsityLike: TypeAlias = 'ArrayObject | tuple[ArrayObject, ArrayLike] | Literal["detect"]'
+"""The pattern of a sparse matrix, with or without groups of columns."""
+
+
+class SupportsMap(Protocol):
+    """An executor or pool: of concurrent.futures, multiprocessing, dask, mpi4py or others."""
+
+    @property
+    def map(self) -> Callable[..., Any]:
+        """Call a function for each item of an iterable."""
+        ...
+
+
+WorkersLike: TypeAlias = int | SupportsMap | Callable[..., Iterable[Any]]
+"""A number of threads, an executor or pool, or a callable like `map`."""
 
 
 class CompareOptions(TypedDict, total=False):
@@ -72,7 +108,7 @@ class CompareOptions(TypedDict, total=False):
 
     rtol: float | None
     atol: float | np.timedelta64 | timedelta | None
-    tolerance: Tolerance | tuple[float, float] | None
+    tolerance: "Tolerance | tuple[float, float] | None"
     max_ulp: int | None
     equal_nan: bool
     check_dtype: bool
@@ -92,13 +128,13 @@ class EmulateOptions(TypedDict, total=False):
 
 
 class PointOptions(TypedDict, total=False):
-    """How f is called, and where: the keywords of all derivatives."""
+    """The keywords of all derivatives: steps, and how f is called."""
 
-    step: Any
-    scale: Any
-    bounds: Any
+    step: "ArrayLike | None"
+    scale: "ArrayLike | None"
+    bounds: "BoundsLike | None"
     kwargs: dict[str, Any] | None
-    out_like: Any
+    out_like: "ArrayLike | None"
     rowwise: bool
     batched: bool
     holomorphic: bool
@@ -112,14 +148,14 @@ class DirectionOptions(PointOptions, total=False):
 
 
 class CallOptions(PointOptions, total=False):
-    """The keywords of derivatives that take many calls."""
+    """The keywords of derivatives that call f many times."""
 
-    workers: Any
+    workers: WorkersLike | None
     progress: ProgressLike
 
 
 class StepOptions(CallOptions, total=False):
-    """The keywords of derivatives that are not formed as a whole."""
+    """The keywords of products and blocks."""
 
     method: Method
 
@@ -127,22 +163,22 @@ class StepOptions(CallOptions, total=False):
 class PlanOptions(StepOptions, total=False):
     """The keywords of `jacobian_function`."""
 
-    sparsity: Any
+    sparsity: "SparsityLike | None"
     args: tuple[Any, ...]
     argnums: int
     memory_limit: float | None
 
 
 class HessianOptions(CallOptions, total=False):
-    """The keywords of `hessian` beside those that it names."""
+    """The keywords of `hessian` that are not in its signature."""
 
-    sparsity: Any
+    sparsity: "SparsityLike | None"
     checkpoint: str | os.PathLike[str] | None
     memory_limit: float | None
 
 
 class JacobianOptions(StepOptions, total=False):
-    """The keywords of `jacobian` and `differentiate` but those that choose what is returned."""
+    """The keywords of `jacobian` and `differentiate` that do not affect the type of the result."""
 
     args: tuple[Any, ...]
     checkpoint: str | os.PathLike[str] | None
@@ -150,13 +186,13 @@ class JacobianOptions(StepOptions, total=False):
 
 
 class SparseJacobianOptions(JacobianOptions, total=False):
-    """Those, and the pattern."""
+    """The same with a sparsity pattern."""
 
-    sparsity: Any
+    sparsity: "SparsityLike | None"
 
 
 class SecondOptions(TypedDict, total=False):
-    """The keywords that `gradgradcheck` hands on to `gradcheck`."""
+    """The keywords that `gradgradcheck` passes to `gradcheck`."""
 
     eps: float | None
     atol: float | None
@@ -170,10 +206,10 @@ class SecondOptions(TypedDict, total=False):
     masked: bool | None
     check_sparse_nnz: bool | None
     method: Method
-    step: Any
-    scale: Any
-    bounds: Any
-    workers: Any
+    step: "ArrayLike | Sequence[ArrayLike | None] | None"
+    scale: "ArrayLike | Sequence[ArrayLike | None] | None"
+    bounds: "BoundsLike | Sequence[BoundsLike | None] | None"
+    workers: WorkersLike | None
     progress: ProgressLike
     equal_nan: bool
     allow: Collection[Excuse]

@@ -1,5 +1,7 @@
 """Rounding error or bug: diagnose and compare_to_reference."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +26,7 @@ from ._arguments import as_integer, require_callable
 from ._containers import several
 from ._protocols import NDArray
 from ._report.comparison import differing
-from ._types import Effort, Widens
+from ._types import ArrayLike, DTypeLike, Effort, PyTree, Widens
 
 __all__ = ["Diagnosis", "Worst", "compare_to_reference", "diagnose"]
 
@@ -34,9 +36,9 @@ _CALLS = {"quick": 24, "full": 256}
 def diagnose(
     f: Callable[..., Any],
     g: Callable[..., Any],
-    inputs: Any,
+    inputs: PyTree,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     float64: Widens | Callable[..., Any] | None = "auto",
     reduction: int | None = None,
     batch: tuple[int, ...] = (0,),
@@ -264,7 +266,7 @@ def _batch(batch: Any, nest: Nest) -> tuple[int, ...]:
 
 
 @np.errstate(all="ignore")
-def compare_to_reference(actual: Any, expected: Any, reference: Any) -> Diagnosis:
+def compare_to_reference(actual: ArrayLike, expected: ArrayLike, reference: ArrayLike) -> Diagnosis:
     """
     Classify the errors of two arrays relative to a reference of higher precision.
 

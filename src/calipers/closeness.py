@@ -1,5 +1,7 @@
 """Comparison of two arrays with a tolerance, and the search for NaN and infinities."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -43,7 +45,7 @@ from ._question import (
 from ._refusals import is_listened_to, refused
 from ._shapes import broadcast_arrays
 from ._spread import MEMORY_LIMIT, is_stream, spread_of
-from ._types import Number
+from ._types import ArrayLike, Chunks, Number, Real, RealArray
 from .interop.frames import columns, is_frame
 from .interop.times import common_format, distances, in_ticks, is_duration, time_format
 from .interop.units import UnitError, numbers_of, tolerance_in, unit_of
@@ -61,10 +63,10 @@ __all__ = [
 
 @overload
 def allclose(
-    a: Any,
-    b: Any,
-    rtol: Any = 1e-5,
-    atol: Any = 1e-8,
+    a: ArrayLike | Chunks,
+    b: ArrayLike | Chunks,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
     equal_nan: bool = False,
     *,
     axis: None = None,
@@ -72,20 +74,20 @@ def allclose(
 ) -> bool: ...
 @overload
 def allclose(
-    a: Any,
-    b: Any,
-    rtol: Any = 1e-5,
-    atol: Any = 1e-8,
+    a: ArrayLike | Chunks,
+    b: ArrayLike | Chunks,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
     equal_nan: bool = False,
     *,
     axis: int | tuple[int, ...],
     memory_limit: float = MEMORY_LIMIT,
 ) -> Any: ...
 def allclose(
-    a: Any,
-    b: Any,
-    rtol: Any = 1e-5,
-    atol: Any = 1e-8,
+    a: ArrayLike | Chunks,
+    b: ArrayLike | Chunks,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
     equal_nan: bool = False,
     *,
     axis: int | tuple[int, ...] | None = None,
@@ -260,8 +262,28 @@ def isclose(
     a: Number, b: Number, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> np.bool: ...
 @overload
-def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any: ...
-def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(
+    a: RealArray, b: Real, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
+) -> np.ndarray[Any, np.dtype[np.bool]]: ...
+@overload
+def isclose(
+    a: Real, b: RealArray, rtol: ArrayLike = 1e-5, atol: ArrayLike = 1e-8, equal_nan: bool = False
+) -> np.ndarray[Any, np.dtype[np.bool]]: ...
+@overload
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> Any: ...
+def isclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> Any:
     """
     Return for each pair of elements whether the two are equal within a tolerance.
 
@@ -355,7 +377,11 @@ def _tell(verdicts: NDArray, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bo
 
 
 def array_equal(
-    a1: Any, a2: Any, equal_nan: bool = False, *, memory_limit: float = MEMORY_LIMIT
+    a1: ArrayLike | Chunks,
+    a2: ArrayLike | Chunks,
+    equal_nan: bool = False,
+    *,
+    memory_limit: float = MEMORY_LIMIT,
 ) -> bool:
     """
     Return True if two arrays have the same shape and equal elements.
@@ -461,7 +487,7 @@ def _spread_equal(spread: Spread, equal_nan: bool) -> bool:
     return equal and len(set(spread.shapes())) == 1
 
 
-def allfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> bool:
+def allfinite(a: ArrayLike | Chunks, *, memory_limit: float = MEMORY_LIMIT) -> bool:
     """
     Return True if an array has neither NaN nor infinities.
 
@@ -503,7 +529,9 @@ def allfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> bool:
     return spread.every(allfinite) if spread is not None else first_nonfinite(a) is None
 
 
-def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int, ...] | None:
+def first_nonfinite(
+    a: ArrayLike | Chunks, *, memory_limit: float = MEMORY_LIMIT
+) -> tuple[int, ...] | None:
     """
     Return the index of the first NaN or infinity of an array, in C order.
 
@@ -540,8 +568,9 @@ def first_nonfinite(a: Any, *, memory_limit: float = MEMORY_LIMIT) -> tuple[int,
     if type(a) is np.ndarray and memory_limit == MEMORY_LIMIT:  # else that is checked first
         x = a
     elif on_device(a=a):
-        position = device_module("closeness").first_nonfinite(a)
-        return _index(position, a.shape)
+        array: Any = a
+        position = device_module("closeness").first_nonfinite(array)
+        return _index(position, array.shape)
     else:
         spread = spread_of(memory_limit, a=a)
         if spread is not None:

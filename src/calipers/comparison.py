@@ -1,5 +1,7 @@
 """Reports of how two arrays differ, and where: compare and assert_close."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Unpack, overload
@@ -11,7 +13,7 @@ from ._nested import are_nested, leaves
 from ._options import checked_options
 from ._question import plainly_agree
 from ._spread import MEMORY_LIMIT
-from ._types import CompareOptions, Plain
+from ._types import CompareOptions, Plain, PyTree
 from .reports import Comparison, NestedComparison
 from .tolerances import Tolerance
 
@@ -30,11 +32,11 @@ def compare(
 ) -> NestedComparison: ...
 @overload
 def compare(
-    actual: Any, expected: Any, **options: Unpack[CompareOptions]
+    actual: PyTree, expected: PyTree, **options: Unpack[CompareOptions]
 ) -> Comparison | NestedComparison: ...
 def compare(
-    actual: Any,
-    expected: Any,
+    actual: PyTree,
+    expected: PyTree,
     *,
     rtol: float | None = None,
     atol: float | np.timedelta64 | timedelta | None = None,
@@ -147,8 +149,8 @@ def compare(
 
 
 def assert_close(
-    actual: Any,
-    expected: Any,
+    actual: PyTree,
+    expected: PyTree,
     *,
     rtol: float | None = None,
     atol: float | np.timedelta64 | timedelta | None = None,

@@ -1,5 +1,7 @@
 """Numerical derivatives: jacobian, jacobian_function, differentiate and hessian."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,6 +34,8 @@ from ._libraries import device_module, library_of
 from ._protocols import NDArray
 from ._question import equal_arrays
 from ._types import (
+    ArrayLike,
+    BoundsLike,
     HessianOptions,
     JacobianOptions,
     Method,
@@ -39,7 +43,9 @@ from ._types import (
     ProgressLike,
     Real,
     SparseJacobianOptions,
+    SparsityLike,
     Target,
+    WorkersLike,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ __all__ = [
 @overload
 def jacobian(
     f: Callable[..., Any],
-    x: Sequence[Any],
+    x: Sequence[ArrayLike],
     *,
     argnums: tuple[int, ...],
     **options: Unpack[SparseJacobianOptions],
@@ -74,7 +80,7 @@ def jacobian(
 @overload
 def jacobian(
     f: Callable[..., Any],
-    x: Any,
+    x: ArrayLike,
     *,
     sparsity: None = None,
     argnums: int = 0,
@@ -83,29 +89,29 @@ def jacobian(
 @overload
 def jacobian(
     f: Callable[..., Any],
-    x: Any,
+    x: ArrayLike,
     *,
-    sparsity: Any,
+    sparsity: SparsityLike,
     argnums: int = 0,
     **options: Unpack[JacobianOptions],
-) -> "csc_array": ...
+) -> csc_array: ...
 def jacobian(
     f: Callable[..., Any],
-    x: Any,
+    x: ArrayLike | Sequence[ArrayLike],
     *,
     method: Method = "3-point",
-    step: Any = None,
-    scale: Any = None,
-    bounds: Any = None,
-    sparsity: Any = None,
+    step: ArrayLike | None = None,
+    scale: ArrayLike | None = None,
+    bounds: BoundsLike | None = None,
+    sparsity: SparsityLike | None = None,
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     argnums: int | tuple[int, ...] = 0,
-    out_like: Any = None,
+    out_like: ArrayLike | None = None,
     rowwise: bool = False,
     batched: bool = False,
     holomorphic: bool = False,
-    workers: Any = None,
+    workers: WorkersLike | None = None,
     progress: ProgressLike = False,
     checkpoint: str | os.PathLike[str] | None = None,
     memory_limit: float | None = None,
@@ -268,7 +274,7 @@ def jacobian(
 @overload
 def differentiate(
     f: Callable[..., Any],
-    x: Sequence[Any],
+    x: Sequence[ArrayLike],
     *,
     argnums: tuple[int, ...],
     **options: Unpack[SparseJacobianOptions],
@@ -276,28 +282,28 @@ def differentiate(
 @overload
 def differentiate(
     f: Callable[..., Any],
-    x: Any,
+    x: ArrayLike,
     *,
     argnums: int = 0,
     **options: Unpack[SparseJacobianOptions],
 ) -> Derivative: ...
 def differentiate(
     f: Callable[..., Any],
-    x: Any,
+    x: ArrayLike | Sequence[ArrayLike],
     *,
     method: Method = "adaptive",
-    step: Any = None,
-    scale: Any = None,
-    bounds: Any = None,
-    sparsity: Any = None,
+    step: ArrayLike | None = None,
+    scale: ArrayLike | None = None,
+    bounds: BoundsLike | None = None,
+    sparsity: SparsityLike | None = None,
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     argnums: int | tuple[int, ...] = 0,
-    out_like: Any = None,
+    out_like: ArrayLike | None = None,
     rowwise: bool = False,
     batched: bool = False,
     holomorphic: bool = False,
-    workers: Any = None,
+    workers: WorkersLike | None = None,
     progress: ProgressLike = False,
     checkpoint: str | os.PathLike[str] | None = None,
     memory_limit: float | None = None,
@@ -527,7 +533,7 @@ def _sparse_derivative(problem: Problem, options: Options, symmetric: bool = Fal
 
 
 def jacobian_function(
-    f: Callable[..., Any], x0: Any = None, **options: Unpack[PlanOptions]
+    f: Callable[..., Any], x0: ArrayLike | None = None, **options: Unpack[PlanOptions]
 ) -> JacobianFunction:
     """
     Return a function that computes the Jacobian of f at any point, for use as ``jac=`` of solvers.
@@ -574,7 +580,7 @@ def jacobian_function(
 
 def hessian(
     f: Callable[..., Any] | None,
-    x: Any,
+    x: ArrayLike,
     *,
     gradient: Callable[..., Any] | None = None,
     method: Method = "adaptive",

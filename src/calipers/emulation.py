@@ -1,5 +1,7 @@
 """Emulation of lower precision: emulate, emulated_matmul and denormals."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from functools import wraps
@@ -18,7 +20,7 @@ from ._notebook import Shown
 from ._protocols import NDArray
 from ._rounding import FORMATS, Rounder, bit_rule, bits_of, held_for, round_array
 from ._threads import get_num_threads, in_parts
-from ._types import EmulateOptions, FormatLike, Rounding, Sides
+from ._types import ArrayLike, EmulateOptions, FormatLike, Rounding, Sides
 from .tolerances import format_name, name_of
 
 __all__ = ["Denormals", "denormals", "emulate", "emulated_matmul"]
@@ -37,7 +39,7 @@ def emulate(
 @overload
 def emulate(f: F, fmt: FormatLike, **options: Unpack[EmulateOptions]) -> F: ...
 def emulate(
-    f: Any,
+    f: Callable[..., Any],
     fmt: FormatLike,
     *,
     where: Sides | Collection[Sides] = ("inputs", "outputs"),
@@ -149,8 +151,8 @@ def emulate(
 
 
 def emulated_matmul(
-    a: Any,
-    b: Any,
+    a: ArrayLike,
+    b: ArrayLike,
     fmt: FormatLike,
     *,
     accumulate: FormatLike | None = None,
@@ -298,7 +300,7 @@ class Denormals(Shown):
         return asdict(self) | {"fraction": self.fraction}
 
 
-def denormals(a: Any, fmt: FormatLike | None = None) -> Denormals:
+def denormals(a: ArrayLike, fmt: FormatLike | None = None) -> Denormals:
     """
     Count the subnormal, zero and finite elements of an array in a format.
 

@@ -1,12 +1,14 @@
 """Comparison with tolerances by ``==``, for assertions: approx."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any, ClassVar, Unpack
 
 from ._arguments import is_weak
 from ._options import checked_options
 from ._refusals import refused
-from ._types import CompareOptions
+from ._types import CompareOptions, PyTree
 from .comparison import agree, compare
 from .reports import Comparison, NestedComparison
 
@@ -62,7 +64,7 @@ class Approx:
     __pandas_priority__: ClassVar[int] = 5000
     __hash__: ClassVar[None]  # type: ignore[assignment]  # Python sets it beside __eq__
 
-    def __init__(self, expected: Any, options: CompareOptions) -> None:
+    def __init__(self, expected: PyTree, options: CompareOptions) -> None:
         self.expected: Any = expected
         self._options = options
 
@@ -96,7 +98,7 @@ class Approx:
         """Write the reference, shortened."""
         return f"approx({shortened(self.expected)})"
 
-    def compare(self, actual: Any) -> Comparison | NestedComparison:
+    def compare(self, actual: PyTree) -> Comparison | NestedComparison:
         """
         Return the report of a comparison with the expected values.
 
@@ -128,7 +130,7 @@ class Approx:
         return report
 
 
-def approx(expected: Any, **options: Unpack[CompareOptions]) -> Approx:
+def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
     """
     Return an object that is equal, by ``==``, to arrays within a tolerance of the expected ones.
 

@@ -5,6 +5,8 @@ A record is a .npz file that `numpy.load` reads without pickle. Its array ``abou
 with versions, threads, precision settings and hashes.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -25,6 +27,7 @@ from ._libraries import library_of
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._report.json import jsonable_fields
+from ._types import PyTree
 
 __all__ = ["GoldenCheck", "check", "record"]
 
@@ -94,7 +97,7 @@ class GoldenCheck(Shown):
         return jsonable_fields(self) | {"passed": bool(self), "trial": self.trial.to_dict()}
 
 
-def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> None:
+def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) -> None:
     """
     Record the results of a function in a file, with the versions and settings they may depend on.
 
@@ -170,7 +173,9 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any) -> 
             os.remove(part)
 
 
-def check(path: str | os.PathLike[str], f: Callable[..., Any], inputs: Any = None) -> GoldenCheck:
+def check(
+    path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree | None = None
+) -> GoldenCheck:
     """
     Compare the results of a function with a record.
 

@@ -1,5 +1,7 @@
 """Gradient checks: gradcheck, its report and its errors."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -17,7 +19,17 @@ from ._gradcheck.report import (
     WrongDerivativeError,
 )
 from ._gradcheck.settings import Settings
-from ._types import Convention, Excuse, Inplace, Method, ProgressLike
+from ._types import (
+    ArrayLike,
+    BoundsLike,
+    Convention,
+    Excuse,
+    Inplace,
+    Method,
+    ProgressLike,
+    PyTree,
+    WorkersLike,
+)
 
 __all__ = [
     "CalipersWarning",
@@ -32,7 +44,7 @@ __all__ = [
 
 def gradcheck(
     f: Callable[..., Any],
-    inputs: Any,
+    inputs: PyTree,
     *,
     jac: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
@@ -53,15 +65,15 @@ def gradcheck(
     masked: bool | None = None,
     check_sparse_nnz: bool | None = None,
     method: Method = "adaptive",
-    step: Any = None,
-    scale: Any = None,
-    bounds: Any = None,
+    step: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    scale: ArrayLike | Sequence[ArrayLike | None] | None = None,
+    bounds: BoundsLike | Sequence[BoundsLike | None] | None = None,
     args: tuple[Any, ...] = (),
     kwargs: dict[str, Any] | None = None,
     argnums: int | Sequence[int] | None = None,
-    out_like: Any = None,
+    out_like: ArrayLike | Sequence[ArrayLike] | None = None,
     inplace: Inplace | None = None,
-    workers: Any = None,
+    workers: WorkersLike | None = None,
     progress: ProgressLike = False,
     checkpoint: str | os.PathLike[str] | None = None,
     nondifferentiable_outputs: Sequence[int] = (),

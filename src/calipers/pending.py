@@ -1,18 +1,25 @@
 """Comparison in the background: allclose_async and the PendingBool that it returns."""
 
+from __future__ import annotations
+
 from collections.abc import Generator
 from typing import Any
 
 from ._libraries import device_module, on_device
 from ._threads import in_background
+from ._types import ArrayLike, Chunks
 from .closeness import allclose
 
 __all__ = ["PendingBool", "allclose_async"]
 
 
 def allclose_async(
-    a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
-) -> "PendingBool":
+    a: ArrayLike | Chunks,
+    b: ArrayLike | Chunks,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> PendingBool:
     """
     Start to compare two arrays as `allclose` does, and return without waiting for the result.
 

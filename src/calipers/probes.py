@@ -7,6 +7,8 @@ perturbed by about one ulp and the result is rounded. It is computed in the next
 the function accepts that, else from larger perturbations.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ from ._agreement.trials import Trial, Trials
 from ._agreement.ways import of_batch, of_layout, of_repeats
 from ._arguments import as_integer, brief, is_integer
 from ._containers import several
+from ._types import ArrayLike, DTypeLike, PyTree
 from .tolerances import name_of
 
 __all__ = [
@@ -50,7 +53,7 @@ def __dir__() -> list[str]:
 
 
 def batch(
-    f: Callable[..., Any], inputs: Any, batch: Sequence[int] = (0,), *, seed: int = 0
+    f: Callable[..., Any], inputs: PyTree, batch: Sequence[int] = (0,), *, seed: int = 0
 ) -> Trials:
     """
     Check that f returns the same for some rows of a batch as for all rows together.
@@ -108,7 +111,7 @@ def batch(
     return of_batch(f, inputs, chosen, as_integer(seed, "seed") % 2**64)
 
 
-def layout(f: Callable[..., Any], inputs: Any) -> Trials:
+def layout(f: Callable[..., Any], inputs: PyTree) -> Trials:
     """
     Check that f does not depend on the memory layout of its inputs.
 
@@ -149,7 +152,7 @@ def layout(f: Callable[..., Any], inputs: Any) -> Trials:
     return of_layout(f, inputs)
 
 
-def repeat(f: Callable[..., Any], inputs: Any, times: int = 3) -> Trials:
+def repeat(f: Callable[..., Any], inputs: PyTree, times: int = 3) -> Trials:
     """
     Check that f returns the same result when it is called again.
 
@@ -189,7 +192,7 @@ def repeat(f: Callable[..., Any], inputs: Any, times: int = 3) -> Trials:
     return of_repeats(f, inputs, times)
 
 
-def range(f: Callable[..., Any], inputs: Any) -> Range:
+def range(f: Callable[..., Any], inputs: PyTree) -> Range:
     """
     Detect overflow and underflow of intermediate results when the final result is representable.
 
@@ -233,7 +236,7 @@ def range(f: Callable[..., Any], inputs: Any) -> Range:
     return of_range(f, inputs)
 
 
-def condition(f: Any, inputs: Any = None) -> Condition:
+def condition(f: Callable[..., Any] | ArrayLike, inputs: PyTree | None = None) -> Condition:
     """
     Compute the condition number of a function or a matrix, and the digits that it leaves.
 
@@ -288,9 +291,9 @@ def condition(f: Any, inputs: Any = None) -> Condition:
 def exact(
     f: Callable[..., Any],
     g: Callable[..., Any],
-    inputs: Any,
+    inputs: PyTree,
     *,
-    dtype: Any = np.float32,
+    dtype: DTypeLike = np.float32,
     seed: int = 0,
 ) -> Exact:
     """
@@ -338,7 +341,9 @@ def exact(
     return of_exact(f, g, inputs, dtype, as_integer(seed, "seed"))
 
 
-def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -> SummationOrder:
+def summation_order(
+    f: Callable[..., Any], n: int, *, dtype: DTypeLike = np.float32
+) -> SummationOrder:
     """
     Find the order in which a function sums n elements.
 
@@ -398,7 +403,7 @@ def summation_order(f: Callable[..., Any], n: int, *, dtype: Any = np.float32) -
 def layers(
     fs: Sequence[tuple[str, Callable[..., Any]]],
     gs: Sequence[tuple[str, Callable[..., Any]]],
-    x: Any,
+    x: PyTree,
 ) -> Layers:
     """
     Find the first layer at which two implementations of a chain of functions differ.

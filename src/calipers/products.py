@@ -1,5 +1,7 @@
 """Products with Jacobians, and Jacobians in blocks: jvp, vjp, linear_operator, jacobian_blocks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -9,7 +11,7 @@ from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_o
 from ._differences.problem import WIRTINGER, Problem
 from ._protocols import NDArray
 from ._reals import real_parts
-from ._types import DirectionOptions, Real, StepOptions
+from ._types import ArrayLike, DirectionOptions, Real, StepOptions
 from .interop import scipy_sparse
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ __all__ = ["jacobian_blocks", "jvp", "linear_operator", "vjp"]
 def jvp(
     f: Callable[..., Any],
     x: Real,
-    v: Any,
+    v: ArrayLike,
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
@@ -31,8 +33,8 @@ def jvp(
 @overload
 def jvp(
     f: Callable[..., Any],
-    x: Any,
-    v: Any,
+    x: ArrayLike,
+    v: ArrayLike,
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
@@ -40,8 +42,8 @@ def jvp(
 ) -> Any: ...
 def jvp(
     f: Callable[..., Any],
-    x: Any,
-    v: Any,
+    x: ArrayLike,
+    v: ArrayLike,
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
@@ -117,7 +119,7 @@ def _like_x(problem: Problem, v: Any) -> NDArray:
 def vjp(
     f: Callable[..., Any],
     x: Real,
-    w: Any,
+    w: ArrayLike,
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
@@ -126,8 +128,8 @@ def vjp(
 @overload
 def vjp(
     f: Callable[..., Any],
-    x: Any,
-    w: Any,
+    x: ArrayLike,
+    w: ArrayLike,
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
@@ -135,8 +137,8 @@ def vjp(
 ) -> Any: ...
 def vjp(
     f: Callable[..., Any],
-    x: Any,
-    w: Any,
+    x: ArrayLike,
+    w: ArrayLike,
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
@@ -201,12 +203,12 @@ def _like_f(problem: Problem, w: Any) -> NDArray:
 
 def linear_operator(
     f: Callable[..., Any],
-    x: Any,
+    x: ArrayLike,
     *,
     args: tuple[Any, ...] = (),
     argnums: int = 0,
     **options: Unpack[StepOptions],
-) -> "LinearOperator":
+) -> LinearOperator:
     """
     Return the Jacobian of a function as a matrix-free scipy.sparse.linalg.LinearOperator.
 
@@ -272,7 +274,7 @@ def linear_operator(
 
 def jacobian_blocks(
     f: Callable[..., Any],
-    x: Any,
+    x: ArrayLike,
     *,
     block: int | None = None,
     args: tuple[Any, ...] = (),

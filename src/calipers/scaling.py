@@ -1,7 +1,9 @@
 """Growth of errors with the size of a problem: growth."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._report.json import jsonable, jsonable_fields
+from ._types import PyTree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,7 +122,7 @@ class Growth(Shown):
         """Return the result as built-in types, which can be written as JSON."""
         return jsonable_fields(self) | {"bounds": jsonable(self.bounds)}
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """
         Plot the errors by size on logarithmic axes, with sqrt(n) and the bound for comparison.
 
@@ -140,8 +143,8 @@ class Growth(Shown):
 def growth(
     f: Callable[..., Any],
     g: Callable[..., Any],
-    make_inputs: Callable[[int], Any],
-    sizes: Sequence[Any],
+    make_inputs: Callable[[int], PyTree],
+    sizes: Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]],
 ) -> Growth:
     """
     Measure how the difference and the errors of two implementations grow with the problem size.
@@ -276,7 +279,7 @@ def _rms(errors: NDArray) -> float:
     return rms_of(errors) if np.isfinite(errors).all() else math.inf
 
 
-def _slope(sizes: Sequence[int], values: Sequence[float]) -> float:
+def _slope(sizes: Iterable[int], values: Sequence[float]) -> float:
     """Fit a power of the size, by least squares of logarithms."""
     points = [
         (math.log(n), math.log(y)) for n, y in zip(sizes, values, strict=True) if 0 < y < math.inf

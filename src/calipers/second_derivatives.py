@@ -1,5 +1,7 @@
 """Checks of second derivatives: gradgradcheck."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
@@ -27,7 +29,7 @@ from ._gradcheck.second import Gradient, cotangents, layout, skewness, terms_of
 from ._gradcheck.second_forms import SecondForms, require_handed_on
 from ._gradcheck.settings import Settings
 from ._protocols import FunctionLibrary
-from ._types import Convention, SecondOptions
+from ._types import ArrayLike, Convention, PyTree, SecondOptions
 from .interop.functions import function_library
 
 __all__ = ["gradgradcheck"]
@@ -37,8 +39,8 @@ _SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
 
 def gradgradcheck(
     f: Callable[..., Any],
-    inputs: Any,
-    grad_outputs: Any = None,
+    inputs: PyTree,
+    grad_outputs: ArrayLike | Sequence[ArrayLike] | None = None,
     *,
     vjp: Callable[..., Any] | None = None,
     vjp_vjp: Callable[..., Any] | None = None,

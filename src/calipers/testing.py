@@ -10,6 +10,8 @@ torch.
 The page "testing" of the documentation lists the differences.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import partial
@@ -45,6 +47,8 @@ from ._assertions import (
 from ._comparing import require_close
 from ._options import checked_options
 from ._pairs import Checks, related_leaves
+from ._protocols import NDArray
+from ._types import ArrayLike, PyTree
 from .interop.times import is_duration
 from .interop.units import unit_of
 from .reports import ClosenessError
@@ -95,6 +99,7 @@ if TYPE_CHECKING:
     from numpy.testing import tempdir as tempdir
     from numpy.testing import temppath as temppath
     from numpy.testing import verbose as verbose
+    from numpy.typing import DTypeLike
 
     # torch's own type would have checkers read all of torch.
     make_tensor: Callable[..., Any]
@@ -115,8 +120,8 @@ def __dir__() -> list[str]:
 
 
 def assert_allclose(
-    actual: Any,
-    desired: Any,
+    actual: ArrayLike,
+    desired: ArrayLike,
     rtol: float = 1e-7,
     atol: float = 0,
     equal_nan: bool = True,
@@ -192,8 +197,8 @@ def assert_allclose(
 
 
 def assert_array_equal(
-    actual: Any,
-    desired: Any,
+    actual: ArrayLike,
+    desired: ArrayLike,
     err_msg: object = "",
     verbose: bool = True,
     *,
@@ -236,7 +241,11 @@ def assert_array_equal(
 
 
 def assert_array_almost_equal(
-    actual: Any, desired: Any, decimal: float = 6, err_msg: object = "", verbose: bool = True
+    actual: ArrayLike,
+    desired: ArrayLike,
+    decimal: float = 6,
+    err_msg: object = "",
+    verbose: bool = True,
 ) -> None:
     """
     Raise an AssertionError unless ``|actual - desired| < 1.5 * 10**-decimal`` for all elements.
@@ -281,7 +290,11 @@ def assert_array_almost_equal(
 
 
 def assert_almost_equal(
-    actual: Any, desired: Any, decimal: float = 7, err_msg: object = "", verbose: bool = True
+    actual: ArrayLike,
+    desired: ArrayLike,
+    decimal: float = 7,
+    err_msg: object = "",
+    verbose: bool = True,
 ) -> None:
     """
     Raise an AssertionError if two numbers or arrays differ in a decimal place.
@@ -315,14 +328,16 @@ def assert_almost_equal(
     >>> npt.assert_almost_equal([1.0, 2.0], [1.0, 2.00000001])
     """
     __tracebackhide__ = True
-    if type(actual) is type(desired) is float:
+    a: Any = actual
+    b: Any = desired
+    if type(a) is type(b) is float:
         atol = _below_limit(decimal)
-        if atol is not None and abs(desired - actual) <= atol:
+        if atol is not None and abs(b - a) <= atol:
             return
-    if not any(is_array(x) or isinstance(x, list | tuple) for x in (actual, desired)):
-        ask_numpy(_numpy_assert_almost_equal, actual, desired, decimal, err_msg, verbose)
+    if not any(is_array(x) or isinstance(x, list | tuple) for x in (a, b)):
+        ask_numpy(_numpy_assert_almost_equal, a, b, decimal, err_msg, verbose)
         return
-    a, b = to_array(actual), to_array(desired)
+    a, b = to_array(a), to_array(b)
     if _is_complex(a) or _is_complex(b):
         for x, y in zip(_parts(a), _parts(b), strict=True):
             assert_almost_equal(x, y, decimal, err_msg, verbose)
@@ -330,8 +345,8 @@ def assert_almost_equal(
 
 
 def assert_equal(
-    actual: Any,
-    desired: Any,
+    actual: object,
+    desired: object,
     err_msg: object = "",
     verbose: bool = True,
     *,
@@ -380,14 +395,15 @@ def assert_equal(
             if not plainly_equal(a, b):
                 assert_equal(a, b, f"item={i}\n{err_msg}", verbose)
     elif not isinstance(desired, dict) and (is_array(actual) or is_array(desired)):
-        assert_array_equal(actual, desired, err_msg, verbose, strict=strict)
+        arrays: tuple[Any, Any] = (actual, desired)
+        assert_array_equal(*arrays, err_msg, verbose, strict=strict)
     else:
         ask_numpy(_numpy_assert_equal, actual, desired, err_msg, verbose, strict=strict)
 
 
 def assert_approx_equal(
-    actual: Any,
-    desired: Any,
+    actual: ArrayLike,
+    desired: ArrayLike,
     significant: int = 7,
     err_msg: object = "",
     verbose: bool = True,
@@ -421,7 +437,7 @@ def assert_approx_equal(
 
 
 def assert_array_less(
-    x: Any, y: Any, err_msg: object = "", verbose: bool = True, *, strict: bool = False
+    x: ArrayLike, y: ArrayLike, err_msg: object = "", verbose: bool = True, *, strict: bool = False
 ) -> None:
     """
     Raise an AssertionError unless ``x < y`` for all elements, by NumPy's assertion.
@@ -455,8 +471,8 @@ def assert_array_less(
 
 def assert_array_compare(
     comparison: Callable[[Any, Any], Any],
-    x: Any,
-    y: Any,
+    x: ArrayLike,
+    y: ArrayLike,
     err_msg: object = "",
     verbose: bool = True,
     header: str = "",
@@ -520,7 +536,7 @@ def assert_array_compare(
     )
 
 
-def assert_array_almost_equal_nulp(x: Any, y: Any, nulp: float = 1) -> None:
+def assert_array_almost_equal_nulp(x: ArrayLike, y: ArrayLike, nulp: float = 1) -> None:
     """
     Raise an AssertionError unless ``|x - y| <= nulp * spacing(max(|x|, |y|))`` for all elements.
 
@@ -543,19 +559,21 @@ def assert_array_almost_equal_nulp(x: Any, y: Any, nulp: float = 1) -> None:
     >>> npt.assert_array_almost_equal_nulp(np.ones(2), np.nextafter(np.ones(2), 2))
     """
     __tracebackhide__ = True
-    x, y = views(x, y)
+    a, b = views(x, y)
     try:
-        _numpy_assert_array_almost_equal_nulp(x, y, nulp)
+        _numpy_assert_array_almost_equal_nulp(a, b, nulp)
     except AssertionError as error:
-        raise steps_apart(str(error), x, y, nulp, equal_nan=False) from None
+        raise steps_apart(str(error), a, b, nulp, equal_nan=False) from None
     except ValueError:
-        x, y = np.asarray(x), np.asarray(y)
-        if x.shape != y.shape or np.result_type(x, y) != np.longdouble:
+        a, b = np.asarray(a), np.asarray(b)
+        if a.shape != b.shape or np.result_type(a, b) != np.longdouble:
             raise
-        raise ClosenessError(spacings_apart(x, y, nulp)) from None
+        raise ClosenessError(spacings_apart(a, b, nulp)) from None
 
 
-def assert_array_max_ulp(a: Any, b: Any, maxulp: float = 1, dtype: Any = None) -> Any:
+def assert_array_max_ulp(
+    a: ArrayLike, b: ArrayLike, maxulp: float = 1, dtype: DTypeLike | None = None
+) -> NDArray:
     """
     Raise an AssertionError if two real arrays differ by more than a number of ULP.
 
@@ -585,17 +603,17 @@ def assert_array_max_ulp(a: Any, b: Any, maxulp: float = 1, dtype: Any = None) -
     array([[1.]])
     """
     __tracebackhide__ = True
-    a, b = views(a, b)
+    x, y = views(a, b)
     try:
-        return _numpy_assert_array_max_ulp(a, b, maxulp, dtype)
+        return _numpy_assert_array_max_ulp(x, y, maxulp, dtype)
     except AssertionError as error:
-        x, y = (a, b) if dtype is None else (np.asarray(z, dtype) for z in (a, b))
+        x, y = (x, y) if dtype is None else (np.asarray(z, dtype) for z in (x, y))
         raise steps_apart(str(error), x, y, maxulp, equal_nan=True) from None
 
 
 def assert_close(
-    actual: Any,
-    expected: Any,
+    actual: PyTree,
+    expected: PyTree,
     *,
     allow_subclasses: bool = True,
     rtol: float | None = None,

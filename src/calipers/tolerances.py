@@ -1,5 +1,7 @@
 """Tolerances by dtype and by the length of sums."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable, Collection, Container
 from functools import lru_cache
@@ -8,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._arguments import as_float, is_real
+from ._types import DTypeLike
 
 __all__ = ["Tolerance", "default_tolerance", "recommend_tolerance"]
 
@@ -50,7 +53,7 @@ _BY_NAME = {
 }
 
 
-def default_tolerance(*dtypes: Any) -> Tolerance:
+def default_tolerance(*dtypes: DTypeLike) -> Tolerance:
     """
     Return the tolerances that `assert_close` uses for arrays of the dtypes.
 
@@ -131,7 +134,11 @@ _COMPLEX = {"complex64": "float32", "complex128": "float64"}
 
 
 def recommend_tolerance(
-    dtype: Any, reduction: int = 1, *, accumulator: Any = None, scale: float = 1.0
+    dtype: DTypeLike,
+    reduction: int = 1,
+    *,
+    accumulator: DTypeLike | None = None,
+    scale: float = 1.0,
 ) -> Tolerance:
     """
     Return tolerances for results whose errors are the rounding errors of sums.

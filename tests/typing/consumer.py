@@ -6,7 +6,12 @@ Nothing here is called: `tests/test_typing.py` hands the file to mypy and pyrigh
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from multiprocessing import Pool
 from typing import TYPE_CHECKING, Any, assert_type
 
 import numpy as np
@@ -16,6 +21,7 @@ import calipers
 from calipers import golden, probes, testing
 
 if TYPE_CHECKING:
+    from scipy.optimize import Bounds
     from scipy.sparse import csc_array
     from scipy.sparse.linalg import LinearOperator
 
@@ -40,7 +46,12 @@ def comparisons(a: Reals, b: Reals, tensor: Tensor, zs: npt.NDArray[np.complex12
     assert_type(calipers.allclose(a, b, axis=1), Any)  # of the inputs' library
     assert_type(calipers.allclose([1.0], zs, 1e-3, 0, True), bool)
     assert_type(calipers.isclose(1.0, np.float32(2)), np.bool)
-    assert_type(calipers.isclose(a, tensor), Any)
+    assert_type(calipers.isclose(a, [1.0, 2.0]), np.ndarray[Any, np.dtype[np.bool]])
+    assert_type(calipers.isclose(1, a, atol=a), np.ndarray[Any, np.dtype[np.bool]])
+    assert_type(calipers.isclose(a, tensor), Any)  # of the inputs' library
+    assert_type(calipers.allclose([timedelta(1)], timedelta(1), atol=timedelta(0)), bool)
+    assert_type(calipers.allclose(iter([a, a]), iter([tensor])), bool)
+    assert_type(calipers.allclose(Fraction(1, 3), Decimal(1)), bool)
     assert_type(calipers.array_equal(a, tensor, equal_nan=True), bool)
     assert_type(calipers.allfinite(a), bool)
     assert_type(calipers.first_nonfinite(a), tuple[int, ...] | None)
@@ -87,6 +98,10 @@ def derivatives(x: Reals, z: npt.NDArray[np.complex128], tensor: Tensor) -> None
     assert_type(calipers.jacobian(function, x), Array)
     assert_type(calipers.jacobian(function, 1), Array)
     assert_type(calipers.jacobian(function, [[0.5, 1.0]], method="cs", workers=2), Array)
+    with ThreadPoolExecutor() as executor, Pool() as pool:
+        calipers.jacobian(function, x, workers=executor, bounds=(0, [1.0, 2.0]), out_like=3)
+        calipers.vjp(function, x, x, workers=pool, scale=x)
+        calipers.vjp(function, x, x, workers=pool.imap)
     assert_type(calipers.jacobian(function, z), Any)  # a pair, if f is not holomorphic
     assert_type(calipers.jacobian(function, tensor), Any)  # of its library, on a device
     assert_type(calipers.jacobian(function, (x, x), argnums=(0, 1)), tuple[Any, ...])
@@ -110,6 +125,9 @@ def derivatives(x: Reals, z: npt.NDArray[np.complex128], tensor: Tensor) -> None
 
 def of_scipy(x: Reals) -> None:
     assert_type(calipers.jacobian(function, x, sparsity="detect", scale=1.0), csc_array[Any])
+    pattern = csc_array(np.eye(2))
+    calipers.jacobian(function, x, sparsity=pattern, bounds=Bounds(0, 1))
+    calipers.differentiate(function, x, sparsity=(pattern, [0, 1]))
     operator = calipers.linear_operator(function, x, holomorphic=True)
     assert_type(operator, LinearOperator[Any])
 
@@ -187,7 +205,7 @@ def assertions(a: Reals, tensor: Tensor) -> None:
     assert_type(testing.assert_allclose(a, [1.0], 1e-3, err_msg="of a", strict=True), None)
     assert_type(testing.assert_close([a], [a], rtol=0.1, atol=0.0, check_dtype=False), None)
     assert_type(testing.assert_array_compare(np.less, a, a, header="less"), None)
-    assert_type(testing.assert_array_max_ulp(a, a, maxulp=2), Any)
+    assert_type(testing.assert_array_max_ulp(a, a, maxulp=2), Array)
     with testing.assert_raises(testing.KnownFailureException) as raised:
         assert_type(testing.IS_PYPY, bool)
     assert_type(raised.exception, testing.KnownFailureException)
@@ -223,6 +241,15 @@ def mistakes(x: Reals) -> None:
     calipers.emulate(function, "float12")  # type: ignore[call-overload]
     calipers.show_config("json")  # type: ignore[call-overload]
     calipers.allclose(x, x, axis="rows")  # type: ignore[call-overload]
+    calipers.allclose(x, function)  # type: ignore[call-overload]
+    calipers.allfinite(None)  # type: ignore[arg-type]
+    calipers.jacobian(function, function)  # type: ignore[call-overload]
+    calipers.jvp(function, x, x, step=function)  # type: ignore[call-overload]
+    calipers.gradcheck(function, x, bounds=1.0)  # type: ignore[arg-type]
+    calipers.gradcheck(function, x, workers="all")  # type: ignore[arg-type]
+    calipers.compare_to_reference(x, x, function)  # type: ignore[arg-type]
+    probes.condition(None)  # type: ignore[arg-type]
+    testing.assert_allclose(x, function)  # type: ignore[arg-type]
     calipers.all_close(x, x)  # type: ignore[attr-defined]
     testing.assert_allclose(x, x, rtoll=1e-3)  # type: ignore[call-arg]
     testing.assert_raises(ValueError, match="x")  # type: ignore[call-overload]
