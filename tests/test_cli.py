@@ -17,6 +17,7 @@ import pytest
 import calipers
 from calipers import _jit, _warmup
 from calipers._cli import main
+from calipers._files.pairs import is_ignored
 
 from .terminal import on_a_terminal
 
@@ -139,20 +140,24 @@ def test_a_store_that_is_refused_has_one_line(tmp_path):
 def test_different(files, run):
     status, out, err = run("compare", "a.npy", "b.npy")
     assert (status, err) == (1, "")
-    first, second, *report = out.splitlines()
-    assert (first, second) == ("actual    a.npy", "expected  b.npy")
-    assert report == str(calipers.compare(np.load("a.npy"), np.load("b.npy"))).splitlines()
+    first, *files, second, third = out.splitlines()[:5]
+    assert files == ["  files       actual    a.npy", "              expected  b.npy"]
+    report = str(calipers.compare(np.load("a.npy"), np.load("b.npy"))).splitlines()
+    assert [first, second, third] == report[:3]
 
 
 def test_names_and_the_worst(files, run):
     status, out, _ = run("compare", "a.npz", "b.npz")
     assert status == 1
-    assert out.splitlines()[:8] == [
-        "actual    a.npz",
-        "expected  b.npz",
+    largest = calipers.compare(np.load("a.npz")["w"], np.load("b.npz")["w"]).worst("relative")
+    relative = np.max(1 / np.abs(X[0] + 1))
+    assert out.splitlines()[:9] == [
         "Not close: 3 of 3 arrays differ",
-        "  w    4 of 600 elements differ (0.667 %)",
-        "  b    30 of 30 elements differ (100 %)",
+        "  files       actual    a.npz",
+        "              expected  b.npz",
+        "                                            max abs   max rel",
+        f"  w    4 of 600 elements differ (0.667 %)     0.001  {largest.relative:8.3g}",
+        f"  b    30 of 30 elements differ (100 %)           1  {relative:8.3g}",
         "  nan  1 of 1 element differs (100 %)",
         "",
         "The worst, b:",
@@ -161,18 +166,19 @@ def test_names_and_the_worst(files, run):
 
 
 def test_long_names_take_lines_of_their_own(files, run):
-    names = ["x", "n" * 36, "encoder/layers/0/attention/query/kernel", "y" * 100]
+    names = ["x", "n" * 24, "encoder/layers/0/attention/query/kernel", "y" * 100]
     np.savez("c.npz", **{name: np.zeros(3) for name in names})
     np.savez("d.npz", **{name: np.ones(3) for name in names})
     _, out, _ = run("compare", "c.npz", "d.npz")
     lines = out.splitlines()
-    assert lines[3:9] == [
-        f"  x{' ' * 35}  3 of 3 elements differ (100 %)",
-        f"  {'n' * 36}  3 of 3 elements differ (100 %)",
+    assert lines[3:10] == [
+        f"{' ' * 61}max abs   max rel",
+        f"  x{' ' * 23}  3 of 3 elements differ (100 %)         1         1",
+        f"  {'n' * 24}  3 of 3 elements differ (100 %)         1         1",
         "  encoder/layers/0/attention/query/kernel",
-        f"  {' ' * 36}  3 of 3 elements differ (100 %)",
+        f"  {' ' * 24}  3 of 3 elements differ (100 %)         1         1",
         f"  ...{'y' * 63}",
-        f"  {' ' * 36}  3 of 3 elements differ (100 %)",
+        f"  {' ' * 24}  3 of 3 elements differ (100 %)         1         1",
     ]
     assert max(map(len, lines)) <= 80
 
@@ -220,6 +226,29 @@ def test_ignored_names(files, run):
     assert (status, err) == (2, "calipers: nothing was compared: no array in d and e\n")
 
 
+@pytest.mark.parametrize(
+    "pattern", ["pr", "x.nc/pr", "ocean/x.nc/pr", "p*", "*.nc/pr", "x.nc", "ocean"]
+)
+def test_patterns_match_any_trailing_part_of_a_path(pattern):
+    assert is_ignored("ocean/x.nc/pr", (pattern,))
+    assert is_ignored("runs/ocean/x.nc/pr/units", (pattern,))
+
+
+@pytest.mark.parametrize("pattern", ["r", "cean/x.nc/pr", "ocean/pr", "nc", "*x", "x.nc/p"])
+def test_patterns_match_whole_names_only(pattern):
+    assert not is_ignored("ocean/x.nc/pr", (pattern,))
+
+
+def test_names_below_files_and_folders_are_ignored_by_their_last_part(files, run):
+    for folder in "d", "e":
+        os.rename(f"{folder}/sub", f"{folder}/ocean")
+    np.savez("d/ocean/z.npz", pr=X, tas=X)
+    np.savez("e/ocean/z.npz", pr=X + 1, tas=X)
+    status, out, _ = run("compare", "d", "e", "--ignore", "pr", "--ignore", "y.npy")
+    assert status == 0
+    assert "2 names ignored: ocean/y.npy, ocean/z.npz/pr\n" in out
+
+
 def test_patterns_that_match_nothing(files, run):
     idle = "--ignore", "sob", "--ignore", "\x1b"
     status, out, _ = run("compare", "d", "d", "--ignore", "sub", *idle)
@@ -235,6 +264,15 @@ def test_patterns_that_match_nothing(files, run):
     assert "sob" not in run("compare", "d", "d", *idle)[1]
 
 
+def test_the_next_command_of_files_that_differ_by_nan(files, run):
+    np.savez("it's.npz", nan=[np.nan, 1.0], x=X)
+    _, out, _ = run("compare", "it's.npz", "it's.npz")
+    command = out.splitlines()[-1].removeprefix("next: calipers ")
+    assert command == """compare 'it'"'"'s.npz' 'it'"'"'s.npz' --equal-nan"""
+    assert run(*shlex.split(command))[0] == 0
+    assert "next: " not in run("compare", "a.npz", "b.npz")[1]
+
+
 def test_an_array_without_a_name_among_others(files, run):
     status, out, _ = run("compare", "a.npy", "a.npz")
     assert status == 1
@@ -243,17 +281,18 @@ def test_an_array_without_a_name_among_others(files, run):
 
 
 def test_lines_end_with_words(files, run):
-    np.savez("c.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 8)), **{"n" * 30: np.zeros((10,) * 6, "u1")})
-    np.savez("d.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 9)), **{"n" * 30: np.zeros((11,) * 6, "u1")})
+    np.savez("c.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 8)), **{"n" * 24: np.zeros((10,) * 6, "u1")})
+    np.savez("d.npz", x=np.zeros((2, 3, 4, 5, 6, 7, 9)), **{"n" * 24: np.zeros((11,) * 6, "u1")})
     _, out, _ = run("compare", "c.npz", "d.npz")
     assert max(map(len, out.splitlines())) <= 80
-    assert f"\n  {'n' * 30}  shapes differ: (10, 10, 10, 10, 10, 10) ...\n" in out
+    assert f"\n  {'n' * 24}  shapes differ: (10, 10, 10, 10, 10, 10) and (11, ...\n" in out
 
 
 def test_stopping_at_the_first_difference(files, run):
     status, out, _ = run("compare", "a.npz", "b.npz", "--fail-fast")
     assert status == 1
-    assert "Not close: 1 of 1 array differs\n  w " in out
+    assert out.startswith("Not close: 1 of 1 array differs\n")
+    assert "\n  w  4 of 600" in out
     assert "Stopped at the first difference: what follows was not compared\n" in out
     assert "Stopped" not in run("compare", "a.npy", "b.npy", "--fail-fast")[1]
 
@@ -327,7 +366,7 @@ def test_pictures(files, run):
     assert Path("worst.png").read_bytes() == Path("alone.png").read_bytes()
     assert "must end in one of .eps" in trouble(run("compare", "a.npy", "b.npy", "--plot", "x.foo"))
     status, out, err = run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png")
-    assert (status, out[:6]) == (2, "actual")
+    assert (status, out[:9]) == (2, "Not close")
     why = "nowhere/x.png: No such file or directory"
     assert err == f"calipers: nowhere/x.png was not drawn: {why}\n"
     np.save("text.npy", np.array(["1", "b"]))
@@ -778,6 +817,74 @@ def test_functions_that_are_none(functions, run):
     command = "gradcheck", "functions:f", "--vjp", "functions:vjp", "--shape", "3"
     assert "nothing can be differentiated" in trouble(run(*command, "--dtype", "int64"))
     assert "nothing was compared" in trouble(run(*command[:-1], "0"))
+
+
+def test_derivatives_as_json(functions, run):
+    command = "gradcheck", "functions.py:f", "--shape", "4", "--json"
+    for vjp, passed in ("vjp", True), ("wrong", False):
+        status, out, err = run(*command, "--vjp", f"functions.py:{vjp}")
+        found = json.loads(out)
+        assert (status, err) == (found["status"], "") == (0 if passed else 1, "")
+        assert list(found)[:5] == ["function", "jac", "vjp", "status", "passed"]
+        assert (found["function"], found["jac"]) == ("functions.py:f", None)
+        assert found["vjp"] == f"functions.py:{vjp}"
+        assert found["passed"] is passed
+        assert found["verdict"] == ("PASS" if passed else "FAIL")
+    assert found["failures"][0]["output_index"]
+    command = "gradcheck", "functions.py:f", "--vjp", "functions.py:vjp", "--shape", "0", "--json"
+    assert "nothing was compared" in trouble(run(*command))
+
+
+def test_implementations_as_json(functions, run):
+    command = "diagnose", "functions.py:mean", "--shape", "8,64", "--json"
+    for g, kind in ("mean", "EQUAL"), ("other", "BUG"):
+        status, out, err = run(*command[:2], f"functions.py:{g}", *command[2:])
+        found = json.loads(out)
+        assert (status, err) == (found["status"], "") == (int(kind == "BUG"), "")
+        assert list(found)[:4] == ["f", "g", "status", "passed"]
+        assert (found["f"], found["g"]) == ("functions.py:mean", f"functions.py:{g}")
+        assert (found["kind"], found["passed"]) == (kind, kind == "EQUAL")
+
+
+def test_nothing_else_is_on_standard_output_with_json(files, run):
+    Path("loud.py").write_text(
+        "print('import')\n\ndef f(x):\n    print('call')\n    return x * x\n"
+    )
+    status, out, err = run("diagnose", "loud.py:f", "loud.py:f", "--shape", "3", "--json")
+    assert (status, json.loads(out)["kind"]) == (0, "EQUAL")
+    assert err.startswith("import\n")
+    assert "call\n" in err
+    assert "call\n" in run("diagnose", "loud.py:f", "loud.py:f", "--shape", "3")[1]
+
+
+GREEN, RED, YELLOW, END = "\x1b[32m\x1b[1m", "\x1b[31m\x1b[1m", "\x1b[33m\x1b[1m", "\x1b[0m"
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_terminal_shows_the_verdict_in_color(functions):
+    command = "-m", "calipers", "gradcheck", "functions.py:f", "--shape", "3", "--vjp"
+    _, _, shown = on_a_terminal(*command, "functions.py:vjp", stdout=None, TERM="xterm")
+    assert shown.startswith(f"{GREEN}PASS{END}: ")
+    assert shown.count("\x1b") == 3
+    _, _, shown = on_a_terminal(*command, "functions.py:wrong", stdout=None, TERM="xterm")
+    assert shown.startswith(f"{RED}FAIL{END}: ")
+    np.save("zero.npy", [0.0, 1.0])
+    kink = "gradcheck", "functions.py:kink", "--vjp", "functions.py:slope", "--inputs", "zero.npy"
+    _, _, shown = on_a_terminal("-m", "calipers", *kink, stdout=None, TERM="xterm")
+    assert shown.startswith(f"{YELLOW}NONSMOOTH{END}: ")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_color_is_for_terminals_and_for_those_who_want_it(files):
+    command = "-m", "calipers", "compare", "a.npz", "b.npz"
+    assert f"{RED}Not close{END}: " in on_a_terminal(*command, stdout=None, TERM="xterm")[2]
+    for environment in {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}:
+        status, _, shown = on_a_terminal(*command, stdout=None, **environment)
+        assert status == 1
+        assert "\x1b" not in shown
+    _, out, shown = on_a_terminal(*command, TERM="xterm")  # to a pipe
+    assert out.startswith("Not close: ")
+    assert shown == ""
 
 
 def test_two_implementations(functions, run):

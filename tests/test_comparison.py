@@ -1415,7 +1415,8 @@ Close: 2 elements agree
 
 NESTED = """\
 Not close: 3 of 3 leaves differ
-  ['a']  1 of 1 element differs (100 %)
+                                          max abs   max rel
+  ['a']  1 of 1 element differs (100 %)         1       0.5
   ['b']  only in actual
   ['c']  only in expected
 

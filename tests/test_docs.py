@@ -37,7 +37,7 @@ LINES = 5  # the most that a paragraph has, of WIDTH columns
 WIDTH = 120
 PRIVATE = pattern("after this page")
 # Pages that are not rewritten yet.
-OLD = {"benchmarks", "comparing_files"}
+OLD = {"benchmarks"}
 
 
 def name_of(page):

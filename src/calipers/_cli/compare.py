@@ -1,6 +1,5 @@
 """``calipers compare``: files and folders of arrays."""
 
-import json
 import os
 import posixpath
 import sys
@@ -10,6 +9,7 @@ import click
 
 from .._files.errors import described, one_line
 from . import DIFFERENT, SAME, TROUBLE
+from .output import echo_json, echo_text, json_option
 
 if TYPE_CHECKING:
     from .._files.pairs import FileOptions
@@ -41,7 +41,8 @@ def _names(
     metavar="PATTERN",
     multiple=True,
     callback=_names,
-    help="Leave out names that match, and all below them; * is any text, / too. Repeatable.",
+    help="Leave out a name and all below it, at any depth: pr matches ocean/x.nc/pr. "
+    "* is any text, also /. Repeatable.",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop after the first array that differs.")
 @click.option("--follow-links", is_flag=True, help="Read what links out of folders and files.")
@@ -53,14 +54,14 @@ def _names(
     metavar="MIB",
     help="Larger arrays are compared part by part, in so many MiB.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write all findings as JSON.")
+@json_option
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
     help="Draw the worst array: .png, .pdf or .svg.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Write nothing but trouble.")
+@click.option("-q", "--quiet", is_flag=True, help="Write only errors.")
 def compare(
     actual: str,
     expected: str,
@@ -83,7 +84,7 @@ def compare(
     Formats   .npy .npz .safetensors .h5 .hdf5 .nc .zarr .pt .pth .csv .parquet
     Names     of groups and containers are joined by /, after those of folders
               and files: run/model.pt/encoder/weight
-    Status    0 all is the same, 1 different, 2 trouble, or not all was compared
+    Status    0 all is the same, 1 different, 2 an error, or not all was compared
 
     A number is close if |actual - expected| <= atol + rtol*|expected|. Names on one side only,
     other shapes, other dtypes and other units of netCDF variables are differences. Nothing that a
@@ -131,9 +132,9 @@ def compare(
     if as_json:
         result = {"actual": actual, "expected": expected, "status": status}
         result |= as_dict(outcome, passed=status == SAME)
-        click.echo(json.dumps(result, indent=2))
+        echo_json(result)
     elif not quiet:
-        click.echo(as_text(actual, expected, outcome), nl=False)
+        echo_text(as_text(actual, expected, outcome), status)
     for trouble in outcome.troubles:
         click.echo(f"calipers: {trouble}", err=True)
     return status
@@ -158,7 +159,7 @@ def _status(outcome: "Outcome") -> int:
 
 
 def _idle(outcome: "Outcome", patterns: tuple[str, ...]) -> list[str]:
-    """Tell of patterns that matched no name, of all or of those that were seen."""
+    """Return a note for each pattern that matched no name."""
     from .._files.pairs import is_ignored
 
     if outcome.troubles:
@@ -174,7 +175,7 @@ def _idle(outcome: "Outcome", patterns: tuple[str, ...]) -> list[str]:
 
 
 def _require_plots(path: str) -> None:
-    """Refuse, before files are read, a plot that could not be drawn."""
+    """Raise, before files are read, if a plot cannot be drawn."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -5,9 +5,8 @@ from typing import Any
 
 import click
 
-from .._files.errors import printable_lines
-from . import DIFFERENT, SAME
 from .functions import errors_in_one_line, function_of, input_options, inputs_of
+from .output import echo_report, json_option, user_output
 
 
 @click.command()
@@ -17,11 +16,19 @@ from .functions import errors_in_one_line, function_of, input_options, inputs_of
     "--vjp", metavar="MODULE:NAME", help="vjp(*inputs, w), the product of w with the derivative."
 )
 @input_options
+@json_option
 def gradcheck(
-    function: str, *, jac: str | None, vjp: str | None, seed: int, library: str, **given: Any
+    function: str,
+    *,
+    jac: str | None,
+    vjp: str | None,
+    seed: int,
+    library: str,
+    as_json: bool,
+    **inputs: Any,
 ) -> int:
     """
-    Check a derivative against differences that know their error.
+    Check a derivative against finite differences with error estimates.
 
     FUNCTION is module:function, or file.py:function. Functions of torch or jax are differentiated
     by their library, with --library, and need no --jac or --vjp. The module is imported, so its
@@ -32,19 +39,19 @@ def gradcheck(
     if library == "numpy" and jac is None and vjp is None:
         msg = "give the derivative by --jac or --vjp, or the --library that has it"
         raise click.UsageError(msg)
-    f = function_of(function)
-    own_jac, own_vjp = (None if text is None else function_of(text) for text in (jac, vjp))
-    inputs = inputs_of(seed=seed, library=library, **given)
-    import calipers
+    with user_output(as_json):
+        f = function_of(function)
+        jac_f, vjp_f = (None if text is None else function_of(text) for text in (jac, vjp))
+        arrays = inputs_of(seed=seed, library=library, **inputs)
+        import calipers
 
-    with errors_in_one_line(function), warnings.catch_warnings():
-        # Of a report that compared nothing, which is said below.
-        warnings.simplefilter("ignore", calipers.CalipersWarning)
-        report = calipers.gradcheck(
-            f, inputs, jac=own_jac, vjp=own_vjp, seed=seed, raise_exception=False
-        )
+        with errors_in_one_line(function), warnings.catch_warnings():
+            # Of a report that compared nothing, which is an error below.
+            warnings.simplefilter("ignore", calipers.CalipersWarning)
+            report = calipers.gradcheck(
+                f, arrays, jac=jac_f, vjp=vjp_f, seed=seed, raise_exception=False
+            )
     if report.vacuous:
         msg = f"nothing was compared: {report.reason}"
         raise click.ClickException(msg)
-    click.echo(printable_lines(str(report)), nl=False)
-    return SAME if report else DIFFERENT
+    return echo_report(report, {"function": function, "jac": jac, "vjp": vjp}, as_json)

@@ -14,11 +14,12 @@ from .compare import compare
 from .diagnose import diagnose
 from .doctor import doctor
 from .gradcheck import gradcheck
+from .output import has_no_color
 from .warmup import warmup
 
 _EPILOG = """\b
 Exit status, as diff's: 0 the same (or right), 1 different (or not confirmed),
-2 trouble: files that cannot be read, or a command that makes no sense.
+2 an error: a file that cannot be read, or a wrong command.
 
 \b
 Completion of options and file names in the shell:
@@ -51,7 +52,9 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="calipers", message="%(prog)s %(version)s")
 @click.pass_context
 def commands(ctx: click.Context) -> None:
-    """Compare files of arrays, check derivatives, tell rounding from bugs."""
+    """Compare files of arrays, check derivatives, and find why implementations differ."""
+    if has_no_color():
+        ctx.color = False
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(TROUBLE)

@@ -1,38 +1,50 @@
-"""What ``calipers compare`` writes: the report, and what was left out."""
+"""What ``calipers compare`` writes: the report, and what was not compared."""
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
-from .._files.errors import one_line, printable_lines
+from .._files.errors import one_line
 from .._files.trees import Outcome
 from .._report.comparison import comparison_text, nested_text
-from ..reports import NestedComparison
+from ..reports import Comparison, NestedComparison
 
 _SHOWN = 5
 
 
 def as_text(actual: str, expected: str, outcome: Outcome) -> str:
-    """Write what was found, for people."""
+    """Write the report: the verdict, the files, arrays that differ, and what was not compared."""
     result = outcome.found
     # A file that is one array gives it no name.
     report = NestedComparison(tuple(replace(x, path=x.path or "the array") for x in result.leaves))
-    texts = []
-    if not report:
-        texts += [f"actual    {one_line(actual)}", f"expected  {one_line(expected)}"]
+    lines = []
     if [leaf.path for leaf in result.leaves] == [""]:
-        texts.append(comparison_text(report.leaves[0], advise=False))
+        lines = comparison_text(report.leaves[0], advise=False).split("\n")
     elif report.leaves:
-        texts.append(nested_text(report, ("array", "arrays"), "--json lists all", advise=False))
+        text = nested_text(report, ("array", "arrays"), "--json lists all", advise=False)
+        lines = text.split("\n")
+    if not report:
+        lines[1:1] = [
+            f"  {'files':12}actual    {one_line(actual)}",
+            f"  {'':12}expected  {one_line(expected)}",
+        ]
     if result.stopped:
-        texts.append("Stopped at the first difference: what follows was not compared")
+        lines.append("Stopped at the first difference: what follows was not compared")
     if result.ignored:
-        texts.append(_listed(f"{_names(len(result.ignored))} ignored", result.ignored))
+        lines.append(_listed(f"{_names(len(result.ignored))} ignored", result.ignored))
     for name, reason in list(result.left_out.items())[:_SHOWN]:
-        texts.append(one_line(f"Not compared: {name or 'the file'}: {reason}"))
+        lines.append(one_line(f"Not compared: {name or 'the file'}: {reason}"))
     if len(result.left_out) > _SHOWN:
-        texts.append(f"Not compared: {len(result.left_out) - _SHOWN} more: --json lists all")
-    texts += outcome.notes
-    return "".join(map(printable_lines, texts))
+        lines.append(f"Not compared: {len(result.left_out) - _SHOWN} more: --json lists all")
+    lines += outcome.notes
+    if not report and all(map(_is_nan_only, report.failing)):
+        lines.append(f"next: calipers compare {shlex.join([actual, expected])} --equal-nan")
+    return "\n".join(lines)
+
+
+def _is_nan_only(leaf: Comparison) -> bool:
+    """Return True if all that differs is NaN in both arrays."""
+    return not leaf.problems and leaf.mismatches == leaf.nan_both
 
 
 def _names(count: int) -> str:
@@ -45,13 +57,13 @@ def _listed(what: str, names: list[str]) -> str:
 
 
 def not_compared(names: list[str]) -> str:
-    """Say in one line what was left out, and what to do."""
+    """Say in one line what was not compared, and what to do."""
     what = f"{_names(len(names))} {'was' if len(names) == 1 else 'were'} not compared"
     return f"{_listed(what, [name or 'the file' for name in names])}; --ignore leaves names out"
 
 
 def as_dict(outcome: Outcome, passed: bool) -> dict[str, Any]:
-    """Return what was found, for JSON."""
+    """Return the fields of the report as JSON."""
     result = outcome.found
     return {
         **NestedComparison(tuple(result.leaves)).to_dict(),

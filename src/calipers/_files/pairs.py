@@ -113,12 +113,13 @@ def compare_files(
 
 
 def is_ignored(name: str, patterns: Sequence[str]) -> bool:
-    """Tell whether a pattern matches a name, or the name of what it is in; only * is special."""
-    parts = name.split("/")
-    names = ["/".join(parts[:i]) for i in range(1, len(parts) + 1)]
-    # Names may have brackets, as ['w'][0], which fnmatch would take for sets of characters.
-    matches = [re.compile(".*".join(map(re.escape, x.split("*"))), re.DOTALL) for x in patterns]
-    return any(x.fullmatch(part) for part in names for x in matches)
+    """
+    Return True if a pattern matches a name, a trailing part of it, or that of a group it is in.
+
+    Only * is special: names may have brackets, as ['w'][0], which fnmatch takes for sets.
+    """
+    globs = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    return any(re.fullmatch(f"(?s:(.*/)?{glob}(/.*)?)", name) for glob in globs)
 
 
 def _compare_contents(

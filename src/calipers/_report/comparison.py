@@ -22,7 +22,7 @@ _WIDTH = 80
 _INDENT = " " * 14  # of a field's second line
 _LEAVES = 8
 _WORST = 18  # lines of the worst leaf's report
-_NAME, _PATH = 36, 66
+_NAME, _TEXT, _PATH = 24, 36, 66
 _COLUMNS = ("actual", "expected", "error/tol", "absolute", "relative", "ULP")
 _GLUE = "\N{NO-BREAK SPACE}"  # a space at which no line ends
 _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
@@ -85,15 +85,7 @@ def nested_text(
     of_all = f"{len(report.leaves)} {names[len(report.leaves) != 1]}"
     differ = "differs" if len(failing) == 1 else "differ"
     lines = [f"Not close: {len(failing)} of {of_all} {differ}{allowed}"]
-    shown = failing[:_LEAVES]
-    width = max((len(leaf.path) for leaf in shown if len(leaf.path) <= _NAME), default=0)
-    for leaf in shown:
-        text = leaf.problems[0] if leaf.problems else _mismatches(leaf)
-        name = leaf.path
-        if len(name) > _NAME:
-            lines.append(f"  {_ending(name)}")
-            name = ""
-        lines += _wrapped(text, f"  {name:{width}}  " if leaf.path else "  ", "", 1)
+    lines += _leaf_rows(failing[:_LEAVES])
     if len(failing) > _LEAVES:
         lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
     worst = report.worst
@@ -104,6 +96,43 @@ def nested_text(
         if advise and len(calls) == 1 and "" not in calls:
             lines.append(f"next: {calls.pop()}")
     return "\n".join(lines)
+
+
+def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
+    """Write a row for each leaf: how it differs, and its largest differences."""
+    texts = [leaf.problems[0] if leaf.problems else _mismatches(leaf) for leaf in leaves]
+    cells = [_largest(leaf) for leaf in leaves]
+    name_width = max((len(leaf.path) for leaf in leaves if len(leaf.path) <= _NAME), default=0)
+    widths = [len(text) for text, numbers in zip(texts, cells, strict=True) if numbers]
+    width = min(max(widths, default=0), _TEXT)
+    lines = []
+    if widths:
+        margin = " " * (name_width + 4 if name_width else 2)
+        lines.append(f"{margin}{'':{width}}{_numbers('max abs', 'max rel')}")
+    for leaf, text, numbers in zip(leaves, texts, cells, strict=True):
+        name = leaf.path
+        if len(name) > _NAME:
+            lines.append(f"  {_ending(name)}")
+            name = ""
+        start = f"  {name:{name_width}}  " if leaf.path else "  "
+        if numbers:
+            text = textwrap.shorten(text, width, placeholder=" ...")
+            lines.append(f"{start}{text:{width}}{_numbers(*numbers)}")
+        else:
+            lines += _wrapped(text, start, "", 1)
+    return lines
+
+
+def _largest(leaf: "Comparison") -> list[str]:
+    """Return the largest absolute and relative difference; nothing if no finite pair differs."""
+    absolute, relative = leaf.worst("absolute"), leaf.worst("relative")
+    if absolute is None or relative is None:
+        return []
+    return [brief(absolute.absolute), brief(relative.relative)]
+
+
+def _numbers(absolute: str, relative: str) -> str:
+    return f"  {absolute:>8}  {relative:>8}"
 
 
 def _beginning(report: "Comparison", count: int) -> list[str]:
