@@ -595,7 +595,7 @@ def test_case_11_a_jacobian_that_is_off(form, fast_mode):
         return 1 * x
 
     x = X.reshape(4)
-    with pytest.raises(GradcheckError, match=r"output 0 with respect to input 0") as caught:
+    with pytest.raises(GradcheckError, match=r"d out\[0\].* / d in\[0\]") as caught:
         gradcheck(f, x, **{form: wrong}, fast_mode=fast_mode)
     assert caught.value.report.verdict == "FAIL"
     report = failed(f, x, **{form: wrong}, fast_mode=fast_mode)
@@ -641,7 +641,7 @@ def test_case_11_a_gradient_of_torch_that_is_off(dtype, fast_mode):
     if dtype == "complex128" and not fast_mode:  # which stops at the first entry that it finds
         assert "imaginary" in {e.output_part for e in report.failures}
     scaled = bad_backward(torch, lambda g: g * 1.01)
-    with pytest.raises(GradcheckError, match="output 0 with respect to input 0"):
+    with pytest.raises(GradcheckError, match=r"d out\[0\].* / d in\[0\]"):
         gradcheck(scaled, x, fast_mode=fast_mode)
 
 
@@ -729,7 +729,7 @@ def test_case_13_a_wrong_push(kinds, fast_mode):
     report = failed(sum_and_second, (x, y), check_forward_ad=True, **wrong)
     assert places(report) == {(0, 1), (1, 1)}
     assert report.worst.form == "jvp"
-    with pytest.raises(GradcheckError, match=r"(?s)with respect to input 1.*jvp"):
+    with pytest.raises(GradcheckError, match=r"(?s)/ d in\[1\].*jvp"):
         gradcheck(sum_and_second, (x, y), **wrong)
 
 
@@ -738,7 +738,7 @@ def test_case_13_a_wrong_push(kinds, fast_mode):
 def test_case_13_a_wrong_push_of_the_first_output(kinds, fast_mode):
     x, y = (np.exp(0.3j * a).astype(k) if k == "D" else a for a, k in zip(PAIR, kinds, strict=True))
     wrong = {"jvp": lambda x, y, v: (v[0] + 1.1 * v[1], v[1]), "fast_mode": fast_mode}
-    with pytest.raises(GradcheckError, match=r"output 0 with respect to input 1") as caught:
+    with pytest.raises(GradcheckError, match=r"d out\[0\].* / d in\[1\]") as caught:
         gradcheck(sum_and_second, (x, y), **wrong)
     assert "jvp" in str(caught.value)
     assert places(caught.value.report) == {(0, 1)}
@@ -911,7 +911,7 @@ def test_case_17_messages_have_the_callers_positions(form, fast_mode):
         **{form: wrong[form]},
         fast_mode=fast_mode,
     )
-    assert "output 0 with respect to input 1" in report.reason
+    assert (report.worst.output, report.worst.input) == (0, 1)
     assert places(report) == {(0, 1)}
 
 
@@ -928,7 +928,7 @@ def test_case_17_messages_have_the_callers_positions_of_torch(fast_mode):
             check_undefined_grad=False,
             fast_mode=fast_mode,
         )
-        assert "output 0 with respect to input 1" in report.reason
+        assert (report.worst.output, report.worst.input) == (0, 1)
 
 
 @modes
@@ -1327,7 +1327,7 @@ def test_case_25_a_cotangent_of_torch_that_is_off(kind, fast_mode):
     report = failed(f, x, **options)
     assert places(report) == {(0, 0)}
     scaled = bad_backward(torch, lambda g: 1.01 * g, functions[kind])
-    with pytest.raises(GradcheckError, match="output 0 with respect to input 0"):
+    with pytest.raises(GradcheckError, match=r"d out\[0\].* / d in\[0\]"):
         gradcheck(scaled, x, **options)
 
 
@@ -1714,7 +1714,7 @@ def test_case_33_outputs_that_are_not_differentiable(kind, fast_mode):
     assert gradcheck(f, x, jvp=lambda x, v: (None, v * np.cos(x)), **options)
     assert gradcheck(f, x, jac=lambda x: (None, slope(x)), **options)
     report = failed(f, x, vjp=lambda x, w: 2 * w[-1] * np.cos(x), **options)
-    assert "output 1 with respect to input 0" in report.reason
+    assert (report.worst.output, report.worst.input) == (1, 0)
     assert places(report) == {(1, 0)}
     assert report.shape == (2, 2)
 
@@ -1740,7 +1740,7 @@ def test_case_33_outputs_of_torch_that_are_not_differentiable(kind, fast_mode):
     x = torch.rand(2, dtype=torch.double, requires_grad=True)
     assert gradcheck(Marked.apply, (x, 5), fast_mode=fast_mode)
     report = failed(Marked.apply, (x, 6), fast_mode=fast_mode)
-    assert "output 1 with respect to input 0" in report.reason
+    assert (report.worst.output, report.worst.input) == (1, 0)
 
 
 @pytest.mark.filterwarnings("ignore::calipers.CalipersWarning")

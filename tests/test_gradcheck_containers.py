@@ -98,7 +98,7 @@ def test_a_wrong_derivative_in_a_container_is_named(of):
     report = checked(calipers.gradcheck, network(of, 2.0), inputs(of))
     assert report.verdict == "FAIL"
     assert {report.input_names[e.input] for e in report.failures} == {"0['b'][0]"}
-    assert "0['b'][0]" in str(report)
+    assert "in[0]['b'][0]" in str(report)
     assert "is twice too large" in report.reason
 
 
@@ -271,7 +271,7 @@ def test_a_wrong_part_of_a_container_is_named(name):
     wrong = {name: changed(FORMS[name], lambda g: 1.01 * g)}
     report = checked(calipers.gradcheck, layer, parameters(), **wrong)
     assert report.verdict == "FAIL"
-    assert "with respect to input 0['layers'][0]['b'] is wrong" in report.reason
+    assert "/ d in[0]['layers'][0]['b'][" in report.reason
     assert "1.01 times" in report.reason
     assert {report.input_names[e.input] for e in report.failures} == {"0['layers'][0]['b']"}
 
@@ -282,7 +282,7 @@ def test_a_wrong_tangent_of_a_container_is_found():
 
     report = checked(calipers.gradcheck, layer, parameters(), jvp=wrong)
     assert report.verdict == "FAIL"
-    assert "input 0['layers'][0]['b']" in report.reason
+    assert "in[0]['layers'][0]['b']" in report.reason
 
 
 def gradients(**changes):
@@ -321,7 +321,7 @@ def of_layer(change):
 def test_gradients_of_another_form_are_told(vjp, told):
     report = checked(calipers.gradcheck, layer, parameters(), vjp=vjp)
     assert report.verdict == "FAIL"
-    assert told in str(report)
+    assert told in report.reason
 
 
 def test_none_is_a_gradient_of_zeros():
@@ -335,7 +335,7 @@ def test_none_is_a_gradient_of_zeros():
     x = np.array([1.0, 2.0, 3.0])
     assert calipers.gradcheck(f, (given, x), vjp=vjp).shape == (3, 3 + 2 + 3 + 3)
     report = checked(calipers.gradcheck, f, (given, x), vjp=lambda p, x, w: (None, w * p["w"]))
-    assert "input 0['w'] is wrong" in report.reason
+    assert "/ d in[0]['w'][0] is wrong" in report.reason
     # What has no gradient may be left out where there is none to be had.
     settings = {"w": np.ones(3), "n": 3, "betas": [0.9, 0.999], "name": "adam", "shape": (2, 3)}
     assert calipers.gradcheck(f, (settings, x), vjp=lambda p, x, w: ({"w": w * x}, w * p["w"]))
@@ -383,7 +383,7 @@ def test_named_tuples_of_arrays():
     report = checked(
         calipers.gradcheck, f, (given, x), vjp=lambda p, x, w: (Layer(np.outer(w, x), -w), w)
     )
-    assert "input 0[1]" in report.reason
+    assert "in[0][1]" in report.reason
 
 
 def moments(x):
@@ -441,9 +441,7 @@ def test_wrong_outputs_in_containers_are_named():
         return moments_vjp(x, {**w, "more": {"var": 2 * w["more"]["var"]}})
 
     report = checked(calipers.gradcheck, moments, x, vjp=wrong)
-    assert (
-        "the derivative of output ['more']['var'] with respect to input 0 is wrong" in report.reason
-    )
+    assert "d out['more']['var'][" in report.reason
     assert "twice too large" in report.reason
     for tangent, told in (
         ({"mean": np.ones(2), "count": None}, "no tangent for output ['more']['var']"),
@@ -454,7 +452,7 @@ def test_wrong_outputs_in_containers_are_named():
         (np.ones(2), "the tangent that jvp returned must be a dict as f's result is, got ndarray"),
     ):
         report = checked(calipers.gradcheck, moments, x, jvp=lambda x, v, t=tangent: t)
-        assert told in str(report)
+        assert told in report.reason
 
 
 def test_given_derivatives_leave_the_callers_containers_alone():
@@ -523,7 +521,7 @@ def test_sparse_matrices_in_containers():
         return vjp(p, x, w, 2.0)
 
     report = checked(calipers.gradcheck, f, (given, x), vjp=wrong, masked=True)
-    assert "input 0['a'] is wrong" in report.reason
+    assert "/ d in[0]['a'][0, 2] is wrong" in report.reason
 
 
 def test_containers_stay_of_their_class():
@@ -617,7 +615,7 @@ def test_dataclasses_are_containers():
     assert report.input_names == ("0.w", "0.b[0]", "0.name", "1")
     assert report.shape == (8, 6 + 2 + 12)
     report = checked(calipers.gradcheck, affine, given, vjp=lambda *a: affine_vjp(*a, 2.0))
-    assert "with respect to input 0.b[0] is wrong" in report.reason
+    assert "/ d in[0].b[0][" in report.reason
     report = checked(calipers.gradcheck, affine, given, vjp=lambda p, x, w: ({"w": w}, w @ p.w))
     assert "for input 0 must be a Weights as the input is, got dict" in report.reason
 

@@ -116,12 +116,12 @@ class Doubled(torch.autograd.Function):
 
 
 WRONG = {
-    "detached": (lambda x, y: x * y.detach() + y, (X, Y), "with respect to input 1"),
-    "untracked": (untracked, (X,), "a term such as a mean or a sum"),
+    "detached": (lambda x, y: x * y.detach() + y, (X, Y), "/ d in[1]"),
+    "untracked": (untracked, (X,), "a mean or sum term is probably missing"),
     "through numpy": (
         lambda x, y: x * torch.from_numpy(np.sin(y.detach().numpy())),
         (X, Y),
-        "input 1 is wrong in column 1 in row 1: analytic 0",
+        "d in[1][1] is wrong: analytic 0",
     ),
     "an item": (lambda x: x * x.max().item(), (X,), "analytic 0"),
     "data": (lambda x: x.data * x, (X,), "half of what it should be"),
@@ -145,7 +145,7 @@ WRONG = {
     "not summed": (
         rule(lambda x, s: x * s, lambda x, s, y, w: (w * s, (w * x)[0, :1])),
         (MATRIX, random(1)),
-        "not summed over all of the axes that were broadcast",
+        "not summed over all broadcast axes",
     ),
     "gathered": (
         rule(lambda x: x.sort().values, lambda x, y, w: w.gather(0, x.sort().indices)),
@@ -155,7 +155,7 @@ WRONG = {
     "not conjugated": (
         rule(lambda a, b: a * b, lambda a, b, y, w: (w * b.conj(), w * a)),
         (Z, random(4, dtype=torch.cdouble, seed=1)),
-        "with respect to input 1",
+        "/ d in[1]",
     ),
     "sign conjugated": (
         rule(torch.abs, lambda z, y, w: w * z.sgn().conj()),
@@ -165,12 +165,12 @@ WRONG = {
     "in single": (
         rule(lambda x: (50 * x).sin() / 50, lambda x, y, w: (50 * x.float()).cos().double() * w),
         (random(40),),
-        "is wrong in column",
+        "is wrong: ",
     ),
     "second output": (
         rule(lambda a, b: (a * b, a + b), lambda a, b, y, z, v, w: (v * b + w, v * a)),
         (X, Y),
-        "the derivative of output 1 with respect to input 1",
+        "d out[1][0] / d in[1][0]",
     ),
     "None for ones": (
         rule(
@@ -191,12 +191,12 @@ WRONG = {
             x, torch.tensor([[1, 2], [3, 3]]), torch.tensor([6, 6]), torch.tensor([2, 2])
         ),
         (random(6, 2, 4),),
-        "is wrong in column",
+        "is wrong: ",
     ),
     "forward mode": (
         rule(torch.sin, lambda x, y, w: x.cos() * w, lambda x, y, v: -x.cos() * v),
         (X,),
-        "is wrong in jvp in column",
+        "is wrong in jvp: ",
     ),
 }
 
@@ -210,7 +210,7 @@ def test_wrong_rules(name, fast_mode):
     report = checked(f, inputs, fast_mode=fast_mode, check_forward_ad=forward)
     assert report.verdict == "FAIL"
     if not fast_mode:  # which looks at one column
-        assert told in str(report)
+        assert told in " ".join(str(report).split())
     assert all(map(torch.equal, inputs, before))
 
 
@@ -226,7 +226,7 @@ def test_wrong_second_derivatives(backward):
     assert checked(f, X).verdict == "PASS"
     report = calipers.gradgradcheck(f, X, raise_exception=False)
     assert report.verdict == "FAIL"
-    assert "second order: the derivative of output 0 with respect to input 0" in report.reason
+    assert "second order: d grad[0]" in report.reason
 
 
 def test_second_derivatives_that_torch_has_not_are_found():
@@ -260,7 +260,7 @@ def test_torch_loses_the_tangent_of_a_lower_factor():
     if (theirs - right).abs().max() < 1e-9:
         pytest.skip("this torch has it right")
     assert report.verdict == "FAIL"
-    assert "is wrong in jvp in column" in report.reason
+    assert "is wrong in jvp: " in report.reason
 
 
 def lstsq(a, b):

@@ -263,8 +263,8 @@ def wrong_rules():
     turned = rule(size, lambda z: (size(z), z), lambda z, w: (2 * w * z,))
     other = rule(product, lambda x, y: (1.0001 * x * y, (x, y)), lambda r, w: (w * r[1], w * r[0]))
     return {
-        "None": (one_sided, 2, "it is claimed to be zero"),
-        "swapped": (swapped, 2, "they are swapped"),
+        "None": (one_sided, 2, ": analytic 0, numerical"),
+        "swapped": (swapped, 2, "the two are swapped"),
         "clipped": (clipped, 1, "not linear in its cotangent"),
         "twice": (twice, 1, "twice too large"),
         "straight through": (through, 1, "numerical 0"),

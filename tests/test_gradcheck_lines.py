@@ -20,10 +20,10 @@ def block(report):
 # Factors for each row or column.
 
 OF_VALUES = {
-    "times input 1": lambda x, p, w: w * x,
-    "divided by input 1": lambda x, p, w: w * x / p**2,
-    "times exp(input 1)": lambda x, p, w: w * x / p * np.exp(p),
-    "divided by exp(input 1)": lambda x, p, w: w * x / p * np.exp(-p),
+    "times in[1][k]": lambda x, p, w: w * x,
+    "divided by in[1][k]": lambda x, p, w: w * x / p**2,
+    "times exp(in[1][k])": lambda x, p, w: w * x / p * np.exp(p),
+    "divided by exp(in[1][k])": lambda x, p, w: w * x / p * np.exp(-p),
 }
 
 
@@ -31,13 +31,15 @@ OF_VALUES = {
 def test_a_factor_that_is_the_input_is_named(text):
     vjp = lambda x, p, w: (w * np.log(p), OF_VALUES[text](x, p, w))  # noqa: E731
     report = checked(lambda x, p: x * np.log(p), (LONG, LONG[::-1] / 3), vjp=vjp)
-    assert block(report) == f"each column is what it should be, {text}"
+    assert block(report) == f"d out[0] / d in[1][k] is the right one {text}, for each k"
 
 
 def test_a_factor_that_is_the_output_is_named():
     f = lambda x: np.exp(MATRIX @ x)  # noqa: E731
     report = checked(f, THREE / 4, jac=lambda x: MATRIX)
-    assert block(report) == "each row is what it should be, divided by output 0"
+    assert (
+        block(report) == "d out[0][k] / d in[0] is the right one divided by out[0][k], for each k"
+    )
 
 
 def test_factors_of_a_gradient_that_are_others_are_not_named():
@@ -49,16 +51,19 @@ def test_factors_of_a_gradient_that_are_others_are_not_named():
     assert not two.blocks
     near = 3 + 1e-4 * LONG
     near = checked(lambda x: np.sum(x**2), near, vjp=lambda x, w: w * 2 * x * x)
-    assert "input" not in block(near)
+    assert "in[0][k]" not in block(near)
 
 
-@pytest.mark.parametrize(("axis", "name", "side"), [(0, "row", "output"), (1, "column", "input")])
+@pytest.mark.parametrize(
+    ("axis", "name", "side"),
+    [(0, "d out[0][k] / d in[0]", "out"), (1, "d out[0] / d in[0][k]", "in")],
+)
 def test_factors_of_rows_and_columns_are_named(axis, name, side):
     factors = np.expand_dims([1.0, 0.25, 3.0], 1 - axis)
     report = checked(lambda x: MATRIX @ x, THREE, jac=lambda x: factors * MATRIX)
     assert block(report) == (
-        f"each {name} is a multiple of what it should be, by 0.25 to 3: a factor for each element "
-        f"of {side} 0 is missing or wrong"
+        f"{name} is the right one times 0.25 to 3: a factor for each element of {side}[0] is "
+        f"missing or wrong"
     )
 
 
@@ -87,9 +92,9 @@ def test_what_is_small_beside_a_wrong_diagonal_is_not_right():
 # The order of rows and columns.
 
 ORDERS = {
-    "columns in another order: reversed along axis 1": lambda g: g[:, ::-1],
-    "columns in another order: shifted by one along axis 0": lambda g: np.roll(g, 1, axis=0),
-    "columns in another order": lambda g: g[:, [1, 3, 0, 2]],
+    ": reversed along axis 1": lambda g: g[:, ::-1],
+    ": shifted by one along axis 0": lambda g: np.roll(g, 1, axis=0),
+    "": lambda g: g[:, [1, 3, 0, 2]],
 }
 
 
@@ -97,13 +102,19 @@ ORDERS = {
 def test_columns_in_another_order_are_named(text):
     vjp = lambda x, w: ORDERS[text](np.cumsum(w[:, ::-1], axis=1)[:, ::-1])  # noqa: E731
     report = checked(lambda x: np.cumsum(x, axis=1), ROWS, vjp=vjp)
-    assert block(report) == f"it has the right {text}"
+    assert (
+        block(report)
+        == f"it has the right columns, one for each element of in[0], in a different order{text}"
+    )
 
 
 def test_rows_in_another_order_are_named():
     vjp = lambda x, w: ROWS.T @ w[::-1]  # noqa: E731
     report = checked(lambda x: ROWS @ x, LONG[:4], vjp=vjp)
-    assert block(report) == "it has the right rows in another order: reversed"
+    assert (
+        block(report)
+        == "it has the right rows, one for each element of out[0], in a different order: reversed"
+    )
 
 
 def test_an_inverted_mask_is_no_order():
@@ -123,8 +134,8 @@ def softmax(x, axis=1):
 
 
 AXES = {
-    "axis 0, and the right one along axis 1": lambda x, w, p: p * (w - (p * w).sum(axis=0)),
-    "axis 0, which the right one does not": lambda x, w, p: p * (w - (p * w).sum()),
+    "axis 0, and f along axis 1": lambda x, w, p: p * (w - (p * w).sum(axis=0)),
+    "axis 0, which f does not": lambda x, w, p: p * (w - (p * w).sum()),
 }
 
 
@@ -137,7 +148,7 @@ def test_the_axis_of_a_sum_is_named(text):
 def test_the_axis_of_a_running_sum_is_named():
     vjp = lambda x, w: np.cumsum(w[::-1], axis=0)[::-1]  # noqa: E731
     report = checked(lambda x: np.cumsum(x, axis=1), ROWS, vjp=vjp)
-    assert block(report) == "it mixes elements along axis 0, and the right one along axis 1"
+    assert block(report) == "it mixes elements along axis 0, and f along axis 1"
 
 
 def test_one_wrong_entry_is_no_other_axis():
@@ -169,14 +180,14 @@ def test_a_gradient_that_is_assigned_to_places_that_repeat_is_named():
         lambda table: table[PLACES] * 2, np.ones((5, 3)), vjp=lambda t, w: 2 * vjp(t, w)
     )
     assert block(report) == (
-        "what is not zero is right, and 9 of 18 entries are missing, as where a gradient is "
-        "assigned to places that repeat, and not added up"
+        "the nonzero entries are right, and 9 of 18 are missing, as if the gradient were "
+        "assigned, and not added, at repeated indices"
     )
 
 
 def test_a_diagonal_is_no_assignment():
     report = checked(lambda x: np.cumsum(x[::-1])[::-1], LONG, vjp=lambda x, w: w)
-    assert block(report) == "what is not zero is right, and 15 of 21 entries are missing"
+    assert block(report) == "the nonzero entries are right, and 15 of 21 are missing"
 
 
 def test_lines_of_complex_numbers_are_told_without_axes():
@@ -184,4 +195,7 @@ def test_lines_of_complex_numbers_are_told_without_axes():
     order = [1, 3, 0, 2]
     vjp = lambda z, w: np.cumsum(w[:, ::-1], axis=1)[:, ::-1][:, order]  # noqa: E731
     report = checked(lambda z: np.cumsum(z, axis=1), z, vjp=vjp)
-    assert block(report) == "it has the right columns in another order"
+    assert (
+        block(report)
+        == "it has the right columns, one for each element of in[0], in a different order"
+    )

@@ -21,14 +21,14 @@ TOLD = {
     ("equaliser", "magnitude_alone"): "not linear in its cotangent",
     ("solve", "sign"): "of the opposite sign",
     ("solve", "no_gradient_of_b"): "the whole block is zero",
-    ("embedding", "repeats_assigned"): "assigned to places that repeat",
+    ("embedding", "repeats_assigned"): "assigned, and not added, at repeated indices",
     ("weight_norm", "scale_of_all"): "a factor for each element of input 0",
-    ("lennard_jones", "no_box"): "it is claimed to be zero",
+    ("lennard_jones", "no_box"): ": analytic 0, numerical",
     ("dice_loss", "mean_of_batches"): "as by a mean over an axis of length 3",
     ("spectrum", "not_scaled"): "8 times what it should be",
-    ("a_large_field", "one_of_many"): "in column (57, 31)",
-    ("softplus_and_sinc", "only_large"): "in column 7 in row 7",
-    ("sinkhorn", "plan_transposed"): "the last two axes of input 0 are swapped",
+    ("a_large_field", "one_of_many"): " / d in[0][57, 31] is wrong",
+    ("softplus_and_sinc", "only_large"): "d out[0][7] / d in[0][7] is wrong",
+    ("sinkhorn", "plan_transposed"): "the last two axes of in[0] are swapped",
 }
 
 
@@ -53,7 +53,7 @@ def test_mistakes_in_models(name, mistake, inputs):
     report = checked(f, given, vjp=vjp)
     assert report.verdict == "FAIL"
     assert {e.input for e in report.failures if e.verdict == "FAIL"} == inputs
-    assert TOLD.get((name, mistake), "wrong in column") in str(report)
+    assert TOLD.get((name, mistake), " is wrong: ") in report.reason
     assert len(report.reason) < 330
     fast = checked(f, given, vjp=vjp, fast_mode=True)
     assert fast.verdict == "FAIL"
@@ -77,10 +77,10 @@ def test_the_sentence_names_the_form_that_is_wrong():
 
     for form in ("vjp", "jvp"):
         report = two(form)
-        assert f"is wrong in {form} in column" in report.reason
+        assert f"is wrong in {form}: " in report.reason
         assert "not of one matrix" in str(report)
     both = checked(np.sin, np.array([0.3]), vjp=lambda x, w: w, jvp=lambda x, v: v)
-    assert "is wrong in vjp and jvp in column 0" in both.reason
+    assert "is wrong in vjp and jvp: " in both.reason
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_fast_mode_tells_of_hidden_entries():
         report = check(fast_mode)
         assert report.hidden == 4
         assert report.unresolved == 4 / 16
-        assert report.reason.endswith(", but for 4 of 16 entries that rounding of f hides")
+        assert report.reason.endswith(", except for 4 of 16 entries that rounding of f hides")
 
 
 def test_an_entry_that_passes_by_itself_is_not_hidden():
@@ -216,6 +216,6 @@ def test_where_f_stands_still_within_the_steps_that_are_given_it_is_told(options
 
     x = np.linspace(0.3, 2, 5)
     assert checked(rounded, x, vjp=slope).verdict == "INCONCLUSIVE"
-    assert "without step= and eps=, it is asked" in checked(rounded, x, vjp=slope, **options).reason
+    assert "f does not change within the steps" in checked(rounded, x, vjp=slope, **options).reason
     wrong = checked(np.sin, x, vjp=lambda x, w: 2 * slope(x, w), **options)
-    assert "stands still" not in wrong.reason
+    assert "does not change" not in wrong.reason

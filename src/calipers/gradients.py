@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ._differences.plan import others_of
+from ._gradcheck.call import Call
 from ._gradcheck.checking import check_given
 from ._gradcheck.given import Given
 from ._gradcheck.options import one_jac, positions_of, require_functions
@@ -234,6 +235,7 @@ def gradcheck(
     >>> report.verdict, report.counts["FAIL"]
     ('FAIL', 2)
     """
+    call = Call.of(gradcheck, locals())
     require_functions(f, jac=jac, vjp=vjp, jvp=jvp, value_and_jac=value_and_jac)
     given = Given(
         f,
@@ -274,4 +276,4 @@ def gradcheck(
         allow=allow,
         seed=seed,
     )
-    return check_given(given, settings)
+    return check_given(given, settings, call)

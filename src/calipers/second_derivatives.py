@@ -12,6 +12,7 @@ from ._arguments import require_flags
 from ._arrays import is_sparse
 from ._differences.plan import Options, others_of
 from ._differences.stencils import ADAPTIVE
+from ._gradcheck.call import Call
 from ._gradcheck.checking import check_given
 from ._gradcheck.derivative import CONVENTIONS
 from ._gradcheck.given import FORMS, Given
@@ -23,11 +24,13 @@ from ._gradcheck.options import (
     require_functions,
     steps_for,
 )
+from ._gradcheck.parts import labels_of
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
 from ._gradcheck.second import Gradient, cotangents, layout, skewness, terms_of
 from ._gradcheck.second_forms import SecondForms, require_handed_on
 from ._gradcheck.settings import Settings
+from ._gradcheck.subject import Labels, names_of
 from ._protocols import FunctionLibrary
 from ._types import ArrayLike, Convention, PyTree, SecondOptions
 from .interop.functions import function_library
@@ -142,6 +145,7 @@ def gradgradcheck(
     >>> bool(report)
     True
     """
+    call = Call.of(gradgradcheck, locals())
     require_functions(f, vjp=vjp, vjp_vjp=vjp_vjp, vjp_jvp=vjp_jvp, hess=hess, hvp=hvp)
     require_handed_on(options)
     require_flags(first_order=first_order, gen_non_contig_grad_outputs=gen_non_contig_grad_outputs)
@@ -180,21 +184,22 @@ def gradgradcheck(
         )
         raise TypeError(msg)
     if forms.of_number:
-        return _of_number(given, forms, first_order, settings)
+        return _of_number(given, forms, first_order, settings, call)
     if first_order:
-        report = _of_first(given, settings)
+        report = _of_first(given, settings, call)
         if not report:
             return report
     if library is not None:
-        report = _of_library(library, given.of_leaves(), grad_outputs, spread, forms, settings)
+        flat = given.of_leaves()
+        report = _of_library(library, flat, grad_outputs, spread, forms, settings, call)
     else:
-        report = _of_own(given, grad_outputs, spread, forms, settings)
+        report = _of_own(given, grad_outputs, spread, forms, settings, call)
     return answer(report, raise_exception)
 
 
-def _of_first(given: Given, settings: Settings) -> GradcheckReport:
+def _of_first(given: Given, settings: Settings, call: Call) -> GradcheckReport:
     """Check the first derivative, of which there is no forward mode."""
-    return check_given(given, replace(settings, check_batched_forward_grad=False))
+    return check_given(given, replace(settings, check_batched_forward_grad=False), call)
 
 
 def _of_library(
@@ -204,6 +209,7 @@ def _of_library(
     spread: bool,
     forms: SecondForms,
     settings: Settings,
+    call: Call,
 ) -> GradcheckReport:
     """Check what a library has for the gradient of a function of its arrays."""
     f, inputs = given.f, given.several
@@ -213,13 +219,17 @@ def _of_library(
     gradient, point = library.gradient(f, inputs, active, kept, w, spread)
     contiguous = library.gradient(f, inputs, active, kept, w, False)[0] if spread else None
     by = *active, *range(len(inputs), len(inputs) + len(w))
-    second = replace(_second(gradient, point, by, given.convention), terms=terms_of(first, w))
+    second = replace(
+        _second(gradient, point, by, given.convention),
+        terms=terms_of(first, w),
+        labels=_labels(names_of(inputs, given.leaves), active, len(w)),
+    )
     own = replace(
         _with_cotangents(settings, len(active), len(w)),
         check_forward_ad=forms.pushes,
         check_backward_ad=forms.pulls,
     )
-    report = _of_gradient(second, first.columns, contiguous, own)
+    report = _of_gradient(second, first.columns, contiguous, own, call)
     if given.leaves is not None and given.leaves.names:
         held = given.leaves.names
         report = replace(
@@ -231,7 +241,12 @@ def _of_library(
 
 
 def _of_own(
-    given: Given, grad_outputs: Any, spread: bool, forms: SecondForms, settings: Settings
+    given: Given,
+    grad_outputs: Any,
+    spread: bool,
+    forms: SecondForms,
+    settings: Settings,
+    call: Call,
 ) -> GradcheckReport:
     """Check the caller's derivatives of the caller's gradient."""
     assert forms.vjp is not None
@@ -248,9 +263,10 @@ def _of_own(
         kwargs=given.kwargs,
         names=forms.names,
         terms=terms_of(subject, w),
+        labels=_labels(subject.names, [p.position for p in subject.active], len(w)),
     )
     own = _with_cotangents(settings, len(subject.active), len(w))
-    return _of_gradient(second, subject.columns, contiguous, own)
+    return _of_gradient(second, subject.columns, contiguous, own, call)
 
 
 def _second(
@@ -265,6 +281,13 @@ def _second(
     return Given(gradient, point, every, by, (), convention)
 
 
+def _labels(names: Sequence[str], active: Sequence[int], cotangents: int) -> Labels:
+    """Return what reports call the inputs of f and its cotangents, and the gradients of f."""
+    gradients = labels_of("grad", names)
+    inputs = *labels_of("in", names), *(f"w[{k}]" for k in range(cotangents))
+    return inputs, [gradients[k] for k in active]
+
+
 def _with_cotangents(settings: Settings, inputs: int, cotangents: int) -> Settings:
     """Return settings whose steps and bounds are for the inputs, and none of them for w."""
     names = [n for n in ("step", "scale", "bounds") if getattr(settings, n) is not None]
@@ -274,7 +297,11 @@ def _with_cotangents(settings: Settings, inputs: int, cotangents: int) -> Settin
 
 
 def _of_gradient(
-    given: Given, size: int, contiguous: Callable[..., Any] | None, settings: Settings
+    given: Given,
+    size: int,
+    contiguous: Callable[..., Any] | None,
+    settings: Settings,
+    call: Call,
 ) -> GradcheckReport:
     """
     Check derivatives of a gradient, of which those by `size` real numbers are symmetric.
@@ -282,7 +309,7 @@ def _of_gradient(
     If its cotangents are not contiguous, `contiguous` is the same with those that are. The report
     is returned, whatever the verdict.
     """
-    report = check_given(given, replace(settings, raise_exception=False))
+    report = check_given(given, replace(settings, raise_exception=False), call)
     if report.shape[0] and not report.findings:
         spread, given = given, given.translated(False)
         subject = given.subject()
@@ -304,11 +331,11 @@ def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
     """Return a report of what was found beside the entries, if anything was."""
     if told is None:
         return report
-    return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings))
+    return replace(report, verdict=FAIL, reason=told, findings=(told, *report.findings), next="")
 
 
 def _of_number(
-    given: Given, forms: SecondForms, first_order: bool, settings: Settings
+    given: Given, forms: SecondForms, first_order: bool, settings: Settings, call: Call
 ) -> GradcheckReport:
     """Check the Hessian of a real number, or products with it, by one input."""
     subject, inputs = given.subject(), (*given.several, *given.args)
@@ -330,7 +357,7 @@ def _of_number(
     vjp = forms.vjp
     if vjp is not None and first_order:
         first = replace(given, inputs=inputs, args=(), argnums=part.position)
-        report = _of_first(first, settings)
+        report = _of_first(first, settings, call)
         if not report:
             return report
 
@@ -351,6 +378,7 @@ def _of_number(
         _second(gradient, inputs, by, convention, jac=forms.hess, jvp=forms.hvp),
         kwargs=given.kwargs,
         names=forms.names,
+        labels=_labels(subject.names, by, 0),
     )
-    report = _of_gradient(second, part.stop, None, settings)
+    report = _of_gradient(second, part.stop, None, settings, call)
     return answer(report, settings.raise_exception)

@@ -34,17 +34,21 @@ class Causes:
         right = self.numerical.get(entry.column)
         if right is None:
             return None
-        rows = _range(part_at(self.subject.kept, entry.output))
+        out = part_at(self.subject.kept, entry.output)
+        part, rows = part_at(self.subject.active, entry.input), _range(out)
         (own,) = taken(self.jacobians[entry.form], np.array([entry.column]))
         text = _factor(own[rows], right[rows], self._least)
         if text is not None:
-            return f"the whole column is {text}"
-        part = part_at(self.subject.active, entry.input)
+            return f"all of d {out.label} / d {part.element(entry.column)} is {text}"
         if self._is_large(part):
             return None
         every, known = self._sides(entry.form, part)
         text = _factor(every[:, entry.row], known[:, entry.row], self._least)
-        return None if text is None else f"the whole row is {text}"
+        return (
+            None
+            if text is None
+            else f"all of d {out.element(entry.row)} / d {part.label} is {text}"
+        )
 
     def blocks(self, entries: Iterable[Entry]) -> dict[tuple[str, int, int], str]:
         """Say what blocks look like that wrong entries are in, by name, output and input."""
@@ -98,7 +102,7 @@ class Causes:
         for other in self.subject.kept:
             claimed, known = (side[:, _range(other)] for side in sides)
             if own.shape == known.shape and alike(own, known):
-                return f"it is the derivative of output {other.name}{_mutual(claimed, right)}"
+                return f"it is d {other.label} / d {part.label}{_mutual(claimed, right)}"
         whole = self.subject.columns * self.subject.rows
         if whole > _MOST or len(self.subject.active) > _FEW:
             return None
@@ -107,13 +111,12 @@ class Causes:
                 continue
             claimed, known = (side[:, _range(out)] for side in self._sides(name, other))
             if own.shape == known.shape and alike(own, known):
-                told = f"it is the derivative with respect to input {other.name}"
-                return f"{told}{_mutual(claimed, right)}"
+                return f"it is d {out.label} / d {other.label}{_mutual(claimed, right)}"
         return None
 
 
 def _mutual(claimed: NDArray, right: NDArray) -> str:
-    return ": they are swapped" if alike(claimed, right) else ""
+    return ": the two are swapped" if alike(claimed, right) else ""
 
 
 def _range(part: Part) -> slice:
@@ -146,12 +149,12 @@ def _conjugate(own: NDArray, right: NDArray, out: Part, part: Part, form: str) -
     if alike(own, by_both):
         # jac has a convention where it is the gradient of a real number.
         gradient = form == "vjp" or (form == "jac" and not complex_out)
-        also = ", or meant for the other convention=" if gradient else ""
+        also = ", or follows the other convention=" if gradient else ""
         return f"it is the conjugate of the right one{also}"
     if alike(own, by_out):
-        return "it is the derivative of the output's conjugate"
+        return f"it is d conj({out.label}) / d {part.label}"
     if complex_in and alike(own, _conjugated(right.T).T):
-        return "it is the derivative with respect to the input's conjugate"
+        return f"it is d {out.label} / d conj({part.label})"
     return None
 
 
@@ -160,9 +163,9 @@ def _turned(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
     if own.shape[0] == own.shape[1] and alike(own, right.T):
         return "it is the transpose of the right one"
     if alike(own, _transposed(right, part)):
-        return f"it is right where the last two axes of input {part.name} are swapped"
+        return f"it is right if the last two axes of {part.label} are swapped"
     if alike(own, _transposed(right.T, out).T):
-        return f"it is right where the last two axes of output {out.name} are swapped"
+        return f"it is right if the last two axes of {out.label} are swapped"
     return _symmetric(own, right, part)
 
 
@@ -173,20 +176,18 @@ def _symmetric(own: NDArray, right: NDArray, part: Part) -> str | None:
     hermitian = part.example.dtype.kind == "c"
     swapped = _transposed(_conjugated(right.T).T if hermitian else right, part)
     kind = "Hermitian" if hermitian else "symmetric"
+    axes = f"the last two axes of {part.label}"
     meant = (
-        f"as by matrices that stay {kind}: here each element is moved by itself, so let f take the "
-        f"{kind} part first"
+        f"as if the matrix stayed {kind}: gradcheck perturbs one element at a time, so make f "
+        f"take the {kind} part first"
     )
     if alike(own, (right + swapped) / 2):
-        return f"it is the {kind} part by the last two axes of input {part.name}, {meant}"
+        return f"it is the {kind} part over {axes}, {meant}"
     both = right + swapped
     diagonal = np.flatnonzero(_is_diagonal(part))
     both[diagonal] = right[diagonal]
     if alike(own, both):
-        return (
-            f"it counts both of each two elements off the diagonal of the last two axes of input "
-            f"{part.name}, {meant}"
-        )
+        return f"it counts off-diagonal elements of {axes} twice, {meant}"
     return _one_sided(own, right, part)
 
 
@@ -202,8 +203,8 @@ def _one_sided(own: NDArray, right: NDArray, part: Part) -> str | None:
         claim[unread] = 0
         if len(unread) and alike(claim, right):
             return (
-                f"f reads the {name} triangle of the last two axes of input {part.name} alone, and "
-                f"what is claimed is of both: add that of the other one to it, or let f read both"
+                f"f reads only the {name} triangle of the last two axes of {part.label}, and the "
+                f"derivative covers both: add that of the other triangle to it, or make f read both"
             )
     return None
 
@@ -291,12 +292,12 @@ def _reduction(own: NDArray, right: NDArray, out: Part, part: Part) -> str | Non
     if np.abs(own - right)[there].max() > CLOSE * size:
         return None
     count, every = np.count_nonzero(short), np.count_nonzero(right)
-    text = f"what is not zero is right, and {count} of {every} entries are missing"
+    text = f"the nonzero entries are right, and {count} of {every} are missing"
     a, b = part.example, out.example
     if a.size < b.size and _broadcasts(a.shape, b.shape) and _spread(short):
-        text += ", as of a gradient that is not summed over all of the axes that were broadcast"
+        text += ", as if the gradient were not summed over all broadcast axes"
     elif assigned(there, right != 0):
-        text += ", as where a gradient is assigned to places that repeat, and not added up"
+        text += ", as if the gradient were assigned, and not added, at repeated indices"
     return text
 
 
@@ -332,8 +333,8 @@ def _missing(own: NDArray, right: NDArray) -> str | None:
         return f"{first:.4g} is missing in every entry: a constant term"
     rank = _rank(apart[np.ix_(wrong.any(axis=1), wrong.any(axis=0))])
     if min(lines, places) >= 4 * rank - 1:
-        what = "a term such as a mean or a sum over elements leaves"
-        return f"what is missing is of rank {rank}, and not {min(lines, places)}: {what}"
+        size = min(lines, places)
+        return f"the error has rank {rank} of {size}: a mean or sum term is probably missing"
     return None
 
 

@@ -13,6 +13,7 @@ from .._protocols import NDArray
 from . import identities
 from .analytic import Jacobian, Sizes, jacobian_of
 from .blocks import WrongFormError
+from .call import Call
 from .derivative import GivenDerivative
 from .entries import Entries
 from .excuses import excused
@@ -51,6 +52,7 @@ class Check:
     fast_mode: bool
     seed: int
     allow: tuple[str, ...]
+    call: Call
     cause: BaseException | None = None  # of what a derivative could not be asked
     any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
 
@@ -331,6 +333,10 @@ class Check:
             self.fast_mode,
             self.allow,
             hidden=outcome.entries.hidden,
+            again=self.call.text(),
+            next="" if vacuous else outcome.next_step(self.call),
+            outputs=tuple((p.label, p.stop - p.start) for p in subject.kept),
+            inputs=tuple((p.label, p.stop - p.start) for p in subject.active),
         )
 
 

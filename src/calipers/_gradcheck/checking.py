@@ -8,6 +8,7 @@ import numpy as np
 from .._differences.progress import Progress
 from .._warnings import warn
 from .batches import without_warnings_of_batches
+from .call import Call
 from .check import Check
 from .given import Given, require_way
 from .numerical import Way
@@ -20,8 +21,8 @@ from .subject import Subject, has_differences
 _ELSEWHERE = np.negative, partial(np.multiply, 1.5), partial(np.add, 0.25), partial(np.add, -2.0)
 
 
-def check_given(given: Given, settings: Settings) -> GradcheckReport:
-    """Check it, and return the report or raise it."""
+def check_given(given: Given, settings: Settings, call: Call) -> GradcheckReport:
+    """Run one gradient check, and return its report or raise it; `call` is what the user wrote."""
     require_way(settings.inplace, given)
     only_specified = settings.only_specified()
     given = given.of_arrays(settings.out_like, settings.inplace, only_specified)
@@ -50,6 +51,7 @@ def check_given(given: Given, settings: Settings) -> GradcheckReport:
         settings.fast_mode,
         settings.seed,
         tuple(settings.allow),
+        call,
     )
     heard = Progress(settings.progress, 0)
     way = Way(settings.workers, heard if heard.wanted else None, settings.checkpoint)

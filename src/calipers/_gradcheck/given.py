@@ -25,7 +25,7 @@ from .nested import Nested, NumpyContainers, holds_arrays, is_array
 from .numerical_gradient import NumericalGradient
 from .posing import argnums_of, is_differentiable, no_batches, pose
 from .sparse import DenseView
-from .subject import Subject, has_differences, names_of
+from .subject import Labels, Subject, has_differences, names_of
 
 FORMS = ("jac", "vjp", "jvp")
 
@@ -53,6 +53,7 @@ class Given:
     places: Mapping[int, tuple[NDArray, ...]] = field(default_factory=dict)  # by sparse input
     with_value: bool = False  # whether jac gives f's value before the Jacobian
     names: Mapping[str, str] = field(default_factory=dict)  # of forms that have others
+    labels: Labels | None = None  # of inputs and outputs that are not called in and out
 
     def __post_init__(self) -> None:
         """Refuse what does not say how f and the derivatives are called."""
@@ -213,6 +214,7 @@ class Given:
             used=result.used,
             places=result.places,
             names=self.names,
+            labels=self.labels,
         )
 
     def _of_dense(self, masked: bool) -> "Given":
@@ -263,6 +265,7 @@ class Given:
                 self.of_library,
                 self.terms,
                 self.places,
+                self.labels,
             )
         except TypeError as error:
             owners = {library_of(x) for x in (*self.several, *self.args)} - {None}

@@ -59,7 +59,8 @@ def reordered(
             continue
         how = _order(a, b, side)
         if how or b.shape[1] > 1:  # single numbers may be others that happen to be as large
-            return f"it has the right {name}s in another order{how}"
+            each = f"one for each element of {side.label}"
+            return f"it has the right {name}s, {each}, in a different order{how}"
     return None
 
 
@@ -85,8 +86,8 @@ def mixed(own: NDArray, right: NDArray, out: Part, part: Part) -> str | None:
     if not more:
         return None
     if less:
-        return f"it mixes elements along {_named(more)}, and the right one along {_named(less)}"
-    return f"it mixes elements along {_named(more)}, which the right one does not"
+        return f"it mixes elements along {_named(more)}, and f along {_named(less)}"
+    return f"it mixes elements along {_named(more)}, which f does not"
 
 
 def _axes(own: NDArray, right: NDArray, out: Part, part: Part) -> tuple[list[int], list[int]]:
@@ -118,7 +119,7 @@ def multiples(
     own: NDArray, right: NDArray, out: Part, part: Part, at: tuple[int, int]
 ) -> str | None:
     """Say that each row or column is a multiple of what it should be, by a factor of its own."""
-    for axis, (name, side) in enumerate(zip(LINES, (part, out), strict=True)):
+    for axis, side in enumerate((part, out)):
         a, b = (own, right) if axis == 0 else (own.T, right.T)
         there = np.asarray(b.any(axis=1))
         if a[~there].any():
@@ -132,17 +133,21 @@ def multiples(
         if not explains(claim, a, b, _among(there, at[:: 1 - 2 * axis])):
             continue
         what = _values_in(factors, np.ravel(side.example), there)
-        kind = "input" if axis == 0 else "output"
+        one = (
+            f"d {out.label} / d {part.label}[k]"
+            if axis == 0
+            else f"d {out.label}[k] / d {part.label}"
+        )
         if what:
-            return f"each {name} is what it should be, {what.format(f'{kind} {side.name}')}"
+            return f"{one} is the right one {what.format(f'{side.label}[k]')}, for each k"
         wrong = np.abs(factors - 1) > CLOSE
         counts = np.count_nonzero(np.abs(b) > CLOSE * np.abs(b).max(axis=1, keepdims=True), axis=1)
         if np.sum(counts[wrong] - 1) < _LEAST or np.count_nonzero(counts[wrong] > 1) < 2:
             continue
         low, high = factors.min(), factors.max()
         return (
-            f"each {name} is a multiple of what it should be, by {low:.4g} to {high:.4g}: a factor "
-            f"for each element of {kind} {side.name} is missing or wrong"
+            f"{one} is the right one times {low:.4g} to {high:.4g}: a factor for each element of "
+            f"{side.label} is missing or wrong"
         )
     return None
 

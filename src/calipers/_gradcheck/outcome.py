@@ -1,14 +1,16 @@
 """What a check found, and what it says of that: the verdict, a sentence, the worst entries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._kernels.rungs import COARSE
 from .._reals import reals
 from .analytic import Jacobian
+from .call import Call, in_float64
 from .causes import Causes
 from .derivative import GivenDerivative
 from .entries import Entries
@@ -25,8 +27,12 @@ from .rule import (
     default_resolution,
 )
 from .subject import Subject
-from .text import place, values
+from .text import measured
 
+# Options of gradcheck with which f is called in another way than by `jacobian` without options.
+_OF_CALLS = frozenset(
+    {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
+)
 _FEW = 8.0  # spacings of x, in which a ladder has no two steps
 
 
@@ -88,6 +94,7 @@ class Outcome:
                     np.inf if np.isnan(excess) else float(excess),
                     row,
                     column,
+                    f"d {out.element(row)} / d {part.element(column)}",
                 )
             )
         return tuple(sorted(result, key=lambda e: (-_weight(e), -e.excess)))
@@ -120,27 +127,55 @@ class Outcome:
             return self.undecided
         worst = failures[0]
         if verdict == NONSMOOTH:
-            kink = "a kink, a jump or an infinite slope"
-            text = self._place(worst, f"not to be had: f has {kink} within a step of x")
-            step = f"the step is {self._step_of(worst):.2g}"
-            return f"{text}; {step}: a shorter step= may end before, unless that is at x itself"
+            return (
+                f"{worst.name} is undefined: f has a kink, a jump or an infinite slope within one "
+                f"step ({self._step_of(worst):.2g}) of x; move x, or pass "
+                f'allow={{"NONSMOOTH"}}'
+            )
         if verdict == INCONCLUSIVE:
-            text = self._place(worst, "not to be confirmed")
-            return f"{text}{values(worst)}; {self._obstacle(worst)}"
-        if np.isnan(worst.analytic) and np.isnan(worst.numerical):
-            text = self._place(worst, "NaN") + values(worst).partition(":")[0]
-            return f"{text}, claimed and found alike: equal_nan=True lets that pass"
+            obstacle, _ = self._obstacle(worst)
+            return f"{worst.name} could not be confirmed: {measured(worst)}; {obstacle}"
+        if _are_nan(worst):
+            return f"{worst.name} is NaN, analytic and numerical; equal_nan=True accepts that"
         return self._mistake(worst)
+
+    def next_step(self, call: Call) -> str:
+        """Return code that does what there is to do after a call, or ""."""
+        verdict, failures = self.verdict, self.failures
+        if self.findings or verdict == PASS:
+            return ""
+        if verdict == NONSMOOTH:
+            return call.text(allow={*call.arguments.get("allow", ()), NONSMOOTH})
+        if verdict == INCONCLUSIVE:
+            if self.undecided is None:
+                return self._obstacle(failures[0])[1](call)
+            return call.text(fast_mode=None) if self.fast_mode else ""
+        if not failures or failures[0].verdict != FAIL:
+            return ""
+        if _are_nan(failures[0]):
+            return call.text(equal_nan=True)
+        if self._has_plain_jacobian(call):
+            return f"calipers.jacobian({call.f}, {call.each_input()})  # the numerical Jacobian"
+        return f"{call.text(raise_exception=False)}.failures"
+
+    def _has_plain_jacobian(self, call: Call) -> bool:
+        """Whether `jacobian` takes f and its input as they are."""
+        alone = not isinstance(call.arguments["inputs"], (tuple, list))
+        options = set(call.arguments).isdisjoint(_OF_CALLS) and call.checker == "gradcheck"
+        of_library = any(d.of_library for d in self.derivatives)
+        leaves = self.subject.leaves
+        of_containers = leaves is not None and bool(leaves.names or leaves.outputs)
+        return alone and options and not (self.subject.several or of_containers or of_library)
 
     def _agreement(self) -> str:
         names, count, left = [d.name for d in self.derivatives], self.entries.left_out, ""
         if count:
-            what = "columns that have" if count > 1 else "column that has"
-            left = f", but for {count} {what} no step: it is 0, or x is not finite"
+            what = "columns" if count > 1 else "column"
+            left = f", except for {count} {what} without a step (it is 0, or x is not finite)"
         forms = " and ".join(names)
         if self.fast_mode:
             agree, every = (
-                f"products of {forms} with random directions are those of differences",
+                f"products of {forms} with random directions agree with differences",
                 "",
             )
         else:
@@ -153,32 +188,45 @@ class Outcome:
             return f"{agree}{every}{left}"
         if hidden == total and len(self.whole) == len(self.subject.active):
             return f"{forms} may be right: rounding of f hides all entries{left}"
-        return f"{agree}, but for {hidden} of {total} entries that rounding of f hides{left}"
+        return f"{agree}, except for {hidden} of {total} entries that rounding of f hides{left}"
 
-    def _obstacle(self, entry: Entry) -> str:
-        """Say why an entry is not confirmed."""
+    def _obstacle(self, entry: Entry) -> tuple[str, Callable[[Call], str]]:
+        """Say why an entry is not confirmed, and how to write the next step after a call."""
         if not np.isfinite(self.subject.base[entry.row]):
-            return "f is not finite at x"
+            return "f is not finite at x", lambda _: ""
         if np.isnan(entry.numerical) and self._is_confined(entry):
-            return "bounds= leave no room for a difference there; a step of 0 leaves it out"
+            text = "bounds= leave no room for a difference there; step=0 excludes an element"
+            return text, lambda call: call.text(bounds=None)
         if self.narrow and self.narrow != np.dtype(np.float32).name:
-            return f"f computes in {self.narrow}, which tells little: check it in float64"
+            text = f"f computes in {self.narrow}, which resolves too little: check it in float64"
+            return text, lambda _: ""
         if self.narrow:
-            resolved = default_resolution(float(np.finfo(np.float32).eps))
-            return f"f computes in {self.narrow}; rtol={resolved:g} is the default of float32"
-        advice = " for float32: try float64" if self.subject.eps > COARSE else ""
-        return f"f is noisy or varies too fast there{advice}"
+            rtol = default_resolution(float(np.finfo(np.float32).eps))
+            text = f"f computes in {self.narrow}; rtol={rtol:g} is the default of float32"
+            return text, lambda call: call.text(rtol=rtol)
+        text = "f is noisy or varies too fast there"
+        if self.subject.eps > COARSE:
+            return f"{text} for float32: try float64", lambda call: call.text(
+                inputs=call.each_input(in_float64)
+            )
+        of_library = any(d.of_library for d in self.derivatives)
+
+        def by_complex_steps(call: Call) -> str:
+            takes_none = of_library or call.arguments.get("method") == COMPLEX_STEP
+            return "" if takes_none else f"{call.text(method=COMPLEX_STEP)}  # for analytic f"
+
+        return text, by_complex_steps
 
     def _mistake(self, entry: Entry) -> str:
         """Say what is wrong with an entry, and with what is about it."""
-        text = self._place(entry, f"wrong{self._by(entry)}") + values(entry)
+        text = f"{entry.name} is wrong{self._by(entry)}: {measured(entry)}"
         if entry.analytic == 0:
             silent = any(d.silent for d in self.derivatives if d.name == entry.form)
-            text += f"; {entry.form} returned None" if silent else "; it is claimed to be zero"
+            text += f"; {entry.form} returned None" if silent else ""
         elif self._stands_still():
             text += (
-                "; f stands still within the steps that are given: without step= and eps=, it is "
-                "asked whether it rounds x to few bits"
+                "; f does not change within the steps that were passed: without step= and eps=, "
+                "calipers tests whether f rounds x to few bits"
             )
         block = entry.form, entry.output, entry.input
         cause = self._causes_of_blocks.get(block) or self._causes.line(entry)
@@ -200,8 +248,8 @@ class Outcome:
 
     def _of_block(self, key: tuple[str, int, int], text: str) -> str:
         form, output, position = key
-        out, part = self._parts(output, position)
-        return f"{form}, output {out.name}, input {part.name}: {text}"
+        out, part = part_at(self.subject.kept, output), part_at(self.subject.active, position)
+        return f"{form}, d {out.label} / d {part.label}: {text}"
 
     def _step_of(self, entry: Entry) -> float:
         """Return the length of the steps by which an entry was looked at."""
@@ -218,12 +266,9 @@ class Outcome:
                 return bool(room <= _FEW * max(np.spacing(abs(x)), look.eps * abs(x)))
         return False
 
-    def _place(self, entry: Entry, what: str) -> str:
-        out, part = self._parts(entry.output, entry.input)
-        return place(entry, out.name, part.name, what)
 
-    def _parts(self, output: int, position: int) -> tuple[Part, Part]:
-        return part_at(self.subject.kept, output), part_at(self.subject.active, position)
+def _are_nan(entry: Entry) -> bool:
+    return bool(np.isnan(entry.analytic) and np.isnan(entry.numerical))
 
 
 def _weight(entry: Entry) -> int:

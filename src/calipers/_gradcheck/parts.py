@@ -1,5 +1,6 @@
 """Arrays as parts of one vector of real numbers; a complex element is two of them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ import numpy as np
 from .._protocols import NDArray
 from .._reals import real_parts, reals
 
+_ATTRIBUTES = {"": "", "real": ".real", "imaginary": ".imag"}
 NOWHERE: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})
 
 
@@ -45,6 +47,21 @@ def norm(values: NDArray) -> float:
     return largest * float(np.sqrt(np.sum((values / largest) ** 2)))
 
 
+def labels_of(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+    """
+    Return names of inputs or outputs in NumPy's notation.
+
+    That is in[0] for 0, in[0]['w'] for 0['w'], and in['w'] for this if 0 is the only one.
+    """
+    alone = len({name.partition("[")[0].partition(".")[0] for name in names}) == 1
+    pairs = (re.fullmatch(r"(\d*)(.*)", name, re.DOTALL) for name in names)
+    split = [match.groups() for match in pairs if match is not None]
+    return tuple(
+        f"{kind}{rest}" if not position or (alone and rest) else f"{kind}[{position}]{rest}"
+        for position, rest in split
+    )
+
+
 @dataclass(frozen=True)
 class Part:
     """Where one input or output stands among the real numbers of all."""
@@ -54,6 +71,7 @@ class Part:
     start: int
     stop: int
     name: str  # its position, or where it is in the caller's containers
+    label: str  # in NumPy's notation, as in[0] or out['a']
     places: tuple[NDArray, ...] = ()  # in a sparse matrix, of the values that are its numbers
 
     @cached_property
@@ -74,6 +92,12 @@ class Part:
             part = "imaginary" if imaginary else "real"
         index = tuple(i[k] for i in self.places) or np.unravel_index(k, self.example.shape)
         return tuple(map(int, index)), part
+
+    def element(self, number: int) -> str:
+        """Return the element a real number belongs to in NumPy's notation, as in[0][2, 1].real."""
+        index, part = self.index(number)
+        at = f"[{', '.join(map(str, index))}]" if index else ""
+        return f"{self.label}{at}{_ATTRIBUTES[part]}"
 
     def shaped(self, numbers: NDArray) -> NDArray:
         """Return real numbers of this part, or rows of them, as arrays of its shape and dtype."""
@@ -109,17 +133,18 @@ def parts_of(
     arrays: Sequence[NDArray],
     positions: Sequence[int],
     names: Sequence[str],
+    labels: Sequence[str],
     places: Mapping[int, tuple[NDArray, ...]] = NOWHERE,
 ) -> tuple[Part, ...]:
     """
-    Lay arrays out one after the other; names are those of all positions, if they have some.
+    Lay arrays out one after the other; names and labels are those of all positions.
 
     `places` are those of the values of sparse inputs, by position.
     """
     parts, start = [], 0
     for position, array in zip(positions, arrays, strict=True):
         stop = start + array.size * real_parts(array.dtype)
-        name = names[position] if names else str(position)
-        parts.append(Part(position, array, start, stop, name, places.get(position, ())))
+        named = names[position], labels[position]
+        parts.append(Part(position, array, start, stop, *named, places.get(position, ())))
         start = stop
     return tuple(parts)

@@ -10,8 +10,8 @@ from .._containers import several
 from .._protocols import NDArray
 from ..interop.containers import Leaves
 from .copies import of_numpy
-from .parts import NOWHERE, parts_of
-from .subject import Subject, has_differences, has_fractions, names_of
+from .parts import NOWHERE, labels_of, parts_of
+from .subject import Labels, Subject, has_differences, has_fractions, names_of
 
 
 def is_differentiable(value: Any) -> bool:
@@ -59,12 +59,14 @@ def pose(
     of_library: bool = False,
     terms: float = 0.0,
     places: Mapping[int, tuple[NDArray, ...]] = NOWHERE,
+    labels: Labels | None = None,
 ) -> Subject:
     """
-    Check what the caller gave, and copy it.
+    Validate and copy the arguments of a check.
 
     `batched` may give f of a batch of an input. Unless f is of a library's own arrays, it gets
-    NumPy's in their place. `places` are those of the values that stand for sparse inputs.
+    NumPy's in their place. `places` are those of the values that stand for sparse inputs, and
+    `labels` what reports call inputs and outputs, unless that is in[0] and out[0].
     """
     given = [*several(inputs), *args]
     if argnums is None:
@@ -108,7 +110,8 @@ def pose(
             msg = f"{told}: {advice}"
             raise TypeError(msg)
         values.append(copied)
-    active = parts_of([values[k] for k in chosen], chosen, names, places)
+    called = labels_of("in", names) if labels is None else labels[0]
+    active = parts_of([values[k] for k in chosen], chosen, names, called, places)
     named = dict(kwargs or {})
     if not of_library:
         values, named = of_numpy(values), of_numpy(named)
@@ -124,4 +127,5 @@ def pose(
         held,
         terms,
         laid_out,
+        None if labels is None else labels[1],
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .._notebook import Shown
 from .._report.json import jsonable_fields
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
-from .text import report_text
+from .text import headline, report_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -163,6 +163,9 @@ class Entry:
         ``|analytic - numerical|`` divided by the tolerance.
     row, column : int
         Position in the Jacobian of all outputs with respect to all inputs, as real numbers.
+    name : str
+        The entry in NumPy's notation, ``d out[0][2, 1] / d in[0][2, 3]``; for second derivatives
+        ``d grad[0][1] / d in[0][2]``, with w in place of in for a cotangent.
 
     Examples
     --------
@@ -172,8 +175,8 @@ class Entry:
     ...     np.sin, np.zeros(2), vjp=lambda x, w: w * [1, 2], raise_exception=False
     ... )
     >>> entry = report.worst
-    >>> entry.output_index, entry.input_index, entry.analytic
-    ((1,), (1,), 2.0)
+    >>> entry.name, entry.input_index, entry.analytic
+    ('d out[0][1] / d in[0][1]', (1,), 2.0)
     """
 
     verdict: str
@@ -190,6 +193,7 @@ class Entry:
     excess: float
     row: int
     column: int
+    name: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -241,6 +245,14 @@ class GradcheckReport(Shown):
     hidden : int
         The number of entries that pass although rounding of f hides them, because they are much
         smaller than f / x or than other entries.
+    again : str
+        The call that repeats the check, as code: functions by their names, inputs as x or (x, w),
+        and the options that are not the default.
+    next : str
+        The next step as code, or "" where there is none.
+    outputs, inputs : tuple of (str, int)
+        The name of each differentiable output and input, and its number of rows or columns in the
+        Jacobian.
 
     Examples
     --------
@@ -273,14 +285,24 @@ class GradcheckReport(Shown):
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
     hidden: int = 0
+    again: str = ""
+    next: str = ""
+    outputs: tuple[tuple[str, int], ...] = ()
+    inputs: tuple[tuple[str, int], ...] = ()
 
     def __bool__(self) -> bool:
         """Whether the verdict is PASS, or allowed."""
         return self.verdict == PASS or self.verdict in self.allowed
 
     def __str__(self) -> str:
-        """Tell the verdict, and what it rests on."""
+        """Write the verdict, what it rests on, and the call that repeats the check."""
         return report_text(self)
+
+    def _headline_and_rest(self) -> tuple[str, str]:
+        first, text = headline(self), str(self)
+        lines = text.splitlines()
+        rest = next(k for k, line in enumerate(lines) if line.startswith("  checked"))
+        return first, "\n".join(lines[rest:])
 
     def plot(self) -> "Figure":
         """

@@ -22,8 +22,9 @@ from .copies import private, same
 from .inplace import InPlace
 from .numerical_gradient import NumericalGradient
 from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
-from .parts import Part, largest_by_part, moduli, parts_of, real_vector
+from .parts import Part, labels_of, largest_by_part, moduli, parts_of, real_vector
 
+Labels = tuple[Sequence[str], Sequence[str]]  # of all inputs and of all outputs
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
 _ROUNDINGS = 64.0  # of terms, in what is left where they cancel
 _FEW = 6  # numbers, by which f is asked sooner than in batches
@@ -58,6 +59,7 @@ class Subject:
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
     terms: float = 0.0  # that results may be sums of, should they cancel
     laid_out: Mapping[int, NDArray] = field(default_factory=dict)  # inputs as the caller has them
+    output_labels: Sequence[str] | None = None  # if they are not those of outputs
     kept: tuple[Part, ...] = field(init=False)
     outputs: tuple[NDArray, ...] = field(init=False)
     several: bool = field(init=False)
@@ -92,7 +94,9 @@ class Subject:
                 )
                 raise TypeError(msg)
         self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
-        self.kept = parts_of([self.outputs[k] for k in positions], positions, names)
+        every = names or tuple(map(str, range(len(self.outputs))))
+        labels = self.output_labels or labels_of("out", every)
+        self.kept = parts_of([self.outputs[k] for k in positions], positions, every, labels)
         self.base = real_vector([p.example for p in self.kept]) if self.kept else np.empty(0)
 
     @property

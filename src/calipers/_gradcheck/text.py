@@ -1,91 +1,100 @@
 """The text of a gradcheck report: the verdict in a sentence, and what it rests on."""
 
+import math
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .report import Entry, GradcheckReport
 
-_WIDTH = 100
-_SHOWN = 5
+_WIDTH = 88  # columns
+_SHOWN = 5  # findings, blocks, and entries after the worst one
+_DIGITS = 6
+_SENTENCES = textwrap.TextWrapper(
+    _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+)
 
 
-def place(entry: "Entry", output: str, by: str, what: str) -> str:
-    """Say what the derivative of an output by an input is in a column."""
-    where = _index(entry.input_index, entry.input_part)
-    return (
-        f"the derivative of output {output} with respect to input {by} is {what} in column {where}"
-    )
-
-
-def values(entry: "Entry") -> str:
-    where = _index(entry.output_index, entry.output_part)
-    row = "" if where == "()" else f" in row {where}"
-    return f"{row}: analytic {_pair(entry)} ± {entry.error:.2g}"
-
-
-def _pair(entry: "Entry") -> str:
-    for digits in range(6, 17):
-        own, right = f"{entry.analytic:.{digits}g}", f"{entry.numerical:.{digits}g}"
-        if own != right:
-            break
-    return f"{own}, numerical {right}"
-
-
-def _index(index: tuple[int, ...], part: str) -> str:
-    text = f"({', '.join(map(str, index))})" if len(index) != 1 else str(index[0])
-    return f"{text} ({part} part)" if part else text
+def measured(entry: "Entry") -> str:
+    """Say what an entry is, what it should be, and what it may be off by."""
+    analytic, numerical = (_number(x) for x in (entry.analytic, entry.numerical))
+    difference = abs(entry.analytic - entry.numerical)
+    if analytic == numerical and difference > 0:
+        values = f"analytic and numerical are {analytic} and differ by {difference:.2g}"
+        error = f", the numerical error is {entry.error:.2g}"
+    else:
+        values, error = f"analytic {analytic}, numerical {numerical}", f" ± {entry.error:.2g}"
+    tolerance = difference / entry.excess if entry.excess > 0 else math.nan
+    allowed = f", tolerance {tolerance:.2g}" if 0 < tolerance < math.inf else ""
+    return f"{values}{error}{allowed}"
 
 
 def report_text(report: "GradcheckReport") -> str:
     """Write a report within about 25 lines."""
-    lines = [f"{report.verdict}: {report.reason}"]
     rows, columns = report.shape
     how = "random products" if report.fast_mode else "every entry"
-    lines.append(f"  checked     {', '.join(report.forms)}: {rows} x {columns} numbers, {how}")
-    lines.append(
-        f"  allowed     |analytic - numerical| <= {report.atol:g} + {report.rtol:g}*|numerical| "
-        f"+ its error"
-    )
-    counts = report.counts
-    total = sum(counts.values())
-    if total:
-        told = ", ".join(f"{n} {name}" for name, n in counts.items() if n and name != "PASS")
-        share = f"{100 * report.unresolved:.3g} %"
-        lines.append(f"  entries     {total}; {told or 'all right'}; unresolved {share}")
+    lines = _SENTENCES.wrap(headline(report))
+    lines.append(_field("checked", f"{', '.join(report.forms)}: {rows} x {columns}, {how}"))
+    lines.append(_field("tolerance", f"|analytic - numerical| <= {_tolerance(report)}"))
+    if sum(report.counts.values()):
+        lines.append(_field("entries", _counts(report)))
     for text in report.findings[:_SHOWN]:
         if not report.reason.endswith(text):  # which may say that it is of the second order
-            lines.append(f"  also        {text}")
+            lines.append(_field("also", text))
     for text in report.blocks[:_SHOWN]:
         if text.partition(": ")[2] not in report.reason:
-            lines.append(f"  block       {text}")
-    worst = report.failures[:_SHOWN]
-    if worst:
-        lines.append("  worst       output      input       analytic      numerical     error")
-        for entry in worst:
-            out = f"{entry.output}{list(entry.output_index)}{entry.output_part[:1]}"
-            own = f"{entry.input}{list(entry.input_index)}{entry.input_part[:1]}"
-            lines.append(
-                f"    {entry.form:<9} {out:<11} {own:<11} {entry.analytic:<13.6g} "
-                f"{entry.numerical:<13.6g} {entry.error:.2g}"
-            )
-        lines += _places("inputs", report.input_names, {entry.input for entry in worst})
-        lines += _places("outputs", report.output_names, {entry.output for entry in worst})
+            lines.append(_field("block", text))
+    lines += _table(report.failures[1 : 1 + _SHOWN], several=len(report.forms) > 1)
     calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
-    lines.append(f"  calls       {calls}")
-    by_cotangents = report.order == 2 and not {"hess", "hvp"} & set(report.forms)
-    if by_cotangents and not report.input_names:
-        lines.append("  inputs      of the gradient: those of f, and then the cotangents")
-    name = "gradcheck" if report.order == 1 else "gradgradcheck"
-    lines.append(f"  again       calipers.{name}(..., seed={report.seed})")
-    first, *others = lines
-    return "\n".join([first, *map(_cut, others)])
+    lines.append(_field("calls", calls))
+    if report.again:
+        lines.append(f"again: {report.again}")
+    if report.next:
+        lines.append(f"next: {report.next}")
+    return "\n".join(lines)
 
 
-def _places(what: str, names: tuple[str, ...], shown: set[int]) -> list[str]:
-    """Tell where in containers some inputs or outputs are."""
-    told = [f"{k} is {names[k]}" for k in sorted(shown) if names and names[k] != str(k)]
-    return [f"  {what:<11} {', '.join(told)}"] if told else []
+def headline(report: "GradcheckReport") -> str:
+    return f"{report.verdict}: {report.reason}"
 
 
-def _cut(line: str) -> str:
-    return line.rstrip() if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
+def _field(label: str, text: str) -> str:
+    line = f"  {label:<12}{text}"
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
+
+
+def _number(x: float) -> str:
+    return f"{x:.{_DIGITS}g}"
+
+
+def _tolerance(report: "GradcheckReport") -> str:
+    terms = [f"{report.atol:.3g}"] if report.atol else []
+    terms += [f"{report.rtol:.3g}*|numerical|"] if report.rtol else []
+    return " + ".join([*terms, "error"])
+
+
+def _counts(report: "GradcheckReport") -> str:
+    counts = {name: n for name, n in report.counts.items() if n}
+    verdicts = ", ".join(f"{n} {name}" for name, n in counts.items())
+    share = report.unresolved
+    rest = f"; {100 * share:.3g} % indeterminate" if share else ""
+    return f"{sum(counts.values())}: {verdicts}{rest}"
+
+
+def _table(entries: tuple["Entry", ...], several: bool) -> list[str]:
+    """Write entries in lines, each with its form of the derivative if there are several."""
+    names = [f"{e.form} {e.name}" if several else e.name for e in entries]
+    cells = [
+        (_number(e.analytic), _number(e.numerical), f"{e.error:.2g}", f"{e.excess:.3g}")
+        for e in entries
+    ]
+    rows = [("others", ("analytic", "numerical", "error", "error/tolerance"))]
+    rows += [(f"  {name}", row) for name, row in zip(names, cells, strict=True)]
+    left = max(12, *(len(name) for name, _ in rows))
+    widths = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
+    texts = (
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for _, row in rows
+    )
+    lines = [f"  {name:<{left}}  {text}" for (name, _), text in zip(rows, texts, strict=True)]
+    return lines if entries else []

@@ -1,0 +1,130 @@
+"""The call of gradcheck or gradgradcheck that a report is of, as code that can be pasted."""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import Any
+
+import numpy as np
+
+_REQUIRED = ("f", "inputs")
+# Options that change how long a check takes and what it does with its report, not the verdict.
+_WITHOUT_EFFECT = frozenset({"raise_exception", "workers", "progress", "checkpoint"})
+_NAMES = ("x", "w", "b")  # of inputs; more of them are one tuple, `inputs`
+_MODULES = {"numpy": "np", "torch": "torch", "jax.numpy": "jnp"}
+_LONGEST = 40  # characters of a value that is shown in place of the name of its option
+
+
+@dataclass(frozen=True)
+class Call:
+    """
+    A call, and how it is written.
+
+    Functions are shown by their names where these are identifiers, inputs as x or (x, w), and of
+    the options those that differ from their defaults and have an effect on the verdict.
+    """
+
+    checker: str
+    arguments: Mapping[str, Any]  # by name, without those that have their default
+
+    @classmethod
+    def of(cls, checker: Callable[..., Any], arguments: Mapping[str, Any]) -> "Call":
+        """Return the call of a checker with a value for each of its parameters."""
+        parameters = inspect.signature(checker).parameters
+        flat = {**arguments, **arguments.get("options", {})}
+        flat.pop("options", None)
+        chosen = {
+            name: value
+            for name, value in flat.items()
+            if name not in _WITHOUT_EFFECT
+            and not (name in parameters and _is_default(value, parameters[name].default))
+        }
+        return cls(checker.__name__, chosen)
+
+    @property
+    def f(self) -> str:
+        """The function, as code."""
+        return _name_of(self.arguments["f"], "f", ())
+
+    def each_input(self, code: Callable[[Any, str], str] = lambda _, shown: shown) -> str:
+        """Return the inputs as code, each as `code` writes it from its value and its name."""
+        inputs = self.arguments["inputs"]
+        if not isinstance(inputs, (tuple, list)):
+            return code(inputs, _shown(inputs, _NAMES[0]))
+        if len(inputs) > len(_NAMES) or not inputs:
+            return "inputs"
+        names = zip(inputs, _NAMES, strict=False)
+        items = [code(x, _shown(x, name)) for x, name in names]
+        return f"({', '.join(items)}{',' * (len(items) == 1)})"
+
+    def text(self, *, inputs: str | None = None, **changes: Any) -> str:
+        """Return the call as code, with other inputs and options; an option of None is removed."""
+        taken = [self.f]
+        shown = [self.f, inputs or self.each_input()]
+        for name, value in {**self.arguments, **changes}.items():
+            if name in _REQUIRED or value is None:
+                continue
+            text = _name_of(value, name, taken) if callable(value) else _shown(value, name)
+            taken.append(text)
+            shown.append(f"{name}={text}")
+        return f"calipers.{self.checker}({', '.join(shown)})"
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(default, tuple) and isinstance(value, Collection):
+        return len(value) == len(default) == 0
+    return value is default or (type(value) is type(default) and bool(value == default))
+
+
+def _name_of(function: Any, otherwise: str, taken: Collection[str]) -> str:
+    """Return what code calls a function, or the name of its argument where that is not known."""
+    name = getattr(function, "__name__", "")
+    for module, alias in _MODULES.items():
+        if name and getattr(sys.modules.get(module), name, None) is function:
+            return f"{alias}.{name}"
+    owner = getattr(function, "__self__", None)
+    if inspect.isclass(owner):
+        name = f"{owner.__name__}.{name}"
+    elif owner is not None and not inspect.ismodule(owner):
+        return otherwise  # a method of an object that code may call anything
+    is_name = all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
+    return name if is_name and name not in (*taken, *_NAMES, "inputs") else otherwise
+
+
+def _shown(value: Any, name: str) -> str:
+    """Return a value as code if it is short and plain, else the name of its argument."""
+    value = value.item() if isinstance(value, (np.number, np.bool)) else value
+    text = _literal(value) if _is_plain(value) else name
+    return text if len(text) <= _LONGEST else name
+
+
+def _literal(value: Any) -> str:
+    """Return the code of plain values, with strings in double quotes and sets in order."""
+    if isinstance(value, str):
+        return json.dumps(value)
+    if isinstance(value, (set, frozenset)) and value:
+        return f"{{{', '.join(sorted(map(_literal, value)))}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (tuple, list, set, frozenset):
+        return all(map(_is_plain, value))
+    if type(value) in (float, complex):
+        return bool(np.isfinite(value))
+    return value is None or type(value) in (bool, int, str)
+
+
+def in_float64(x: Any, name: str) -> str:
+    """Return code for an input in double precision."""
+    if isinstance(x, np.ndarray) and x.dtype.kind in "fc":
+        return f'{name}.astype("{"complex128" if x.dtype.kind == "c" else "float64"}")'
+    is_tensor = "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor)
+    return f"{name}.detach().double().requires_grad_()" if is_tensor else name
