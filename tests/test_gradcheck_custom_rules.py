@@ -140,7 +140,7 @@ WRONG = {
     "bias by mean": (
         rule(lambda x, a, b: x @ a.T + b, lambda x, a, b, y, w: (w @ a, w.T @ x, w.mean(0))),
         (MATRIX, OTHER, X),
-        "1/6, as by a mean over an axis of length 6",
+        "1/6: a mean over an axis of length 6",
     ),
     "not summed": (
         rule(lambda x, s: x * s, lambda x, s, y, w: (w * s, (w * x)[0, :1])),

@@ -11,9 +11,9 @@ from .gradcheck_models import MISTAKES, MODELS
 
 # What is said of a mistake, beside where it is.
 TOLD = {
-    ("layer_norm", "mean_in_place_of_sum"): "as by a mean over an axis of length 4",
+    ("layer_norm", "mean_in_place_of_sum"): "a mean over an axis of length 4",
     ("layer_norm", "other_axis"): "mixes elements along axis 0",
-    ("conv2d", "bias_by_mean"): "as by a mean over an axis of length 20",
+    ("conv2d", "bias_by_mean"): "a mean over an axis of length 20",
     ("attention", "transposed"): "it is the transpose of the right one",
     ("cross_entropy", "sum_in_place_of_mean"): "4 times what it should be",
     ("equaliser", "conjugate"): "the conjugate of the right one",
@@ -24,7 +24,7 @@ TOLD = {
     ("embedding", "repeats_assigned"): "assigned, and not added, at repeated indices",
     ("weight_norm", "scale_of_all"): "a factor for each element of input 0",
     ("lennard_jones", "no_box"): ": analytic 0, numerical",
-    ("dice_loss", "mean_of_batches"): "as by a mean over an axis of length 3",
+    ("dice_loss", "mean_of_batches"): "a mean over an axis of length 3",
     ("spectrum", "not_scaled"): "8 times what it should be",
     ("a_large_field", "one_of_many"): " / d in[0][57, 31] is wrong",
     ("softplus_and_sinc", "only_large"): "d out[0][7] / d in[0][7] is wrong",

@@ -278,9 +278,9 @@ def _averaged(own: NDArray, right: NDArray, out: Part, part: Part) -> str:
     lengths = {*out.example.shape, *part.example.shape, ratio}
     for length in sorted(lengths - {0, 1}):
         if abs(factor * length - 1) <= CLOSE:
-            return f", 1/{length}, as by a mean over an axis of length {length} where a sum belongs"
+            return f", 1/{length}: a mean over an axis of length {length} instead of a sum"
         if abs(factor / length - 1) <= CLOSE:
-            return f", as by a sum over an axis of length {length} where a mean belongs"
+            return f": a sum over an axis of length {length} instead of a mean"
     return ""
 
 
