@@ -608,7 +608,7 @@ def test_case_11_a_gradient_that_is_off_by_a_constant(fast_mode):
         return 1 * x
 
     options = {"vjp": lambda x, w: w + 1e-2, "fast_mode": fast_mode}
-    with pytest.raises(GradcheckError, match=r"(?s)output.*0.*input.*0"):
+    with pytest.raises(GradcheckError, match=r"d out\[0\].* / d in\[0\]"):
         gradcheck(f, X, **options)
     report = failed(f, X, **options)
     assert places(report) == {(0, 0)}
@@ -622,7 +622,7 @@ def test_case_11_a_complex_jacobian_that_is_off(fast_mode):
     def jac(z):
         return np.diag(np.full(3, 1 + 1e-2j))
 
-    with pytest.raises(GradcheckError, match="imaginary part"):
+    with pytest.raises(GradcheckError, match=r"\.imag"):
         gradcheck(f, Z, jac=jac, fast_mode=fast_mode)
     report = failed(f, Z, jac=jac, fast_mode=fast_mode)
     assert places(report) == {(0, 0)}
@@ -702,7 +702,7 @@ def test_case_12_an_error_in_a_torch_function_is_raised(fast_mode):
 
     with pytest.raises(RuntimeError, match="not a failure"):
         gradcheck(broken, x, raise_exception=False, fast_mode=fast_mode)
-    with pytest.raises(RuntimeError, match="output 0") as caught:
+    with pytest.raises(RuntimeError, match=r"d out\[0\]") as caught:
         gradcheck(
             bad_backward(torch, lambda g: 2 * g),
             x,
@@ -964,9 +964,8 @@ def test_case_18_the_worst_entry():
     np.testing.assert_allclose([other.analytic, other.numerical], [2.424, 2.4], rtol=1e-9)
     assert worst.excess > other.excess > 1
     assert report.counts == {"FAIL": 2, "NONSMOOTH": 0, "INCONCLUSIVE": 0, "PASS": 14}
-    assert "(1, 0)" in report.reason
-    assert "(0, 1)" in report.reason
-    assert "16; 2 FAIL" in str(report)
+    assert "d out[0][1, 0] / d in[0][0, 1]" in report.reason
+    assert "16: 2 FAIL, 14 PASS" in str(report)
     assert report.to_dict()["failures"][0]["analytic"] == 7
 
 
@@ -1306,7 +1305,7 @@ def test_case_25_the_message_names_the_imaginary_part(kind, fast_mode):
         return pull(w.real + 1.01j * w.imag)
 
     report = failed(f, x, vjp=vjp, fast_mode=fast_mode)
-    assert "imaginary part" in report.reason
+    assert ".imag" in report.reason
     assert {e.output_part for e in report.failures} == {"imaginary"}
 
 
@@ -1753,7 +1752,7 @@ def test_case_34_all_outputs_declared_not_differentiable(fast_mode):
     report = gradcheck(np.floor, PAIR[0], vjp=lambda x, w: np.zeros_like(x), **options)
     assert report
     report = failed(f, PAIR[0], vjp=lambda x, w: np.zeros_like(x), **options)
-    assert "zero" in report.reason
+    assert "analytic 0, numerical 2" in report.reason
 
 
 @quiet_torch

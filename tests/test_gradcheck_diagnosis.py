@@ -581,7 +581,7 @@ def test_a_mean_over_some_of_several_axes_is_named():
 def test_a_mean_over_all_elements_is_named(scale):
     """As of a loss, whose gradient lacks a division: it was only "12 times what it should be"."""
     x = scale * np.linspace(0.5, 2, 12).reshape(4, 3)
-    text = "an axis of length 12 where a {} belongs"
+    text = "an axis of length 12 instead of a {}"
     report = checked(lambda x: np.mean(x**2), x, vjp=lambda x, w: w * 2 * x)
     assert text.format("mean") in report.reason
     report = checked(lambda x: np.sum(x**2), x, vjp=lambda x, w: w * 2 * x / 12)

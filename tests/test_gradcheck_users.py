@@ -22,7 +22,7 @@ TOLD = {
     ("solve", "sign"): "of the opposite sign",
     ("solve", "no_gradient_of_b"): "the whole block is zero",
     ("embedding", "repeats_assigned"): "assigned, and not added, at repeated indices",
-    ("weight_norm", "scale_of_all"): "a factor for each element of input 0",
+    ("weight_norm", "scale_of_all"): "a factor for each element of in[0]",
     ("lennard_jones", "no_box"): ": analytic 0, numerical",
     ("dice_loss", "mean_of_batches"): "a mean over an axis of length 3",
     ("spectrum", "not_scaled"): "8 times what it should be",

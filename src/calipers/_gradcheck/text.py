@@ -44,7 +44,10 @@ def report_text(report: "GradcheckReport") -> str:
     for text in report.blocks[:_SHOWN]:
         if text.partition(": ")[2] not in report.reason:
             lines.append(_field("block", text))
-    lines += _table(report.failures[1 : 1 + _SHOWN], several=len(report.forms) > 1)
+    worst = report.worst
+    named = int(worst is not None and worst.name in report.reason)
+    entries = report.failures[named : named + _SHOWN]
+    lines += _table(entries, "others" if named else "worst", several=len(report.forms) > 1)
     calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
     lines.append(_field("calls", calls))
     if report.again:
@@ -81,14 +84,14 @@ def _counts(report: "GradcheckReport") -> str:
     return f"{sum(counts.values())}: {verdicts}{rest}"
 
 
-def _table(entries: tuple["Entry", ...], several: bool) -> list[str]:
+def _table(entries: tuple["Entry", ...], label: str, several: bool) -> list[str]:
     """Write entries in lines, each with its form of the derivative if there are several."""
     names = [f"{e.form} {e.name}" if several else e.name for e in entries]
     cells = [
         (_number(e.analytic), _number(e.numerical), f"{e.error:.2g}", f"{e.excess:.3g}")
         for e in entries
     ]
-    rows = [("others", ("analytic", "numerical", "error", "error/tolerance"))]
+    rows = [(label, ("analytic", "numerical", "error", "error/tolerance"))]
     rows += [(f"  {name}", row) for name, row in zip(names, cells, strict=True)]
     left = max(12, *(len(name) for name, _ in rows))
     widths = [max(map(len, column)) for column in zip(*(row for _, row in rows), strict=True)]
