@@ -15,6 +15,9 @@ import pytest
 
 import calipers
 from calipers import golden, probes, testing
+from calipers._differences.planned import JacobianFunction
+from calipers._gradcheck.report import Entry
+from calipers._tally import Rule
 from tests.private_words import pattern
 
 MODULES = [calipers, golden, probes, testing]
@@ -45,7 +48,9 @@ def methods(name, value):
 
 
 OBJECTS = dict(public())
-CLASSES = {name: x for name, x in OBJECTS.items() if isinstance(x, type)}
+# Classes that no module exports, but that results are made of.
+PARTS = {"Rule": Rule, "Entry": Entry, "JacobianFunction": JacobianFunction}
+CLASSES = {name: x for name, x in OBJECTS.items() if isinstance(x, type)} | PARTS
 METHODS = {
     key: member
     for name, x in CLASSES.items()
@@ -154,7 +159,14 @@ def test_docstring_of_a_class(name):
     attributes = parameters(found.get("Attributes", ""))
     assert all(attributes.values())
     if is_dataclass(CLASSES[name]):
-        assert [*attributes] == [field.name for field in fields(CLASSES[name])]
+        assert {*attributes} == {field.name for field in fields(CLASSES[name])}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_docstrings_of_special_methods(name):
+    for key, member in vars(CLASSES[name]).items():
+        if key.startswith("__") and inspect.isfunction(member) and member.__doc__:
+            assert not PRIVATE.findall(member.__doc__), key
 
 
 @pytest.mark.parametrize("name", METHODS)

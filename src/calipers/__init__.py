@@ -1,9 +1,11 @@
 """
-Compiled answers to three questions of numerical code; the first: do two arrays agree?
+Comparisons of arrays, checks of derivatives, and diagnosis of numerical differences.
 
-The public names and the modules they come from are listed once, in ``__init__.pyi`` beside this
-file, where type checkers and editors look for them too. A name's module is imported when the name
-is first used (PEP 562), so that ``import calipers`` loads neither NumPy nor Numba.
+- Do two arrays agree? `allclose`, `compare`, `assert_close`
+- Is a derivative right? `jacobian`, `differentiate`, `gradcheck`
+- Rounding error or bug? `diagnose`
+
+`calipers.probes`, `calipers.golden` and `calipers.testing` are modules with more functions.
 """
 
 import logging  # noqa: F401
@@ -13,6 +15,9 @@ import re
 from _thread import RLock, get_ident
 from importlib import import_module
 
+# The public names and their modules are listed once, in the stub that type checkers read. A name's
+# module is imported when the name is first used (PEP 562), so that `import calipers` loads neither
+# NumPy nor Numba.
 _stub = (pkgutil.get_data(__name__, "__init__.pyi") or b"").decode()
 _homes = {name: home for home, name in re.findall(r"^from (\S+) import (\w+) as", _stub, re.M)}
 

@@ -1,4 +1,4 @@
-"""Compiling ahead of use."""
+"""Compilation of kernels ahead of use."""
 
 from collections.abc import Iterator
 from typing import Any

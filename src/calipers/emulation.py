@@ -287,7 +287,7 @@ class Denormals(Shown):
         return self.subnormals / self.size if self.size else 0.0
 
     def __str__(self) -> str:
-        """Write one line."""
+        """Return the counts in one line."""
         elements = f"{self.size} element{'s' * (self.size != 1)}"
         share = f"{self.subnormals} ({100 * self.fraction:.3g} %)"
         return (

@@ -69,7 +69,7 @@ class Approx:
         self._options = options
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        """Refuse: an approx is no array, in a container either."""
+        """Raise a TypeError: an approx cannot be converted to an array, also not in a container."""
         msg = (
             "approx(...) is no array: write actual == approx(expected), and no approx within it; "
             "where actual answers == itself, as xarray's do, write approx(expected) == actual; "
@@ -90,12 +90,12 @@ class Approx:
         return agreed
 
     def __bool__(self) -> bool:
-        """Refuse: an approx that nothing is compared to is a test that cannot fail."""
+        """Raise a TypeError: an approx that is compared with nothing is a test that cannot fail."""
         msg = "approx(...) alone is neither true nor false: write actual == approx(expected)"
         raise TypeError(msg)
 
     def __repr__(self) -> str:
-        """Write the reference, shortened."""
+        """Return the reference, shortened."""
         return f"approx({shortened(self.expected)})"
 
     def compare(self, actual: PyTree) -> Comparison | NestedComparison:

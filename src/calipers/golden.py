@@ -81,11 +81,11 @@ class GoldenCheck(Shown):
     changes: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        """Tell whether the results are equal within rounding."""
+        """Return True if the results are equal within rounding."""
         return self.kind in ("EQUAL", "ROUNDING")
 
     def __str__(self) -> str:
-        """Write the kind, the reason, and what has changed since."""
+        """Return the verdict, the reason, and the changes since."""
         lines = [f"{self.kind}: {self.reason}"]
         lines += [f"  {text[:76]}" for text in self.changes[:_LINES]]
         if len(self.changes) > _LINES:

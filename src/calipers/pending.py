@@ -85,7 +85,7 @@ class PendingBool:
         self._work = work
 
     def __repr__(self) -> str:
-        """Write the verdict, or that it is not there."""
+        """Return the result, or "pending"."""
         if not self.done():
             return "<PendingBool: pending>"
         try:
@@ -102,11 +102,11 @@ class PendingBool:
         return bool(self._work.result())
 
     def __bool__(self) -> bool:
-        """Wait for the verdict."""
+        """Wait for the result."""
         return self.result()
 
     def __await__(self) -> Generator[Any, None, bool]:
-        """Let other tasks run until the verdict is there."""
+        """Run other tasks until the result is there."""
         if not self.done():
             import asyncio
 

@@ -1,7 +1,7 @@
 """
-pytest's plugin: a failing comparison of calipers shows its report, and can leave its picture.
+The pytest plugin: a failing comparison of calipers shows its report, and can save its plot.
 
-pytest loads it by its entry point. Neither NumPy nor Numba is imported before a test does.
+pytest loads it by its entry point. NumPy and Numba are not imported before a test imports them.
 """
 
 import linecache
@@ -33,7 +33,7 @@ _READ_AGAIN = 1 << 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the command line."""
+    """Add the command line options."""
     group = parser.getgroup("calipers")
     group.addoption(
         "--calipers-seed",
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks, and begin to listen."""
+    """Register the markers, and start to listen for failing comparisons."""
     for mark in (
         "calipers_seed(*seeds): seeds of calipers_rng; the test runs once with each",
         "calipers_tolerance(**options): options of calipers_approx, named as those of approx",
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with each seed of its mark."""
+    """Run a test once for each seed of its marker."""
     seeds = _seeds(metafunc.definition)
     if seeds and "calipers_seed" in metafunc.fixturenames:
         metafunc.parametrize("calipers_seed", seeds, ids=[f"seed={x}" for x in seeds])
@@ -82,21 +82,21 @@ def _seeds(node: pytest.Item) -> tuple[int, ...]:
 
 @pytest.fixture
 def calipers_seed(request: pytest.FixtureRequest) -> int:
-    """Return the seed of this test: of its mark, or of the command line."""
+    """Return the seed of this test, from its marker or from the command line."""
     seed: int = (*_seeds(request.node), request.config.getoption("calipers_seed"))[0]
     return seed
 
 
 @pytest.fixture
 def calipers_rng(calipers_seed: int, request: pytest.FixtureRequest) -> Any:
-    """Return a numpy.random.Generator with the seed of this test, which a failure tells."""
+    """Return a numpy.random.Generator with the seed of this test, which a failure reports."""
     request.node.user_properties.append(("calipers_seed", calipers_seed))
     return import_module("numpy").random.default_rng(calipers_seed)
 
 
 @pytest.fixture
 def calipers_approx(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return `calipers.approx` with the options of the test's mark calipers_tolerance."""
+    """Return `calipers.approx` with the options of the test's marker calipers_tolerance."""
     options: dict[str, Any] = {}
     for mark in request.node.iter_markers("calipers_tolerance"):
         if mark.args:

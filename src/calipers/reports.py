@@ -60,13 +60,13 @@ class Difference:
     excess: float
 
     def __eq__(self, other: object) -> bool:
-        """Compare all that was found; NaN is the same finding as NaN."""
+        """Return True if all fields are equal; NaN is equal to NaN."""
         if not isinstance(other, Difference):
             return NotImplemented
         return self._found() == other._found()
 
     def __hash__(self) -> int:
-        """Hash the place: NaN that are the same finding have hashes of their own."""
+        """Return the hash of the index, which does not depend on NaN."""
         return hash(self.index)
 
     def _found(self) -> tuple[Any, ...]:
@@ -136,7 +136,7 @@ class Comparison(Shown):
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __bool__(self) -> bool:
-        """Give the verdict."""
+        """Return True if the arrays agree."""
         if self.problems:
             return False
         few = self.mismatches <= self.rule.max_mismatches
@@ -144,7 +144,7 @@ class Comparison(Shown):
         return few or self.mismatch_ratio <= self.rule.max_mismatch_ratio
 
     def __str__(self) -> str:
-        """Write the report."""
+        """Return the text of the report."""
         return comparison_text(self)
 
     def _headline_and_rest(self) -> tuple[str, str]:
@@ -435,11 +435,11 @@ class NestedComparison(Shown):
     leaves: tuple[Comparison, ...]
 
     def __bool__(self) -> bool:
-        """Give the verdict."""
+        """Return True if all arrays agree."""
         return all(self.leaves)
 
     def __str__(self) -> str:
-        """Write the report."""
+        """Return the text of the report."""
         return nested_text(self)
 
     @property

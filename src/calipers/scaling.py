@@ -98,7 +98,7 @@ class Growth(Shown):
         return tuple(n / (1 - n * u) if n * u < 1 else math.inf for n in self.sizes)
 
     def __str__(self) -> str:
-        """Write a table."""
+        """Return a table."""
         lines = [
             f"errors per element in units of {self.format}'s rounding of the result",
             f"  {'n':>8}" + "".join(f"{name:>10}" for name in _HEADS) + f"{'sum |f-g|':>12}",

@@ -62,7 +62,7 @@ class Condition(Shown):
     singular_values: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        """Write a line for the condition, and one for gaps."""
+        """Return a line for the condition number, and one for each gap."""
         lines = [f"condition {self.kappa:.3g}: {self.digits:.1f} digits of {self.format} are left"]
         for kind, gap in (("singular ", self.singular_gap), ("eigen", self.eigen_gap)):
             if gap is not None:

@@ -147,11 +147,11 @@ class Diagnosis(Shown):
     answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
     def __bool__(self) -> bool:
-        """Tell whether rounding explains the difference, however it comes about."""
+        """Return True if rounding explains the difference."""
         return self.ok()
 
     def __str__(self) -> str:
-        """Write the report."""
+        """Return the text of the report."""
         return text_of(self)
 
     def _headline_and_rest(self) -> tuple[str, str]:

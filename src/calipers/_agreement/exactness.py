@@ -62,11 +62,11 @@ class Exact(Shown):
     seed: int
 
     def __bool__(self) -> bool:
-        """Tell whether all results are equal."""
+        """Return True if all results are equal."""
         return self.problem is None and self.differing == 0
 
     def __str__(self) -> str:
-        """Write one line."""
+        """Return the result in one line."""
         if self.problem is not None:
             return f"not equal: {self.problem} (seed {self.seed})"
         if self:

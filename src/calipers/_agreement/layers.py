@@ -54,7 +54,7 @@ class Layer:
     carried: Trial
 
     def __bool__(self) -> bool:
-        """Tell whether the layer's own error is rounding."""
+        """Return True if the error of this layer is a rounding error."""
         return bool(self.new)
 
 
@@ -83,7 +83,7 @@ class Layers(Shown):
     layers: tuple[Layer, ...]
 
     def __bool__(self) -> bool:
-        """Tell whether each layer's own errors are rounding."""
+        """Return True if the errors of all layers are rounding errors."""
         return all(self.layers)
 
     @property
@@ -92,7 +92,7 @@ class Layers(Shown):
         return next((layer for layer in self.layers if not layer), None)
 
     def __str__(self) -> str:
-        """Write a line for the verdict, and one for each layer."""
+        """Return a line for the verdict, and one for each layer."""
         first = self.first
         if first is None:
             lines = [f"all {len(self.layers)} layers agree within rounding"]

@@ -75,11 +75,11 @@ class Range(Shown):
     allowed: float
 
     def __bool__(self) -> bool:
-        """Tell whether no loss was found."""
+        """Return True if nothing was lost."""
         return self.kind == "FITS"
 
     def __str__(self) -> str:
-        """Write the kind and the reason."""
+        """Return the verdict and the reason."""
         return f"{self.kind}: {self.reason}"
 
     def to_dict(self) -> dict[str, Any]:

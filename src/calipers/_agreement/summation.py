@@ -136,7 +136,7 @@ class SummationOrder(Shown):
         )
 
     def __str__(self) -> str:
-        """Write the depth, the name, and whom the first element meets."""
+        """Return the depth, the name, and the first sums of the first element."""
         plural = "" if self.n == 1 else "s"
         lines = [f"order of summation of {self.n} element{plural}: {self.name}".removesuffix(": ")]
         lines.append(

@@ -72,7 +72,7 @@ class Trial(Shown):
     problem: str | None = None
 
     def __bool__(self) -> bool:
-        """Tell whether the results are equal within rounding."""
+        """Return True if the results are equal within rounding."""
         return (
             self.problem is None
             and self.units <= self.allowed
@@ -85,7 +85,7 @@ class Trial(Shown):
         return self.problem is None and self.differing == 0
 
     def __str__(self) -> str:
-        """Write one line."""
+        """Return the difference in one line."""
         if self.problem is not None:
             return f"{self.name}: {self.problem}"
         if self.equal:
@@ -124,7 +124,7 @@ class Trials(Shown):
     trials: tuple[Trial, ...]
 
     def __bool__(self) -> bool:
-        """Tell whether all results are equal within rounding."""
+        """Return True if all results are equal within rounding."""
         return all(self.trials)
 
     @property
@@ -138,7 +138,7 @@ class Trials(Shown):
         return max((trial.units for trial in self.trials), default=0.0)
 
     def __str__(self) -> str:
-        """Write a line for the verdict and one for each trial."""
+        """Return a line for the verdict, and one for each trial."""
         verdict = "equal" if self.equal else "equal within rounding" if self else "not equal"
         lines = [str(trial)[:100] for trial in self.trials[:_LINES]]
         if len(self.trials) > _LINES:

@@ -76,7 +76,7 @@ class Derivative(Shown):
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def __str__(self) -> str:
-        """Summarise in a few lines."""
+        """Return a summary of a few lines."""
         names, counts = np.unique(self.status, return_counts=True)
         columns = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
         value = self.value[0] if isinstance(self.value, tuple) else self.value

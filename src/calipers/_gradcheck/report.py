@@ -291,11 +291,11 @@ class GradcheckReport(Shown):
     inputs: tuple[tuple[str, int], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether the verdict is PASS, or allowed."""
+        """Return True if the verdict is PASS or allowed."""
         return self.verdict == PASS or self.verdict in self.allowed
 
     def __str__(self) -> str:
-        """Write the verdict, what it rests on, and the call that repeats the check."""
+        """Return the text of the report."""
         return report_text(self)
 
     def _headline_and_rest(self) -> tuple[str, str]:
