@@ -33,6 +33,8 @@ myst_heading_anchors = 3
 
 # The fields of a named tuple are documented as attributes.
 autodoc_default_options = {"members": True, "exclude-members": "atol, rtol"}
+add_module_names = False  # the title of a page has the full name
+toc_object_entries = False
 maximum_signature_line_length = 88
 autodoc_typehints = "none"  # numpydoc's Parameters say it in words
 numpydoc_class_members_toctree = False

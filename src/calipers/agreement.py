@@ -80,7 +80,7 @@ def diagnose(
         If True, call f and g in a separate process, so that a crash, or a call that does not return
         within ten minutes, gives the verdict RAISES. The process is a fork, unless there are
         threads that a fork would lose, as those of torch and jax; then f, g and inputs must be
-        picklable. Lambdas and functions of scripts and notebooks are.
+        picklable. Lambdas and functions of scripts and notebooks are allowed.
     seed : int, default 0
         Seed of the perturbations.
 

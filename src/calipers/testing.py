@@ -7,7 +7,7 @@ strings, dates, masked arrays, subclasses, scalars and order relations are compa
 assertions. Names that are not about arrays are those of numpy.testing, and `make_tensor` is that of
 torch.
 
-The page "testing" of the documentation lists the differences.
+The page "differences" of the documentation lists where results differ.
 """
 
 from __future__ import annotations
