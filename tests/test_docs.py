@@ -267,3 +267,32 @@ def test_settings_are_kept():
     with settings_kept():
         jax.config.update("jax_enable_x64", True)
     assert not jax.config.jax_enable_x64
+
+
+def test_validation_counts_the_pairs_and_functions_of_the_tests():
+    from tests import test_agreement, test_agreement_fields, test_agreement_turned, verdict_cases
+    from tests.derivative_cases import CASES
+    from tests.sparse_derivative_cases import SPARSE_CASES
+
+    text = (DOCS / "validation.md").read_text()
+    smooth = sum(case.kind == "smooth" for case in CASES)
+    for count, noun in (
+        (smooth, "smooth functions"),
+        (len(CASES) - smooth, "difficult functions"),
+        (len(SPARSE_CASES), "compiled functions"),
+        (len(verdict_cases.CASES), "development pairs"),
+        (len(verdict_cases.HELD_OUT), "pairs added after"),
+        (len(verdict_cases.TRANSFORMS), "transforms"),
+        (len(verdict_cases.FIELDS), "of other fields"),
+        (len(verdict_cases.EVERYDAY), "everyday ports"),
+        (len(verdict_cases.REVIEWED), "pairs are tests"),
+    ):
+        assert f"{count} {noun}" in text
+    wrong = {
+        *test_agreement.UNMENDED,
+        *test_agreement_fields.UNMENDED,
+        *test_agreement_turned.UNMENDED,
+    }
+    rows = text.partition("**diagnose**")[2].splitlines()[4:]
+    pairs = [int(re.search(r"\((\d+) pairs\)", row)[1]) if " pairs)" in row else 1 for row in rows]
+    assert sum(pairs) == len(wrong)
