@@ -115,6 +115,8 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
     ------
     TypeError
         If an input is neither an array of numbers nor a number, string or None.
+    Exception
+        Whatever f raises at the inputs.
     FileNotFoundError
         If the folder of the file does not exist.
 

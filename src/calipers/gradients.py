@@ -205,6 +205,12 @@ def gradcheck(
     Exception
         Whatever f or a derivative raises.
 
+    Warns
+    -----
+    CalipersWarning
+        If there is nothing to compare, or f uses a tensor of `inputs` other than through its
+        arguments, which is then held constant.
+
     See Also
     --------
     gradgradcheck : Check second derivatives.

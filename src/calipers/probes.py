@@ -82,6 +82,10 @@ def batch(
     ------
     ValueError
         If there are fewer than two rows, or no result has as many rows.
+    TypeError
+        If f is not callable.
+    Exception
+        Whatever f raises at the inputs.
 
     Examples
     --------
@@ -135,6 +139,10 @@ def layout(f: Callable[..., Any], inputs: PyTree) -> Trials:
     ------
     ValueError
         If no input is an array.
+    TypeError
+        If f is not callable.
+    Exception
+        Whatever f raises at the inputs.
 
     Examples
     --------
@@ -175,6 +183,10 @@ def repeat(f: Callable[..., Any], inputs: PyTree, times: int = 3) -> Trials:
     ------
     ValueError
         If `times` is less than 2.
+    TypeError
+        If f is not callable.
+    Exception
+        Whatever f raises at the inputs.
 
     Examples
     --------
@@ -215,8 +227,8 @@ def range(f: Callable[..., Any], inputs: PyTree) -> Range:
 
     Raises
     ------
-    TypeError, ValueError
-        If f is not callable, or an input cannot be passed to it.
+    TypeError
+        If f is not callable.
     Exception
         Whatever f raises at the inputs.
 
@@ -261,6 +273,8 @@ def condition(f: Callable[..., Any] | ArrayLike, inputs: PyTree | None = None) -
     ValueError
         If a matrix has no elements, is not 2-D, or holds NaN or infinities; if no result of `f` is
         finite, or all inputs are integers or 0.
+    Exception
+        Whatever f raises at the inputs.
 
     Notes
     -----
@@ -325,7 +339,7 @@ def exact(
     ValueError
         If there is neither a shape nor an array.
     TypeError
-        If `dtype` is not a floating-point dtype.
+        If f or g is not callable, or `dtype` is not a floating-point dtype.
 
     Examples
     --------
@@ -371,7 +385,9 @@ def summation_order(
     ValueError
         If f is not a sum of its elements, or has no order, such as `math.fsum`.
     TypeError
-        If f does not return one real number.
+        If f is not callable, or does not return one real number.
+    Exception
+        Whatever f raises.
 
     Notes
     -----
@@ -432,6 +448,8 @@ def layers(
         If there are no layers, or their numbers differ.
     TypeError
         If a layer is not a pair of a name and a callable.
+    Exception
+        Whatever a layer raises.
 
     Examples
     --------

@@ -20,8 +20,12 @@ class CalipersWarning(UserWarning):
     --------
     >>> import warnings
     >>> import calipers
-    >>> warnings.simplefilter("error", calipers.CalipersWarning)  # in a test suite
-    >>> warnings.simplefilter("default", calipers.CalipersWarning)
+    >>> import numpy as np
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     report = calipers.gradcheck(np.sin, np.zeros(0), vjp=lambda x, w: w)
+    >>> caught[0].category.__name__
+    'CalipersWarning'
     """
 
 
