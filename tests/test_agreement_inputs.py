@@ -244,7 +244,7 @@ def test_tolerances_and_formats_that_are_none():
     for where in (None, 3, (), ["inputs", 3]):
         with pytest.raises(ValueError, match='where must be "inputs", "outputs" or both, got'):
             calipers.emulate(np.sin, "tf32", where=where)
-    with pytest.raises(ValueError, match=r"arguments must hold positions .* got 1\.5"):
+    with pytest.raises(ValueError, match=r"arguments must contain positions .* got 1\.5"):
         calipers.emulate(np.sin, "tf32", arguments=1.5)
 
 

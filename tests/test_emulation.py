@@ -393,7 +393,7 @@ def test_containers():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (np.ma.array([1.0]), "argument 0 is a MaskedArray, .*pass a plain array"),
+        (np.ma.array([1.0]), "argument 0 is a MaskedArray, .*pass a numpy.ndarray"),
         (np.array([1.0], object), "argument 0 has dtype object, .*pass float64"),
         (np.array([1.0], np.longdouble), "argument 0 has dtype .*, .*pass float64"),
         (np.zeros(2, [("x", float)]), "argument 0 has dtype .*, .*pass float64"),
@@ -411,7 +411,7 @@ def test_arrays_of_unknown_libraries_are_not_passed_over():
         def __array__(self, dtype=None, copy=None):
             return np.ones(3)
 
-    with pytest.raises(TypeError, match=r"argument 0 is a Series, .*pass an array of NumPy"):
+    with pytest.raises(TypeError, match=r"argument 0 has type Series, .*pass an array of NumPy"):
         rounded(Series(), "bfloat16")
 
 
@@ -506,7 +506,9 @@ def test_arguments():
     assert changed(arguments=()) == [False, False, False, False]
     for missing in (2, "bias"):
         call = calipers.emulate(f, "bfloat16", arguments=[missing])
-        with pytest.raises(ValueError, match=f"arguments holds {missing!r}, but f is called with"):
+        with pytest.raises(
+            ValueError, match=f"arguments contains {missing!r}, but f is called with"
+        ):
             call(1.0, 1.0, **given)
 
 
@@ -550,11 +552,11 @@ def test_the_function_keeps_its_name_and_its_errors():
         ({"where": ()}, "where must be"),
         ({"where": ("inputs", "between")}, "where must be"),
         ({"rounding": "up"}, 'rounding must be "nearest" or "truncate", got \'up\''),
-        ({"arguments": (-1,)}, "arguments must hold positions from 0 on and keywords, got -1"),
-        ({"arguments": (1.5,)}, "arguments must hold .* got 1.5"),
+        ({"arguments": (-1,)}, "arguments must contain positions .0, 1, .... or keywords, got -1"),
+        ({"arguments": (1.5,)}, "arguments must contain .* got 1.5"),
         (
             {"arguments": 0, "where": "outputs"},
-            "arguments names inputs, of which where='outputs' rounds none: leave one out",
+            "where='outputs' rounds no inputs, but arguments names some",
         ),
     ],
 )
@@ -823,14 +825,14 @@ def test_shapes_are_those_of_matmul(shape_a, shape_b, accumulate):
 
 def test_bad_operands_are_named():
     a = np.ones((2, 3))
-    with pytest.raises(ValueError, match=r"shapes \(2, 3\) and \(2, 3\); the last axis of a"):
+    with pytest.raises(ValueError, match=r"broadcast, got \(2, 3\) and \(2, 3\)"):
         calipers.emulated_matmul(a, a, "tf32")
-    with pytest.raises(ValueError, match="those before must broadcast"):
+    with pytest.raises(ValueError, match="that broadcast, got"):
         calipers.emulated_matmul(np.ones((2, 3, 3)), np.ones((4, 3, 3)), "tf32")
     with pytest.raises(ValueError, match="b has no dimension"):
         calipers.emulated_matmul(a, 2.0, "tf32")
     for bad in (a * 1j, a.astype(object), a.astype(np.longdouble), np.ma.array(a), np.array(["x"])):
-        with pytest.raises(TypeError, match="b must be a plain array of real numbers"):
+        with pytest.raises(TypeError, match="b must be an array of real numbers"):
             calipers.emulated_matmul(a, bad, "tf32")
     with pytest.raises(ValueError, match=r"fmt must be one of .* got 'quarter'"):
         calipers.emulated_matmul(a, a.T, "quarter")
@@ -885,12 +887,12 @@ def test_a_census_in_a_format_is_that_of_the_rounded():
 
 def test_a_census_of_what_has_no_subnormal_numbers():
     for bad in ([1, 2], np.array([1j]), np.array(["x"])):
-        with pytest.raises(TypeError, match="a must be of real floating-point numbers, got dtype"):
+        with pytest.raises(TypeError, match="a must have real floating-point numbers, got dtype"):
             calipers.denormals(bad)
     with pytest.raises(TypeError, match="a is a MaskedArray"):
         calipers.denormals(np.ma.array([1.0]))
     other = np.ones(3, ml_dtypes.float8_e4m3b11fnuz)
-    with pytest.raises(TypeError, match=r"a has dtype float8_e4m3b11fnuz, .*name a format as fmt"):
+    with pytest.raises(TypeError, match=r"a has dtype float8_e4m3b11fnuz, .*pass a format as fmt"):
         calipers.denormals(other)
     assert calipers.denormals(other, "float16").finite == 3
     with pytest.raises(ValueError, match="fmt must be one of"):
@@ -899,7 +901,7 @@ def test_a_census_of_what_has_no_subnormal_numbers():
 
 @pytest.mark.parametrize("kind", [lambda x: array.array("d", x), lambda x: memoryview(np.array(x))])
 def test_buffers_are_not_handed_on_as_they_are(kind):
-    with pytest.raises(TypeError, match=r"argument 0 is a .*, which is not rounded here"):
+    with pytest.raises(TypeError, match=r"argument 0 has type .*, which emulate cannot round"):
         calipers.emulate(np.sum, "bfloat16")(kind([1.01]))
 
 
@@ -943,7 +945,7 @@ def test_formats_are_named_as_elsewhere(given, name):
 
 
 def test_a_float8_with_infinities_is_another():
-    with pytest.raises(ValueError, match=r"fmt has infinities, as .*: known is float8_e4m3fn"):
+    with pytest.raises(ValueError, match=r"fmt is .*, which has infinities: pass float8_e4m3fn"):
         calipers.emulate(abs, ml_dtypes.float8_e4m3)
 
 

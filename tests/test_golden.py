@@ -182,12 +182,12 @@ def test_inputs_come_back_as_they_were(path):
 @pytest.mark.parametrize(
     ("other", "match"),
     [
-        ((X, 4), r"inputs\[1\] must be that of .*: 3, got 4"),
-        ((X, 3.0), r"inputs\[1\] must be that of .*: 3, got float64 of shape \(\)"),
-        ((X + 1, 3), r"inputs\[0\] must be that of .* float32 of shape \(20, 30\) and hash"),
+        ((X, 4), r"inputs\[1\] must be as recorded in .*: 3, got 4"),
+        ((X, 3.0), r"inputs\[1\] must be as recorded in .*: 3, got float64 of shape \(\)"),
+        ((X + 1, 3), r"inputs\[0\] must be as recorded in .* float32 of shape \(20, 30\) and hash"),
         ((X.T, 3), r"got float32 of shape \(30, 20\)"),
         ((X.astype(float), 3), r"got float64 of shape \(20, 30\)"),
-        ((X,), "is of 2 inputs, got 1"),
+        ((X,), "recorded with 2 inputs, got 1"),
     ],
 )
 def test_other_inputs_are_refused(path, other, match):
@@ -200,7 +200,7 @@ def test_large_inputs_are_known_by_their_hash(path):
     x = np.zeros(2**21 + 1)
     golden.record(path, np.sum, x)
     assert path.stat().st_size < 10000
-    with pytest.raises(ValueError, match="holds a hash of its inputs only; pass the same"):
+    with pytest.raises(ValueError, match="has only a hash of its inputs; pass the same"):
         golden.check(path, np.sum)
     assert golden.check(path, np.sum, x)
     x[-1] = 5e-324
@@ -214,7 +214,7 @@ def test_tensors_are_known_by_their_hash(path):
     torch = pytest.importorskip("torch")
     x = torch.from_numpy(X)
     golden.record(path, lambda x: x.sum(1), x)
-    with pytest.raises(ValueError, match="pass the same as inputs"):
+    with pytest.raises(ValueError, match="pass the same inputs"):
         golden.check(path, lambda x: x.sum(1))
     assert golden.check(path, lambda x: x.sum(1), x).kind == "EQUAL"
     assert golden.check(path, running, X)
@@ -324,7 +324,7 @@ def test_a_record_that_is_cut_off(path):
     whole = path.read_bytes()
     for length in (0, 1, 10, len(whole) // 2, len(whole) - 30, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="is no golden record, or not whole"):
+        with pytest.raises(ValueError, match="is not a golden record, or incomplete"):
             golden.check(path, sums)
 
 
@@ -333,14 +333,14 @@ def test_a_record_with_a_wrong_byte(path):
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2] ^= 255
     path.write_bytes(whole)
-    with pytest.raises(ValueError, match="is no golden record, or not whole"):
+    with pytest.raises(ValueError, match="is not a golden record, or incomplete"):
         golden.check(path, sums)
 
 
 def test_files_of_others(path):
     np.save(path.with_suffix(".npy"), X)
     path.with_suffix(".npy").rename(path)
-    foreign = "is no golden record, or not whole"
+    foreign = "is not a golden record, or incomplete"
     for write in (
         lambda: None,
         lambda: np.savez(path, X),
@@ -359,12 +359,12 @@ def test_files_of_others(path):
 def test_records_of_another_version_or_with_parts_missing(path):
     golden.record(path, sums, X)
     edit_about(path, version=2)
-    with pytest.raises(ValueError, match="has version 2 of the format, this is 1"):
+    with pytest.raises(ValueError, match="has format version 2, and this calipers reads 1"):
         golden.check(path, sums)
     edit_about(path, version=1)
     assert golden.check(path, sums)
     edit(path, unit=None, input0=None)
-    with pytest.raises(ValueError, match="is not whole: it has no unit, input0"):
+    with pytest.raises(ValueError, match="is incomplete: it has no unit, input0"):
         golden.check(path, sums)
 
 
@@ -413,9 +413,9 @@ def test_results_under_other_names_are_others(tmp_path):
     found = golden.check(path, lambda x: {"loss": x, "more": {"rmse": 2 * x}})
     assert found.kind == "DIFFERENT"
     assert found.reason == (
-        "results are called ['loss'], ['more']['rmse'] instead of ['loss'], ['more']['mae']"
+        "results are named ['loss'], ['more']['rmse'] instead of ['loss'], ['more']['mae']"
     )
-    assert "called nothing" in golden.check(path, lambda x: (x, 2 * x)).reason
+    assert "named nothing" in golden.check(path, lambda x: (x, 2 * x)).reason
 
 
 def test_results_of_another_number_are_counted(tmp_path):
@@ -464,7 +464,7 @@ def test_a_folder_that_is_not_there_is_told_before_anything_is_called(tmp_path):
     def f(x):
         raise AssertionError
 
-    with pytest.raises(FileNotFoundError, match="its folder is not there: make it first"):
+    with pytest.raises(FileNotFoundError, match="its folder does not exist: create it first"):
         golden.record(tmp_path / "no" / "x.npz", f, np.ones(3))
 
 
@@ -475,4 +475,4 @@ def test_units_are_not_told_of_what_nothing_rounds(tmp_path, other):
     golden.record(tmp_path / "x", f, X)
     found = golden.check(tmp_path / "x", other, X)
     assert found.kind == "DIFFERENT"
-    assert found.reason.endswith(", by more than any rounding")
+    assert found.reason.endswith(", by more than rounding can explain")

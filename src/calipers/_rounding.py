@@ -87,16 +87,16 @@ def _is_floating(dtype: Any) -> bool:
 def held_for(x: NDArray, name: str) -> DType | None:
     """Return the dtype in which an array is rounded, or None if it is not of floating point."""
     if type(x) is not np.ndarray:
-        msg = f"{name} is a {type(x).__name__}, whose numbers are not all there is to it; "
-        raise TypeError(msg + "pass a plain array")
+        msg = f"{name} is a {type(x).__name__}, which would lose what it adds to an array; "
+        raise TypeError(msg + "pass a numpy.ndarray")
     if x.dtype.kind == "c":
         x = x.real
     for held in (FLOAT32, FLOAT64):
         if _is_floating(x.dtype) and np.can_cast(x.dtype, held):
             return held
     if _is_floating(x.dtype) or x.dtype.kind == "O" or x.dtype.fields:
-        msg = f"{name} has dtype {x.dtype}, which is not rounded here; pass float64 or narrower"
-        raise TypeError(msg)
+        msg = f"{name} has dtype {x.dtype}, which emulate cannot round; "
+        raise TypeError(msg + "pass float64 or lower precision")
     return None
 
 
@@ -145,7 +145,7 @@ class Rounder:
             return result[()] if isinstance(x, np.generic) else result.item()
         require_host(**{name: x})
         if hasattr(type(x), "__array__") or isinstance(x, (array.array, memoryview)):
-            msg = f"{name} is a {type(x).__name__}, which is not rounded here; "
+            msg = f"{name} has type {type(x).__name__}, which emulate cannot round; "
             raise TypeError(msg + "pass an array of NumPy, torch or jax")
         return x
 

@@ -129,10 +129,10 @@ def emulate(
     chosen = None if arguments is None else tuple(several)
     for key in chosen or ():
         if not (isinstance(key, str) or (is_integer(key) and key >= 0)):
-            msg = f"arguments must hold positions from 0 on and keywords, got {key!r}"
+            msg = f"arguments must contain positions (0, 1, ...) or keywords, got {key!r}"
             raise ValueError(msg)
     if chosen and "inputs" not in sides:
-        msg = f"arguments names inputs, of which where={where!r:.60} rounds none: leave one out"
+        msg = f"where={where!r:.60} rounds no inputs, but arguments names some: omit one of the two"
         raise ValueError(msg)
 
     @wraps(f, updated=())
@@ -141,7 +141,7 @@ def emulate(
         if "inputs" in sides:
             for key in inputs if chosen is None else chosen:
                 if key not in inputs:
-                    msg = f"arguments holds {key!r}, but f is called with {[*inputs]}"
+                    msg = f"arguments contains {key!r}, but f is called with {[*inputs]}"
                     raise ValueError(msg)
                 inputs[key] = rounder(inputs[key], f"argument {key!r}")
         result = f(*(inputs[k] for k in range(len(args))), **{key: inputs[key] for key in kwargs})
@@ -236,7 +236,7 @@ def emulated_matmul(
     sums = dtype.name if accumulate is None else _format(accumulate, "accumulate")
     for name, number in (("split", split), ("step", step)):
         if not isinstance(number, int | np.integer) or number < 1:
-            msg = f"{name} must be a positive integer, got {number!r}; 1 is a plain running sum"
+            msg = f"{name} must be a positive integer, got {number!r}; 1 is a running sum"
             raise ValueError(msg)
     left = x[None] if x.ndim == 1 else x
     right = y[:, None] if y.ndim == 1 else y
@@ -347,10 +347,10 @@ def denormals(a: ArrayLike, fmt: FormatLike | None = None) -> Denormals:
     x = as_array(a)
     held = held_for(x, "a")
     if held is None or x.dtype.kind == "c":
-        msg = f"a must be of real floating-point numbers, got dtype {x.dtype}"
+        msg = f"a must have real floating-point numbers, got dtype {x.dtype}"
         raise TypeError(msg)
     if fmt is None and name_of(x.dtype, FORMATS) not in FORMATS:
-        msg = f"a has dtype {x.dtype}, of which calipers knows no limits; name a format as fmt"
+        msg = f"a has dtype {x.dtype}, whose smallest numbers are unknown; pass a format as fmt"
         raise TypeError(msg)
     name = _format(x.dtype if fmt is None else fmt)
     rule, (*_, normal, _, _, _) = bit_rule(name, held), bit_rule(name, held, flush=True)
@@ -372,7 +372,7 @@ def denormals(a: ArrayLike, fmt: FormatLike | None = None) -> Denormals:
 def _format(fmt: Any, name: str = "fmt") -> str:
     """Return the name of a format, that may be a dtype; `name` is for the error."""
     if getattr(fmt, "__name__", str(getattr(fmt, "name", ""))) == "float8_e4m3":
-        msg = f"{name} has infinities, as {fmt!r:.60}: known is float8_e4m3fn, which has none"
+        msg = f"{name} is {fmt!r:.60}, which has infinities: pass float8_e4m3fn, which has none"
         raise ValueError(msg)
     return format_name(fmt, FORMATS, name)
 
@@ -382,7 +382,7 @@ def _operand(x: Any, name: str) -> NDArray:
     array = as_array(x, name)
     if type(array) is not np.ndarray or not np.can_cast(array.dtype, FLOAT64):
         kind = f"a {type(array).__name__} of {array.dtype}"
-        msg = f"{name} must be a plain array of real numbers of at most 64 bits, got {kind}"
+        msg = f"{name} must be an array of real numbers of at most 64 bits, got {kind}"
         raise TypeError(msg)
     if array.ndim == 0:
         msg = f"{name} has no dimension; multiply by a number with *"
@@ -442,7 +442,7 @@ def _batch_shape(left: NDArray, right: NDArray) -> tuple[int, ...]:
         return np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     except ValueError:
         msg = (
-            f"a and b are taken as matrices of shapes {left.shape} and {right.shape}; the last "
-            "axis of a must be as long as the last but one of b, and those before must broadcast"
+            f"a and b must have shapes (..., m, k) and (..., k, n) that broadcast, "
+            f"got {left.shape} and {right.shape}"
         )
         raise ValueError(msg) from None

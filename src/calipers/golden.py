@@ -87,9 +87,9 @@ class GoldenCheck(Shown):
     def __str__(self) -> str:
         """Return the verdict, the reason, and the changes since."""
         lines = [f"{self.kind}: {self.reason}"]
-        lines += [f"  {text[:76]}" for text in self.changes[:_LINES]]
+        lines += [f"  {'changed':<12}{text[:72]}" for text in self.changes[:_LINES]]
         if len(self.changes) > _LINES:
-            lines.append(f"  and {len(self.changes) - _LINES} more: see .changes")
+            lines.append(f"  {'changed':<12}{len(self.changes) - _LINES} more: see .changes")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
     """
     path = os.path.realpath(os.fsdecode(path))  # a link stays one
     if not os.path.isdir(os.path.dirname(path)):
-        msg = f"path is {path!r}, and its folder is not there: make it first"
+        msg = f"path is {path!r}, but its folder does not exist: create it first"
         raise FileNotFoundError(msg)
     described, stored = _described(inputs), _is_stored(inputs)
     subject = Subject(f, inputs)
@@ -242,7 +242,7 @@ def _reason(apart: Trial) -> str:
         return apart.problem
     if apart.equal:
         return f"all {apart.size} elements are equal to the last bit"
-    return how_far(apart, f" (allowed: {apart.allowed:.3g})")
+    return how_far(apart, apart.allowed)
 
 
 # Inputs
@@ -254,7 +254,7 @@ def _described(inputs: Any) -> list[Any]:
     for k, x in enumerate(as_inputs(inputs)):
         if isinstance(x, np.ndarray):
             if x.dtype.kind not in "biufc" and x.dtype.isbuiltin != 2:
-                msg = f"inputs[{k}] must be of numbers, got dtype {x.dtype}"
+                msg = f"inputs[{k}] must be an array of numbers, got dtype {x.dtype}"
                 raise TypeError(msg)
             native = np.ascontiguousarray(x, x.dtype.newbyteorder("="))
             digest = hashlib.sha256(native.tobytes()).hexdigest()
@@ -264,7 +264,7 @@ def _described(inputs: Any) -> list[Any]:
         else:
             msg = (
                 f"inputs[{k}] must be an array, a number, a string or None, "
-                f"got {type(x).__name__}; let f hold it"
+                f"got {type(x).__name__}; bind it to f, for example with functools.partial"
             )
             raise TypeError(msg)
     return described
@@ -281,7 +281,7 @@ def _is_stored(inputs: Any) -> bool:
 
 def _inputs(path: Any, about: dict[str, Any], arrays: dict[str, NDArray]) -> tuple[Any, ...]:
     if not about["stored"]:
-        msg = f"{path} holds a hash of its inputs only; pass the same as inputs"
+        msg = f"{path} has only a hash of its inputs; pass the same inputs again"
         raise ValueError(msg)
     # A number comes as one, as the function got it then.
     return tuple(
@@ -292,7 +292,7 @@ def _inputs(path: Any, about: dict[str, Any], arrays: dict[str, NDArray]) -> tup
 
 def _require_same(path: Any, expected: Sequence[Any], inputs: Sequence[Any]) -> None:
     if len(expected) != len(inputs):
-        msg = f"{path} is of {len(expected)} inputs, got {len(inputs)}"
+        msg = f"{path} was recorded with {len(expected)} inputs, got {len(inputs)}"
         raise ValueError(msg)
     for k, (one, other) in enumerate(zip(expected, inputs, strict=True)):
         if one != other:
@@ -302,7 +302,7 @@ def _require_same(path: Any, expected: Sequence[Any], inputs: Sequence[Any]) -> 
                 else repr(x["value"])
                 for x in (one, other)
             ]
-            msg = f"inputs[{k}] must be that of {path}: {texts[0]}, got {texts[1]}"
+            msg = f"inputs[{k}] must be as recorded in {path}: {texts[0]}, got {texts[1]}"
             raise ValueError(msg)
 
 
@@ -321,16 +321,17 @@ def _read(path: Any) -> tuple[dict[str, Any], dict[str, NDArray]]:
     except OSError:
         raise
     except Exception as error:  # whatever the readers of zip files, arrays and JSON stumble over
-        msg = f"{path} is no golden record, or not whole ({type(error).__name__}); record it again"
+        kind = type(error).__name__
+        msg = f"{path} is not a golden record, or incomplete ({kind}); record it again"
         raise ValueError(msg) from error
     if about["version"] != _VERSION:
-        msg = f"{path} has version {about['version']} of the format, this is {_VERSION}"
+        msg = f"{path} has format version {about['version']}, and this calipers reads {_VERSION}"
         raise ValueError(msg + "; record it again")
     needed = [f"result{k}" for k in range(about["results"])] + ["unit"]
     if about["stored"]:
         needed += [f"input{k}" for k, x in enumerate(about["inputs"]) if "sha256" in x]
     missing = [name for name in needed if name not in arrays]
     if missing:
-        msg = f"{path} is not whole: it has no {', '.join(missing)}; record it again"
+        msg = f"{path} is incomplete: it has no {', '.join(missing)}; record it again"
         raise ValueError(msg)
     return about, arrays

@@ -297,7 +297,7 @@ def condition(f: Callable[..., Any] | ArrayLike, inputs: PyTree | None = None) -
             raise TypeError(msg)
         return of_function(f, inputs)
     if inputs is not None:
-        msg = f"f must be callable where inputs are given, got {type(f).__name__}: {brief(f)}"
+        msg = f"f must be callable if inputs are passed, got {type(f).__name__}: {brief(f)}"
         raise TypeError(msg)
     return of_matrix(f)
 
@@ -411,7 +411,7 @@ def summation_order(
         raise ValueError(msg)
     form = name_of(dtype, ("float32", "float64"))
     if form not in ("float32", "float64"):
-        msg = f"dtype must be float32 or float64, got {form:.60}: others count too few ones"
+        msg = f"dtype must be float32 or float64, got {form:.60}: other dtypes count too few ones"
         raise ValueError(msg)
     return of_summation(f, n, form)
 

@@ -12,6 +12,7 @@ import numpy as np
 from ._agreement.answers import Answer, comparable, other_names
 from ._agreement.inputs import inputs_of, is_movable, widened
 from ._agreement.nest import Nest
+from ._agreement.report import code_lines, names_in_code
 from ._agreement.trials import side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of, format_of_results, is_wide
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Growth", "growth"]
 
-_LINES = 18
+_LINES = 16
 _HEADS = ("|f - g|", "f", "g", "sqrt n", "bound")
 _CURVES = {"apart": "|f - g|", "error_f": "error of f", "error_g": "error of g"}
 
@@ -57,6 +58,8 @@ class Growth(Shown):
     slopes : dict of str to float
         The exponent p of a fit ``n**p`` for each of "apart", "error_f", "error_g" and "totals"; NaN
         with fewer than two nonzero values.
+    names : tuple of str
+        Names of f, g and make_inputs as code.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class Growth(Shown):
     error_g: tuple[float, ...]
     totals: tuple[float, ...]
     slopes: dict[str, float] = field(hash=False)
+    names: tuple[str, str, str] = ("f", "g", "make_inputs")
 
     @property
     def slope(self) -> float:
@@ -100,7 +104,7 @@ class Growth(Shown):
     def __str__(self) -> str:
         """Return a table."""
         lines = [
-            f"errors per element in units of {self.format}'s rounding of the result",
+            f"RMSE per element, in rounding errors of {self.format} results (u x their RMS)",
             f"  {'n':>8}" + "".join(f"{name:>10}" for name in _HEADS) + f"{'sum |f-g|':>12}",
         ]
         rows = range(len(self.sizes))
@@ -115,7 +119,8 @@ class Growth(Shown):
             f"  {'slope':>8}{slopes}{'0.5':>10}{'1':>10}{_text(self.slopes['totals']):>12}"
         )
         if len(rows) > _LINES:
-            lines.append(f"  {len(rows) - _LINES} smaller sizes are left out: see .sizes")
+            lines.append(f"  {len(rows) - _LINES} smaller sizes are not shown: see .sizes")
+        lines += code_lines("again", f"calipers.growth({', '.join(self.names)}, {[*self.sizes]})")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,7 +218,7 @@ def growth(
             raise ValueError(msg)
     require_callable(make_inputs=make_inputs)
     if not len(sizes):
-        msg = "sizes is empty; pass at least two to see a slope"
+        msg = "sizes is empty; pass at least two, for a slope"
         raise ValueError(msg)
     forms, rows = [], []
     for n in sizes:
@@ -221,14 +226,16 @@ def growth(
         forms.append(form)
         rows.append(row)
     if len(set(forms)) > 1:
-        msg = f"make_inputs must give one format for all sizes, got {', '.join(sorted({*forms}))}"
+        msg = f"make_inputs must return one dtype for all sizes, got {', '.join(sorted({*forms}))}"
         raise ValueError(msg)
+    make_name = getattr(make_inputs, "__name__", "")
     columns = dict(zip((*_CURVES, "totals"), zip(*rows, strict=True), strict=True))
     return Growth(
         tuple(map(int, sizes)),
         forms[0],
         **columns,
         slopes={name: _slope(sizes, column) for name, column in columns.items()},
+        names=(*names_in_code(f, g), make_name if make_name.isidentifier() else "make_inputs"),
     )
 
 
@@ -250,9 +257,9 @@ def _measured(
         raise ValueError(msg)
     told = other_names(*answers)
     if told is not None:
-        raise ValueError(f"{told}, at size {n}: these are not compared")
+        raise ValueError(f"{told}, at size {n}: only results of the same names are compared")
     if answers[0].forms != answers[1].forms:
-        msg = f"f and g must both return real numbers, or complex ones, and do not at size {n}"
+        msg = f"f and g must both return real or both complex numbers, and do not at size {n}"
         raise ValueError(msg)
     movable = any(map(is_movable, arrays))
     form = format_of(arrays, None) if movable else format_of_results(*answers)

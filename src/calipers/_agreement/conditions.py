@@ -63,12 +63,14 @@ class Condition(Shown):
 
     def __str__(self) -> str:
         """Return a line for the condition number, and one for each gap."""
-        lines = [f"condition {self.kappa:.3g}: {self.digits:.1f} digits of {self.format} are left"]
+        lines = [
+            f"condition number {self.kappa:.3g}: {self.digits:.1f} digits of {self.format} remain"
+        ]
         for kind, gap in (("singular ", self.singular_gap), ("eigen", self.eigen_gap)):
             if gap is not None:
                 lost = gap < _NEAR * ROUNDOFF[self.format]
                 text = f": their {kind}vectors are arbitrary" if lost else ""
-                lines.append(f"  closest two {kind}values: {gap:.3g} of the largest{text}")
+                lines.append(f"  smallest gap of {kind}values: {gap:.3g} x the largest{text}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,10 +102,10 @@ def of_function(f: Callable[..., Any], inputs: Any) -> Condition:
     subject = Subject(f, inputs)
     ask, results = subject.ask, subject.plain.numbers(np.float64)
     if results.size and not ask.are_moved:
-        msg = "inputs must hold floating-point numbers other than 0, which are what is moved"
+        msg = "inputs must contain floating-point numbers other than 0, which can be perturbed"
         raise ValueError(msg)
     if results.size and not np.isfinite(results).any():
-        msg = "f must give a finite number: of what is infinite or NaN there is no condition"
+        msg = "f must return a finite number: infinities and NaN have no condition number"
         raise ValueError(msg)
     if ask.standard is not None:
         kappa = ask.unit.kappa
@@ -120,10 +122,10 @@ def of_matrix(matrix: Any) -> Condition:
     """Compare singular values."""
     a = given_array(matrix, "matrix")
     if a.ndim != 2 or not a.size:
-        msg = f"a matrix must have two axes and elements, got shape {a.shape}; or pass f and inputs"
+        msg = f"a matrix must have 2 axes and elements, got shape {a.shape}; or pass f and inputs"
         raise ValueError(msg)
     if a.dtype.kind not in "biufc" and a.dtype.name != "bfloat16":
-        msg = f"a matrix must be of numbers, got dtype {a.dtype}"
+        msg = f"a matrix must hold numbers, got dtype {a.dtype}"
         raise TypeError(msg)
     bad = first_nonfinite(a)
     if bad is not None:

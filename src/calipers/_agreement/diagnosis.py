@@ -17,7 +17,7 @@ from .answers import comparable
 from .environment import fingerprint
 from .inquiry import Inquiry
 from .measured import measured
-from .report import again, details, headline, inputs_text, text_of
+from .report import again, details, headline, inputs_text, names_in_code, text_of
 from .units import ROUNDOFF, rms_of
 from .verdicts import BUG, EQUAL, KINDS, LAYOUT, RANGE, ROUNDING, SUSPECT, Verdict
 
@@ -296,7 +296,7 @@ def diagnosis_of(verdict: Verdict, q: Inquiry, seconds: float) -> Diagnosis:
         seconds,
         fingerprint(),
         q.seed,
-        _names(q.f.call, q.g.call),
+        names_in_code(q.f.call, q.g.call),
         q.options,
         q.unpacked,
         q.inputs,
@@ -330,10 +330,3 @@ def _where(q: Inquiry, units: Any) -> str | None:
     tally: Tally = compare(bad, np.zeros_like(bad)).tally
     count = int(np.count_nonzero(bad))
     return f"{region(tally)}: {count} of {bad.size} results are above the limit"
-
-
-def _names(f: Any, g: Any) -> tuple[str, str]:
-    """Return what both are called in code; f and g, where one has no name of its own."""
-    both = getattr(f, "__name__", ""), getattr(g, "__name__", "")
-    names = both[0] if both[0].isidentifier() else "f", both[1] if both[1].isidentifier() else "g"
-    return ("f", "g") if names[0] == names[1] else names

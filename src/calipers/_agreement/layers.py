@@ -98,12 +98,11 @@ class Layers(Shown):
             lines = [f"all {len(self.layers)} layers agree within rounding"]
         else:
             lines = [
-                f"layer {self.layers.index(first)}, {first.name[:40]}, is the first beyond rounding"
+                f"layer {self.layers.index(first)}, {first.name[:40]}, is the first whose error is "
+                "above the limit"
             ]
         width = min(24, max((len(layer.name) for layer in self.layers), default=0))
-        lines.append(
-            f"  {'layer':{max(width, 5)}}  {'new':>9}  {'carried':>9}  {'allowed':>9}  units"
-        )
+        lines.append(f"  {'layer':{max(width, 5)}}  {'new':>9}  {'carried':>9}  {'limit':>9}")
         shown = self.layers
         if len(shown) > _LINES:
             # The first that is wrong is always among them.
@@ -113,10 +112,14 @@ class Layers(Shown):
             lines.append(
                 f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:9.3g}  "
                 f"{layer.carried.units:9.3g}  {layer.new.allowed:9.3g}"
-                + ("" if layer else f"  {layer.new.problem or 'beyond rounding'}"[:60])
+                + ("" if layer else f"  {layer.new.problem or 'above the limit'}"[:60])
             )
         if len(self.layers) > len(shown):
-            lines.append(f"  {len(self.layers) - len(shown)} layers are left out: see .layers")
+            lines.append(f"  {len(self.layers) - len(shown)} layers are not shown: see .layers")
+        lines.append(
+            "  unit        expected rounding error: the change of a layer's results when its"
+        )
+        lines.append("              inputs change by 1 ulp")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,7 +152,8 @@ def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:
     """Run both, and g's layers beside each of f's at the inputs of that."""
     fs, gs = _layers(fs, "fs"), _layers(gs, "gs")
     if len(fs) != len(gs) or not fs:
-        msg = f"fs and gs must have as many layers, at least one, got {len(fs)} and {len(gs)}"
+        counts = f"got {len(fs)} and {len(gs)}"
+        msg = f"fs and gs must have the same number of layers, at least 1, {counts}"
         raise ValueError(msg)
     library = next((y for y in several(x) if library_of(y) is not None), None)
     ours = theirs = inputs_of(x)
@@ -185,7 +189,7 @@ def _layers(given: Any, name: str) -> list[tuple[str, Any]]:
     layers = list(given)
     for k, item in enumerate(layers):
         if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)):
-            msg = f"{name}[{k}] must be a name and a callable in a tuple, got {item!r:.60}"
+            msg = f"{name}[{k}] must be a tuple of a name and a callable, got {item!r:.60}"
             raise TypeError(msg)
         require_callable(**{f"{name}[{k}][1]": item[1]})
     return layers

@@ -16,6 +16,7 @@ from .inputs import is_movable, widened
 from .powers import STEP, degrees_of, scaled, unscaled
 from .trials import Subject, in_units
 from .units import difference, own_roundings
+from .verdicts import as_multiple
 
 _FALLS = 10.0  # times an error falls in another range, if range was its cause
 
@@ -137,7 +138,7 @@ def of_range(f: Callable[..., Any], inputs: Any) -> Range:
         reason += f"; {beyond} of {numbers.size} results are themselves too large for it"
     endless = int(np.sum(~np.isfinite(reference)))
     if endless:
-        reason += f"; {endless} of {numbers.size} are not finite in a wider format, either"
+        reason += f"; {endless} of {numbers.size} are not finite in higher precision, either"
     owners = (*subject.nest.owners, -1)  # of -1, which is all
     return Range(
         *(kind, reason, ask.form, nonfinite, first),
@@ -158,24 +159,24 @@ def _judged(
     exponent: int | None,
 ) -> tuple[str, str]:
     if not nonfinite and exponent is None:
-        return "FITS", f"nothing is lost to the range of {form} ({error:.3g} units of rounding)"
+        return "FITS", f"no overflow or underflow in {form} (error {as_multiple(error)})"
     kind = "UNDERFLOW" if exponent is not None and exponent > 0 else "OVERFLOW"
     found = []
     if nonfinite:
         found.append(
             f"{nonfinite} of {size} results are not finite although they fit {form}, "
-            f"the first at {first}"
+            f"first at index {first}"
         )
     if exponent is not None:
         found.append(
-            f"with {what} times 2**{exponent} the error falls from {error:.3g} to {rescaled:.3g} "
-            "units of rounding"
+            f"with {what} times 2**{exponent} the error falls from {error:.3g} to "
+            f"{as_multiple(rescaled)}"
         )
     return kind, "; ".join(found)
 
 
 def _unknown(subject: Subject) -> Range:
-    reason = "f takes no wider format and obeys no power law, so what fits is not known"
+    reason = "f does not run in higher precision and is not homogeneous: losses would not be seen"
     nan = math.nan
     form, allowed = subject.ask.form, subject.ask.allowed
     return Range("UNKNOWN", reason, form, 0, None, (), None, None, nan, nan, allowed)

@@ -49,9 +49,9 @@ def details(diagnosis: "Diagnosis") -> str:
     spent = [calls] if calls else []
     spent += [f"{diagnosis.seconds:.2g} s", *_setting(diagnosis)]
     lines += field("calls" if calls else "environment", "; ".join(spent))
-    lines += _code("again", again(diagnosis))
+    lines += code_lines("again", again(diagnosis))
     step = next_step(diagnosis)
-    return "\n".join(lines + _code("next", step) if step else lines)
+    return "\n".join(lines + code_lines("next", step) if step else lines)
 
 
 def field(label: str, text: str, most: int = 2) -> list[str]:
@@ -92,6 +92,13 @@ def inputs_text(diagnosis: "Diagnosis") -> str:
     return f"{_counted(kinds) or 'none'}; sha256 {digest.hexdigest()[:16]}"
 
 
+def names_in_code(f: Any, g: Any) -> tuple[str, str]:
+    """Return what both are called in code; f and g, where one has no name of its own."""
+    both = getattr(f, "__name__", ""), getattr(g, "__name__", "")
+    names = both[0] if both[0].isidentifier() else "f", both[1] if both[1].isidentifier() else "g"
+    return ("f", "g") if names[0] == names[1] else names
+
+
 def next_step(diagnosis: "Diagnosis") -> str | None:
     """Return code that continues from the verdict, with a comment; None if there is no need."""
     kind, evidence = diagnosis.kind, diagnosis.evidence
@@ -128,7 +135,7 @@ def _counted(kinds: Iterable[str]) -> str:
     return ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in counts)
 
 
-def _code(label: str, code: str) -> list[str]:
+def code_lines(label: str, code: str) -> list[str]:
     """Write code at the left margin; what has no room is continued, so that it can be pasted."""
     width = _CODE_WIDTH
     return textwrap.wrap(f"{label}: {code}", width, subsequent_indent="  ", break_long_words=False)

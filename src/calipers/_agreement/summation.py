@@ -105,7 +105,7 @@ class SummationOrder(Shown):
         """
         for k in (i, j):
             if not (is_integer(k) and 0 <= k < self.n):
-                msg = f"elements go from 0 to {self.n - 1}, got {k}"
+                msg = f"i and j must be from 0 to {self.n - 1}, got {k}"
                 raise IndexError(msg)
         above = {i}
         while i in self._parents:
@@ -140,8 +140,8 @@ class SummationOrder(Shown):
         plural = "" if self.n == 1 else "s"
         lines = [f"order of summation of {self.n} element{plural}: {self.name}".removesuffix(": ")]
         lines.append(
-            f"  additions an element goes through: {self.depth} at most, "
-            f"{sum(self.depths) / self.n:.3g} on average"
+            f"  additions per element: at most {self.depth}, on average "
+            f"{sum(self.depths) / self.n:.3g}"
         )
         groups: dict[int, list[int]] = {}
         for j in range(1, self.n):
@@ -193,7 +193,8 @@ class _Masks:
         # A mean, and a product with a constant, are sums as well.
         self.scale = self._call(np.ones(n, dtype)) / n
         if not 0 < abs(self.scale) < np.inf:
-            msg = f"f must add up its argument's elements, but gives {self.scale * n} for {n} ones"
+            sum_of_ones = self.scale * n
+            msg = f"f must sum the elements of its argument, but returns {sum_of_ones} for {n} ones"
             raise ValueError(msg)
 
     def _call(self, x: Any) -> float:
@@ -218,7 +219,7 @@ class _Masks:
 
 
 def _no_order(found: str) -> ValueError:
-    msg = f"f has no one order of summation: {found}; it may sum exactly, or not be a sum"
+    msg = f"f has no single order of summation: {found}; it sums exactly, or is not a sum"
     return ValueError(msg)
 
 

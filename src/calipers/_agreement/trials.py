@@ -22,7 +22,7 @@ from .inquiry import Inquiry
 from .nest import Nest
 from .sides import Budget, Side
 from .units import difference, own_roundings, size_of
-from .verdicts import ALONE, FAR
+from .verdicts import ALONE, FAR, as_multiple
 from .working_format import format_of, format_of_results
 
 _LINES = 20
@@ -90,7 +90,7 @@ class Trial(Shown):
             return f"{self.name}: {self.problem}"
         if self.equal:
             return f"{self.name}: equal"
-        return f"{self.name}: {how_far(self)}" + ("" if self else ": beyond rounding")
+        return f"{self.name}: {how_far(self)}" + ("" if self else ": above the limit")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as built-in types, which can be written as JSON."""
@@ -143,8 +143,9 @@ class Trials(Shown):
         lines = [str(trial)[:100] for trial in self.trials[:_LINES]]
         if len(self.trials) > _LINES:
             lines.append(f"and {len(self.trials) - _LINES} more: see .trials")
-        allowed = f" (allowed: {self.trials[0].allowed:.3g} units rms)" if self.trials else ""
-        return "\n  ".join([f"{self.question}: {verdict}{'' if self.equal else allowed}", *lines])
+        if self.trials and not self.equal:
+            verdict += f" (limit {as_multiple(self.trials[0].allowed)})"
+        return "\n  ".join([f"{self.question}: {verdict}", *lines])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the differences as built-in types, which can be written as JSON."""
@@ -156,12 +157,12 @@ class Trials(Shown):
         }
 
 
-def how_far(found: Trial, allowed: str = "") -> str:
+def how_far(found: Trial, limit: float | None = None) -> str:
     """Write how far results are apart; of what is infinite, as between integers, no unit tells."""
     told = differing(found.differing, found.size)
     if math.isinf(found.largest):
-        return f"{told}, by more than any rounding"
-    return f"{told}, {found.units:.3g} units rms{allowed}, {found.largest:.3g} at most"
+        return f"{told}, by more than rounding can explain"
+    return f"{told}: RMSE {as_multiple(found.units, limit)}, max {found.largest:.3g} x"
 
 
 def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:
@@ -289,7 +290,7 @@ def _problem(answer: Answer, expected: Answer) -> str | None:
         if own == other:
             counts = (listed(tuple(Counter(x.names).values())) for x in (answer, expected))
             return "number of results {} instead of {}".format(*counts)
-        return f"results are called {own or 'nothing'} instead of {other or 'nothing'}"
+        return f"results are named {own or 'nothing'} instead of {other or 'nothing'}"
     for name in ("shape", "dtype"):
         a, b = (tuple(getattr(x, name) for x in y.arrays) for y in (answer, expected))
         if a != b:

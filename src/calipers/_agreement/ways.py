@@ -18,7 +18,7 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
     batched = subject.nest.places(batch)
     n = subject.inputs[batched[0]].shape[0]
     if not any(x.shape[:1] == (n,) for x in subject.plain.arrays):
-        msg = f"f must return a row for each of the {n} of inputs[{batch[0]}], got shapes "
+        msg = f"f must return a row for each of the {n} rows of inputs[{batch[0]}], got shapes "
         raise ValueError(msg + listed(subject.plain.shapes))
     order = np.random.default_rng(seed).permutation(n)
     if (order == np.arange(n)).all():
@@ -31,7 +31,7 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
     for name, rows in parts.items():
         some = [x[rows] if k in batched else x for k, x in enumerate(subject.inputs)]
         trials.append(subject.part(name, subject.side(some), rows, n))
-    return Trials("f of rows against rows of f", tuple(trials))
+    return Trials("f of some rows compared with f of all rows", tuple(trials))
 
 
 def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
@@ -53,14 +53,14 @@ def of_layout(f: Callable[..., Any], inputs: Any) -> Trials:
     direct.sent, direct.copies = shared, False
     ways: dict[str, Callable[[NDArray], NDArray]] = {
         "column-major": lambda x: x.copy(order="F"),
-        "every second element of a row": strided,
-        "off by one element in memory": misaligned,
+        "every second element of a longer row": strided,
+        "shifted by one element in memory": misaligned,
     }
     trials = []
     for name, way in ways.items():
         arrays = [way(x) if isinstance(x, np.ndarray) else x for x in given]
         trials.append(subject.trial(name, direct(arrays)))
-    return Trials("f of the same numbers in other layouts", tuple(trials))
+    return Trials("f with other memory layouts", tuple(trials))
 
 
 def of_repeats(f: Callable[..., Any], inputs: Any, times: int) -> Trials:
