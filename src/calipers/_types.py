@@ -36,7 +36,7 @@ RealArray: TypeAlias = (
     np.ndarray[Any, np.dtype[_RealScalar]] | Sequence[float] | Sequence[Sequence[float]]
 )
 Real: TypeAlias = float | _RealScalar | RealArray
-"""Real numbers on the host, of which results are NumPy's; complex ones may have two derivatives."""
+"""Real numbers and NumPy arrays, for which derivatives are NumPy arrays."""
 
 Number: TypeAlias = complex | np.number[Any] | np.bool
 
@@ -81,7 +81,7 @@ PyTree: TypeAlias = object
 """An array or number, or a list, tuple, dict or dataclass of them, nested to any depth."""
 
 Plain: TypeAlias = ArrayObject | Number | Sequence[complex] | Sequence[Sequence[complex]]
-"""What is compared as one array; other sequences, mappings and dataclasses are containers."""
+"""Arrays, numbers and nested sequences of numbers: `compare` returns one `Comparison`."""
 
 BoundsLike: TypeAlias = "Sequence[ArrayLike] | Bounds"
 """A pair of a lower and an upper bound, or a scipy.optimize.Bounds."""

@@ -83,7 +83,7 @@ def jvp(
 
     See Also
     --------
-    vjp : The product from the other side.
+    vjp : The product ``w @ J``.
     linear_operator : Both products, for SciPy's iterative solvers.
 
     Examples
@@ -176,7 +176,7 @@ def vjp(
 
     See Also
     --------
-    jvp : The product from the other side, with two calls of f.
+    jvp : The product ``J @ v``, with two calls of f.
 
     Examples
     --------

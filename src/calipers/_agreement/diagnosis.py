@@ -159,7 +159,7 @@ class Diagnosis(Shown):
 
     @property
     def reproducer(self) -> str:
-        """The call that gives this diagnosis, as code, and a hash of the inputs."""
+        """The call that repeats this diagnosis, as code, and a hash of the inputs."""
         return f"{again(self)}\n# inputs: {inputs_text(self)}"
 
     def ok(self, allow: Iterable[str] = _ALLOWED) -> bool:
