@@ -187,9 +187,9 @@ def test_tolerances(files, run):
     assert run("compare", "a.npy", "b.npy", "--rtol", 0, "--atol", 0.01)[0] == 0
     assert run("compare", "a.npy", "b.npy", "--rtol", 0.01, "--atol", 0)[0] == 0
     assert run("compare", "a.npy", "b.npy", "--rtol", 1e-9, "--atol", 1e-9)[0] == 1
-    for given, missing in ("--rtol", "--atol"), ("--atol", "--rtol"):
-        text = trouble(run("compare", "a.npy", "b.npy", given, 1))
-        assert text.startswith(f"{given} was given without {missing}: give both")
+    for one, other in ("--rtol", "--atol"), ("--atol", "--rtol"):
+        text = trouble(run("compare", "a.npy", "b.npy", one, 1))
+        assert text.startswith(f"{one} needs {other}: pass both")
     for value in "-1", "nan":
         text = trouble(run("compare", ".", ".", f"--rtol={value}", "--atol=1"))
         assert text == f"--rtol must be finite and not negative, got {float(value)}\n"
@@ -223,7 +223,7 @@ def test_ignored_names(files, run):
         assert run("compare", "d", "e", "--ignore", pattern)[1] == out
     assert "a pattern is empty" in trouble(run("compare", "d", "e", "--ignore", ""))
     status, out, err = run("compare", "d", "e", "--ignore", "*")
-    assert (status, err) == (2, "calipers: nothing was compared: no array in d and e\n")
+    assert (status, err) == (2, "calipers: nothing was compared: d and e have no arrays\n")
 
 
 @pytest.mark.parametrize(
@@ -311,11 +311,11 @@ def test_json(files, run):
     status, out, err = run("compare", "d", "e", "--json", "--ignore", "x*")
     found = json.loads(out)
     assert status == found["status"] == 2
-    assert found["trouble"] == [
+    assert found["errors"] == [
         "d/bad.npy: it ends within its header: it was cut",
         "1 name was not compared: out; --ignore leaves names out",
     ]
-    assert err == "".join(f"calipers: {line}\n" for line in found["trouble"])
+    assert err == "".join(f"calipers: {line}\n" for line in found["errors"])
     assert (found["actual"], found["expected"], found["passed"]) == ("d", "e", False)
     (leaf,) = found["leaves"]
     report = calipers.compare(np.load("d/sub/y.npy"), np.load("e/sub/y.npy"))
@@ -343,7 +343,7 @@ def test_what_is_left_out_is_said(files, run):
     assert lines[7:] == ["Not compared: 2 more: --json lists all"]
     assert run("compare", "d", "d", "-q") == (2, "", err)
     status, out, _ = run("compare", "d", "d", "--json")
-    assert (status, json.loads(out)["passed"], json.loads(out)["trouble"]) == (2, False, [summary])
+    assert (status, json.loads(out)["passed"], json.loads(out)["errors"]) == (2, False, [summary])
     assert run("compare", "d", "d", "--ignore", "[0-6].npy")[0] == 2
     assert run("compare", "d", "d", "-q", *(f"--ignore={i}.npy" for i in range(7))) == (0, "", "")
     status, _, err = run("compare", "d", "d", "--follow-links")
@@ -418,12 +418,12 @@ def test_small_limits_of_memory(files, run, monkeypatch):
 
 def test_paths_that_make_no_sense(files, run):
     assert "Path 'nowhere' does not exist" in trouble(run("compare", "a.npy", "nowhere"))
-    assert "give two files or two folders" in trouble(run("compare", "a.npy", "d"))
+    assert "pass two files or two folders" in trouble(run("compare", "a.npy", "d"))
     Path("x.txt").touch()
-    assert "no format is known for its name" in trouble(run("compare", "x.txt", "x.txt"))
+    assert "the format of its name is not known" in trouble(run("compare", "x.txt", "x.txt"))
     os.makedirs("empty")
     status, _, err = run("compare", "empty", "empty")
-    assert (status, err) == (2, "calipers: nothing was compared: no array in empty and empty\n")
+    assert (status, err) == (2, "calipers: nothing was compared: empty and empty have no arrays\n")
     usage = "Usage: calipers compare [OPTIONS] ACTUAL EXPECTED\n"
     assert re.search(
         f"Missing argument .*EXPECTED.*{re.escape(usage)}", trouble(run("compare", "a.npy"))
@@ -494,7 +494,7 @@ def buffered():
 @pytest.mark.parametrize(
     ("redirected", "err"),
     [
-        (">&-", "standard output or standard error is closed: /dev/null may take it\n"),
+        (">&-", "standard output or standard error is closed: redirect it to /dev/null\n"),
         ("2>&-", ""),
         (">/dev/full", "[Errno 28] No space left on device\n"),
     ],
@@ -723,6 +723,15 @@ def test_derivatives(functions, run):
     assert (status, out[:5]) == (1, "FAIL:")
 
 
+def test_reports_end_with_the_command(functions, run):
+    for command in (
+        ["gradcheck", "functions:f", "--vjp", "functions:vjp", "--shape", "4"],
+        ["diagnose", "functions:mean", "functions:mean", "--shape", "4,3", "--seed", "7"],
+    ):
+        _, out, _ = run(*command)
+        assert f"\nagain: calipers {shlex.join(command)}\n" in out
+
+
 def test_a_kink(functions, run):
     np.save("zero.npy", [0.0, 1.0])
     command = "gradcheck", "functions:kink", "--vjp", "functions:slope", "--inputs", "zero.npy"
@@ -740,16 +749,16 @@ def test_inputs(functions, run):
     assert "2 x 6 numbers" in run(*command, "--inputs", "in.npz")[1]
     status, out, _ = run(*command, "--shape", "3", "--shape", "2", "--dtype", "complex128")
     assert "6 x 10 numbers" in out
-    assert "give the inputs, either by" in trouble(run(*command))
+    assert "pass the inputs by" in trouble(run(*command))
     text = trouble(run(*command, "--shape", "2", "--inputs", "in.npz"))
-    assert "give the inputs, either by" in text
-    assert "--shape 3x: give lengths" in trouble(run(*command, "--shape", "3x"))
-    assert "--shape -3: give lengths" in trouble(run(*command, "--shape", "-3"))
+    assert "pass the inputs by" in text
+    assert "--shape 3x: not a shape" in trouble(run(*command, "--shape", "3x"))
+    assert "--shape -3: not a shape" in trouble(run(*command, "--shape", "-3"))
     for dtype in ("foo", "U3", "object"):
         text = trouble(run(*command, "--shape", "3", "--dtype", dtype))
-        assert text.startswith(f"--dtype {dtype}: give a dtype of NumPy's numbers")
+        assert text.startswith(f"--dtype {dtype}: not a numeric dtype of NumPy")
     text = trouble(run(*command, "--inputs", "in.npz", "--dtype", "float32"))
-    assert "--dtype float32 is of random inputs" in text
+    assert "--dtype float32 applies to random inputs" in text
     assert "'--seed': -1 is not in the range" in trouble(
         run(*command, "--shape", "3", "--seed", "-1")
     )
@@ -764,7 +773,7 @@ def test_a_file_of_inputs_that_holds_more_than_arrays(functions, run):
     with zipfile.ZipFile("x.npz", "a") as archive:
         archive.writestr("readme.txt", "text")
     result = run("gradcheck", f"{functions}:f", "--vjp", f"{functions}:vjp", "--inputs", "x.npz")
-    assert trouble(result) == "no inputs: x.npz: readme.txt is no input: it is no .npy file\n"
+    assert trouble(result) == "inputs: x.npz: readme.txt is not an input: it is not a .npy file\n"
 
 
 def test_random_inputs_depend_on_the_seed(functions, run):
@@ -793,8 +802,8 @@ def test_formats_that_jax_does_not_keep(functions, run):
 
 def test_functions_that_are_none(functions, run):
     for text, reason in (
-        ("functions", "is no function: give module:function"),
-        ("functions:", "is no function"),
+        ("functions", "is not a function: write module:function"),
+        ("functions:", "is not a function"),
         ("functions:nothing", "functions has no nothing"),
         ("functions:f.nothing", "functions has no f.nothing"),
         ("functions:three", "cannot be called: it is of type int"),
@@ -813,7 +822,7 @@ def test_functions_that_are_none(functions, run):
     command = "gradcheck", "functions:interrupts", "--vjp", "functions:vjp", "--shape", "3"
     assert run(*command) == (130, "", "\n")
     text = trouble(run("gradcheck", "functions:f", "--shape", "3"))
-    assert text.startswith("give the derivative by --jac or --vjp")
+    assert text.startswith("pass the derivative by --jac or --vjp")
     command = "gradcheck", "functions:f", "--vjp", "functions:vjp", "--shape", "3"
     assert "nothing can be differentiated" in trouble(run(*command, "--dtype", "int64"))
     assert "nothing was compared" in trouble(run(*command[:-1], "0"))

@@ -319,7 +319,7 @@ def test_groups_of_hdf5(tmp_path):
     arrays, left_out = contents(tmp_path / "x.h5", follow_links=True)
     read = {"soft", "through", "link", "virtual", "inner", "raw"}
     assert set(arrays) == (inside | read) - {"gone"}
-    assert "not there" in left_out["gone"]
+    assert "broken link" in left_out["gone"]
     assert all(np.array_equal(arrays[name], X) for name in read)
 
 
@@ -835,7 +835,8 @@ def test_patterns_of_names():
     assert is_ignored("model/layer.bias", ["*bias"])
     assert is_ignored("run/model.pt/optimizer/state", ["run/*.pt/optimizer"])
     assert is_ignored("optimizer/state/0", ["optimizer"])
-    assert not is_ignored("model/optimizer", ["optimizer"])
+    assert is_ignored("model/optimizer", ["optimizer"])
+    assert not is_ignored("model/optimizers", ["optimizer"])
     assert not is_ignored("model/Bias", ["*bias"])
     assert not is_ignored("a", [])
 
@@ -1198,17 +1199,17 @@ def head(descr="<f8", shape=(3,), fortran=False):
     [
         (b"", "ends within its header"),
         (b"not numpy at all", r"does not begin with \x93NUMPY"),
-        (npy_bytes(head(), version=4), "version 4"),
-        (npy_bytes(head(), version=2, length=2**32 - 1), "claims 4294967295 bytes, and 10000"),
+        (npy_bytes(head(), version=4), "version is 4"),
+        (npy_bytes(head(), version=2, length=2**32 - 1), "has 4294967295 bytes; at most 10000"),
         (npy_bytes(head(), length=10_000), "ends within its header"),
         (npy_bytes(head(shape=(2**60,))), "cannot be"),
         (npy_bytes(head(shape=(2**40,))), "header says 8796093022"),
         (npy_bytes(head(shape=(0, 2**62))), "cannot be"),
         (npy_bytes(head(shape=(10**400,))), "cannot be"),
-        (npy_bytes(head(shape=(-3,))), "that of no array"),
-        (npy_bytes(head(shape=(1,) * 65), bytes(8)), "that of no array"),
-        (npy_bytes(head(shape=(True,)), bytes(8)), "no tuple of integers"),
-        (npy_bytes(head(shape=[3]), bytes(24)), "no tuple of integers"),
+        (npy_bytes(head(shape=(-3,))), "is not valid"),
+        (npy_bytes(head(shape=(1,) * 65), bytes(8)), "is not valid"),
+        (npy_bytes(head(shape=(True,)), bytes(8)), "not a tuple of integers"),
+        (npy_bytes(head(shape=[3]), bytes(24)), "not a tuple of integers"),
         (npy_bytes(head(fortran=1), bytes(24)), "neither True nor False"),
         (npy_bytes(head("|S0", (2**62,))), "cannot be"),
         (npy_bytes(head([], (2**62,))), "cannot be"),
@@ -1217,12 +1218,12 @@ def head(descr="<f8", shape=(3,), fortran=False):
         (npy_bytes(head("<f8,<f8"), bytes(48)), "not understood"),
         (npy_bytes(head(("<f8", (2,))), bytes(48)), "not understood"),
         (npy_bytes(head("__import__('os')"), bytes(24)), "not understood"),
-        (npy_bytes(b"{'descr': open('mark', 'w')}"), "no dict"),
-        (npy_bytes(b"(" * 9_000), "no dict"),
-        (npy_bytes(b"-" * 9_000 + b"1"), "no dict"),
-        (npy_bytes(b"9" * 9_000), "no dict"),
-        (npy_bytes(b"\0" * 100), "no dict"),
-        (npy_bytes(head() | {"more": 1}, bytes(24)), "no dict"),
+        (npy_bytes(b"{'descr': open('mark', 'w')}"), "not a dict"),
+        (npy_bytes(b"(" * 9_000), "not a dict"),
+        (npy_bytes(b"-" * 9_000 + b"1"), "not a dict"),
+        (npy_bytes(b"9" * 9_000), "not a dict"),
+        (npy_bytes(b"\0" * 100), "not a dict"),
+        (npy_bytes(head() | {"more": 1}, bytes(24)), "not a dict"),
         (npy_bytes(head(), bytes(25)), "goes on after the array"),
         (npy_bytes(head(), bytes(23)), "was cut"),
     ],
@@ -1245,11 +1246,11 @@ def told(dtype="F32", shape=(2,), offsets=(0, 8), **more):
         (struct.pack("<Q", 2**64 - 1) + b"{}", "claims 18446744073709551615 bytes"),
         (struct.pack("<Q", 5000) + b"{}", "claims 5000 bytes, and the file has 10"),
         (tensors(b'{"a": 1, "a": 2}', b""), "a key comes twice"),
-        (tensors(b'{"a":' * 100_000, b""), "no JSON"),
-        (tensors(b"[" * 100_000, b""), "no JSON"),
-        (tensors(b'{"a": ' + b"9" * 10_000 + b"}", b""), "no JSON"),
-        (tensors(b"[]", b""), "no JSON object"),
-        (tensors(b"\xff\xfe", b""), "no JSON"),
+        (tensors(b'{"a":' * 100_000, b""), "not JSON"),
+        (tensors(b"[" * 100_000, b""), "not JSON"),
+        (tensors(b'{"a": ' + b"9" * 10_000 + b"}", b""), "not JSON"),
+        (tensors(b"[]", b""), "not a JSON object"),
+        (tensors(b"\xff\xfe", b""), "not JSON"),
         (tensors({"a": 3}, b""), "no dtype, shape and data_offsets"),
         (tensors({"a": told(more=1)}, bytes(8)), "no dtype, shape and data_offsets"),
         (tensors({"a": told(shape=[-2])}, bytes(8)), "has shape [-2]"),
@@ -1297,9 +1298,9 @@ def forged_archive(path, changes, method=zipfile.ZIP_DEFLATED):
         ({10: struct.pack("<H", 0)}, "more than its"),
         ({24: struct.pack("<I", 2**32 - 2)}, "more than its"),
         # In the extra field: an offset of 64 bits.
-        ({42: b"\xff" * 4, 51: struct.pack("<HHQ", 1, 8, 2**64 - 1)}, "can be read"),
+        ({42: b"\xff" * 4, 51: struct.pack("<HHQ", 1, 8, 2**64 - 1)}, "not a readable zip archive"),
         ({24: struct.pack("<I", 9_000)}, "was cut"),
-        ({42: struct.pack("<I", 2**31)}, "no zip archive that can be read"),
+        ({42: struct.pack("<I", 2**31)}, "not a readable zip archive"),
     ],
 )
 def test_archives_that_lie(tmp_path, changes, reason):
@@ -1315,7 +1316,7 @@ def test_a_local_header_that_lies(tmp_path, write):
     at = data.find(b"PK\3\4") + 28  # the length of the extra field
     data[at : at + 2] = struct.pack("<H", 60_000)
     path.write_bytes(data)
-    assert refused(path).endswith("can be read: it ends within a member, or a header says so")
+    assert refused(path).endswith("archive: it ends within a member, or a header says so")
 
 
 def rezipped(path, changes, method=zipfile.ZIP_STORED):
@@ -1356,7 +1357,7 @@ def test_a_checksum_that_is_wrong(tmp_path, limit, method):
     if method == zipfile.ZIP_STORED:  # mapped, as a file would be
         assert all(compared(tmp_path / "x.npz", tmp_path / "x.npz", memory_limit=limit).values())
         return
-    with pytest.raises(FileError, match=r"x: it is no zip archive that can be read: Bad CRC-32"):
+    with pytest.raises(FileError, match=r"x: it is not a readable zip archive: Bad CRC-32"):
         compared(tmp_path / "x.npz", tmp_path / "x.npz", memory_limit=limit)
 
 
@@ -1372,7 +1373,7 @@ def test_members_of_archives(tmp_path):
         archive.writestr("dir/x.npy", saved(X))
     arrays, left_out = contents(path)
     assert list(arrays) == ["dir/x"]
-    assert left_out == {"readme.txt": "it is no .npy file"}
+    assert left_out == {"readme.txt": "it is not a .npy file"}
 
 
 @pytest.mark.parametrize("name", ["x.npy", "s.npz", "d.npz", "x.safetensors"])
@@ -1564,7 +1565,7 @@ def test_links_and_special_files(tmp_path):
         "out.npy": "links out of the folder; --follow-links reads it",
         "outside": "links out of the folder; --follow-links reads it",
         "up": "links out of the folder; --follow-links reads it",
-        "gone.npy": "is a link to what is not there",
+        "gone.npy": "is a broken link",
         "pipe.npy": "is a pipe",
         "s.npy": "is a socket",
     }
@@ -1610,9 +1611,9 @@ def test_names_that_lead_out_of_a_zarr(tmp_path):
 
 def test_what_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "x.npy")
-    assert "no regular file" in refused(tmp_path / "x.npy")
+    assert "not a regular file" in refused(tmp_path / "x.npy")
     (tmp_path / "x.txt").touch()
-    assert "no format is known for its name; known are .npy" in refused(tmp_path / "x.txt")
+    assert "the format of its name is not known; known are .npy" in refused(tmp_path / "x.txt")
     (tmp_path / "y.npy").mkdir()
     assert "no format is known" in refused(tmp_path / "y.npy")
 

@@ -255,7 +255,7 @@ def test_variables_beyond_the_limit_of_memory(tmp_path):
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        ({"scale_factor": "half"}, "scale_factor is 'half', and no number"),
+        ({"scale_factor": "half"}, "scale_factor is 'half', which is not a number"),
         ({"add_offset": [1.0, 2.0]}, "add_offset has 2 numbers, and not 1"),
         ({"valid_range": [1, 2, 3]}, "valid_range has 3 numbers, and not 2"),
     ],
@@ -264,7 +264,7 @@ def test_attributes_that_make_no_sense_are_not_passed_over(tmp_path, capsys, att
     a = write(tmp_path / "a.nc", [1, 2], "i2", **attributes)
     assert main(["compare", str(a), str(a)]) == 2
     out, err = capsys.readouterr()
-    assert f"its attributes are not as the conventions say: {reason}" in out
+    assert f"its attributes do not follow the netCDF conventions: {reason}" in out
     assert err == "calipers: 1 name was not compared: x; --ignore leaves names out\n"
 
 

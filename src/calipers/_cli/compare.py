@@ -25,7 +25,7 @@ def _names(
 ) -> tuple[str, ...]:
     """Return patterns as names are written: ./a and a/ are a."""
     if "" in patterns:
-        msg = "a pattern is empty: give a name, or * for all"
+        msg = "a pattern is empty: write a name, or * for all names"
         raise click.BadParameter(msg)
     return tuple(map(posixpath.normpath, patterns))
 
@@ -33,9 +33,9 @@ def _names(
 @click.command()
 @click.argument("actual", type=_PATH)
 @click.argument("expected", type=_PATH)
-@click.option("--rtol", type=float, help="Relative tolerance; with --atol.  [by dtype]")
-@click.option("--atol", type=float, help="Absolute tolerance; with --rtol.  [by dtype]")
-@click.option("--equal-nan", is_flag=True, help="Let NaN be close to NaN.")
+@click.option("--rtol", type=float, help="Relative tolerance, with --atol.  [default: by dtype]")
+@click.option("--atol", type=float, help="Absolute tolerance, with --rtol.  [default: by dtype]")
+@click.option("--equal-nan", is_flag=True, help="Treat NaN as equal to NaN.")
 @click.option(
     "--ignore",
     metavar="PATTERN",
@@ -45,14 +45,14 @@ def _names(
     "* is any text, also /. Repeatable.",
 )
 @click.option("--fail-fast", is_flag=True, help="Stop after the first array that differs.")
-@click.option("--follow-links", is_flag=True, help="Read what links out of folders and files.")
+@click.option("--follow-links", is_flag=True, help="Follow links out of a folder or a file.")
 @click.option(
     "--memory-limit",
     type=click.IntRange(min=1),
     default=256,
     show_default=True,
     metavar="MIB",
-    help="Larger arrays are compared part by part, in so many MiB.",
+    help="Compare larger arrays part by part, in this much memory.",
 )
 @json_option
 @click.option(
@@ -84,11 +84,11 @@ def compare(
     Formats   .npy .npz .safetensors .h5 .hdf5 .nc .zarr .pt .pth .csv .parquet
     Names     of groups and containers are joined by /, after those of folders
               and files: run/model.pt/encoder/weight
-    Status    0 all is the same, 1 different, 2 an error, or not all was compared
+    Status    0 the same, 1 different, 2 an error, or something was not compared
 
-    A number is close if |actual - expected| <= atol + rtol*|expected|. Names on one side only,
-    other shapes, other dtypes and other units of netCDF variables are differences. Nothing that a
-    file may hold is run: files that need pickle's code are refused.
+    Elements are close if |actual - expected| <= atol + rtol*|expected|. Names on one side only,
+    other shapes, other dtypes and other units of netCDF variables are differences. Nothing in a
+    file is executed: files that need pickle are refused.
     """
     # Numba reads .numba_config.yaml in the working directory, and runs what is in the cache folder
     # that it names. Files are compared without the user's code, which may need such settings.
@@ -99,8 +99,8 @@ def compare(
     from .text import as_dict, as_text, not_compared
 
     if (rtol is None) != (atol is None):
-        given, missing = ("--rtol", "--atol") if atol is None else ("--atol", "--rtol")
-        msg = f"{given} was given without {missing}: give both, or neither for those of the dtype"
+        one, other = ("--rtol", "--atol") if atol is None else ("--atol", "--rtol")
+        msg = f"{one} needs {other}: pass both, or neither for the default tolerances"
         raise click.UsageError(msg)
     try:
         checked_options(rtol, atol)
@@ -126,7 +126,7 @@ def compare(
     if outcome.found.left_out:
         outcome.troubles.append(not_compared(list(outcome.found.left_out)))
     elif not outcome.found.leaves and not outcome.troubles:
-        nothing = f"nothing was compared: no array in {actual} and {expected}"
+        nothing = f"nothing was compared: {actual} and {expected} have no arrays"
         outcome.troubles.append(one_line(nothing))
     status = _status(outcome)
     if as_json:

@@ -14,13 +14,13 @@ _DEVELOPERS = {"bench", "docs", "peers", "release", "test"}
 _EXTRA = re.compile(r"([\w-]+).*;\s*extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
-@click.command(short_help="Tell what calipers runs on, and test that it works.")
+@click.command(short_help="Show what calipers runs on, and test that it works.")
 def doctor() -> int:
     """
-    Tell versions, threads, caches, devices and extras, and test that calipers works.
+    Show versions, threads, the cache, devices and optional packages, and test that calipers works.
 
-    Status 0 if it does, 2 if not. Kernels that are not in the cache are compiled, which takes some
-    seconds.
+    The status is 0 if it works, and 2 if not. Kernels that are not in the cache are compiled, which
+    takes some seconds.
     """
     import calipers
 
@@ -60,7 +60,7 @@ def _compiled_kernels() -> str:
 
 
 def _extras() -> Iterator[str]:
-    """Write of each extra which of its packages are installed."""
+    """Yield for each extra which of its packages are installed."""
     packages: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("calipers") or []:
         found = _EXTRA.match(requirement)

@@ -18,7 +18,7 @@ _LIBRARIES = ("numpy", "torch", "jax")
 
 
 def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say at which inputs functions are called."""
+    """Add the options for the inputs of functions."""
     options = (
         click.option(
             "--inputs",
@@ -31,7 +31,7 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "shapes",
             metavar="N,N",
             multiple=True,
-            help="Or normal random numbers of a shape, as 3,4; repeat for more inputs.",
+            help="Shape of a normal random input, as 3,4; repeat for more inputs.",
         ),
         click.option("--dtype", help="dtype of the random inputs.  [default: float64]"),
         click.option(
@@ -39,14 +39,14 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.IntRange(min=0),
             default=0,
             show_default=True,
-            help="Of random numbers.",
+            help="Seed of the random inputs.",
         ),
         click.option(
             "--library",
             type=click.Choice(_LIBRARIES),
             default="numpy",
             show_default=True,
-            help="Whose arrays the functions take.",
+            help="The library of the arrays that functions take.",
         ),
     )
     for option in reversed(options):
@@ -58,7 +58,7 @@ def function_of(text: str) -> Callable[..., Any]:
     """Return the function of "module:name" or "file.py:name"."""
     home, colon, name = text.rpartition(":")
     if not colon or not home or not name:
-        msg = f"{text!r} is no function: give module:function or file.py:function"
+        msg = f"{text!r} is not a function: write module:function or file.py:function"
         raise click.UsageError(msg)
     beside = _home(os.path.dirname(os.path.abspath(home)) if home.endswith(".py") else os.getcwd())
     with errors_in_one_line(f"{home} cannot be imported"):
@@ -87,7 +87,7 @@ class _Home:
         self.earlier: set[str] = set()
 
     def enter(self) -> None:
-        """Let imports find what is beside a file, as when it is run, and no other file's."""
+        """Let imports find the modules next to a file, as when it is run, and no other file's."""
         if _Home.current is self:
             return
         if _Home.current is not None:
@@ -115,7 +115,7 @@ class _Home:
         )
 
     def at_home(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """Return f, which finds what is beside it also where it imports that when it is called."""
+        """Return f, whose calls can import the modules next to it."""
         # What else can be called stays what it is, for libraries that look at its type.
         if not isinstance(f, FunctionType):
             return f
@@ -151,18 +151,20 @@ def inputs_of(
 ) -> tuple[Any, ...]:
     """Return the inputs that the options name."""
     if (inputs is None) == (not shapes):
-        msg = "give the inputs, either by --inputs FILE or by --shape"
+        msg = "pass the inputs by --inputs FILE or by --shape"
         raise click.UsageError(msg)
     if inputs is not None and dtype is not None:
-        msg = f"--dtype {dtype} is of random inputs, and those of --inputs {inputs} have their own"
+        msg = f"--dtype {dtype} applies to random inputs; the arrays of {inputs} have dtypes"
         raise click.UsageError(msg)
-    with errors_in_one_line("no inputs"):
+    with errors_in_one_line("inputs"):
         arrays = _random(shapes, _dtype(dtype), seed) if inputs is None else _read(inputs)
         result = tuple(_of_library(x, library) for x in arrays)
     if library == "jax" and dtype is not None:
         for x, y in zip(arrays, result, strict=True):
             if x.dtype != y.dtype:  # jax itself says nothing
-                msg = f"--dtype {dtype}: jax makes {y.dtype} of it; set JAX_ENABLE_X64=1 to have it"
+                msg = (
+                    f"--dtype {dtype}: jax makes {y.dtype} of it; set JAX_ENABLE_X64=1 for float64"
+                )
                 raise click.UsageError(msg)
     return result
 
@@ -176,7 +178,7 @@ def _read(path: str) -> list[Any]:
         raise FileError(msg)
     with opened(path, follow_links=False) as contents:
         for name, reason in contents.left_out.items():
-            msg = f"{path}: {name or 'the array'} is no input: {reason}"
+            msg = f"{path}: {name or 'the array'} is not an input: {reason}"
             raise FileError(msg)
         return [entry.load() for entry in contents.arrays.values()]
 
@@ -188,7 +190,7 @@ def _dtype(name: str | None) -> Any:
         result = np.dtype(name or "float64")
         if result.kind in "biufc":
             return result
-    msg = f"--dtype {name}: give a dtype of NumPy's numbers, as float32 or complex64"
+    msg = f"--dtype {name}: not a numeric dtype of NumPy, such as float32 or complex64"
     raise click.UsageError(msg)
 
 
@@ -212,7 +214,7 @@ def _shape(text: str) -> tuple[int, ...]:
     except ValueError:
         shape = (-1,)
     if any(n < 0 for n in shape):
-        msg = f"--shape {text}: give lengths, as 3,4"
+        msg = f"--shape {text}: not a shape, such as 3,4"
         raise click.UsageError(msg)
     return shape
 
@@ -246,7 +248,7 @@ def errors_in_one_line(what: str) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Tell the line of the user's code that an error comes from."""
+    """Return the line of the user's code that an error comes from."""
     home = os.path.dirname(os.path.dirname(__file__))
     frame = traceback.extract_tb(error.__traceback__)[-1]
     if frame.filename.startswith((home, "<")):

@@ -9,11 +9,11 @@ from .functions import errors_in_one_line, function_of, input_options, inputs_of
 from .output import echo_report, json_option, user_output
 
 
-@click.command()
+@click.command(short_help="Check a derivative against finite differences.")
 @click.argument("function")
-@click.option("--jac", metavar="MODULE:NAME", help="Its derivative: jac(*inputs).")
+@click.option("--jac", metavar="MODULE:NAME", help="The Jacobian, called as jac(*inputs).")
 @click.option(
-    "--vjp", metavar="MODULE:NAME", help="vjp(*inputs, w), the product of w with the derivative."
+    "--vjp", metavar="MODULE:NAME", help="w times the Jacobian, called as vjp(*inputs, w)."
 )
 @input_options
 @json_option
@@ -34,10 +34,10 @@ def gradcheck(
     by their library, with --library, and need no --jac or --vjp. The module is imported, so its
     code runs.
 
-    The verdict is PASS (status 0), or FAIL, NONSMOOTH or INCONCLUSIVE (status 1).
+    The status is 0 for the verdict PASS, and 1 for FAIL, NONSMOOTH and INCONCLUSIVE.
     """
     if library == "numpy" and jac is None and vjp is None:
-        msg = "give the derivative by --jac or --vjp, or the --library that has it"
+        msg = "pass the derivative by --jac or --vjp, or --library torch or jax"
         raise click.UsageError(msg)
     with user_output(as_json):
         f = function_of(function)

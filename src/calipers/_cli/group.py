@@ -1,4 +1,4 @@
-"""The group of all commands, and how errors leave it: in one line, with status 2."""
+"""The group of all commands; errors are one line, with status 2."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ Completion of options and file names in the shell:
 
 class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; click itself would exit with 1, which says that files differ."""
+        """Run a command; click exits with 1 after an interrupt, as if files differed."""
         try:
             status = super().invoke(ctx)
             sys.stdout.flush()
@@ -67,14 +67,16 @@ for command in (compare, gradcheck, diagnose, doctor, warmup):
 def run(arguments: list[str] | None = None) -> int:
     """Run a command, and return the status to exit with."""
     if sys.stdout is None or sys.stderr is None:
-        status = _trouble("standard output or standard error is closed: /dev/null may take it")
+        status = _trouble("standard output or standard error is closed: redirect it to /dev/null")
     else:
         try:
-            # None is of what has only printed, as --help.
-            status = commands.main(arguments, prog_name="calipers", standalone_mode=False) or SAME
+            # --help and --version return None.
+            words = sys.argv[1:] if arguments is None else arguments
+            options = {"prog_name": "calipers", "standalone_mode": False, "obj": words}
+            status = commands.main(list(words), **options) or SAME
         except click.ClickException as error:
             status = _trouble(_message(error))
-        except Exception as error:  # Python's own status of it, 1, would say that files differ
+        except Exception as error:  # Python's status, 1, would mean that files differ
             status = _trouble(described(error))
     for stream in sys.stdout, sys.stderr:
         _drop_unwritten(stream)

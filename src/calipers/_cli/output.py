@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
@@ -53,5 +55,7 @@ def echo_report(report: Any, functions: dict[str, str | None], as_json: bool) ->
     if as_json:
         echo_json({**functions, "status": status, "passed": bool(report), **report.to_dict()})
     else:
-        echo_text(str(report), status)
+        # In a shell the command can be pasted, and a call in Python cannot.
+        command = f"again: calipers {shlex.join(click.get_current_context().obj)}"
+        echo_text(re.sub("^again: .*", lambda _: command, str(report), flags=re.M), status)
     return status

@@ -71,5 +71,5 @@ def as_dict(outcome: Outcome, passed: bool) -> dict[str, Any]:
         "stopped": result.stopped,
         "ignored": result.ignored,
         "left_out": result.left_out,
-        "trouble": outcome.troubles,
+        "errors": outcome.troubles,
     }

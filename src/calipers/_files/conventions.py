@@ -45,7 +45,7 @@ def add_variable(
     try:
         packing = Packing.of(entry.dtype, present)
     except (TypeError, ValueError) as error:
-        contents.left_out[name] = f"its attributes are not as the conventions say: {error}"
+        contents.left_out[name] = f"its attributes do not follow the netCDF conventions: {error}"
         return
     values = Derived(entry, packing.values, packing.dtype, entry.shape, typed=not packing.is_packed)
     nulls = Derived(entry, packing.nulls, np.dtype(bool), entry.shape)
@@ -157,7 +157,7 @@ class Packing:
 def _numbers(name: str, x: Any, stored: np.dtype[Any]) -> NDArray:
     numbers = np.ravel(x)
     if numbers.dtype.kind not in "iuf" or not numbers.size:
-        msg = f"{name} is {_as_text({name: x})[name]!r:.40}, and no number"
+        msg = f"{name} is {_as_text({name: x})[name]!r:.40}, which is not a number"
         raise TypeError(msg)
     numbers = numbers.astype(numbers.dtype.newbyteorder("="))
     # netCDF-3 has no unsigned integers: those of attributes are signed, too.
@@ -173,7 +173,7 @@ def _one(name: str, numbers: Mapping[str, NDArray]) -> Any:
 
 def _counted(name: str, numbers: Mapping[str, NDArray], count: int) -> NDArray:
     if numbers[name].size != count:
-        msg = f"{name} has {numbers[name].size} numbers, and not {count}"
+        msg = f"{name} has {numbers[name].size} numbers; expected {count}"
         raise ValueError(msg)
     return numbers[name]
 

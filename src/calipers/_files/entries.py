@@ -116,7 +116,7 @@ def require_possible(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
         msg = "it holds pickled objects, which could run code when they are read: refused"
         raise FileError(msg)
     if len(shape) > _AXES or any(n < 0 for n in shape):
-        msg = f"its shape, {shape!s:.80}, is that of no array"
+        msg = f"its shape, {shape!s:.80}, is not valid"
         raise FileError(msg)
     # Elements of no bytes would be as many as a header likes to say.
     if prod(n for n in shape if n) * dtype.itemsize > _LARGEST or not dtype.itemsize:
@@ -130,7 +130,7 @@ def require_stored(size: int, stored: Callable[[], int]) -> None:
     if size > _FILLED and size > DEFLATE * stored():
         msg = (
             f"it claims {size / 2**30:.4g} GiB, of which {stored() / 2**20:.4g} MiB are stored: "
-            f"beyond {_FILLED >> 30} GiB, no less than 1 byte of {DEFLATE} is read"
+            f"above {_FILLED >> 30} GiB, at most {DEFLATE} times the stored size is read"
         )
         raise FileError(msg)
 

@@ -63,7 +63,7 @@ def _left_out(path: str, root: str, above: tuple[str, ...], follow: bool) -> str
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        return "it is a link to what is not there"
+        return "it is a broken link"
     if stat.S_ISDIR(mode):
         if out and os.path.realpath(path) in above:
             return "it links to a folder above it"

@@ -58,7 +58,7 @@ class _Walk:
                 try:
                     x = group[name]
                 except (KeyError, OSError):
-                    self.found.left_out[place] = "it is a link to what is not there"
+                    self.found.left_out[place] = "it is a broken link"
                     continue
                 if isinstance(x, self._h5py.Dataset):
                     self._dataset(x, place)

@@ -48,16 +48,16 @@ def read_header(stream: _Stream, total: int) -> Header:
     """Read the header of what has `total` bytes, as the array has to have, too."""
     start = _exactly(stream, len(MAGIC) + 2)
     if not start.startswith(MAGIC):
-        msg = "it is no .npy file: it does not begin with \\x93NUMPY"
+        msg = "it is not a .npy file: it does not begin with \\x93NUMPY"
         raise FileError(msg)
     version = start[-2]
     if version not in (1, 2, 3):
-        msg = f"it is of version {version} of the format, of which 1, 2 and 3 are known"
+        msg = f"its format version is {version}; versions 1, 2 and 3 can be read"
         raise FileError(msg)
     form = "<H" if version == 1 else "<I"
     (length,) = struct.unpack(form, _exactly(stream, struct.calcsize(form)))
     if length > _LONGEST_HEADER:
-        msg = f"its header claims {length} bytes, and {_LONGEST_HEADER} is what is taken"
+        msg = f"its header has {length} bytes; at most {_LONGEST_HEADER} are read"
         raise FileError(msg)
     text = _exactly(stream, length)
     dtype, shape, fortran = _header(text.decode("utf-8" if version == 3 else "latin1", "replace"))
@@ -87,11 +87,11 @@ def _header(text: str) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         header = None
     if not isinstance(header, dict) or header.keys() != {"descr", "fortran_order", "shape"}:
-        msg = "its header is no dict of descr, fortran_order and shape"
+        msg = "its header is not a dict with descr, fortran_order and shape"
         raise FileError(msg)
     shape, fortran = header["shape"], header["fortran_order"]
     if not isinstance(shape, tuple) or any(type(n) is not int for n in shape):
-        msg = f"its shape is no tuple of integers: {shape!r:.60}"
+        msg = f"its shape is not a tuple of integers: {shape!r:.60}"
         raise FileError(msg)
     if type(fortran) is not bool:
         msg = f"its fortran_order is neither True nor False: {fortran!r:.60}"

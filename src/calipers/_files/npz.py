@@ -44,7 +44,7 @@ contents = reading(parsed)
 def _broken(error: Exception) -> FileError:
     # zipfile raises it without a word.
     reason = str(error) or "it ends within a member, or a header says so"
-    return FileError(f"it is no zip archive that can be read: {reason}")
+    return FileError(f"it is not a readable zip archive: {reason}")
 
 
 def _add(
@@ -52,7 +52,7 @@ def _add(
 ) -> None:
     name = info.filename.removesuffix(".npy")
     if name == info.filename:
-        found.left_out[name] = "it is no .npy file"
+        found.left_out[name] = "it is not a .npy file"
         return
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         msg = f"{name!r:.80} is compressed by method {info.compress_type}: savez uses deflate"

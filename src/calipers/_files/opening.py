@@ -65,11 +65,11 @@ def opened(path: str, follow_links: bool) -> Iterator[Contents]:
 def _reader(path: str) -> Reader:
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        msg = "it is no regular file"
+        msg = "it is not a regular file"
         raise FileError(msg)
     name = reader_of(path)
     if name is None or (name == "zarr") != stat.S_ISDIR(mode):
-        msg = f"no format is known for its name; known are {', '.join(_READERS)}"
+        msg = f"the format of its name is not known; known are {', '.join(_READERS)}"
         raise FileError(msg)
     if name == "hdf5" and is_classic(path):
         name = "netcdf3"

@@ -70,10 +70,10 @@ def _header(text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        msg = f"its header is no JSON: {str(error) or type(error).__name__}"
+        msg = f"its header is not JSON: {str(error) or type(error).__name__}"
         raise FileError(msg) from None
     if not isinstance(header, dict):
-        msg = "its header is no JSON object"
+        msg = "its header is not a JSON object"
         raise FileError(msg)
     return header
 

@@ -29,7 +29,7 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         table = _parquet(path) if typed else _csv(path)
         fields = list(table.schema)
     except pyarrow.ArrowException as error:
-        msg = f"it is no table: {error}"
+        msg = f"it is not a table: {error}"
         raise FileError(msg) from None
     except UnicodeDecodeError:
         msg = "its text is not UTF-8: save it so"

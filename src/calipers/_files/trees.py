@@ -50,7 +50,7 @@ def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pai
         return [Pair("", actual, expected)], Outcome()
     if not all(folders):
         kinds = ["a folder" if folder else "a file" for folder in folders]
-        msg = f"{actual} is {kinds[0]} and {expected} is {kinds[1]}: give two files or two folders"
+        msg = f"{actual} is {kinds[0]} and {expected} is {kinds[1]}: pass two files or two folders"
         raise FileError(msg)
     first, second = (listing(path, options.follow_links) for path in (actual, expected))
     outcome = Outcome()

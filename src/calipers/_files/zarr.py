@@ -33,7 +33,7 @@ def is_store(path: str) -> bool:
 def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     """Open a folder of arrays in groups."""
     if not is_store(path):
-        msg = f"it is no folder of zarr: it has none of {', '.join(_MARKS)}"
+        msg = f"it is not a zarr store: it has none of {', '.join(_MARKS)}"
         raise FileError(msg)
     if not follow_links:
         link = next(unsafe_links(path), None)
