@@ -730,6 +730,9 @@ def test_reports_end_with_the_command(functions, run):
     ):
         _, out, _ = run(*command)
         assert f"\nagain: calipers {shlex.join(command)}\n" in out
+    wrong = ["gradcheck", "functions:f", "--vjp", "functions:wrong", "--shape", "4"]
+    _, out, _ = run(*wrong)
+    assert out.endswith(f"\nnext: calipers {shlex.join(wrong)} --json\n")
 
 
 def test_a_kink(functions, run):
@@ -743,12 +746,12 @@ def test_inputs(functions, run):
     command = "gradcheck", "functions:both", "--vjp", "functions:both_vjp"
     status, out, _ = run(*command, "--shape", "3", "--shape", "2", "--seed", "7")
     assert status == 0
-    assert "3 x 5 numbers" in out
-    assert "seed=7" in out
+    assert "vjp: 3 x 5, every entry" in out
+    assert "--seed 7" in out
     np.savez("in.npz", x=np.ones(2), y=np.ones(4))
-    assert "2 x 6 numbers" in run(*command, "--inputs", "in.npz")[1]
+    assert "vjp: 2 x 6, every entry" in run(*command, "--inputs", "in.npz")[1]
     status, out, _ = run(*command, "--shape", "3", "--shape", "2", "--dtype", "complex128")
-    assert "6 x 10 numbers" in out
+    assert "vjp: 6 x 10, every entry" in out
     assert "pass the inputs by" in trouble(run(*command))
     text = trouble(run(*command, "--shape", "2", "--inputs", "in.npz"))
     assert "pass the inputs by" in text

@@ -1615,7 +1615,7 @@ def test_what_is_no_file(tmp_path):
     (tmp_path / "x.txt").touch()
     assert "the format of its name is not known; known are .npy" in refused(tmp_path / "x.txt")
     (tmp_path / "y.npy").mkdir()
-    assert "no format is known" in refused(tmp_path / "y.npy")
+    assert "format of its name is not known" in refused(tmp_path / "y.npy")
 
 
 # The process for other libraries

@@ -72,8 +72,9 @@ def run(arguments: list[str] | None = None) -> int:
         try:
             # --help and --version return None.
             words = sys.argv[1:] if arguments is None else arguments
-            options = {"prog_name": "calipers", "standalone_mode": False, "obj": words}
-            status = commands.main(list(words), **options) or SAME
+            status = (
+                commands.main(words, prog_name="calipers", standalone_mode=False, obj=words) or SAME
+            )
         except click.ClickException as error:
             status = _trouble(_message(error))
         except Exception as error:  # Python's status, 1, would mean that files differ

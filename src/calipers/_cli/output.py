@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -55,7 +54,17 @@ def echo_report(report: Any, functions: dict[str, str | None], as_json: bool) ->
     if as_json:
         echo_json({**functions, "status": status, "passed": bool(report), **report.to_dict()})
     else:
-        # In a shell the command can be pasted, and a call in Python cannot.
-        command = f"again: calipers {shlex.join(click.get_current_context().obj)}"
-        echo_text(re.sub("^again: .*", lambda _: command, str(report), flags=re.M), status)
+        echo_text(_with_commands(str(report)), status)
     return status
+
+
+def _with_commands(text: str) -> str:
+    """Write the calls that a shell has a command for as commands, which can be pasted there."""
+    command = f"calipers {shlex.join(click.get_current_context().obj)}"
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        if line.startswith("again: "):
+            lines[i] = f"again: {command}"
+        elif line.startswith("next: ") and line.endswith(".failures"):
+            lines[i] = f"next: {command} --json"
+    return "\n".join(lines)
