@@ -35,7 +35,7 @@ def main():
         page = Path(folder, "page.html")
         page.write_text(PAGE.format(html))
         picture = Path(__file__).parents[1] / "figures" / "notebook.png"
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1408,612"]
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1408,628"]
         command = ["chromium", *options, f"--screenshot={picture}", page.as_uri()]
         subprocess.run(command, check=True, capture_output=True)
 
