@@ -1,5 +1,7 @@
 """The report of a diagnosis: one form for all verdicts, and code that repeats and continues it."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -163,3 +165,39 @@ def test_what_six_digits_hide_is_in_the_difference():
     rows = text[text.index("  worst") :].splitlines()
     assert rows[0].split() == ["worst", "f", "f", "-", "g", "reference", "error/unit"]
     assert all(len(cell.lstrip("-").replace(".", "")) <= 9 for cell in rows[1].split()[2:])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pictures_have_labels_and_titles_that_fit(name):
+    pytest.importorskip("matplotlib")
+    f, g, options = CASES[name]
+    found = calipers.diagnose(f, g, (X, W), **options)
+    figure = found.plot()
+    figure.savefig(io.BytesIO(), format="png")
+    title = figure._suptitle.get_window_extent()
+    assert title.x0 >= 0
+    assert title.x1 <= figure.bbox.width
+    drawn = [axes for axes in figure.axes if axes.axison]
+    assert all(axes.get_xlabel() or axes.get_xticklabels() for axes in drawn)
+    assert all(axes.get_ylabel() for axes in drawn)
+    assert bool(drawn) == (name not in ("EQUAL", "RAISES"))
+    for axes in figure.axes if not drawn else ():
+        assert axes.texts or figure.texts[1:]
+
+
+def test_a_picture_of_perturbed_inputs_names_formats_without_overlap():
+    pytest.importorskip("matplotlib")
+    x = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32)
+
+    def in_tf32(x):
+        bits = x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
+        return bits.view(np.float32) @ x.T.astype(np.float32)
+
+    figure = calipers.diagnose(lambda x: x @ x.T, in_tf32, x, float64=None).plot()
+    figure.savefig(io.BytesIO(), format="png")
+    axes = figure.axes[2]
+    assert axes.get_xlabel() == "relative perturbation of the inputs"
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) >= 3
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+    assert "tf32 = float16" in {text.get_text() for text in axes.texts}

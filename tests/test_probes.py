@@ -1059,10 +1059,17 @@ def test_pictures(tmp_path):
     ]
     for figure in figures:
         figure.savefig(tmp_path / "picture.png")
+        (axes,) = figure.axes
+        assert axes.get_xlabel()
+        assert axes.get_ylabel()
+        title = (figure._suptitle or axes.title).get_window_extent()
+        assert title.x0 >= 0
+        assert title.x1 <= figure.bbox.width
+    assert all(tick == int(tick) for tick in figures[3].axes[0].get_xticks())
     # 19 sums of two: an upright line for each part, and one across
     lines = figures[0].axes[0].collections[0].get_segments()
     assert len(lines) == 19 * 3
-    with pytest.raises(ValueError, match="has no picture"):
+    with pytest.raises(ValueError, match="only the condition number of a matrix"):
         probes.condition(np.exp, X).plot()
 
 

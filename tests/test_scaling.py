@@ -204,6 +204,8 @@ def test_the_table_is_short_and_for_machines():
 def test_the_picture(tmp_path):
     pytest.importorskip("matplotlib")
     figure = calipers.growth(running, lambda x: x.sum(1), inputs, SIZES).plot()
+    assert figure.axes[0].get_xlabel() == "n, the size passed to make_inputs"
+    assert "rounding error of float32" in figure.axes[0].get_ylabel()
     figure.savefig(tmp_path / "growth.png")
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert [label.partition(",")[0] for label in labels[:3]] == [

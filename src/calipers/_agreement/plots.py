@@ -1,6 +1,5 @@
 """Pictures of a diagnosis."""
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +27,7 @@ def diagnosis_figure(found: "Diagnosis") -> "Figure":
     if not found.answers:
         for axes in panels:
             axes.set_axis_off()
-        panels[0].text(0.5, 0.5, "nothing to draw: no results", ha="center", va="center")
+        figure.text(0.5, 0.5, "there are no results to draw", ha="center", va="center")
         return figure
     _differences(panels[0], found)
     _sizes(panels[1], found)
@@ -43,6 +42,10 @@ def _differences(axes: Any, found: "Diagnosis") -> None:
     f, g = found.answers
     size, apart = np.abs(g.numbers(np.float64)), np.abs(difference(f, g))
     shown = np.flatnonzero(_drawn(apart) & _drawn(size))
+    if not shown.size:
+        text = "there are no finite differences" if apart.any() else "all results are equal"
+        _say(axes, text)
+        return
     if shown.size > 20000:
         shown = shown[:: shown.size // 20000 + 1]
     axes.loglog(size[shown], apart[shown], ".", markersize=2, color=_G, label="|f - g|")
@@ -50,9 +53,10 @@ def _differences(axes: Any, found: "Diagnosis") -> None:
     grid = np.geomspace(*_limits(size, scale), 100)
     roundoff = ROUNDOFF[found.dtype]
     bound = found.allowed * roundoff * np.hypot(grid, scale)
-    axes.loglog(grid, bound, color=_BOUND, label=f"{found.allowed:.3g} roundings")
+    axes.loglog(grid, bound, color=_BOUND, label=f"{found.allowed:.3g} x unit roundoff")
     axes.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # a decade has no room for nine labels
-    axes.set_xlabel("|g|")
+    axes.set_xlabel("|g|, the size of a result")
+    axes.set_ylabel("|f - g|")
     axes.legend(fontsize=8)
 
 
@@ -70,16 +74,18 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
 def _sizes(axes: Any, found: "Diagnosis") -> None:
     names = [name for name in ("f", "g", "apart", "wide") if name in found.evidence]
     if not names:
-        axes.set_axis_off()
-        axes.text(0.5, 0.5, "no errors were measured", ha="center", va="center")
+        _say(axes, "no errors were measured")
         return
-    titles = {"f": "error of f", "g": "error of g", "apart": "f - g", "wide": "f - g, wider"}
+    titles = {"f": "error of f", "g": "error of g", "apart": "f - g"}
+    titles["wide"] = "f - g in higher\nprecision"
     values = [float(np.clip(found.evidence[name]["rms"], *_SHOWN)) for name in names]
     colors = {"f": _F, "g": _G, "apart": "0.5", "wide": "0.75"}
     axes.bar([titles[n] for n in names], values, color=[colors[n] for n in names])
-    axes.axhline(found.allowed, color=_BOUND, linestyle="--", label="allowed")
+    axes.axhline(found.allowed, color=_BOUND, linestyle="--", label=f"limit {found.allowed:.3g}")
     axes.set_yscale("log")
-    axes.set_ylabel("rms, in units of rounding")
+    axes.set_ylim(min(0.1, *values) / 2, 5 * max(found.allowed, *values))
+    axes.set_xlim(-0.6, max(2, len(names)) - 0.4)
+    axes.set_ylabel("RMSE / expected rounding error")
     axes.tick_params(axis="x", labelsize=8)
     axes.legend(fontsize=8)
 
@@ -87,11 +93,20 @@ def _sizes(axes: Any, found: "Diagnosis") -> None:
 def _likeness(axes: Any, alike: list[tuple[float, float]], dtype: str) -> None:
     moves, cosines = zip(*alike, strict=True)
     axes.semilogx(moves, cosines, "o-", color=_F, base=2)
+    names: dict[float, list[str]] = {}
     for name, roundoff in ROUNDOFF.items():
         if min(moves) / 2 <= roundoff <= 2 * max(moves) and name != dtype:
-            axes.axvline(roundoff, color=_BOUND, linewidth=0.7)
-            axes.text(roundoff, 1.02, name, rotation=45, fontsize=7, va="bottom")
+            names.setdefault(roundoff, []).append(name)
+    for roundoff, same in names.items():
+        axes.axvline(roundoff, color=_BOUND, linewidth=0.7)
+        text = " = ".join(same)
+        axes.text(roundoff, -0.95, text, rotation=90, fontsize=7, va="bottom", ha="right")
     axes.axhline(0.5, color=_BOUND, linestyle="--", linewidth=0.7)
-    axes.set_ylim(-0.6, 1.3)
-    axes.set_xlabel(f"inputs moved by, from 2**{math.log2(min(moves)):.0f}")
-    axes.set_ylabel("cosine of f - g with itself")
+    axes.set_ylim(-1.0, 1.1)
+    axes.set_xlabel("relative perturbation of the inputs")
+    axes.set_ylabel("cosine of f - g before and after")
+
+
+def _say(axes: Any, text: str) -> None:
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)

@@ -85,19 +85,19 @@ def layers_figure(found: "Layers") -> "Figure":
         for name in ("new", "carried")
     )
     allowed = [layer.new.allowed for layer in found.layers]
-    axes.plot(
-        where, carried, "s-", color="0.7", markersize=10, label="carried: of all layers so far"
-    )
-    axes.plot(where, new, "o-", color="#4878a8", label="new: at the same inputs")
+    axes.plot(where, carried, "s-", color="0.7", markersize=10, label="carried (all layers so far)")
+    axes.plot(where, new, "o-", color="#4878a8", label="new (this layer, same inputs)")
     wrong = np.array([not layer for layer in found.layers])
-    axes.plot(where[wrong], new[wrong], "o", color=_WRONG, label="new, beyond rounding")
-    axes.plot(where, allowed, color=_WRONG, linewidth=1, label="what rounding may do")
+    if wrong.any():
+        axes.plot(where[wrong], new[wrong], "o", color=_WRONG, label="new, above the limit")
+    axes.plot(where, allowed, color=_WRONG, linewidth=1, label="limit")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set_ylim(bottom=0)
     names = [layer.name[:20] for layer in found.layers]
     axes.set_xticks(where, names, rotation=45, ha="right", fontsize=8)
-    axes.set_ylabel("error in units of rounding, rms")
-    axes.set_title(str(found).partition("\n")[0], fontsize=11)
+    axes.set_xlabel("layer")
+    axes.set_ylabel("RMSE / expected rounding error")
+    figure.suptitle(str(found).partition("\n")[0], fontsize=9, wrap=True)
     axes.legend(loc="best", fontsize="small")
     return figure
 
@@ -105,18 +105,22 @@ def layers_figure(found: "Layers") -> "Figure":
 def condition_figure(found: "Condition") -> "Figure":
     """Draw singular values."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     if not found.singular_values:
-        msg = "the condition of a function has no picture; that of a matrix shows singular values"
+        msg = "only the condition number of a matrix can be plotted: its singular values"
         raise ValueError(msg)
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     values = np.array(found.singular_values)
     floor = ROUNDOFF[found.format] * values[0]
     axes.plot(np.maximum(values, floor * 1e-3), "o", color="#4878a8", label="singular values")
-    axes.axhline(floor, color=_WRONG, linewidth=1, label=f"rounding of {found.format}")
+    axes.axhline(
+        floor, color=_WRONG, linewidth=1, label=f"unit roundoff of {found.format} x the largest"
+    )
     axes.set_yscale("log")
-    axes.set(xlabel="largest first", ylabel="singular value")
+    axes.set(xlabel="index, from the largest", ylabel="singular value")
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
     axes.set_title(str(found).partition("\n")[0], fontsize=11)
     axes.legend(loc="best", fontsize="small")
     return figure
@@ -141,7 +145,8 @@ def growth_figure(found: "Growth", names: dict[str, str]) -> "Figure":
     axes.plot(sizes, np.sqrt(sizes), "--", color="0.5", linewidth=1, label=r"$\sqrt{n}$")
     axes.plot(sizes, found.bounds, ":", color=_WRONG, label=r"bound $\gamma_n/u$")
     axes.set_xscale("log", base=2)
-    axes.set(yscale="log", xlabel="n")
-    axes.set_ylabel(f"rms per element, in roundings of {found.format}")
+    axes.set(yscale="log", xlabel="n, the size passed to make_inputs")
+    axes.set_ylabel(f"RMSE per element / rounding error of {found.format}")
+    axes.set_title("growth of errors with n", fontsize=11)
     axes.legend(loc="best", fontsize="small")
     return figure
