@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from .._files.trees import Outcome, Pair
 
 _PATH = click.Path(exists=True)
-# Below, a bar would only flash.
+# Bytes below which a bar would only flash.
 _LONG = 64 << 20
+_CLEAR_LINE = "\r\033[K"  # of a terminal, as click's bars do
 
 
 def _names(
@@ -141,13 +142,15 @@ def compare(
 
 
 def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "FileOptions") -> None:
-    """Compare all pairs, with a bar on a terminal if that takes some time."""
+    """Compare all pairs, with a progress bar on a terminal if the files are large."""
     from .._files.trees import compare_pairs
+    from .._jit import compilations
 
     total = sum(pair.size for pair in pairs)
     if total < _LONG or not sys.stderr.isatty():
         compare_pairs(pairs, outcome, options, lambda _: None)
         return
+    compilations.line_start = _CLEAR_LINE
     with click.progressbar(length=total, file=sys.stderr, show_eta=True) as bar:
         compare_pairs(pairs, outcome, options, bar.update)
 
