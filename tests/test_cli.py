@@ -604,9 +604,6 @@ def test_a_bar_on_a_terminal_if_it_takes_some_time(files):
     assert "100%" in shown
     assert process("compare", "a.npy", "a.npy").returncode == 0  # its kernels are cached
     assert on_a_terminal("-m", "calipers", "compare", "a.npy", "a.npy")[2] == ""
-    command = "-m", "calipers", "compare", "x.npy", "x.npy"
-    _, _, shown = on_a_terminal(*command, CALIPERS_CACHE=0)
-    assert "\r\x1b[Kcalipers: compiling kernels for uint8 (" in shown
 
 
 def has_ended(group):

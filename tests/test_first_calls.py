@@ -5,12 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import pytest
 
 import calipers
-from calipers._jit import cache_folder, no_cache
+from calipers._jit import Compilations, cache_folder, no_cache
 from calipers._kernels.closeness import first_apart
 
 from .terminal import on_a_terminal
@@ -64,6 +65,15 @@ def test_a_terminal_shows_why_nothing_is_cached(monkeypatch):
     assert status == 0
     assert shown == f"calipers: compiling kernels for float64 (in each process: {no_cache()})\r\n"
     assert no_cache() == "CALIPERS_CACHE=0 turns the cache off"
+
+
+def test_the_message_clears_a_progress_bar_and_names_the_folder_in_full(capsys):
+    compilations = Compilations()
+    compilations.line_start = "\r\033[K"
+    dispatcher = SimpleNamespace(stats=SimpleNamespace(cache_path="/cache"))
+    compilations._announce(dispatcher, ())
+    err = capsys.readouterr().err
+    assert err == "\r\033[Kcalipers: compiling kernels (once; kept in /cache)\n"
 
 
 def test_nothing_is_shown_of_short_compilations():
