@@ -328,7 +328,7 @@ def test_bfloat16_is_known_by_every_protocol(monkeypatch, x):
 @pytest.mark.parametrize(
     ("x", "reason"),
     [
-        (WithInterface(4096, "<f8", mask=np.ones(3, bool)), "a: an array with a mask"),
+        (WithInterface(4096, "<f8", mask=np.ones(3, bool)), "a: masked arrays on a device"),
         (WithInterface(4096, "|V2"), r"a has dtype \|V2, which is not compared on a device"),
         (WithDlpack(4096, 10, 8), "a: .*dtype code: 10"),
     ],

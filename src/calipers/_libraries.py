@@ -120,7 +120,7 @@ def require_host(**arrays: Any) -> None:
         return
     found = " and ".join(_described(name, x, devices[name]) for name, x in arrays.items())
     advice = " and ".join(_to_host_advice(name, arrays[name], libraries[name]) for name in away)
-    both = "compares arrays where both are" if len(away) < len(arrays) else "takes host arrays here"
+    both = "compares arrays on one device" if len(away) < len(arrays) else "takes host arrays here"
     msg = f"{found}; calipers {both}: pass {advice}"
     raise TypeError(msg)
 

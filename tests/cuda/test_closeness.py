@@ -180,7 +180,7 @@ def test_numbers_beside_an_array():
 
 def test_an_integer_that_no_device_holds():
     for dtype in "i8", "u8":
-        with pytest.raises(TypeError, match="an integer of 71 bits stands beside an array on a"):
+        with pytest.raises(TypeError, match="an integer of 71 bits is compared with an array"):
             calipers.allclose(cuda.to_device(np.ones(2, dtype)), 2**70)
 
 
@@ -244,9 +244,9 @@ def test_inputs_stay_as_they_are():
 @pytest.mark.parametrize("call", [calipers.allclose, calipers.isclose, calipers.array_equal])
 def test_a_host_array_beside_one_on_the_device(call):
     x = np.ones(3)
-    with pytest.raises(TypeError, match="compares arrays where both are: pass a host copy of"):
+    with pytest.raises(TypeError, match="compares arrays on one device: pass a host copy of"):
         call(cuda.to_device(x), x)
-    with pytest.raises(TypeError, match="compares arrays where both are: pass a host copy of"):
+    with pytest.raises(TypeError, match="compares arrays on one device: pass a host copy of"):
         call(x, cuda.to_device(x))
 
 
@@ -346,7 +346,7 @@ def test_binary32_and_numbers_beside_it():
 def test_fields_of_structures_are_refused():
     whole = np.zeros(4, [("a", "f8"), ("b", "f4")])
     part = type(cuda.to_device(np.ones(1)))(whole["a"])
-    with pytest.raises(TypeError, match="which are no multiples of its elements' size"):
+    with pytest.raises(TypeError, match="which are not multiples of its element size"):
         calipers.allclose(part, part)
 
 
@@ -354,7 +354,7 @@ def test_fields_of_structures_are_refused():
 def test_elements_that_are_not_aligned_are_refused():
     """A device cannot read them, and all that its process does there would fail from then on."""
     part = type(cuda.to_device(np.ones(1)))(np.zeros(33, np.uint8)[1:].view(np.float64))
-    with pytest.raises(TypeError, match="no multiple of its elements' alignment of 8 bytes"):
+    with pytest.raises(TypeError, match="not a multiple of its elements' alignment of 8 bytes"):
         calipers.allclose(part, part)
     assert calipers.allclose(*[part[:0]] * 2)
 

@@ -35,8 +35,8 @@ def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, 
     if takes_arrays and away and library is not None:
         return Sent(f, frozenset({position}), 1 << 30, x), library.fetch(x), options
     if takes_arrays:
-        msg = "a function on a device fills its results in: write it as f(x, out) with out_like=, "
-        msg += "or f(i, x) with rowwise=True; or f(x) on arrays of torch, jax or cupy"
+        msg = "a function on a device stores its results: write it as f(x, out) with out_like=, "
+        msg += "or f(i, x) with rowwise=True, or f(x) of arrays of torch, jax or cupy"
         raise TypeError(msg)
     found = operand(x, "x") if away else None
     ordinal = found.memory.ordinal if found else 0
@@ -111,7 +111,7 @@ def jacobian(
     if scalar or empty or modes_of(point, options.method, options.holomorphic) != REAL:
         return None
     if like.ndim == 0 and not options.rowwise:
-        msg = "out_like has no axis, and a function on a device fills an array: give shape (1,)"
+        msg = "out_like has no axis, and a function on a device fills an array: pass shape (1,)"
         raise ValueError(msg)
     with target.on(found.memory.ordinal if found else 0):
         limit = options.memory_limit

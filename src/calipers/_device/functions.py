@@ -45,10 +45,10 @@ class Launched:
         k = self._position
         points = args[k]
         if not self._shape and not self._rowwise:
-            msg = "out_like has no axis, and a function on a device fills an array: give shape (1,)"
+            msg = "out_like has no axis, and a function on a device fills an array: pass shape (1,)"
             raise ValueError(msg)
         if points.ndim == 1:
-            msg = "x has no axis, and a function on a device takes an array: give x of shape (1,)"
+            msg = "x has no axis, and a function on a device takes an array: pass x of shape (1,)"
             raise ValueError(msg)
         count, size = len(points), prod(self._shape)
         with target.on(self._ordinal):
@@ -149,12 +149,12 @@ def launch(
     try:
         target.launch(kernel, blocks, stream, *own[:-1], *arguments, own[-1], **layout)
     except NumbaError as error:
-        msg = f"f cannot be compiled for a device, or not for these arguments: {_reason(error)}"
+        msg = f"f cannot be compiled for a device with arguments of these types: {_reason(error)}"
         raise TypeError(msg) from error
     changed, unfinished = desk.bring(there, stream)
     target.give_back(desk, ordinal)
     if unfinished:
-        msg = "f raised an error on the device, which does not say what: call f on the host to see"
+        msg = "f raised an error on the device, which cannot report it: call f on the host"
         raise RuntimeError(msg)
     if changed:
         msg = "f changes its argument; let it work on a copy"
@@ -178,7 +178,7 @@ def arguments(args: tuple[Any, ...], stream: Any) -> tuple[Any, ...]:
 def _argument(x: Any, stream: Any) -> Any:
     # Of larger ones Numba would take the last bits alone.
     if isinstance(x, int) and not -(1 << 63) <= x < 1 << 63:
-        msg = f"an argument of f is {x}, which 64 bits with a sign do not hold: pass a float"
+        msg = f"an argument of f is {x}, which does not fit into int64: pass a float"
         raise ValueError(msg)
     if is_weak(x) or isinstance(x, np.generic):
         return x
@@ -193,7 +193,8 @@ def _argument(x: Any, stream: Any) -> Any:
     if found.stream is not stream:
         target.order(stream, found.stream)
     if found.kind == "bfloat16":
-        msg = "an argument of f is of bfloat16, which compiled functions do not take: widen it"
+        msg = "an argument of f has dtype bfloat16, which compiled functions do not support: "
+        msg += "convert it to float32"
         raise TypeError(msg)
     own = np.dtype(found.kind)
     return target.view(memory.owner, memory.address, own, memory.shape, memory.strides)

@@ -188,12 +188,12 @@ def operand(x: Any, name: str) -> Operand:
     if carrier is not memory.dtype:
         memory = memory._replace(dtype=carrier)
     if not _is_even(memory.shape, memory.strides, carrier.itemsize):
-        msg = f"{name} has strides {memory.strides}, which are no multiples of its elements' size; "
+        msg = f"{name} has strides {memory.strides}, which are not multiples of its element size; "
         msg += "pass a contiguous copy of it"
         raise TypeError(msg)
     # Of a read across its bounds a device makes an error that ends all work of the process there.
     if memory.address % carrier.alignment and prod(memory.shape):
-        msg = f"{name} begins at {memory.address:#x}, which is no multiple of its elements' "
+        msg = f"{name} begins at {memory.address:#x}, which is not a multiple of its elements' "
         msg += f"alignment of {carrier.alignment} bytes; pass a contiguous copy of it"
         raise TypeError(msg)
     return Operand(memory, kind)
@@ -245,7 +245,8 @@ def _number(x: Any, like: Operand) -> Operand:
     value = np.asarray(x) if isinstance(x, np.generic) else strengthen(x, own)
     if value.dtype.kind == "O":
         msg = (
-            f"an integer of {x.bit_length()} bits stands beside an array on a device, whose have 64"
+            f"an integer of {x.bit_length()} bits is compared with an array on a device, where "
+            "integers have 64"
         )
         raise TypeError(f"{msg}: copy the array to the host")
     found = _kept_number(value.dtype, value.tobytes(), like.memory.ordinal)

@@ -37,8 +37,8 @@ class Jax:
 
     def on_device(self, x: Any) -> tuple[Any, str | None, int | None]:
         if len(x.devices()) > 1:
-            msg = "a jax array that is spread over devices is not compared there; "
-            msg += "pass its parts, x.addressable_data(i), or jax.device_get(x)"
+            msg = "a jax array that is sharded over devices is not compared there; "
+            msg += "pass its shards, x.addressable_data(i), or jax.device_get(x)"
             raise TypeError(msg)
         x.block_until_ready()
         return (_Bits(x), "bfloat16", None) if x.dtype.name == "bfloat16" else (x, None, None)

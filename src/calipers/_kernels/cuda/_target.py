@@ -18,7 +18,7 @@ from .policy import CALLING, RESIDENT, SIMULATED, Policy, blocks_for, policy_of
 SIMULATOR = bool(config.ENABLE_CUDASIM)
 if not SIMULATOR:
     if getattr(cuda, "implementation", None) == "Built-in":
-        msg = "Numba's own CUDA target is one of the past, and numba-cuda is not installed: "
+        msg = "Numba's built-in CUDA target is not supported, and numba-cuda is not installed: "
         raise ImportError(msg + install_command())
     try:
         import numba.cuda.np.arrayobj  # noqa: F401
@@ -66,7 +66,7 @@ def memory_of(x: Any, stream: int | None = None) -> Memory:
     given = getattr(x, "__cuda_array_interface__", None)
     if given is not None:
         if given.get("mask") is not None:
-            msg = "an array with a mask has no plain elements; pass its data"
+            msg = "masked arrays on a device are not supported; pass the data"
             raise TypeError(msg)
         dtype, shape = _dtype_of(given["typestr"]), tuple(given["shape"])
         # Numba's own say None where axes are broadcast, too, of which memory holds one element.
