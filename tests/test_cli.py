@@ -133,7 +133,7 @@ def test_a_store_that_is_refused_has_one_line(tmp_path):
         (tmp_path / "x.zarr" / f"x{i}" / "zarr.json").write_text("{")
     done = process("compare", tmp_path / "x.zarr", tmp_path / "x.zarr")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"calipers: {tmp_path}/x.zarr: zarr does not read it: ")
+    assert done.stderr.startswith(f"calipers: {tmp_path}/x.zarr: zarr cannot read it: ")
     assert done.stderr.count("\n") == 1
 
 
@@ -573,7 +573,7 @@ def test_as_a_module_and_with_a_foreign_reader(files):
     done = process("compare", "a.h5", "b.h5")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("calipers: b.h5: h5py does not open it: ")
+    assert done.stderr.startswith("calipers: b.h5: h5py cannot open it: ")
     assert done.stderr.count("\n") == 1
 
 

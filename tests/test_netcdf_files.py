@@ -208,7 +208,7 @@ def test_members_of_enumerations_say_what_numbers_mean(tmp_path, library):
 
 def test_a_format_that_scipy_does_not_read(tmp_path):
     a = write(tmp_path / "a.nc", [1.0], file_format="NETCDF3_64BIT_DATA")
-    with pytest.raises(FileError, match="its format is CDF-5, which SciPy does not read: convert"):
+    with pytest.raises(FileError, match="its format is CDF-5, which SciPy cannot read: convert"):
         compare(a, a)
 
 
@@ -256,8 +256,8 @@ def test_variables_beyond_the_limit_of_memory(tmp_path):
     ("attributes", "reason"),
     [
         ({"scale_factor": "half"}, "scale_factor is 'half', which is not a number"),
-        ({"add_offset": [1.0, 2.0]}, "add_offset has 2 numbers, and not 1"),
-        ({"valid_range": [1, 2, 3]}, "valid_range has 3 numbers, and not 2"),
+        ({"add_offset": [1.0, 2.0]}, "add_offset has 2 numbers; expected 1"),
+        ({"valid_range": [1, 2, 3]}, "valid_range has 3 numbers; expected 2"),
     ],
 )
 def test_attributes_that_make_no_sense_are_not_passed_over(tmp_path, capsys, attributes, reason):

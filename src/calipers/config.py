@@ -23,7 +23,7 @@ __all__ = ["show_config"]
 _PACKAGES = ("calipers", "numpy", "numba", "numba-cuda", "torch", "jax", "cupy", "scipy")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _NO_CUDA = f"numba-cuda is not installed: {install_command()}"
-_NOT_ASKED = "the driver was not asked: show_config(devices=True) asks it"
+_NOT_ASKED = "not queried: show_config(devices=True) queries the driver"
 
 
 @overload

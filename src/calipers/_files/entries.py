@@ -120,7 +120,7 @@ def require_possible(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
         raise FileError(msg)
     # Elements of no bytes would be as many as a header likes to say.
     if prod(n for n in shape if n) * dtype.itemsize > _LARGEST or not dtype.itemsize:
-        msg = f"it claims an array of shape {shape!s:.80} and dtype {dtype}, which cannot be"
+        msg = f"it claims an array of shape {shape!s:.80} and dtype {dtype}, which is impossible"
         raise FileError(msg)
     return prod(shape) * dtype.itemsize
 

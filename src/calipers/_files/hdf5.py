@@ -26,7 +26,7 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
     try:
         file = h5py.File(path, "r")
     except OSError as error:
-        msg = f"h5py does not open it: {error}"
+        msg = f"h5py cannot open it: {error}"
         raise FileError(msg) from None
     with file:
         is_netcdf = path.lower().endswith(".nc") or "_NCProperties" in file.attrs

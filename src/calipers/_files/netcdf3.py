@@ -28,12 +28,12 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
 
     with open(path, "rb") as start:
         if start.read(len(_CDF5)) == _CDF5:
-            msg = "its format is CDF-5, which SciPy does not read: convert it by nccopy -k nc4"
+            msg = "its format is CDF-5, which SciPy cannot read: convert it by nccopy -k nc4"
             raise FileError(msg)
     try:
         file = netcdf_file(path, "r", mmap=True)
     except Exception as error:  # its parser raises anything
-        msg = f"SciPy does not read it: {error}"
+        msg = f"SciPy cannot read it: {error}"
         raise FileError(msg) from None
     with file:
         found = _variables(file)

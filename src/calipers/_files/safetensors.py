@@ -40,7 +40,7 @@ def parsed(file: BinaryIO, path: str) -> Contents:
     total = length_of(file)
     length = int.from_bytes(file.read(8), "little")
     if total < 8 or length > min(total - 8, _LONGEST_HEADER):
-        msg = f"its header claims {length} bytes, and the file has {total}: was it cut?"
+        msg = f"its header claims {length} bytes, and the file has {total}: it may be truncated"
         raise FileError(msg)
     header = _header(file.read(length))
     start = 8 + length
@@ -81,7 +81,7 @@ def _header(text: bytes) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        msg = "a key comes twice"
+        msg = "a key is repeated"
         raise ValueError(msg)
     return members
 

@@ -32,7 +32,7 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         msg = f"it is not a table: {error}"
         raise FileError(msg) from None
     except UnicodeDecodeError:
-        msg = "its text is not UTF-8: save it so"
+        msg = "its text is not UTF-8: save it as UTF-8"
         raise FileError(msg) from None
     contents = Contents()
     for field, column in zip(fields, table.columns, strict=True):

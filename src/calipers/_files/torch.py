@@ -61,7 +61,7 @@ def _loaded(torch: Any, path: str) -> Any:
         )
         raise FileError(msg) from None
     except Exception as error:  # of a damaged file, anything
-        msg = f"torch does not read it: {str(error) or type(error).__name__}"
+        msg = f"torch cannot read it: {str(error) or type(error).__name__}"
         raise FileError(msg) from None
 
 

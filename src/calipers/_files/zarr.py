@@ -47,7 +47,7 @@ def contents(path: str, follow_links: bool) -> Iterator[Contents]:
         x = zarr.open(path, mode="r")
         arrays = {"": x} if isinstance(x, zarr.Array) else dict(x.members(max_depth=None))
     except Exception as error:  # of damaged metadata, its parser raises anything
-        msg = f"zarr does not read it: {error}"
+        msg = f"zarr cannot read it: {error}"
         raise FileError(msg) from None
     for name, array in arrays.items():
         if isinstance(array, zarr.Array):
