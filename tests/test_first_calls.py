@@ -69,7 +69,7 @@ def test_a_terminal_shows_why_nothing_is_cached(monkeypatch):
 
 def test_the_message_clears_a_progress_bar_and_names_the_folder_in_full(capsys):
     compilations = Compilations()
-    compilations.line_start = "\r\033[K"
+    compilations.clears_line = True
     dispatcher = SimpleNamespace(stats=SimpleNamespace(cache_path="/cache"))
     compilations._announce(dispatcher, ())
     err = capsys.readouterr().err

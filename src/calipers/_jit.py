@@ -98,7 +98,7 @@ class Compilations(event.Listener):  # type: ignore[misc]  # Numba is untyped
         self.kernels = 0
         self.seconds = 0.0
         self.announced = False
-        self.line_start = ""  # what clears a progress bar, where one is shown
+        self.clears_line = False  # of a progress bar, where one is shown
         self._timer: threading.Timer | None = None
 
     @contextlib.contextmanager
@@ -145,8 +145,8 @@ class Compilations(event.Listener):  # type: ignore[misc]  # Numba is untyped
         folder = dispatcher.stats.cache_path
         where = f"once; kept in {_short(folder)}" if folder else f"in each process: {no_cache()}"
         with contextlib.suppress(OSError, ValueError, AttributeError):  # the terminal was closed
-            line = f"{self.line_start}calipers: compiling {kernels} ({where})"
-            print(line, file=sys.stderr, flush=True)
+            line = f"calipers: compiling {kernels} ({where})"
+            print("\r\033[K" * self.clears_line + line, file=sys.stderr, flush=True)
 
 
 compilations = Compilations()

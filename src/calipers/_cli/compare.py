@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _PATH = click.Path(exists=True)
 # Bytes below which a bar would only flash.
 _LONG = 64 << 20
-_CLEAR_LINE = "\r\033[K"  # of a terminal, as click's bars do
 
 
 def _names(
@@ -150,7 +149,7 @@ def _compare(pairs: "list[Pair]", outcome: "Outcome", options: "FileOptions") ->
     if total < _LONG or not sys.stderr.isatty():
         compare_pairs(pairs, outcome, options, lambda _: None)
         return
-    compilations.line_start = _CLEAR_LINE
+    compilations.clears_line = True
     with click.progressbar(length=total, file=sys.stderr, show_eta=True) as bar:
         compare_pairs(pairs, outcome, options, bar.update)
 

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
 
+from .._jit import compilations
 from .._threads import children_with_safe_path
 from .errors import FileError, described, printable
 from .pairs import FileOptions, Found, compare_files
@@ -119,6 +120,7 @@ def _serve(pipe: Connection) -> None:
     # Errors are reported in one line; asyncio, which zarr uses, would log the tasks that one ends.
     warnings.simplefilter("ignore")
     logging.disable()
+    compilations.clears_line = True  # the command may show a progress bar
     memory = _MemoryLimit()
     while True:
         try:
