@@ -63,7 +63,7 @@ def test_a_factor_beside_any_order_of_summation_is_told_as_one():
 
     found = calipers.diagnose(np.sum, g, x)
     assert found.kind == "BUG"
-    assert "which another order" not in found.reason
+    assert "a different order" not in found.reason.partition("; also, ")[0]
     assert "they compute different functions; also, g is not deterministic" in found.reason
     assert "which a different order of summation explains" in found.reason
 
@@ -115,7 +115,7 @@ def test_nothing_wider_is_not_called_float64(dtype):
     back = lambda x: x[:, ::-1].cumsum(axis=1)[:, -1]  # noqa: E731
     found = calipers.diagnose(lambda x: x.sum(axis=1), back, x, float64=None)
     assert found.kind == "ROUNDING"
-    assert "neither runs in higher precision" in found.reason
+    assert "without a reference in higher precision" in found.reason
 
 
 def test_steps_of_a_loop_are_thought_of_where_a_little_is_lost():

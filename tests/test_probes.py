@@ -50,7 +50,7 @@ def test_rows_of_a_function_of_rows_are_equal():
     assert found.equal
     assert found
     assert found.units == 0
-    names = ["row 0", "row 8", "row 15", "rows 0, 1, 2", "rows in another order"]
+    names = ["row 0", "row 8", "row 15", "rows 0, 1, 2", "rows in a different order"]
     assert [trial.name for trial in found.trials] == names
     assert [trial.size for trial in found.trials] == [40, 40, 40, 120, 640]
 
@@ -81,7 +81,7 @@ def test_one_wrong_element_among_many_is_seen():
         return y
 
     x = np.ones((50, 2000), np.float32)
-    (trial,) = [t for t in probes.batch(tail, x).trials if t.name == "rows in another order"]
+    (trial,) = [t for t in probes.batch(tail, x).trials if t.name == "rows in a different order"]
     # 2 of 100000 elements are off by 1e-4 = 1678 u; a unit of 2 x is sqrt(2) of its rounding.
     assert trial.differing == 2
     assert trial.units < trial.allowed

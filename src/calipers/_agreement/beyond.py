@@ -257,9 +257,8 @@ def another_function(q: Inquiry) -> Verdict:
         else:  # what is lost to the range hides what is wrong beside it
             text += "; in higher precision all are finite, and f and g differ by "
             text += f"{as_multiple(q.wide.size.least)} of that precision"
-        text += ": they compute different functions"
+    text += ": they compute different functions"
     if q.form == "float64" and not size.broken and _is_little(q):
-        text += "" if q.differ_wide else ": they compute different functions"
         # Constants of a source, pi say, are of float64 whatever the inputs are.
         why = "use constants of float64, whose rounding errors add up" if q.differ_wide else ""
         why = why or "one of them loses digits, which only higher precision could show"

@@ -192,7 +192,7 @@ class Diagnosis(Shown):
         kinds = [allow] if isinstance(allow, str) or not np.iterable(allow) else [*allow]
         unknown = [str(kind) for kind in kinds if not (isinstance(kind, str) and kind in KINDS)]
         if unknown:
-            msg = f"allow must be some of {', '.join(KINDS)}, got {', '.join(sorted(unknown))}"
+            msg = f"allow must contain only {', '.join(KINDS)}, got {', '.join(sorted(unknown))}"
             raise ValueError(msg)
         return self.kind == EQUAL or self.kind in kinds
 
@@ -222,7 +222,9 @@ class Diagnosis(Shown):
         True
         """
         if self.kind in (BUG, SUSPECT, RANGE) or not self.shapes:
-            msg = f"the verdict is {self.kind}: no tolerance tells that from right results"
+            msg = (
+                f"the verdict is {self.kind}: a tolerance for it would accept wrong results as well"
+            )
             raise ValueError(msg)
         scale = self.evidence.get("scale", 1.0) * max(1.0, self.evidence.get("kappa", 1.0))
         form = self.format if self.format in ROUNDOFF else self.dtype

@@ -81,7 +81,7 @@ def _held_in(q: Inquiry, name: str, form: str) -> Verdict | None:
     return too_large(q, name, form) or Verdict(
         REDUCED,
         f"f and g differ by {as_multiple(q.eta_apart.rms)}, and all results of {name} are numbers "
-        f"of {form}: it sums, or returns, in that format",
+        f"of {form}: it sums or returns in that format",
         form,
         None,
     )

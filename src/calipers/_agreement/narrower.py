@@ -122,7 +122,7 @@ def noise_in_between(q: Inquiry) -> Verdict | None:
             return too_large(q) or Verdict(
                 REDUCED,
                 f"f and g differ by {as_multiple(q.eta_apart.rms)}, and the error changes when the "
-                f"inputs are perturbed by a factor of 1 + 2**{math.log2(extent):.0f}, not by less: "
+                f"inputs are perturbed by 2**{math.log2(extent):.0f} of their size, not by less: "
                 f"an intermediate value has about the precision of {form}",
                 form,
                 None,

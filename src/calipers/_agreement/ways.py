@@ -13,7 +13,7 @@ from .trials import Subject, Trials, side_of
 
 
 def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: int) -> Trials:
-    """Ask for rows, some rows and rows in another order."""
+    """Ask for rows, some rows and rows in a different order."""
     subject = Subject(f, inputs, seed)
     batched = subject.nest.places(batch)
     n = subject.inputs[batched[0]].shape[0]
@@ -26,7 +26,7 @@ def of_batch(f: Callable[..., Any], inputs: Any, batch: tuple[int, ...], seed: i
     parts = {f"row {i}": np.array([i]) for i in sorted({0, n // 2, n - 1})}
     if n > 3:
         parts["rows 0, 1, 2"] = np.arange(3)
-    parts["rows in another order"] = order
+    parts["rows in a different order"] = order
     trials = []
     for name, rows in parts.items():
         some = [x[rows] if k in batched else x for k, x in enumerate(subject.inputs)]

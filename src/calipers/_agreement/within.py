@@ -70,9 +70,9 @@ def within_rounding(q: Inquiry) -> Verdict | None:
         if size > q.allowed:
             said += ": both lose the same digits"
     elif without:
-        said += "; neither runs in higher precision, so a smaller bug would not be seen"
+        said += "; without a reference in higher precision a smaller bug would not be seen"
     if agree is not None:
-        return Verdict(LAYOUT, f"{said}; {agree} f and g are equal to the last bit")
+        return Verdict(LAYOUT, f"{said}; {agree}, f and g are equal to the last bit")
     return Verdict(ROUNDING, said)
 
 
@@ -142,8 +142,8 @@ def _hidden(q: Inquiry) -> Verdict | None:
         if far.broken:
             text += f"{far.broken} of {wide.apart.size} results are finite in only one of f and g"
         else:
-            text += f"f and g differ by {as_multiple(far.least)} of that precision, where "
-            text += f"{wide.here.least:.3g} is plausible"
+            text += f"f and g differ by {as_multiple(far.least)} of that precision (rounding alone "
+            text += f"explains {wide.here.least:.3g})"
         if wide.agree_unmoved:
             text += ", but only after a 1-ulp perturbation of the inputs: they agree for such "
             text += "inputs only (symmetric, of sum 1, ...), or a result is cached"
