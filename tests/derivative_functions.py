@@ -14,7 +14,7 @@ CALLS = {"2-point": 1, "3-point": 2, "5-point": 4, "cs": 1}
 WEIGHTS = np.random.default_rng(0).uniform(-1, 1, (6, 300))
 
 # What is noted on an error of f, after the element of x.
-DISPLACED = "displaced for its derivative; if it is not defined there, give bounds="
+DISPLACED = "perturbed for its derivative; if f is not defined there, pass bounds="
 
 methods = pytest.mark.parametrize("method", METHODS)
 boundable = pytest.mark.parametrize("method", BOUNDABLE)

@@ -300,7 +300,7 @@ def test_a_clash_is_found(offset):
     assert first_clash(*given, shape, color_groups([0, 1, 0, 1, *rest], 4 + offset)) == (0, 0, 2)
     assert first_clash(*given, shape, color_groups([0, 0, 1, 0, *rest], 4 + offset)) == (1, 1, 3)
     assert first_clash(*given, shape, color_groups([0, 0, 1, 1, *rest], 4 + offset)) is None
-    with pytest.raises(ValueError, match=f"sparsity has {4 + offset} columns, and groups for 2"):
+    with pytest.raises(ValueError, match=f"sparsity has {4 + offset} columns, but groups for 2"):
         first_clash(*given, shape, color_groups([0, 1], 2))
 
 
@@ -326,8 +326,8 @@ def test_clashes_by_brute_force(pattern, seed):
 @pytest.mark.parametrize(
     ("indptr", "indices", "message"),
     [
-        ([0, 1, 2], [0, 3], "has 3 rows, and an entry in row 3"),
-        ([0, 1, 2], [0, -1], "has 3 rows, and an entry in row -1"),
+        ([0, 1, 2], [0, 3], "has 3 rows, but an entry in row 3"),
+        ([0, 1, 2], [0, -1], "has 3 rows, but an entry in row -1"),
         ([0, 1], [0], r"2 columns, .* shape \(3,\)"),
         ([0, 2, 1], [0], "rises from 0 to its 1 entries"),
         ([0, 1, 3], [0, 1], "rises from 0 to its 2 entries"),

@@ -50,7 +50,7 @@ def test_complex_results_at_real_inputs_are_refused_with_advice():
     def jac(x):
         return 1j * np.diag(np.exp(1j * x))
 
-    with pytest.raises(ValueError, match=r"real at real x, and .*take another method"):
+    with pytest.raises(ValueError, match=r"real for real x, but .*use a different method"):
         check(f, jac)
     assert calipers.gradcheck(f, X, jac=jac)
 

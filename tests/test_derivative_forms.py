@@ -361,7 +361,7 @@ def test_a_function_that_fills_is_told_of_out_like(compiled):
 
     with pytest.raises(TypeError, match="argument") as caught:
         calipers.jacobian(numba.njit(f) if compiled else f, X)
-    assert any("give out_like=" in note for note in caught.value.__notes__)
+    assert any("pass their shape as out_like=" in note for note in caught.value.__notes__)
 
 
 def test_a_function_that_fills_is_called_once_for_its_value():
@@ -539,7 +539,7 @@ def test_batches_have_no_other_form(options):
 
 @methods
 def test_a_function_that_mixes_a_batch_is_refused(method):
-    with pytest.raises(ValueError, match="mixes the arguments of a batch"):
+    with pytest.raises(ValueError, match="mixes the rows of a batch"):
         calipers.jacobian(lambda x: np.exp(-x) * x.sum(), X, method=method, batched=True)
 
 
@@ -555,7 +555,7 @@ def test_a_function_that_mixes_a_batch_is_refused(method):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @methods
 def test_so_is_one_whose_rows_are_alike(f, dtype, method):
-    with pytest.raises(ValueError, match="mixes the arguments of a batch"):
+    with pytest.raises(ValueError, match="mixes the rows of a batch"):
         calipers.jacobian(f, X.astype(dtype), method=method, batched=True)
 
 
@@ -582,7 +582,7 @@ def test_batches_at_a_root():
     b = (x[None] @ a)[0]
     found = calipers.jacobian(lambda x: x @ a - b, x, batched=True)
     assert np.allclose(found, a.T, atol=1e-6)
-    with pytest.raises(ValueError, match="mixes the arguments"):
+    with pytest.raises(ValueError, match="mixes the rows"):
         calipers.jacobian(lambda x: x - x.mean(0), x, batched=True)
 
 

@@ -238,7 +238,7 @@ REFUSED = {
     "eps": ((np.sin, X), {"eps": 0.0}, ValueError, "eps must be positive and finite, got 0.0"),
     "no number": ((np.sin, X), {"eps": "x"}, ValueError, "positive and finite, got 'x'"),
     "endless": ((np.sin, X), {"eps": np.inf}, ValueError, "eps must be positive and finite"),
-    "both": ((np.sin, X), {"eps": 1e-6, "step": 1e-6}, ValueError, "give one of them"),
+    "both": ((np.sin, X), {"eps": 1e-6, "step": 1e-6}, ValueError, "pass only one of them"),
     "rtol": ((np.sin, X), {"rtol": -1.0}, ValueError, "rtol must be a finite number"),
     "convention": ((np.sin, X), {"convention": "x"}, ValueError, "convention must be one of"),
     "allow": ((np.sin, X), {"allow": ["FAIL"]}, ValueError, "allow must be a collection"),
@@ -268,17 +268,17 @@ REFUSED = {
         (np.sin, [1, 2]),
         {},
         ValueError,
-        "nothing can be differentiated: give the numbers of one input as an array of floats",
+        "nothing can be differentiated: pass the numbers of one input as an array of floats",
     ),
     "an array of integers": (
         (np.sin, np.array([1, 2])),
         {},
         ValueError,
-        "of dtype int64: nothing can be differentiated: give integers as floats",
+        "of dtype int64: nothing can be differentiated: pass integers as floats",
     ),
     "float16": ((np.sin, np.ones(2, "f2")), {}, TypeError, "float32 or 64"),
     "argnums": ((np.sin, X), {"argnums": 3}, ValueError, "argnums names input 3"),
-    "no argnums": ((np.sin, X), {"argnums": []}, ValueError, "argnums names no input"),
+    "no argnums": ((np.sin, X), {"argnums": []}, ValueError, "argnums is empty"),
     "objects": (
         (np.sin, np.array([None])),
         {},
@@ -291,7 +291,7 @@ REFUSED = {
         (np.sin, X),
         {"vjp": None, "jac": np.cos, "check_undefined_grad": True},
         ValueError,
-        "tests vjp, not checked here: give vjp=, or leave check_undefined_grad out",
+        "tests vjp, which is not checked: pass vjp=, or omit check_undefined_grad",
     ),
 }
 
@@ -488,7 +488,7 @@ def test_an_error_near_a_compiled_point_tells_where_x_was_displaced():
     with pytest.raises(ValueError, match="too near") as caught:
         calipers.gradcheck(f, np.full(70, 2.0), jac=lambda x: np.diag(2.1 * x))
     assert caught.value.__notes__ == [
-        f"raised by f with x[5] {DISPLACED.replace('displaced', f'displaced by {2 * step:.3g}')}"
+        f"raised by f with x[5] {DISPLACED.replace('perturbed', f'perturbed by {2 * step:.3g}')}"
     ]
 
 

@@ -306,16 +306,16 @@ def of_layer(change):
     ("vjp", "told"),
     [
         (of_layer(lambda g: g.pop("b")), "no gradient for input 0['layers'][0]['b']"),
-        (of_layer(lambda g: g.update(c=1.0)), "has the key 'c', and there are 'w', 'b'"),
+        (of_layer(lambda g: g.update(c=1.0)), "has the unknown key 'c'; the keys are 'w', 'b'"),
         (of_layer(lambda g: g.update(b=np.ones(4))), "input 0['layers'][0]['b'] has a wrong shape"),
-        (gradients(layers={}), "input 0['layers'] must be a list of 1 as the input is, got dict"),
-        (gradients(layers=[]), "input 0['layers'] must be a list of 1 as the input is, got 0"),
+        (gradients(layers={}), "input 0['layers'] must be a list of 1 like the input, got dict"),
+        (gradients(layers=[]), "input 0['layers'] must be a list of 1 like the input, got 0"),
         (
             gradients(scale=1.0),
-            "a derivative by input 0['scale'], which is no array of floats",
+            "a derivative with respect to input 0['scale'], which is not a floating-point array",
         ),
         (lambda p, x, w: layer_vjp(p, x, w)[1], "vjp returned 1 gradient, expected 2"),
-        (lambda p, x, w: (np.ones(4), np.ones((5, 4))), "input 0 must be a dict as the input is"),
+        (lambda p, x, w: (np.ones(4), np.ones((5, 4))), "input 0 must be a dict like the input"),
     ],
 )
 def test_gradients_of_another_form_are_told(vjp, told):
@@ -447,9 +447,9 @@ def test_wrong_outputs_in_containers_are_named():
         ({"mean": np.ones(2), "count": None}, "no tangent for output ['more']['var']"),
         (
             {"mean": np.ones(2), "more": 1},
-            "output ['more'] must be a dict as f's result is, got int",
+            "output ['more'] must be a dict like f's result, got int",
         ),
-        (np.ones(2), "the tangent that jvp returned must be a dict as f's result is, got ndarray"),
+        (np.ones(2), "the tangent that jvp returned must be a dict like f's result, got ndarray"),
     ):
         report = checked(calipers.gradcheck, moments, x, jvp=lambda x, v, t=tangent: t)
         assert told in report.reason
@@ -492,9 +492,9 @@ def test_lists_of_numbers_stay_one_array():
 
 def test_containers_are_refused_where_they_are_not_known():
     given, x = parameters()
-    with pytest.raises(ValueError, match="inplace= is for arrays, and an input contains some"):
+    with pytest.raises(ValueError, match="inplace= needs arrays, and an input is a container"):
         calipers.gradcheck(layer, (given, x), vjp=layer_vjp, inplace="write")
-    with pytest.raises(TypeError, match="pass the arrays as inputs of their own"):
+    with pytest.raises(TypeError, match="pass the arrays as separate inputs"):
         calipers.gradgradcheck(layer, (given, x), vjp=layer_vjp, vjp_vjp=layer_vjp)
     half = {"w": np.ones(2, np.float16)}
     with pytest.raises(TypeError, match=r"input 0\['w'\] has dtype float16"):
@@ -557,7 +557,10 @@ def test_gradients_by_what_is_held_constant_are_refused(compiled):
     assert calipers.gradcheck(f, (x, n), vjp=lambda x, n, w: (w * n, float0))
     report = checked(calipers.gradcheck, f, (x, n), vjp=lambda x, n, w: (w * n, w * x))
     assert report.verdict == "FAIL"
-    assert "vjp returned a derivative by input 1, which is no array of floats" in report.reason
+    assert (
+        "vjp returned a derivative with respect to input 1, which is not a floating-point array"
+        in report.reason
+    )
 
 
 @pytest.mark.parametrize("others", [(), ([np.ones(3)],)], ids=["arrays", "containers"])
@@ -573,8 +576,11 @@ def test_gradients_by_objects_are_refused(others):
 
     report = checked(calipers.gradcheck, f, (Settings(np.ones(3)), x, *others), vjp=vjp)
     assert report.verdict == "FAIL"
-    assert "vjp returned a derivative by input 0, which is no array of floats" in report.reason
-    with pytest.raises(ValueError, match="tuples, dicts and dataclasses, and got Settings"):
+    assert (
+        "vjp returned a derivative with respect to input 0, which is not a floating-point array"
+        in report.reason
+    )
+    with pytest.raises(ValueError, match="tuples, dicts or dataclasses, got Settings"):
         calipers.gradcheck(lambda p: p.w, (Settings(x),), vjp=lambda p, w: Settings(w))
 
 
@@ -590,7 +596,7 @@ def test_the_value_beside_a_jacobian_is_a_container_like_the_outputs(off):
     report = checked(calipers.gradcheck, moments, x, value_and_jac=both)
     assert report.verdict == ("FAIL" if off else "PASS")
     if off:
-        assert "the primal value that value_and_jac gives is not f's" in report.reason
+        assert "the primal value that value_and_jac returns differs from f(x)" in report.reason
 
 
 @dataclass(frozen=True)
@@ -617,7 +623,7 @@ def test_dataclasses_are_containers():
     report = checked(calipers.gradcheck, affine, given, vjp=lambda *a: affine_vjp(*a, 2.0))
     assert "/ d in[0].b[0][" in report.reason
     report = checked(calipers.gradcheck, affine, given, vjp=lambda p, x, w: ({"w": w}, w @ p.w))
-    assert "for input 0 must be a Weights as the input is, got dict" in report.reason
+    assert "for input 0 must be a Weights like the input, got dict" in report.reason
 
 
 @dataclass
@@ -655,4 +661,4 @@ def test_settings_that_a_gradient_hands_back_are_no_derivatives():
     p = Affine(np.array([0.5, -1.0]))
     assert checked(calipers.gradcheck, f, (p,), vjp=vjp).verdict == "PASS"
     wrong = checked(calipers.gradcheck, f, (p,), vjp=lambda p, w: replace(vjp(p, w), rate=w @ p.w))
-    assert "a derivative by input 0.rate" in wrong.reason
+    assert "a derivative with respect to input 0.rate" in wrong.reason

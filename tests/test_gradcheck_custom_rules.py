@@ -127,7 +127,7 @@ WRONG = {
     "data": (lambda x: x.data * x, (X,), "half of what it should be"),
     "clipped": (hooked, (X,), "not linear in its cotangent"),
     "grown": (Growing.apply, (X,), "not reentrant"),
-    "the last one": (LastOne.apply, (X,), "depends on what f was called with last"),
+    "the last one": (LastOne.apply, (X,), "depends on the last call of f"),
     "changed": (Doubled.apply, (X,), "twice too large"),
     "written": (rule(lambda x: 2 * x, lambda x, y, w: writing(w)), (X,), "its cotangent"),
     "reversed": (rule(lambda x: x + 0, lambda x, y, w: -w), (X,), "of the opposite sign"),
@@ -184,7 +184,7 @@ WRONG = {
     "None is not taken": (
         rule(lambda x: (x.sin(), x.cos()), lambda x, y, z, v, w: v * z - w * y, materialize=False),
         (X,),
-        "raises where a cotangent is None",
+        "raises for a cotangent of None",
     ),
     "ctc without log_softmax": (
         lambda x: functional.ctc_loss(

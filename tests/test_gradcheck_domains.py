@@ -71,7 +71,7 @@ def test_bounds_are_advised_along_directions_too(monkeypatch):
         patch.setattr("calipers._gradcheck.check._MODERATE", 0)  # as if that were too many
         with pytest.raises(IndexError) as caught:
             calipers.gradcheck(f, u, vjp=vjp, fast_mode=True)
-    assert any("give bounds=" in note for note in caught.value.__notes__)
+    assert any("pass bounds=" in note for note in caught.value.__notes__)
     i = np.floor(u)
     for fast_mode in (False, True):
         bounds = (i, i + 0.999)

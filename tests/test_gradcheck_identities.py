@@ -44,7 +44,7 @@ def test_nan_in_one_of_two_forms_makes_them_two_matrices():
         vjp=lambda x, w: np.nan_to_num(factors) * w,
         equal_nan=True,
     )
-    assert "are not of one matrix" in report.reason
+    assert "are not derivatives of one function" in report.reason
 
 
 # Forms that agree do not vouch for what differences contradict, or cannot be had.
@@ -78,7 +78,7 @@ def test_a_derivative_that_is_linear_only_in_unit_vectors():
     for call in (vjp, numba.njit(sine_vjp)):
         assert bool(checked(np.sin, LONG, vjp=call)) == (call is not vjp)
     report = checked(np.sin, THREE, jvp=vjp)
-    assert "from the sum of those for unit vectors" in report.reason
+    assert "from the sum over unit vectors" in report.reason
 
 
 # Arguments and buffers.
@@ -162,7 +162,7 @@ def test_nan_for_zeros_alone_is_no_linear_map(form):
     report = checked(np.sin, THREE, **{form: scaled})
     what = {"vjp": "cotangent", "jvp": "tangent"}[form]
     assert report.verdict == "FAIL"
-    assert f"{form} gives NaN for a zero {what}" in report.reason
+    assert f"{form} returns NaN for a zero {what}" in report.reason
 
 
 def test_nan_for_a_batch_is_not_what_its_rows_give():
@@ -170,7 +170,7 @@ def test_nan_for_a_batch_is_not_what_its_rows_give():
         return w * np.cos(x) if w.ndim == 1 else np.full_like(w, np.nan)
 
     report = checked(np.sin, THREE, vjp=torn, check_batched_grad=True)
-    assert report.reason == "vjp of a batch differs from vjp called for each of its rows"
+    assert report.reason == "vjp of a batch differs from vjp of each of its rows"
 
 
 def test_what_is_nan_or_infinite_in_any_direction_is_linear():

@@ -64,7 +64,7 @@ def test_one_that_adds_does_not_write(fast_mode):
     options = {"out_like": X, "fast_mode": fast_mode}
     report = checked(cube, X, vjp=cube_vjp_added, inplace="write", **options)
     assert report.verdict == "FAIL"
-    assert "vjp does not overwrite what its arrays hold (inplace='write')" in report.findings
+    assert "vjp does not overwrite its output arrays (inplace='write')" in report.findings
 
 
 @modes
@@ -72,7 +72,7 @@ def test_one_that_writes_does_not_add(fast_mode):
     options = {"out_like": X, "fast_mode": fast_mode}
     report = checked(cube, X, vjp=cube_vjp, inplace="add", **options)
     assert report.verdict == "FAIL"
-    assert report.reason == "vjp does not add to what its arrays hold (inplace='add')"
+    assert report.reason == "vjp does not add to its output arrays (inplace='add')"
 
 
 def test_what_is_not_written_is_no_zero():
@@ -93,7 +93,7 @@ def test_what_is_skipped_for_a_zero_is_not_written():
 
     for fast_mode in (False, True):
         report = checked(np.sin, LONG, vjp=vjp, inplace="write", fast_mode=fast_mode)
-        assert "vjp does not overwrite what its arrays hold (inplace='write')" in report.findings
+        assert "vjp does not overwrite its output arrays (inplace='write')" in report.findings
 
 
 def two(x, b):
@@ -182,7 +182,7 @@ def test_rounding_in_sums_of_what_is_added_is_allowed():
     ("options", "text"),
     [
         ({"inplace": "out"}, "inplace must be None, 'write' or 'add'"),
-        ({"inplace": "add", "vjp": None}, "give one of them"),
+        ({"inplace": "add", "vjp": None}, "pass one of them"),
         ({"inplace": "add", "check_batched_grad": True}, "derivatives that return"),
         ({"inplace": "add", "check_undefined_grad": True}, "derivatives that return"),
     ],
@@ -193,13 +193,13 @@ def test_what_is_refused(options, text):
 
 
 def test_a_value_and_a_jacobian_are_not_stored():
-    with pytest.raises(ValueError, match="inplace= is about jac=, vjp= and jvp="):
+    with pytest.raises(ValueError, match="inplace= applies to jac=, vjp= and jvp="):
         calipers.gradcheck(np.sin, THREE, value_and_jac=np.sin, inplace="write")
 
 
 def test_gradients_by_sparse_matrices_are_not_stored():
     sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(ValueError, match="inplace= is for dense inputs"):
+    with pytest.raises(ValueError, match="inplace= needs dense inputs"):
         calipers.gradcheck(
             lambda a: a @ THREE, sparse.eye_array(3, format="csr"), vjp=np.multiply, inplace="write"
         )
@@ -215,7 +215,7 @@ def test_a_function_that_leaves_a_result_unwritten(python, fast_mode):
 
     options = {"vjp": cube_vjp, "inplace": "write", "out_like": X, "fast_mode": fast_mode}
     report = checked(f.py_func if python else f, X, **options)
-    text = "f does not overwrite what its arrays hold (out_like=): 1 of 70 results"
+    text = "f does not overwrite its output arrays (out_like=): 1 of 70 results"
     assert report.reason.startswith(text)
 
     def added(x, out):
@@ -270,7 +270,7 @@ def test_case_16_the_jacobian_beside_a_value_is_checked():
     report = checked(np.sin, X, value_and_jac=lambda x: (np.sin(x), np.diag(-np.cos(x))))
     assert report.verdict == "FAIL"
     assert report.forms == ("jac",)
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="pass only one of them"):
         calipers.gradcheck(np.sin, X, value_and_jac=np.sin, jac=np.cos)
     with pytest.raises(TypeError, match="value_and_jac must be callable"):
         calipers.gradcheck(np.sin, X, value_and_jac=3)
@@ -359,13 +359,13 @@ def test_case_46_a_tangent_of_none_is_one_of_zeros(fast_mode):
     options = {"check_undefined_grad": True, "fast_mode": fast_mode, **given}
     assert calipers.gradcheck(np.multiply, (X, X), jvp=push, **options)
     report = checked(np.multiply, (X, X), jvp=lambda x, y, v: v[0] * y + x * v[1], **options)
-    assert "jvp raises where a tangent is None" in report.reason
+    assert "jvp raises for a tangent of None" in report.reason
 
     def wrong(x, y, v):
         return x * y if v[0] is None else push(x, y, v)
 
     report = checked(np.multiply, (X, X), jvp=wrong, **options)
-    assert "jvp gives something else for a tangent of None" in report.reason
+    assert "jvp returns different results for a tangent of None" in report.reason
 
 
 @pytest.mark.parametrize("absent", [0, 1])
@@ -378,7 +378,7 @@ def test_a_tangent_of_none_for_either_input_is_one_of_zeros(absent):
     options = {"jvp": push, "vjp": lambda x, y, w: (0 * x, 0 * y) if w is None else (w * y, w * x)}
     assert checked(np.multiply, (THREE, THREE), **options).verdict == "PASS"
     report = checked(np.multiply, (THREE, THREE), check_undefined_grad=True, **options)
-    assert "jvp gives something else for a tangent of None" in report.reason
+    assert "jvp returns different results for a tangent of None" in report.reason
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of forward mode

@@ -270,7 +270,7 @@ def wrong_rules():
         "straight through": (through, 1, "numerical 0"),
         "stopped": (centered, 1, "-0.25 is missing in every entry"),
         "conjugate": (turned, 0, "it is the conjugate of the right one"),
-        "another value": (other, 2, "the primal value that jax.vjp gives is not f's"),
+        "another value": (other, 2, "the primal value that jax.vjp returns differs from f(x)"),
         "second order": (lost, 1, "second order"),
     }
 

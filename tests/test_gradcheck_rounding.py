@@ -182,7 +182,7 @@ def test_what_is_smooth_beside_x_is_no_rounding():
         vjp=lambda x, w: np.cos(x) * (1 + 1e-9) * w,
         rtol=1e-12,
     )
-    assert any("not of one matrix" in told for told in report.findings)
+    assert any("not derivatives of one function" in told for told in report.findings)
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -78,7 +78,7 @@ def test_the_sentence_names_the_form_that_is_wrong():
     for form in ("vjp", "jvp"):
         report = two(form)
         assert f"is wrong in {form}: " in report.reason
-        assert "not of one matrix" in str(report)
+        assert "not derivatives of one function" in str(report)
     both = checked(np.sin, np.array([0.3]), vjp=lambda x, w: w, jvp=lambda x, v: v)
     assert "is wrong in vjp and jvp: " in both.reason
 

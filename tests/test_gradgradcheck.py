@@ -84,7 +84,9 @@ def test_a_sparse_hessian_that_is_not_symmetric_is_called_that():
 
     assert check(0.0).verdict == "PASS"
     reason = check(0.5).reason
-    assert reason.endswith("the Hessian is not symmetric: entry (0, 1) is 0.5 and (1, 0) is 0")
+    assert reason.endswith(
+        "the Hessian is not symmetric: entries (0, 1) = 0.5 and (1, 0) = 0 differ by 0.5"
+    )
 
 
 SUMMANDS = {
@@ -166,7 +168,7 @@ def test_the_hessian_of_f_alone_is_found_within_bounds():
 
 def test_hessians_of_f_alone_by_complex_numbers_are_refused():
     z = np.array([1 + 2j, 0.5])
-    with pytest.raises(ValueError, match="input 0 is complex: take vjp= with vjp_vjp= or vjp_jvp="):
+    with pytest.raises(ValueError, match="input 0 is complex: use vjp= with vjp_vjp= or vjp_jvp="):
         checked(lambda z: np.sum(np.abs(z) ** 2), z, hess=lambda z: np.eye(2))
 
 
@@ -256,7 +258,7 @@ def test_cotangents_that_are_no_numbers_are_refused(w):
 
 
 def test_cotangents_of_other_shapes_are_refused():
-    with pytest.raises(ValueError, match=r"grad_outputs have shapes \[\(2,\)\], and the outputs"):
+    with pytest.raises(ValueError, match=r"grad_outputs have shapes \[\(2,\)\], but the outputs"):
         calipers.gradgradcheck(
             np.sin,
             X,
@@ -309,17 +311,17 @@ def test_second_derivatives_none_of_which_is_checked(others):
     ],
 )
 def test_what_is_said_of_the_gradient_is_refused_beside_a_hessian(option, value):
-    with pytest.raises(ValueError, match=rf"{option}= is not for hess= or hvp="):
+    with pytest.raises(ValueError, match=rf"{option}= does not apply to hess= and hvp="):
         checked(cube_sum, X, hess=lambda x: np.diag(6 * x), **{option: value})
 
 
 @pytest.mark.parametrize(
     ("given", "how"),
     [
-        ({"vjp_jvp": np.sin, "check_batched_grad": True}, "tests vjp_vjp, .* give vjp_vjp="),
+        ({"vjp_jvp": np.sin, "check_batched_grad": True}, "tests vjp_vjp, .* pass vjp_vjp="),
         (
             {"vjp_vjp": np.sin, "check_batched_forward_grad": True},
-            "tests vjp_jvp, .* give vjp_jvp=",
+            "tests vjp_jvp, .* pass vjp_jvp=",
         ),
         (
             {
@@ -366,7 +368,7 @@ def test_a_keyword_that_there_is_not_is_that_of_the_function_that_was_called():
 def test_a_second_derivative_beside_a_library_s_own_is_refused_without_the_first():
     torch = pytest.importorskip("torch")
     x = torch.tensor(X, requires_grad=True)
-    with pytest.raises(ValueError, match="vjp_vjp= is a derivative of vjp=: give vjp= too"):
+    with pytest.raises(ValueError, match="vjp_vjp= is a derivative of vjp=: pass vjp=, too"):
         checked(torch.sin, x, vjp_vjp=np.sin)
 
 

@@ -146,7 +146,7 @@ def test_hessians_by_a_step_of_the_caller(offset):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble])
 def test_dtypes_without_a_ladder_are_told_of_those_that_have_one(dtype):
-    with pytest.raises(ValueError, match=r"float32 or float64.* or give one of these"):
+    with pytest.raises(ValueError, match=r"float32 or float64.* or use method='5-point'"):
         calipers.hessian(lambda x: x[0] ** 2, np.ones(1, dtype))
 
 

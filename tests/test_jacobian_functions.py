@@ -171,7 +171,7 @@ def test_an_argument_may_come_later(f):
 
 def test_a_jacobian_function_needs_x():
     jac = calipers.jacobian_function(compiled_scaled, argnums=1)
-    with pytest.raises(TypeError, match="argument 1 of f, counted from 0, and 1 was given"):
+    with pytest.raises(TypeError, match="argument 1 of f, counted from 0, but 1 was passed"):
         jac(2.0)
     with pytest.raises(TypeError, match="argnums must be an int"):
         calipers.jacobian_function(waves, argnums=(0, 1))

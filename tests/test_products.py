@@ -221,9 +221,9 @@ def test_real_x_moves_in_no_complex_direction(method):
 
 
 def test_vectors_that_do_not_fit_are_named():
-    with pytest.raises(ValueError, match=r"v has shape \(3,\), and x has \(4,\)"):
+    with pytest.raises(ValueError, match=r"v has shape \(3,\), but x has \(4,\)"):
         calipers.jvp(waves, X, np.ones(3))
-    with pytest.raises(ValueError, match=r"w has shape \(3,\), and f\(x\) has \(6,\)"):
+    with pytest.raises(ValueError, match=r"w has shape \(3,\), but f\(x\) has \(6,\)"):
         calipers.vjp(waves, X, np.ones(3))
     with pytest.raises(TypeError, match="w must be"):
         calipers.vjp(waves, X, np.array(["a"] * 6))

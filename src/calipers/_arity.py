@@ -18,5 +18,5 @@ def note_tensors(error: TypeError) -> None:
     """Add whose arrays a function of tensors was called with, where none were given."""
     if "must be Tensor" in str(error) and not hasattr(error, "__notes__"):
         error.add_note(
-            "f is called with arrays of the library that was given, NumPy's: give tensors"
+            "f is called with NumPy arrays, like the inputs that were passed: pass tensors"
         )

@@ -420,14 +420,14 @@ def _by_argument(
     """Answer for one argument of f, or for each of several."""
     args = others_of(args)
     if isinstance(argnums, list):
-        msg = f"argnums must be an int or a tuple of ints, got {argnums}: take tuple(argnums)"
+        msg = f"argnums must be an int or a tuple of ints, got {argnums!r}: pass tuple(argnums)"
         raise TypeError(msg)
     if not isinstance(argnums, tuple):
         return answer(f, x, args, argnums, options)
     count = len(args) + len(argnums)
     valid = all(is_integer(k) and 0 <= k < count for k in argnums)
     if not valid or len(set(argnums)) < len(argnums):
-        msg = f"argnums is {argnums}: they must be different, and from 0 to {count - 1}"
+        msg = f"argnums must be different integers from 0 to {count - 1}, got {argnums}"
         raise ValueError(msg)
     if not isinstance(x, (tuple, list)) or len(x) != len(argnums):
         msg = f"x must be a tuple of {len(argnums)} arrays, one for each of argnums {argnums}"
@@ -448,8 +448,8 @@ def _by_argument(
         for k in argnums:
             if k != position and not _is_same(lent[k], given[k]):
                 msg = (
-                    f"f changes its argument {k}, so that derivatives by argument {position} are "
-                    f"wrong: let it work on a copy"
+                    f"f changes its argument {k}, which makes derivatives with respect to "
+                    f"argument {position} wrong: make it work on a copy"
                 )
                 raise ValueError(msg)
     return tuple(answers)

@@ -105,7 +105,7 @@ def jvp(
 def _like_x(problem: Problem, v: Any) -> NDArray:
     direction = fetched(v, "v")
     if direction.shape != problem.x.shape:
-        msg = f"v has shape {direction.shape}, and x has {problem.x.shape}: give one of x's shape"
+        msg = f"v has shape {direction.shape}, but x has {problem.x.shape}: pass one of x's shape"
         raise ValueError(msg)
     if direction.dtype.kind not in "biufc" or (
         direction.dtype.kind == "c" and not problem.has_complex_x
@@ -193,7 +193,7 @@ def vjp(
 def _like_f(problem: Problem, w: Any) -> NDArray:
     weights = fetched(w, "w")
     if weights.shape != problem.shape:
-        msg = f"w has shape {weights.shape}, and f(x) has {problem.shape}: give one of f(x)'s shape"
+        msg = f"w has shape {weights.shape}, but f(x) has {problem.shape}: pass one of f(x)'s shape"
         raise ValueError(msg)
     if weights.dtype.kind not in "biufc":
         msg = f"w must be numbers, got dtype {weights.dtype}"

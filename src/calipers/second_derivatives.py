@@ -169,8 +169,8 @@ def gradgradcheck(
     forms.require(options, grad_outputs=grad_outputs, gen_non_contig_grad_outputs=spread)
     if library is None and any(map(holds_arrays, given.several)):
         msg = (
-            "gradgradcheck takes containers of arrays for functions of torch and jax alone: with "
-            "vjp=, hess= or hvp=, pass the arrays as inputs of their own"
+            "gradgradcheck takes containers of arrays only for functions of torch and "
+            "jax: with vjp=, hess= or hvp=, pass the arrays as separate inputs"
         )
         raise TypeError(msg)
     active = range(len(given.several)) if argnums is None else np.atleast_1d(argnums)
@@ -178,9 +178,9 @@ def gradgradcheck(
     if sparse:
         kind = type(given.several[sparse[0]]).__name__
         msg = (
-            f"gradgradcheck differentiates by dense inputs, and input {sparse[0]} is a {kind}: "
-            f"leave it out of argnums=, or give its values, the array .data, as the input and "
-            f"build the matrix of them in f"
+            f"gradgradcheck needs dense inputs, and input {sparse[0]} is a {kind}: omit it "
+            "from argnums=, or pass its values, the array .data, as the input and build "
+            "the matrix in f"
         )
         raise TypeError(msg)
     if forms.of_number:
@@ -342,16 +342,16 @@ def _of_number(
     if subject.rows != 1 or len(subject.active) != 1:
         numbers, count = subject.rows, len(subject.active)
         msg = (
-            f"hess= and hvp= are for one real number by one input, and f gives {numbers} "
-            f"number{'s' * (numbers != 1)} by {count} input{'s' * (count != 1)}: take "
-            f"vjp_vjp= or vjp_jvp="
+            "hess= and hvp= are derivatives of one real number with respect to one input, "
+            f"and f returns {numbers} number{'s' * (numbers != 1)} for {count} "
+            f"input{'s' * (count != 1)}: use vjp_vjp= or vjp_jvp="
         )
         raise ValueError(msg)
     part = subject.active[0]
     if part.example.dtype.kind == "c":
         msg = (
-            f"hess= and hvp= are by real numbers, and input {part.name} is complex: take vjp= with "
-            f"vjp_vjp= or vjp_jvp="
+            f"hess= and hvp= need a real input, and input {part.name} is complex: use vjp= "
+            "with vjp_vjp= or vjp_jvp="
         )
         raise ValueError(msg)
     vjp = forms.vjp

@@ -46,15 +46,15 @@ class Checkpoint:
         name = str(self._folder)
         for above in (self._folder, *self._folder.parents):
             if above.exists() and not above.is_dir():
-                msg = f"checkpoint {name!r} needs {str(above)!r} to be a folder, and it is a file"
+                msg = f"checkpoint {name!r} needs {str(above)!r} to be a folder, but it is a file"
                 raise NotADirectoryError(msg)
         there = os.listdir(self._folder) if self._folder.exists() else []
         if _MANIFEST in there:
             self._compare()
         elif others := sorted(n for n in there if not _OWN.fullmatch(n)):
             msg = (
-                f"checkpoint folder {name!r} holds {others[0]!r} and is no checkpoint: give an "
-                f"empty folder, or one that is yet to be made"
+                f"checkpoint folder {name!r} holds {others[0]!r} and is not a checkpoint: "
+                "pass an empty or a new folder"
             )
             raise ValueError(msg)
 
@@ -70,8 +70,8 @@ class Checkpoint:
         for what, difference in DIFFERENCES.items():
             if found.get(what) != self._manifest[what]:
                 msg = (
-                    f"checkpoint folder {name!r} is of {difference}: give another folder, or "
-                    f"delete this one"
+                    f"checkpoint folder {name!r} belongs to {difference}: pass a different "
+                    "folder, or delete this one"
                 )
                 raise ValueError(msg)
 

@@ -109,7 +109,7 @@ def _blamed(color: Any) -> Iterator[None]:
         yield
     except Exception as error:
         number = int(np.ravel(color)[0])
-        error.add_note(f"raised by f with the columns of color {number} displaced")
+        error.add_note(f"raised by f with the columns of color {number} perturbed")
         raise
 
 

@@ -84,8 +84,8 @@ def as_pattern(indptr: Any, indices: Any, shape: Shape) -> tuple[NDArray, NDArra
     indptr, indices = _in_one_dtype(indptr, indices)
     if indptr.shape != (n + 1,) or indices.ndim != 1:
         msg = (
-            f"sparsity has {n} columns, and so needs an indptr of shape ({n + 1},) and a vector of "
-            f"indices, got shapes {indptr.shape} and {indices.shape}"
+            f"sparsity has {n} columns, so it needs an indptr of shape ({n + 1},) and a "
+            f"vector of indices, got shapes {indptr.shape} and {indices.shape}"
         )
         raise ValueError(msg)
     if indptr[0] != 0 or indptr[-1] != indices.size or (indptr[1:] < indptr[:-1]).any():
@@ -94,7 +94,7 @@ def as_pattern(indptr: Any, indices: Any, shape: Shape) -> tuple[NDArray, NDArra
     # Negative numbers are large unsigned ones.
     if indices.size and indices.view(f"u{indices.itemsize}").max() >= m:
         wrong = indices[(indices < 0) | (indices >= m)][0]
-        msg = f"sparsity has {m} rows, and an entry in row {wrong}"
+        msg = f"sparsity has {m} rows, but an entry in row {wrong}"
         raise ValueError(msg)
     return indptr, indices
 
@@ -307,7 +307,7 @@ def first_clash(
     m, n = shape
     colors, count = coloring.colors, coloring.count
     if colors.shape != (n,):
-        msg = f"sparsity has {n} columns, and groups for {colors.size}"
+        msg = f"sparsity has {n} columns, but groups for {colors.size}"
         raise ValueError(msg)
     if count <= NARROW:
         masks = np.zeros(m, np.uint64)
@@ -348,8 +348,8 @@ def star_coloring(indptr: NDArray, indices: NDArray, n: int) -> StarColoring:
     alone = PAIR_EDGES[None](edges, adjacent, edges.copy(), reverse)
     if alone >= 0:
         msg = (
-            f"sparsity of a Hessian must be symmetric, and row {alone} has an entry without its "
-            "mirror image; take pattern + pattern.T"
+            f"sparsity of a Hessian must be symmetric, but row {alone} has an entry "
+            "without its mirror image: pass pattern + pattern.T"
         )
         raise ValueError(msg)
     hub, spoke = np.full(reverse.size, -1, np.int8), np.full(n, -1, np.int8)

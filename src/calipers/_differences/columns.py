@@ -35,7 +35,7 @@ def lost_step(problem: Problem, coordinate: int, at: NDArray | None = None) -> V
     """Return the error that refuses a step, at another point than that of the problem maybe."""
     x = reals(problem.x if at is None else at)[problem.stride * coordinate]
     return ValueError(
-        f"the step of element {coordinate} is lost in rounding beside x = {x}: give a larger one"
+        f"the step of element {coordinate} is lost in rounding at x = {x}: pass a larger step"
     )
 
 

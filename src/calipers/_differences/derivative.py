@@ -67,11 +67,11 @@ class Derivative(Shown):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         """Return `value` as an array; raise a TypeError if it is sparse or a pair."""
         if self.colors is not None:
-            raise TypeError("the derivative is sparse: take .value, or .value.toarray()")
+            raise TypeError("the derivative is sparse: use .value or .value.toarray()")
         if isinstance(self.value, tuple):
             raise TypeError(
-                "the derivative is a pair: take .value[0], that by z, or .value[1], that by its "
-                "conjugate"
+                "the derivative is a pair: use .value[0], with respect to z, or "
+                ".value[1], with respect to its conjugate"
             )
         return np.array(self.value, dtype=dtype, copy=copy)
 

@@ -194,8 +194,8 @@ def _at(problem: Problem, point: NDArray) -> NDArray:
         return problem.at(point)
     except Exception as error:
         error.add_note(
-            "raised by f with x displaced along the direction of a product; if it is not defined "
-            "there, give bounds="
+            "raised by f at x perturbed along the direction of the product; if f is not "
+            "defined there, pass bounds="
         )
         raise
 
@@ -298,7 +298,9 @@ class Contracted:
 def against(problem: Problem, w: NDArray, options: Options) -> tuple[NDArray, NDArray]:
     """Return w times the Jacobian, as f's dtype, and its errors."""
     if problem.mode == WIRTINGER:
-        msg = "vjp of a complex function needs holomorphic=True: it has no one Jacobian otherwise"
+        msg = (
+            "vjp of a complex function needs holomorphic=True: otherwise it has no single Jacobian"
+        )
         raise ValueError(msg)
     steps = steps_of(problem, options)
     w = np.asarray(w).reshape(-1)

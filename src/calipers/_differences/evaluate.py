@@ -28,11 +28,11 @@ def blame(error: Exception, problem: Problem, coordinate: int, step: float | Non
     """Note on an error of f which coordinate was displaced, and by how much, if that is known."""
     by = "" if step is None else f" by {step:.3g}"
     element = element_of(problem, int(coordinate) * problem.stride)
-    place = f"with {element} displaced{by} for its derivative"
+    place = f"with {element} perturbed{by} for its derivative"
     if str(error).startswith(_FOUND):
-        error.add_note(f"found {place}")
+        error.add_note(f"detected {place}")
     else:
-        error.add_note(f"raised by f {place}; if it is not defined there, give bounds=")
+        error.add_note(f"raised by f {place}; if f is not defined there, pass bounds=")
 
 
 def element_of(problem: Problem, number: int) -> str:
@@ -139,7 +139,7 @@ class Evaluator:
         except Exception as error:
             which = element_of(problem, numbers[0]), element_of(problem, numbers[-1])
             error.add_note(
-                f"raised by f with a batch, in which {which[0]} to {which[1]} are displaced"
+                f"raised by f for a batch in which {which[0]} to {which[1]} are perturbed"
             )
             raise
         if y.shape[1:] != problem.shape:
@@ -161,7 +161,7 @@ class Evaluator:
         bits = f"u{size}" if size in (2, 4, 8) else "u1"
         flat = reals(self._buffer).reshape(len(self._buffer), self._origin.size)
         if (flat.view(bits) != self._origin.view(bits)).any():
-            msg = "f changes its argument; let it work on a copy"
+            msg = "f changes its argument; make it work on a copy"
             raise ValueError(msg)
 
     def _require_rows_apart(self, x: NDArray, every: NDArray) -> None:
@@ -172,8 +172,8 @@ class Evaluator:
         far = not np.all(np.abs(values - base)[known] <= 1e-3 * size)
         if far or self._moves_with_others(x, every):
             msg = (
-                "f mixes the arguments of a batch: beside others x gets other values than alone; "
-                "with batched=True each row is a point of its own"
+                "f mixes the rows of a batch: its result at x depends on the other rows; "
+                "with batched=True each row is a separate point"
             )
             raise ValueError(msg)
         self.problem.rows_are_apart = True

@@ -20,12 +20,12 @@ from .sending import Work
 DIFFERENCES = {
     "f": "another f",
     "x": "another x",
-    "arguments": "other arguments of f",
-    "form": "an f of another form (out_like, rowwise, batched, holomorphic)",
-    "method": "another method or kind of derivative",
-    "steps": "another step, scale, bounds or sparsity",
-    "value": "an f that has another value at x: what it calls or reads has changed",
-    "calipers": "another version of calipers",
+    "arguments": "different arguments of f",
+    "form": "a different form of f (out_like, rowwise, batched, holomorphic)",
+    "method": "a different method or kind of derivative",
+    "steps": "a different step, scale, bounds or sparsity",
+    "value": "an f with a different value at x: what it calls or reads has changed",
+    "calipers": "a different version of calipers",
 }
 
 

@@ -30,12 +30,13 @@ _BLOCK = 64  # pairs of coordinates that climb together
 def require_real(problem: Problem, options: Options, from_gradient: bool) -> None:
     """Refuse what has no Hessian here."""
     if problem.mode != REAL or problem.dtype.kind == "c":
-        msg = (
-            "hessian is of real functions of real x: give real x and f, and no holomorphic or 'cs'"
-        )
+        msg = "hessian needs real x and real f, without holomorphic=True and method='cs'"
         raise ValueError(msg)
     if options.sparsity is not None and not from_gradient:
-        msg = "hessian takes sparsity= with gradient=: f alone is asked about each pair of elements"
+        msg = (
+            "hessian takes sparsity= only with gradient=: without it, f is evaluated for each "
+            "pair of elements"
+        )
         raise ValueError(msg)
 
 
@@ -67,10 +68,10 @@ def of_values(problem: Problem, options: Options) -> tuple[NDArray, NDArray, Fou
     the central difference, and its noise grows as 1/t**2.
     """
     if problem.base.size != 1:
-        msg = f"hessian is of a function with one value, got {problem.shape}: give gradient="
+        msg = f"hessian needs a function with one value, got {problem.shape}: pass gradient="
         raise ValueError(msg)
     if not options.adaptive:
-        msg = "hessian of f alone takes method='adaptive'; the others need gradient="
+        msg = "hessian without gradient= takes only method='adaptive'"
         raise ValueError(msg)
     started = work_clock()
     n, steps = problem.coordinates, steps_of(problem, options)

@@ -224,8 +224,8 @@ def verify(
         more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
         msg = (  # one random direction need not show all of them
             f"sparsity misses entries in at least {len(rows)} row{'s' * (len(rows) > 1)}, "
-            f"{', '.join(map(str, rows[:5]))}{more}: f changes there with columns that are not in "
-            f"the pattern; add them, or take sparsity='detect'"
+            f"{', '.join(map(str, rows[:5]))}{more}: f changes there with columns that are "
+            "not in the pattern; add them, or pass sparsity='detect'"
         )
         raise ValueError(msg)
     return calls

@@ -60,7 +60,7 @@ class Options:
             msg = "rowwise=True needs out_like=, the shape of f's results or an array like them"
             raise ValueError(msg)
         if self.batched and (self.rowwise or self.out_like is not None):
-            msg = "batched=True is for y = f(x): leave out rowwise and out_like"
+            msg = "batched=True is for y = f(x): omit rowwise and out_like"
             raise ValueError(msg)
         require_named(self.kwargs)
         if self.memory_limit is not None:
@@ -107,7 +107,7 @@ def options_of(
 def others_of(args: Any) -> tuple[Any, ...]:
     """Return the other arguments of f as a tuple."""
     if not isinstance(args, (tuple, list)):
-        msg = f"args must be a tuple of the other arguments of f, got {brief(args)}: write (..., )"
+        msg = f"args must be a tuple of the other arguments of f, got {brief(args)}: write (value,)"
         raise TypeError(msg)
     return tuple(args)
 
@@ -146,9 +146,9 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
         got = f"dtype {array.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
         msg = f"x must be an array of real or complex numbers, got {got}"
         if isinstance(x, dict):
-            msg += ": ravel what is in it into one array, and take that apart in f"
+            msg += ": ravel its arrays into one array, and split that in f"
         elif are_boxed(array):
-            msg += ": give numbers alone, as numpy.asarray(x, float)"
+            msg += ": pass only numbers, as numpy.asarray(x, float)"
         raise TypeError(msg)
     return np.array(array, dtype=native, order="C", subok=False), array.ndim == 0
 
@@ -167,8 +167,8 @@ def pose(
     if not is_integer(position) or not 0 <= position <= len(args):
         what = f"an int from 0 to {len(args)}" if args else "0"
         msg = (
-            f"argnums is {position!r}: it must be {what}, a place of f's positional arguments, "
-            f"which are x and those of args="
+            f"argnums is {position!r}: it must be {what}, an index of f's positional "
+            "arguments, which are x and those of args="
         )
         raise ValueError(msg)
     if runs_on_device(f, x, options.target):
@@ -205,8 +205,8 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
     """Refuse formats of which no ladder is made."""
     if options.adaptive and dtype.char in "egG":
         msg = (
-            f"method='adaptive' takes {name} of float32 or float64, and computes in binary64; for "
-            f"{dtype} take '5-point', or give one of these"
+            f"method='adaptive' needs {name} in float32 or float64, got {dtype}: convert "
+            "it, or use method='5-point'"
         )
         raise ValueError(msg)
 
@@ -254,9 +254,10 @@ def require_memory(rows: int, columns: int, itemsize: int, limit: float | None) 
     allowed = free_memory() if limit is None else limit
     if needed > allowed:
         msg = (
-            f"the dense derivative of {rows} values by {columns} coordinates takes "
-            f"{needed / 1e9:.3g} GB, and the limit is {allowed / 1e9:.3g} GB; give sparsity=, or "
-            f"take jvp, vjp, linear_operator or jacobian_blocks, or raise memory_limit="
+            f"the dense derivative of {rows} values with respect to {columns} elements "
+            f"needs {needed / 1000000000.0:.3g} GB, and the limit is "
+            f"{allowed / 1000000000.0:.3g} GB: pass sparsity=, use jvp, vjp, "
+            "linear_operator or jacobian_blocks, or raise memory_limit="
         )
         raise MemoryError(msg)
 

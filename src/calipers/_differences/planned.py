@@ -54,7 +54,7 @@ class JacobianFunction:
         **options: Any,
     ) -> None:
         if not is_integer(argnums):
-            msg = f"argnums must be an int, got {argnums!r}: plan a function for each argument"
+            msg = f"argnums must be an int, got {argnums!r}: prepare one function for each argument"
             raise TypeError(msg)
         self._f = f
         self._args, self._position = others_of(args), argnums
@@ -81,8 +81,10 @@ class JacobianFunction:
         """Return the Jacobian at the arguments of the function."""
         k = self._position
         if len(args) <= k:
-            given = f"{len(args)} {'was' if len(args) == 1 else 'were'} given"
-            msg = f"the derivative is by argument {k} of f, counted from 0, and {given}"
+            given = f"{len(args)} {'was' if len(args) == 1 else 'were'} passed"
+            msg = (
+                f"the derivative is with respect to argument {k} of f, counted from 0, but {given}"
+            )
             raise TypeError(msg)
         given = args[k]
         x = given if type(given) is np.ndarray else given_array(given, "x")

@@ -116,7 +116,7 @@ def _require_open(workers: Any) -> None:
     shut = any(getattr(pool, name, False) is True for name in ("_shutdown", "_shutdown_thread"))
     closed = getattr(pool, "_state", None) in ("CLOSE", "TERMINATE")
     if (shut and not getattr(pool, "_broken", False)) or closed:
-        msg = f"workers is a {type(pool).__name__} that was shut down: give one that is open"
+        msg = f"workers is a {type(pool).__name__} that was shut down: pass an open one"
         raise RuntimeError(msg)
 
 
@@ -278,10 +278,10 @@ class _Cluster(_Futures):
 
     def __init__(self, work: Work, client: Any, distributed: Any) -> None:
         if client.asynchronous:
-            msg = "workers is an asynchronous Client: give one that was made without asynchronous="
+            msg = "workers is an asynchronous Client: pass one that was made without asynchronous="
             raise TypeError(msg)
         if client.status != "running":
-            msg = f"workers is a Client whose status is {client.status!r}: give one that is open"
+            msg = f"workers is a Client whose status is {client.status}: pass an open one"
             raise RuntimeError(msg)
         threads = client.nthreads()
         if not threads:
@@ -358,8 +358,8 @@ class _Map:
 
     def _wrong(self, result: Any) -> TypeError:
         msg = (
-            f"workers returned {type(result).__name__}: called as workers(function, items), like "
-            f"map, they have to give what function(item) returns, of each item"
+            f"workers returned {type(result).__name__}: workers(function, items) must "
+            "return the result of function(item) for each item, like map"
         )
         return TypeError(msg)
 
@@ -388,7 +388,7 @@ class _Processes(_Futures):
                 ends_them_itself = self._pool._maxtasksperchild is not None
                 if self._ids() == self._before or ends_them_itself:
                     continue
-                msg = "a process of the pool ended, and what it did is lost"
+                msg = "a process of the pool ended, and its results are lost"
                 raise BrokenExecutor(msg) from None
 
     def _ids(self) -> set[int]:

@@ -172,28 +172,28 @@ class Problem:
         except (TypeError, NumbaError) as error:
             if self.imaginary and not hasattr(error, "__notes__"):
                 error.add_note(
-                    "method='cs' calls f with complex numbers: if it takes real ones only, take "
-                    "another method"
+                    "method='cs' calls f with complex numbers: if f takes only real ones, "
+                    "use a different method"
                 )
             raise
         if y.dtype.kind in "biu":
             y = y.astype(float)
         if self.imaginary and y.dtype.kind != "c":
             msg = (
-                f"method='cs' needs an f that returns complex numbers for complex x, "
-                f"and it returned {y.dtype}: take another method"
+                "method='cs' needs an f that returns complex numbers for complex x, but "
+                f"it returned {y.dtype}: use a different method"
             )
             raise ValueError(msg)
         if self.imaginary and (np.abs(y.imag) > 0).any():
             msg = (
-                "method='cs' is for functions that are real at real x, and f(x) is complex there: "
-                "take another method"
+                "method='cs' needs an f that is real for real x, but f(x) is complex: use "
+                "a different method"
             )
             most, share = np.abs(y.imag).max(), np.finfo(y.dtype).eps ** 0.5
             if most <= share * np.abs(y.real).max():
                 msg += (
-                    f"; its imaginary part, {most:.2g} at most, is rounding, as that of compiled "
-                    "powers is; write x * x * x for x**3"
+                    f"; its imaginary part, {most:.2g} at most, is rounding error of "
+                    "compiled powers: write x * x * x instead of x**3"
                 )
             raise ValueError(msg)
         return y
@@ -205,8 +205,8 @@ class Problem:
         except TypeError as error:
             note_form(
                 error,
-                "with out_like= f is called as f(x, *args, out), and stores its results in out: "
-                "leave out_like= out if f returns them",
+                "with out_like= f is called as f(x, *args, out), and stores its results "
+                "in out: omit out_like= if f returns them",
             )
             raise
         return out
@@ -219,8 +219,8 @@ class Problem:
             left = unknown & ~np.isnan(self._filled(self.x.copy(), 0.0))
             if left.any():
                 msg = (
-                    f"f(x, out) must store every element of out: it leaves, or adds to, what was "
-                    f"there in {np.count_nonzero(left)} of {left.size} elements"
+                    f"f(x, out) must store every element of out: {np.count_nonzero(left)} "
+                    f"of {left.size} elements keep their previous values, or add to them"
                 )
                 raise ValueError(msg)
         return out
@@ -239,8 +239,8 @@ class Problem:
                 except TypeError as error:
                     note_form(
                         error,
-                        "with rowwise=True f is called as f(i, x, *args), and returns number i of "
-                        "its results",
+                        "with rowwise=True f is called as f(i, x, *args), and returns its "
+                        "result number i",
                     )
                     raise
                 try:
@@ -264,9 +264,10 @@ class Problem:
         except TypeError as error:
             note_form(
                 error,
-                "f is called as f(x, *args, **kwargs): give its other arguments by args= or "
-                "kwargs=; jacobian and differentiate take several x in a tuple with "
-                "argnums=(0, 1); if f fills its results in, f(x, out), give out_like= their shape",
+                "f is called as f(x, *args, **kwargs): pass its other arguments as args= "
+                "or kwargs=; jacobian and differentiate take several x as a tuple with "
+                "argnums=(0, 1); if f stores its results, f(x, out), pass their shape as "
+                "out_like=",
             )
             note_tensors(error)
             raise
@@ -289,7 +290,7 @@ class Problem:
             msg = f"f returned results of two shapes: {self.shape} and then {y.shape}"
             raise ValueError(msg)
         if y.dtype.kind == "c" and self.dtype.kind != "c":
-            msg = f"f returned {self.dtype} at x and {y.dtype} beside it: let it return one dtype"
+            msg = f"f returned {self.dtype} at x and {y.dtype} near it: return one dtype"
             raise ValueError(msg)
         return y
 
@@ -366,13 +367,13 @@ def _numbers(y: Any) -> NDArray:
     plain = type(y) is np.ndarray or isinstance(y, (np.generic, float, int, complex))
     array = np.asarray(y) if plain else _as_array(y)
     if array.dtype.kind not in "biufc":
-        hint = "return an array, of several numpy.concatenate((...))"
+        hint = "return one array, of several numpy.concatenate((...))"
         if y is None:
-            hint = "give out_like= for a function f(x, out)"
+            hint = "pass out_like= for a function f(x, out)"
         elif hasattr(y, "toarray"):
-            hint = "let it return y.toarray()"
+            hint = "return y.toarray()"
         elif are_boxed(array):
-            hint = "let it return an array of floats, as numpy.asarray(y, float)"
+            hint = "return an array of floats, as numpy.asarray(y, float)"
         kind = f"dtype {y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__
         msg = f"f must return numbers, got {kind}: {hint}"
         raise TypeError(msg)
@@ -381,7 +382,7 @@ def _numbers(y: Any) -> NDArray:
 
 def _as_array(y: Any) -> NDArray:
     if np.ma.is_masked(y):
-        msg = "f returned masked elements, which have no value: let it return y.filled(...)"
+        msg = "f returned masked elements, which have no value: return y.filled(...)"
         raise ValueError(msg)
     library = library_of(y)
     try:

@@ -144,18 +144,24 @@ def run_parts(
             with anew(workers) as pool:
                 if pool is None:
                     raise
-                told = f"a process of the pool was lost ({error}): others do the rest"
+                told = f"a process of the pool was lost ({error!r}): the others continue"
                 warn(told, RuntimeWarning)
                 ask(pool)
     except BrokenExecutor as error:
-        kept = "what was done is in checkpoint=" if checkpoint else "checkpoint= keeps what is done"
+        kept = (
+            "finished columns are in checkpoint="
+            if checkpoint
+            else "checkpoint= keeps finished columns"
+        )
         msg = (
-            f"a worker of the pool was lost ({error}), and columns {_told(done)} are not done: "
-            f"make the pool anew and call again; {kept}"
+            f"a worker of the pool was lost ({error!r}), and columns {_told(done)} are "
+            f"missing: make a new pool and call again; {kept}"
         )
         raise type(error)(msg) from error
     if not done.all():
-        msg = f"workers gave no results for columns {_told(done)}: a map has to return all of them"
+        msg = (
+            f"workers returned no results for columns {_told(done)}: a map must return all of them"
+        )
         raise RuntimeError(msg)
 
 

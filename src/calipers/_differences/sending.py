@@ -135,12 +135,12 @@ def _culprit(problem: Problem, dumps: Callable[[Any], bytes]) -> tuple[str, str]
     named += [(f"argument {name} of f", a) for name, a in problem.kwargs.items()]
     for name, argument in named:
         if not _is_picklable(argument, dumps):
-            return f"{name}, a {type(argument).__name__},", "give one that can be pickled"
+            return f"{name}, a {type(argument).__name__},", "pass one that can be pickled"
     f: Any = own_callable(problem.f)
     name = getattr(f, "__qualname__", type(f).__qualname__)
     way = "define it at the top level of a module"
     if dumps is not pickle.dumps:  # by value, and with all that it refers to
-        way = "let it make what cannot be pickled itself"
+        way = "make what cannot be pickled inside it"
     return f"f ({name})", way
 
 

@@ -60,7 +60,7 @@ def plan(
     The results of a lasting plan share its pattern, which can then not be written to.
     """
     if not problem.imaginary and (problem.mode != REAL or problem.dtype.kind == "c"):
-        msg = "sparsity is for real x and real f: leave out sparsity or holomorphic"
+        msg = "sparsity is for real x and real f: omit sparsity or holomorphic"
         raise ValueError(msg)
     sparsity, calls, groups = options.sparsity, 0, None
     shape = (problem.base.size // (2 if problem.imaginary else 1), problem.coordinates)
@@ -78,14 +78,20 @@ def plan(
     coloring: Coloring
     if symmetric:
         if groups is not None:
-            msg = "sparsity of a Hessian is a pattern alone: its groups are found by star coloring"
+            msg = (
+                "sparsity of a Hessian must be a pattern without groups, which star coloring "
+                "computes"
+            )
             raise ValueError(msg)
         coloring = star_coloring(indptr, indices, shape[1])
     elif groups is not None:
         coloring = color_groups(groups, shape[1])
         if (clash := first_clash(indptr, indices, shape, coloring)) is not None:
             row, one, other = clash
-            msg = f"sparsity puts columns {one} and {other} in one group, and both have row {row}"
+            msg = (
+                f"sparsity puts columns {one} and {other} in one group, but both have an entry "
+                f"in row {row}"
+            )
             raise ValueError(msg)
     else:
         coloring = color_columns(indptr, indices, shape, _cost(problem, steps))

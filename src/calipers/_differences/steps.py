@@ -109,7 +109,7 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
     eps = max(float(np.finfo(dtype).eps) for dtype in {x.dtype, problem.dtype})
     lows, highs = limits_of(problem.x, problem.mode, bounds)
     if step is not None and scale is not None:
-        msg = "step and scale were both given: step is absolute, so give one of them"
+        msg = "step and scale exclude each other, as step is absolute: pass only one of them"
         raise ValueError(msg)
     if step is not None:
         lengths, factor = _lengths(problem, step, "step"), 1.0
@@ -119,7 +119,7 @@ def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any
         lengths, factor = _lengths(problem, scale, "scale"), _factor(method, eps)
         if not np.all(factor * lengths):
             least = float(lengths.min())
-            msg = f"scale={least!r} makes steps that are less than any number: give a larger one"
+            msg = f"scale={least!r} makes steps that underflow: pass a larger scale"
             raise ValueError(msg)
     elif method == ADAPTIVE:
         lengths, factor = _own_lengths(problem, eps), 1.0
@@ -180,9 +180,9 @@ def _lengths(problem: Problem, value: Any, name: str) -> NDArray:
     good = np.isfinite(values) & ((values >= 0) if zero_allowed else (values > 0))
     if not good.all():
         bad = float(values[~good].flat[0] if values.ndim else values[()])
-        advice = "; a 0 inside an array leaves that element out" if name == "step" else ""
+        advice = "; a 0 in an array excludes that element" if name == "step" else ""
         if bad < 0:
-            advice += "; for differences to the left of x alone, give bounds=(-numpy.inf, x)"
+            advice += "; for differences only to the left of x, pass bounds=(-numpy.inf, x)"
         msg = f"{name} must be positive and finite, found {bad!r}{advice}"
         raise ValueError(msg)
     if values.ndim == 0:
@@ -194,7 +194,7 @@ def _shaped(x: NDArray, values: NDArray, name: str) -> NDArray:
     try:
         return np.broadcast_to(values, x.shape)
     except ValueError:
-        msg = f"{name} has shape {values.shape}, and x has {x.shape}: give one of x's shape"
+        msg = f"{name} has shape {values.shape}, but x has {x.shape}: pass one of x's shape"
         raise ValueError(msg) from None
 
 
@@ -204,7 +204,7 @@ def _real_array(value: Any, name: str) -> NDArray:
     except ValueError:  # lists of unlike lengths
         values = np.empty(0, object)
     if values.dtype.kind not in "biuf":
-        for_none = "; for no bound give numpy.inf or -numpy.inf" if name == "bounds" else ""
+        for_none = "; for no bound pass numpy.inf or -numpy.inf" if name == "bounds" else ""
         msg = f"{name} must be a real number or an array of them, got {brief(value)}{for_none}"
         raise TypeError(msg)
     return values.astype(np.promote_types(values.dtype, float))
@@ -215,12 +215,12 @@ def limits_of(x: NDArray, mode: str, bounds: Any) -> tuple[NDArray, NDArray]:
     if bounds is None:
         return _NONE, _NONE
     if x.dtype.kind == "c" and mode != IMAGINARY:
-        msg = "bounds are for real x, and x is complex: leave them out"
+        msg = "bounds are for real x, but x is complex: omit them"
         raise ValueError(msg)
     if isinstance(bounds, list) and bounds and all(isinstance(pair, tuple) for pair in bounds):
         msg = (
-            f"bounds is a list of tuples, {brief(bounds)}, as for scipy.optimize.minimize: give "
-            "(lower, upper), which is tuple(zip(*bounds)), or scipy.optimize.Bounds"
+            f"bounds is a list of tuples, {brief(bounds)}, as for scipy.optimize.minimize: "
+            "pass (lower, upper), which is tuple(zip(*bounds)), or scipy.optimize.Bounds"
         )
         raise ValueError(msg)
     try:
@@ -232,11 +232,11 @@ def limits_of(x: NDArray, mode: str, bounds: Any) -> tuple[NDArray, NDArray]:
             isinstance(pair, list | tuple) and len(pair) == 2 for pair in each
         )
         if by_element and each:
-            msg += ": of pairs by element that is tuple(zip(*bounds))"
+            msg += ": for pairs by element pass tuple(zip(*bounds))"
         raise ValueError(msg) from None
     shaped = [_shaped(x, _real_array(b, "bounds"), "bounds").reshape(-1) for b in (low, high)]
     if np.isnan(shaped).any():
-        msg = "bounds must not be NaN: for no bound give numpy.inf or -numpy.inf"
+        msg = "bounds must not be NaN: for no bound pass numpy.inf or -numpy.inf"
         raise ValueError(msg)
     kind = x.real.dtype.type
     lows, highs = (
@@ -270,7 +270,7 @@ def modes_of(x: NDArray, method: str, holomorphic: bool) -> str:
     """Return how the numbers of x become coordinates."""
     if method == "cs":
         if x.dtype.kind == "c":
-            msg = "method='cs' perturbs real x along the imaginary axis, and x is complex"
+            msg = "method='cs' perturbs real x along the imaginary axis, but x is complex"
             raise ValueError(msg)
         return IMAGINARY
     if x.dtype.kind == "c":

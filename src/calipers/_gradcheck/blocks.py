@@ -60,8 +60,9 @@ def require_nothing(gradient: Any, name: str, place: str) -> None:
         something = True
     if something:
         msg = (
-            f"{name} returned a derivative by {place}, which is no array of floats and is held "
-            f"constant: pass it as one, or return None for it"
+            f"{name} returned a derivative with respect to {place}, which is not a "
+            "floating-point array and is held constant: pass it as one, or return None "
+            "for it"
         )
         raise WrongFormError(msg)
 
@@ -71,7 +72,7 @@ class _Block:
 
     def __init__(self, out: Part, part: Part, given: Any, strict: bool) -> None:
         self._out, self._part, self.given = out, part, given
-        self._name = f"the Jacobian of output {out.name} with respect to input {part.name}"
+        self._name = f"the block d {out.label} / d {part.label} of jac"
         self._complex_in = part.example.dtype.kind == "c"
         self._complex_out = out.example.dtype.kind == "c"
         expected = np.result_type(out.example, part.example)
@@ -127,7 +128,7 @@ class _Block:
         """Return the derivatives by the real and the imaginary part of the input, of one array."""
         if not self._complex_in:
             if not self._complex_out and np.iscomplexobj(p):
-                msg = f"{self._name} is complex, and both are real"
+                msg = f"{self._name} is complex, but the output and the input are real"
                 raise WrongFormError(msg)
             return [p]
         if self._complex_out:

@@ -124,7 +124,7 @@ class Check:
         if outcome.entries.count[FAIL] and not outcome.findings:
             self._acquit(identities.memory_order(subject))
         if outcome.entries.left_out == subject.columns and not (outcome.findings or outcome.late):
-            return self._reported("no element of the inputs is finite and has a step")
+            return self._reported("no element of the inputs is finite and has a nonzero step")
         return self._reported()
 
     def _jacobians(self) -> dict[str, Jacobian]:
@@ -266,9 +266,9 @@ class Check:
                     if moderate and not wrong:
                         return True
                     self._found.undecided = (
-                        f"differences do not resolve products of {d.name} by input "
-                        f"{look.part.name}: f is noisy, or not smooth, somewhere; check without "
-                        f"fast_mode"
+                        f"differences do not resolve products of {d.name} with respect to "
+                        f"{look.part.label}: f is noisy or not smooth; check without "
+                        "fast_mode"
                     )
                     break
                 column = probe.suspect()
@@ -278,9 +278,9 @@ class Check:
                 probe.settle(column)
             else:
                 self._found.undecided = (
-                    f"products of {d.name} by input {look.part.name} are off by more than "
-                    f"rounding, and the {_SUSPECTS} columns that were looked at are within the "
-                    f"tolerance: check without fast_mode"
+                    f"products of {d.name} with respect to {look.part.label} differ by "
+                    f"more than rounding, but the {_SUSPECTS} columns that were checked "
+                    "are within the tolerance: check without fast_mode"
                 )
         return False
 

@@ -66,14 +66,17 @@ def check_given(given: Given, settings: Settings, call: Call) -> GradcheckReport
     if given.of_library and report and not (check.any_slope or given.constant):
         report = replace(report, vacuous=True, reason=_why_all_is_zero(subject))
     if given.constant and report.verdict == FAIL and not report.findings:
-        message = "no result carries a graph: f detaches it, or leaves torch by .numpy() or .item()"
+        message = (
+            "no output has an autograd graph: f detaches it, or leaves torch by .numpy() or .item()"
+        )
         report = replace(report, reason=f"{report.reason}; {message}")
     if given.used:
         named = " and ".join(subject.names[k] for k in given.used)
         message = (
-            f"f uses input {named} itself, or what was computed from it, beside what it is given"
+            f"f uses input {named} itself, or a result computed from it, in addition to "
+            "its arguments"
         )
-        warn(f"{message}: that is held constant, and not checked", CalipersWarning)
+        warn(f"{message}: that use is held constant and is not checked", CalipersWarning)
     if report.vacuous:
         warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
     return answer(report, settings.raise_exception, check.cause)
@@ -83,10 +86,10 @@ def _why_all_is_zero(subject: Subject) -> str:
     """Return why all derivatives are 0, by results of f at other inputs."""
     if any(subject.changes_with(move) for move in _ELSEWHERE):
         return (
-            "every derivative is 0 at these inputs, though f depends on them: a wrong factor does "
-            "not show at a stationary point, so check at other inputs"
+            "every derivative is 0 at these inputs, although f depends on them: a wrong "
+            "factor cannot show at a stationary point; check at different inputs"
         )
     return (
-        "f does not depend on the inputs that it is checked by: "
-        "is it constant, or does it use other tensors?"
+        "f does not depend on the inputs with respect to which it is checked: is it "
+        "constant, or does it use other tensors?"
     )

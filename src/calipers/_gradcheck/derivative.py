@@ -184,7 +184,10 @@ class GivenDerivative:
                 f"one for each differentiable {whose}"
             )
             if len(parts) == 1 and count > 1 and np.ndim(items[0]) == 0:
-                msg += f"; a {type(result).__name__} holds one for each: return an array"
+                msg += (
+                    f"; a {type(result).__name__} is taken as one result for each {whose}: "
+                    "return an array"
+                )
             raise WrongFormError(msg)
         return [self._one(item, part) for item, part in zip(chosen, parts, strict=True)]
 
@@ -203,8 +206,8 @@ class GivenDerivative:
         returned = f"the {what} that {self.name} returned for {whose} {part.name}"
         if is_sparse(value):
             msg = (
-                f"{returned} is of a sparse layout, and the {whose} is dense: return an array of "
-                f"shape {like.shape}"
+                f"{returned} has a sparse layout, but the {whose} is dense: return an "
+                f"array of shape {like.shape}"
             )
             raise WrongFormError(msg)
         array = value if type(value) is np.ndarray else np.asarray(given_array(value, self.name))
@@ -219,7 +222,7 @@ class GivenDerivative:
             )
             raise WrongFormError(msg)
         if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and like.dtype.kind != "c"):
-            msg = f"{returned} is of dtype {array.dtype}, and the {whose} of {like.dtype}"
+            msg = f"{returned} has dtype {array.dtype}, but the {whose} has dtype {like.dtype}"
             raise WrongFormError(msg)
         if self.strict and array.dtype != like.dtype:
             msg = f"{returned} has dtype {array.dtype}, expected {like.dtype} (check_grad_dtypes)"
@@ -233,4 +236,4 @@ def _advice(like: NDArray, array: NDArray) -> str:
         broadcasts = np.broadcast_shapes(like.shape, array.shape) == array.shape
     except ValueError:
         return ""
-    return "; sum it over the axes that were broadcast" if broadcasts else ""
+    return "; sum it over the broadcast axes" if broadcasts else ""

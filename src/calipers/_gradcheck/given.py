@@ -107,7 +107,7 @@ class Given:
         if library is None:
             return self
         if isinstance(self.f, type) and hasattr(self.f, "apply"):  # a torch.autograd.Function
-            msg = f"f is the class {self.f.__name__}: give {self.f.__name__}.apply"
+            msg = f"f is the class {self.f.__name__}: pass {self.f.__name__}.apply"
             raise TypeError(msg)
         f = self.f
         if self.kwargs:
@@ -129,7 +129,7 @@ class Given:
             return None
         chosen = tuple(argnums_of(self.argnums, len(self._whole)))
         if not chosen:
-            msg = "argnums names no input to be differentiated by: name one, or leave it out"
+            msg = "argnums is empty: name at least one input, or omit it"
             raise ValueError(msg)
         return chosen
 
@@ -194,8 +194,8 @@ class Given:
     def _of_library(self, result: Differentiated) -> "Given":
         if self.convention not in (CONVENTIONS[0], result.convention):
             msg = (
-                f"convention={self.convention!r} is for derivatives that are given, and these are "
-                f"{result.convention}'s own: leave it out"
+                f"convention={self.convention!r} applies to derivatives that are passed, "
+                f"and these are {result.convention}'s: omit it"
             )
             raise ValueError(msg)
         return Given(
@@ -234,8 +234,8 @@ class Given:
             library = function_library(self.several)
             if library is not None:
                 msg = (
-                    "out_like= is for f that stores its results in NumPy's arrays, and f is of "
-                    "another library's: leave it out"
+                    "out_like= is for functions that store their results in NumPy arrays, "
+                    "and f takes arrays of a different library: omit it"
                 )
                 raise ValueError(msg)
         likes = several(out_like)
@@ -243,8 +243,8 @@ class Given:
         arrays = tuple(np.asarray(as_array(like, "out_like")) for like in likes)
         if not likes or of_integers or any(x.dtype.kind not in "biufc" for x in arrays):
             msg = (
-                f"out_like must be an array like f's result, or a tuple of them for several, got "
-                f"{brief(out_like)}"
+                "out_like must be an array like f's result, or a tuple of such arrays, "
+                f"got {brief(out_like)}"
             )
             raise TypeError(msg)
         return replace(self, f=InPlace(self.f, arrays))
@@ -271,8 +271,8 @@ class Given:
             owners = {library_of(x) for x in (*self.several, *self.args)} - {None}
             if owners and not self.of_library:
                 error.add_note(
-                    "f and the derivatives that are given are called with NumPy's arrays; give no "
-                    "derivatives to check those that the inputs' library has of f"
+                    "f and the derivatives that were passed are called with NumPy arrays; "
+                    "pass no derivatives to check those of the inputs' library"
                 )
             note_tensors(error)
             raise
@@ -339,13 +339,19 @@ def require_way(inplace: Any, given: Given) -> None:
         msg = f"inplace must be None, {' or '.join(map(repr, WAYS))}, got {inplace!r}"
         raise ValueError(msg)
     if given.with_value or not given.forms:
-        msg = "inplace= is about jac=, vjp= and jvp=: give one of them, or leave it out"
+        msg = "inplace= applies to jac=, vjp= and jvp=: pass one of them, or omit it"
         raise ValueError(msg)
     if any(is_sparse(x) for x in given.several):
-        msg = "inplace= is for dense inputs, and one is a sparse matrix: give functions that return"
+        msg = (
+            "inplace= needs dense inputs, and one is a sparse matrix: pass functions that "
+            "return their results"
+        )
         raise ValueError(msg)
     if any(map(holds_arrays, given.several)):
-        msg = "inplace= is for arrays, and an input contains some: give functions that return"
+        msg = (
+            "inplace= needs arrays, and an input is a container: pass functions that return "
+            "their results"
+        )
         raise ValueError(msg)
 
 

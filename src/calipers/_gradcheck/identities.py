@@ -39,8 +39,8 @@ def determinism(subject: Subject, tolerance: float) -> Iterator[str]:
         unwritten = np.isnan(subject.base) & ~np.isnan(again)
         if unwritten.any():
             yield (
-                f"f does not overwrite what its arrays hold (out_like=): {unwritten.sum()} of "
-                f"{again.size} results depend on that"
+                f"f does not overwrite its output arrays (out_like=): {unwritten.sum()} of "
+                f"{again.size} results depend on their previous values"
             )
             return
     else:
@@ -65,15 +65,15 @@ def memory_order(subject: Subject) -> str | None:
         return None
     named = ", ".join(subject.names[k] for k in subject.laid_out)
     return (
-        f"f reads the memory of its inputs: it is checked by copies in C order, of which it gives "
-        f"something else than of input {named} as given; pass numpy.ascontiguousarray of that"
+        f"f depends on the memory order of input {named}: it is checked with copies in C "
+        "order, for which its results differ; pass numpy.ascontiguousarray of that input"
     )
 
 
 def mutation(name: str, touched: list[str]) -> Iterator[str]:
     """Say what a function has written into."""
     if touched:
-        yield f"{name} changes its arguments: {', '.join(touched)}; let it work on a copy"
+        yield f"{name} changes its arguments: {', '.join(touched)}; make it work on a copy"
 
 
 def reentrance(d: GivenDerivative, random: np.random.Generator, tolerance: float) -> Iterator[str]:
@@ -115,8 +115,8 @@ def memory(d: GivenDerivative, random: np.random.Generator, tolerance: float) ->
     worst = largest_difference(*entries_of_both(before, after))
     if worst > tolerance and largest_difference(*entries_of_both(after, again)) <= tolerance:
         yield (
-            f"{d.name} depends on what f was called with last, by {worst:.3g}: let it take what "
-            f"it needs from its arguments, or call f itself"
+            f"{d.name} depends on the last call of f, by {worst:.3g}: compute what it "
+            "needs from its arguments"
         )
 
 
@@ -143,7 +143,7 @@ def storing(d: GivenDerivative, random: np.random.Generator, tolerance: float) -
         )
         if not alike(after, expected, allowed):
             how = "add to" if d.call.adds else "overwrite"
-            yield f"{d.name} does not {how} what its arrays hold (inplace={d.call.way!r})"
+            yield f"{d.name} does not {how} its output arrays (inplace={d.call.way!r})"
             return
 
 
@@ -156,24 +156,24 @@ def primal(
     try:
         arrays, _ = as_outputs(value)
     except TypeError:
-        yield f"{source} gives {type(value).__name__} as the value of f"
+        yield f"{source} returns {type(value).__name__} as the value of f"
         return
     outputs = [p.example for p in subject.kept]
     if len(arrays) == len(subject.outputs) != len(outputs):
         arrays = tuple(arrays[p.position] for p in subject.kept)
     shapes, expected = [a.shape for a in arrays], [o.shape for o in outputs]
     if shapes != expected:
-        yield f"{source} gives values of shapes {shapes}, and f of {expected}"
+        yield f"{source} returns values of shapes {shapes}, but f returns {expected}"
         return
     kinds, expected_kinds = ([a.dtype.kind == "c" for a in group] for group in (arrays, outputs))
     if kinds != expected_kinds:
-        yield f"{source} gives complex values, and f real ones, or the other way round"
+        yield f"{source} returns complex values where f returns real ones, or vice versa"
         return
     numbers = real_vector(arrays).astype(float, copy=False)
     base = subject.base.astype(float, copy=False)
     if not alike(numbers, base, allowed(base)):
         worst = largest_difference(numbers, base)
-        yield f"the primal value that {source} gives is not f's: it is off by {worst:.3g}"
+        yield f"the primal value that {source} returns differs from f(x) by {worst:.3g}"
 
 
 def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
@@ -190,7 +190,7 @@ def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
         except WrongFormError:
             raise
         except Exception as error:
-            msg = f"{d.name} raises where a {what} is None; it stands for zeros"
+            msg = f"{d.name} raises for a {what} of None, which stands for zeros"
             raise WrongFormError(msg) from error
         expected = np.zeros_like(result)
         if k > 0:
@@ -199,7 +199,7 @@ def none_directions(d: GivenDerivative, share: float) -> Iterator[str]:
                 tuple(np.zeros_like(p.example) if x is None else x for p, x in pairs)
             )
         if not alike(result, expected, share * max_abs(_finite(expected))):
-            yield f"{d.name} gives something else for a {what} of None than for one of zeros"
+            yield (f"{d.name} returns different results for a {what} of None and a {what} of zeros")
             return
 
 
@@ -230,8 +230,8 @@ def adjoint(
     if abs(left - right) <= allowed:
         return False, None
     return False, (
-        f"{pushes.name} and {pulls.name} are not of one matrix: <w, Jv> is {left:.15g} and "
-        f"<J'w, v> is {right:.15g}"
+        f"{pushes.name} and {pulls.name} are not derivatives of one function: <w, Jv> = "
+        f"{left:.6g} and <J'w, v> = {right:.6g} differ by {abs(left - right):.2g}"
     )
 
 
@@ -244,14 +244,14 @@ def batches(d: GivenDerivative, random: np.random.Generator) -> Iterator[str]:
         raise
     except Exception as error:
         if d.of_library:  # by vmap of torch or jax, which says what it cannot do
-            msg = f"{d.name} raises where it is given a batch of directions, along a leading axis"
+            msg = f"{d.name} raises for a batch of directions along a leading axis"
             raise WrongFormError(msg) from error
         error.add_note(f"raised by {d.name} with a batch of two directions along a leading axis")
         raise
     for v, row in zip(directions, result, strict=True):
         alone = d.applied(v)
         if not alike(row, alone, rounding_error(d, np.abs(alone) + max_abs(_finite(alone)))):
-            yield f"{d.name} of a batch differs from {d.name} called for each of its rows"
+            yield f"{d.name} of a batch differs from {d.name} of each of its rows"
             return
 
 

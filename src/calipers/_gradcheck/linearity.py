@@ -58,8 +58,8 @@ def linearity(
     ):
         cause = "grad_output" if d.form == "vjp" else "the tangent"
         yield (
-            f"{d.name} does not give zeros for a zero {what}, but {max_abs(zero):.3g}: "
-            f"something in it is not multiplied by {cause}"
+            f"{d.name} returns {max_abs(zero):.3g} instead of zeros for a zero {what}: a "
+            f"term is not multiplied by {cause}"
         )
         return
     of_v, of_w = d.applied(v), d.applied(w)
@@ -67,7 +67,7 @@ def linearity(
         d.strays = largest_difference(of_v, SCALE * d.asked[1]) > SCALE * tolerance
     # Nothing in v is 0: what is infinite, and NaN times 0, shows there, and is for entries to tell.
     if np.any(np.isnan(zero) & np.isfinite(of_v)):
-        yield f"{d.name} gives NaN for a zero {what}, where it gives numbers for another"
+        yield f"{d.name} returns NaN for a zero {what}, but finite values for a nonzero one"
         return
     if sizes is None:
         size, errors = np.full(zero.shape, max_abs(of_v) + max_abs(of_w)), np.zeros(zero.shape)
@@ -94,7 +94,7 @@ def linearity(
         for text, (value, expected) in _in_both_ways(d, v, w, of_v, of_w, unit_rows).items():
             noise = tolerance / _SMALL if text == _OF_SMALL else 0.0
             if is_off(value, expected, partial(_not_linear, text, v, w), noise):
-                rest = " from the sum of those for unit vectors" if text == "v" else ""
+                rest = " from the sum over unit vectors" if text == "v" else ""
                 off = f"{d.name}({text}) is off by {largest_difference(value, expected):.3g}{rest}"
                 yield f"{d.name} is not linear in its {what}: {off}"
                 return
@@ -106,9 +106,9 @@ def linearity(
                 return
             if is_off(value, of_v, partial(_by_layout, v), 0.0):
                 yield (
-                    f"{d.name} reads the memory of its {what} as if it were contiguous: it is off "
-                    f"by {largest_difference(value, of_v):.3g} where the same numbers have other "
-                    f"strides; call .contiguous() on it first"
+                    f"{d.name} reads the memory of its {what} as if it were contiguous: "
+                    f"its results differ by {largest_difference(value, of_v):.3g} for the "
+                    "same numbers with different strides; call .contiguous() on it first"
                 )
                 return
         # Neither formats that f computes in count, nor those within a tolerance of the caller's.
@@ -182,8 +182,8 @@ def _rounding_of_direction(
                 for u in _numbers_of(name, units, random)
             ):
                 yield (
-                    f"{d.name} rounds its {what} to {name}: it gives the same for all numbers that "
-                    f"{name} does not distinguish; let it compute with all digits"
+                    f"{d.name} rounds its {what} to {name}: its results do not change with "
+                    f"digits beyond {name}; compute in full precision"
                 )
                 return
 

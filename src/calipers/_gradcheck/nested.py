@@ -192,7 +192,7 @@ def _beside(x: Any, other: Any, name: str, place: str) -> list[Any]:
     told = f"the {_NOUNS[name]} that {name} returned"
     if place != _OUTPUT:
         told += f" for {place}"
-    like = "as f's result is" if place.startswith(_OUTPUT) else "as the input is"
+    like = "like f's result" if place.startswith(_OUTPUT) else "like the input"
     if isinstance(x, dict):
         if not isinstance(other, dict):
             msg = f"{told} must be a dict {like}, got {type(other).__name__}"
@@ -200,7 +200,7 @@ def _beside(x: Any, other: Any, name: str, place: str) -> list[Any]:
         for key in other:
             if key not in x:
                 keys = ", ".join(map(repr, x))
-                raise WrongFormError(f"{told} has the key {key!r}, and there are {keys}")
+                raise WrongFormError(f"{told} has the unknown key {key!r}; the keys are {keys}")
         given = [other.get(key, _MISSING) for key in x]
     elif isinstance(x, (list, tuple)):
         if not isinstance(other, (list, tuple)) or len(other) != len(x):

@@ -19,7 +19,7 @@ TESTS = {  # by option, of which form of the derivative
 def one_jac(jac: Any, value_and_jac: Any) -> Any:
     """Return what gives the Jacobian, alone or with the value."""
     if jac is not None and value_and_jac is not None:
-        msg = "jac and value_and_jac were both given: they are the same, so give one of them"
+        msg = "jac and value_and_jac are the same derivative: pass only one of them"
         raise ValueError(msg)
     return jac if value_and_jac is None else value_and_jac
 
@@ -41,8 +41,8 @@ def for_each(name: str, value: Any, count: int) -> list[Any]:
         return [value] * count
     what = "pairs" if name == "bounds" else "numbers or arrays"
     msg = (
-        f"{name} must be a tuple of {count} {what}, one for each differentiable input, "
-        f"or choose one input by argnums"
+        f"{name} must be a tuple of {count} {what}, one for each differentiable input; or "
+        "select one input with argnums"
     )
     raise ValueError(msg)
 
@@ -89,6 +89,6 @@ def require_tested(
     for option, form in TESTS.items():
         if asked.get(option) and form not in checked:
             name = names[form]
-            how = f"set {switches[form]}=True" if form in switches else f"give {name}="
-            msg = f"{option}=True tests {name}, not checked here: {how}, or leave {option} out"
+            how = f"set {switches[form]}=True" if form in switches else f"pass {name}="
+            msg = f"{option}=True tests {name}, which is not checked: {how}, or omit {option}"
             raise ValueError(msg)

@@ -23,7 +23,7 @@ def as_outputs(y: Any, names: Sequence[str] = ()) -> tuple[tuple[NDArray, ...], 
 
 def _numbers(x: Any, name: str, several: bool) -> NDArray:
     if x is None:
-        advice = "leave it out" if several else "return it, or give out_like= if f stores it"
+        advice = "omit it" if several else "return it, or pass out_like= if f stores it"
         msg = f"{name} must be an array of numbers, got None: {advice}"
         raise TypeError(msg)
     try:
@@ -39,7 +39,7 @@ def _numbers(x: Any, name: str, several: bool) -> NDArray:
 
 
 def _no_numbers(name: str, kind: str) -> str:
-    return f"{name} must be an array of numbers, got {kind}: one or a tuple of arrays is taken"
+    return f"{name} must be an array of numbers, got {kind}: return an array or a tuple of arrays"
 
 
 @dataclass(frozen=True)

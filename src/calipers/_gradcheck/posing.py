@@ -32,7 +32,7 @@ def argnums_of(argnums: Any, count: int) -> list[int]:
             msg = f"argnums names input {k} more than once"
             raise ValueError(msg)
         if not isinstance(k, (int, np.integer)) or not 0 <= k < count:
-            msg = f"argnums names input {k!r}: there are {count}, from 0"
+            msg = f"argnums names input {k!r}, but there are {count} inputs, counted from 0"
             raise ValueError(msg)
     return chosen
 
@@ -78,13 +78,12 @@ def pose(
     if not chosen:
         kinds = ", ".join(dict.fromkeys(map(_kind, given))) or "nothing"
         integers = any(getattr(getattr(x, "dtype", None), "kind", "b") in "iu" for x in given)
-        advice = ": give integers as floats" if integers else ""
+        advice = ": pass integers as floats" if integers else ""
         if all(isinstance(x, int) for x in given) and given:
-            advice = ": give the numbers of one input as an array of floats"
+            advice = ": pass the numbers of one input as an array of floats"
         msg = (
-            f"gradcheck needs an input of real or complex floating-point numbers, an array or "
-            f"arrays in lists, tuples, dicts and dataclasses, and got {kinds}: nothing can be "
-            f"differentiated{advice}"
+            "gradcheck needs a floating-point input, an array or arrays in lists, tuples, "
+            f"dicts or dataclasses, got {kinds}: nothing can be differentiated{advice}"
         )
         raise ValueError(msg)
     names = names_of(given, leaves)
@@ -105,7 +104,7 @@ def pose(
         if k in chosen and not has_differences(copied.dtype):
             kind = copied.dtype
             able = has_fractions(kind)
-            advice = "pass it in float32 or 64" if able else "leave it out of argnums"
+            advice = "pass it in float32 or 64" if able else "omit it from argnums"
             told = f"input {names[k]} has dtype {kind}, which is not differentiated numerically"
             msg = f"{told}: {advice}"
             raise TypeError(msg)

@@ -32,12 +32,12 @@ def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:
                 raise TypeError(msg)
         shapes, expected = [w.shape for w in arrays], [e.shape for e in examples]
         if shapes != expected:
-            msg = f"grad_outputs have shapes {shapes}, and the outputs {expected}"
+            msg = f"grad_outputs have shapes {shapes}, but the outputs have {expected}"
             raise ValueError(msg)
         pairs = list(zip(arrays, examples, strict=True))
         for w, e in pairs:
             if not np.can_cast(w.dtype, e.dtype, "same_kind"):
-                msg = f"grad_outputs have one of dtype {w.dtype}, and its output has {e.dtype}"
+                msg = f"grad_outputs have an array of dtype {w.dtype}, but its output has {e.dtype}"
                 raise TypeError(msg)
         return tuple(w.astype(e.dtype, copy=True) for w, e in pairs)
     random = np.random.default_rng(seed)
@@ -139,8 +139,8 @@ def layout(spread: Subject, contiguous: Subject) -> str | None:
     worst = largest_difference(spread.base, other)
     if worst > ROUNDING * spread.eps * np.abs(other[np.isfinite(other)]).max(initial=0.0):
         return (
-            f"the gradient for a cotangent that is not contiguous is another one than for a "
-            f"contiguous one: it is off by {worst:.3g}"
+            f"the gradient for a cotangent that is not contiguous differs by {worst:.3g} "
+            "from that for a contiguous one"
         )
     return None
 
@@ -182,8 +182,8 @@ def skewness(
             allowed += moved(d, skew, random) + min(negligible, scattered(d, longer, random))
         if difference > allowed:
             return (
-                f"the Hessian of {d.name} is not symmetric: <u, Hv> is {left:.9g} and <v, Hu> "
-                f"{right:.9g}"
+                f"the Hessian of {d.name} is not symmetric: <u, Hv> = {left:.6g} and <v, "
+                f"Hu> = {right:.6g} differ by {difference:.2g}"
             )
     return None
 
@@ -207,6 +207,6 @@ def _asymmetry(hessian: Any, share: float) -> str | None:
     worst = np.argmax(np.where(wrong, difference, 0))
     i, j = (int(k) for k in np.unravel_index(worst, difference.shape))
     return (
-        f"the Hessian is not symmetric: entry ({i}, {j}) is {hessian[i, j]:.9g} and "
-        f"({j}, {i}) is {hessian[j, i]:.9g}"
+        f"the Hessian is not symmetric: entries ({i}, {j}) = {hessian[i, j]:.6g} and ({j}, "
+        f"{i}) = {hessian[j, i]:.6g} differ by {difference[i, j]:.2g}"
     )

@@ -7,12 +7,12 @@ from typing import Any
 from .._types import SecondOptions
 from .options import require_tested
 
-_RETURNS = "f returns, and vjp is its first derivative"
+_RETURNS = "the first derivative is vjp=, and functions return their results"
 _OF_FIRST = {
     **dict.fromkeys(("jac", "jvp", "value_and_jac", "inplace", "out_like"), _RETURNS),
-    "checkpoint": "it is several checks; give it to gradcheck",
-    "check_forward_ad": "check_fwd_over_rev= is that of second derivatives",
-    "check_backward_ad": "check_rev_over_rev= is that of second derivatives",
+    "checkpoint": "gradgradcheck runs several checks; pass it to gradcheck",
+    "check_forward_ad": "check_fwd_over_rev= is the option for second derivatives",
+    "check_backward_ad": "check_rev_over_rev= is the option for second derivatives",
 }
 
 # What derivatives of the gradient are called, by form: of any f, and of one that gives a number.
@@ -68,16 +68,22 @@ class SecondForms:
             of_pull = {name: tests.get(name) for name in _TESTS_OF_PULL}
             for name, value in {**dict.fromkeys(given, True), **of_gradient, **of_pull}.items():
                 if value is not None and value is not False:
-                    msg = f"{name}= is not for hess= or hvp=, which are of one number: leave it out"
+                    msg = (
+                        f"{name}= does not apply to hess= and hvp=, which are derivatives of "
+                        "one number: omit it"
+                    )
                     raise ValueError(msg)
         elif self.of_library and given:
-            msg = f"{given[0]}= is a derivative of vjp=: give vjp= too, or neither to check f's own"
+            msg = (
+                f"{given[0]}= is a derivative of vjp=: pass vjp=, too, or neither to check the "
+                "derivatives of f's library"
+            )
             raise ValueError(msg)
         elif not self.of_library and (self.vjp is None or not given):
             msg = (
-                "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp=; only a "
-                "function of torch's tensors, of which one requires grad, or of jax's arrays needs "
-                "none"
+                "gradgradcheck needs vjp= with vjp_vjp= or vjp_jvp=, or hess= or hvp=; "
+                "only functions of torch tensors that require grad, and of jax arrays, "
+                "need none"
             )
             raise ValueError(msg)
         self._require_chosen(given)
@@ -92,8 +98,8 @@ class SecondForms:
                 msg = f"{_SWITCHES[form]}=True needs {_NAMES[form]}="
                 raise ValueError(msg)
         if not (self.of_number or self.pulls or self.pushes):
-            forms = "check_rev_over_rev=, by vjp_vjp=, and check_fwd_over_rev=, by vjp_jvp="
-            msg = f"nothing is left to check of the second derivative: it is by {forms}"
+            forms = "check_rev_over_rev= with vjp_vjp=, or check_fwd_over_rev= with vjp_jvp="
+            msg = f"nothing is left to check of the second derivative: pass {forms}"
             raise ValueError(msg)
 
 

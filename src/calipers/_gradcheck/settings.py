@@ -84,7 +84,7 @@ class Settings:
         if self.checkpoint is not None:
             require_folder(self.checkpoint)
         if self.eps is not None and self.step is not None:
-            msg = "eps and step were both given: they are the same, so give one of them"
+            msg = "eps and step are the same option: pass only one of them"
             raise ValueError(msg)
         if self.eps is not None and not (is_real(self.eps) and 0 < self.eps < np.inf):
             msg = f"eps must be positive and finite, got {self.eps!r:.60}"
@@ -96,7 +96,7 @@ class Settings:
             return bool(self.masked)
         warn("check_sparse_nnz is deprecated: use masked= instead", CalipersWarning)
         if self.masked is not None:
-            msg = "masked and check_sparse_nnz are the same: give masked alone"
+            msg = "masked and check_sparse_nnz are the same option: pass only masked"
             raise ValueError(msg)
         return bool(self.check_sparse_nnz)
 
@@ -142,9 +142,9 @@ class Settings:
             raise ValueError(msg)
         if not there:
             msg = (
-                "gradcheck needs a derivative to check: give at least one of jac=, vjp= and jvp=; "
-                "only a function of torch's tensors, of which one requires grad, or of jax's "
-                "arrays needs none"
+                "gradcheck needs a derivative to check: pass at least one of jac=, vjp= "
+                "and jvp=; only functions of torch tensors that require grad, and of jax "
+                "arrays, need none"
             )
             raise ValueError(msg)
         if not any(chosen[form] for form in there):
@@ -164,14 +164,17 @@ class Settings:
         require_tested(options, checked, there)
         for option in TESTS:
             if getattr(self, option) and self.inplace is not None:
-                msg = f"{option}=True is for derivatives that return: leave it, or inplace=, out"
+                msg = (
+                    f"{option}=True needs derivatives that return their results: omit it, or "
+                    "omit inplace="
+                )
                 raise ValueError(msg)
 
     def require_analytic(self, of_library: bool) -> None:
         """Refuse complex steps of functions that take a library's own numbers."""
         if self.method == COMPLEX_STEP and of_library:
             msg = (
-                f"method={self.method!r} is for functions of NumPy's arrays, and f is one of "
-                f"another library's, in their own dtype: leave method out"
+                f"method={self.method!r} needs a function of NumPy arrays, and f takes "
+                "arrays of a different library: omit method"
             )
             raise ValueError(msg)

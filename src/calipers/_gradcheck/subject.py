@@ -82,15 +82,17 @@ class Subject:
         for k in self.nondifferentiable:
             if k not in range(len(self.outputs)):
                 msg = (
-                    f"nondifferentiable_outputs names output {k}: f has {len(self.outputs)}, from 0"
+                    f"nondifferentiable_outputs names output {k}, but f has "
+                    f"{len(self.outputs)} outputs, counted from 0"
                 )
                 raise ValueError(msg)
         for k in positions:
             if not has_differences(self.outputs[k].dtype):
                 kind, name = self.outputs[k].dtype, names[k] if names else k
                 msg = (
-                    f"output {name} of f has dtype {kind}, of which no differences are taken: "
-                    f"return it in float32 or 64, or name it in nondifferentiable_outputs"
+                    f"output {name} of f has dtype {kind}, which is not differentiated "
+                    "numerically: return it in float32 or 64, or name it in "
+                    "nondifferentiable_outputs"
                 )
                 raise TypeError(msg)
         self.outputs = tuple(o.copy() for o in self.outputs)  # f may fill the same buffer again
@@ -201,9 +203,9 @@ class Subject:
                 by_name = f" and {', '.join(named)} by name" if named else ""
                 note_form(
                     error,
-                    f"f is called with {count}{by_name}: each item of inputs and of args is one; "
-                    f"{SEVERAL_INPUTS}, and the numbers of one in an array; if f stores its "
-                    f"results in arrays that it takes last, give out_like=",
+                    f"f is called with {count}{by_name}, one for each item of inputs and "
+                    f"args: {SEVERAL_INPUTS}, and the numbers of one input in an array; "
+                    "pass out_like= if f stores its results in arrays that it takes last",
                 )
             raise
         self.seconds = min(self.seconds, time.perf_counter() - started)

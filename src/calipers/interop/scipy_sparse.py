@@ -35,7 +35,10 @@ def pattern(sparsity: Any, shape: tuple[int, int]) -> tuple[NDArray, NDArray]:
         )
         raise TypeError(msg)
     if matrix.shape != shape:
-        msg = f"sparsity has shape {matrix.shape}, and the Jacobian {shape}: give one of that shape"
+        msg = (
+            f"sparsity has shape {matrix.shape}, but the Jacobian has {shape}: pass one of "
+            "that shape"
+        )
         raise ValueError(msg)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()

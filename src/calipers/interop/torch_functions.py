@@ -53,8 +53,8 @@ class TorchFunctions:
             argnums = tuple(k for k in argnums if k in tensors)
         if not argnums:
             msg = (
-                "gradcheck expects at least one input tensor to require gradient: "
-                "call .requires_grad_() on those that f is differentiated by"
+                "gradcheck expects at least one input tensor to require gradient: call "
+                ".requires_grad_() on the inputs to differentiate"
             )
             raise ValueError(msg)
         for k in argnums:
@@ -269,7 +269,7 @@ class _Function:
         if not isinstance(y, self._torch.Tensor):
             return y
         if y.layout is not self._torch.strided:
-            msg = f"f returns a {y.layout} tensor; let it return .to_dense() of that"
+            msg = f"f returns a {y.layout} tensor: return its .to_dense()"
             raise ValueError(msg)
         return _to_numpy(y, f"output {position} of f")
 
@@ -314,7 +314,7 @@ class _Function:
         pairs = list(zip(kept, w, strict=True))
         batched = any(c is not None and np.ndim(c) > y.ndim for y, c in pairs)
         if batched and self._sparse:
-            msg = "gradients by sparse tensors are not taken in batches"
+            msg = "gradients with respect to sparse tensors do not take batches"
             raise NotImplementedError(msg)
         ends = [torch._C._functions.UndefinedGrad()(y) if c is None else y for y, c in pairs]
         weights = [torch.ones_like(y) if c is None else cotangent(c, y) for y, c in pairs]
