@@ -214,7 +214,7 @@ def test_an_input_that_f_changes_is_named_and_stays_as_it_was(kind):
         b *= 0.5
         return product
 
-    with pytest.raises(ValueError, match="f changes its argument 1, which makes derivatives with respect to argum"):
+    with pytest.raises(ValueError, match="f changes its argument 1, which makes derivatives"):
         calipers.jacobian(f, (one, other), argnums=(0, 1))
     assert np.all(np.asarray(other) == 2)
 

@@ -60,7 +60,7 @@ def scaled_sine(x, scale):
         (
             lambda: check(vjp=lambda x, w: list(cosine(x, w))),
             AssertionError,
-            "returned 3 gradients, expected 1: (.|\n)*taken as one result for each input: return an array",
+            "returned 3 gradients, expected 1: (.|\n)*taken as one result for each input",
         ),
         (lambda: calipers.gradgradcheck(np.sin, X), ValueError, "gradgradcheck needs vjp= with"),
         (
@@ -241,7 +241,7 @@ def test_outputs_that_are_no_numbers_are_named(library):
             lambda x: (sine(x), "a"),
             r"output 1 of f .* got str: return an array or a tuple of arrays",
         ),
-        (lambda x: {"a": sine(x), "b": "c"}, r"output \['b'\] of f .* got str: return an array or a tuple"),
+        (lambda x: {"a": sine(x), "b": "c"}, r"output \['b'\] of f .* got str: return an array"),
     ):
         for check in checks:
             with pytest.raises(TypeError, match=told):

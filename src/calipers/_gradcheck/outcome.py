@@ -129,7 +129,7 @@ class Outcome:
         if verdict == NONSMOOTH:
             return (
                 f"{worst.name} is undefined: f has a kink, a jump or an infinite slope within one "
-                f"step ({self._step_of(worst):.2g}) of x; move x, or pass "
+                f"step ({self._step_of(worst):.2g}) of x; move x, pass a shorter step=, or pass "
                 f'allow={{"NONSMOOTH"}}'
             )
         if verdict == INCONCLUSIVE:
