@@ -371,7 +371,7 @@ class TestErrors:
 
     def test_iterators_and_axes(self):
         x = da.ones(4, chunks=2)
-        with pytest.raises(TypeError, match="b is an iterator of chunks beside a dask array"):
+        with pytest.raises(TypeError, match="b is an iterator, but the other is a dask array"):
             calipers.allclose(x, iter([np.ones(4)]))
         with pytest.raises(TypeError, match="axis"):
             calipers.allclose(x, x, axis=0)
@@ -608,7 +608,7 @@ class TestCluster:
             calipers.allclose(x, y)
         except ValueError as error:  # what pytest.raises keeps would keep the arrays
             text, (place,) = str(error), error.__notes__
-        assert "b has a block of shape (1,), its chunks say (10,)" in text
+        assert "b has a block of shape (1,), .chunks says (10,)" in text
         assert place.startswith("in the block [")
         del x, y
 

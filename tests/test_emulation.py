@@ -546,7 +546,7 @@ def test_the_function_keeps_its_name_and_its_errors():
     [
         ({"fmt": "bf16"}, "fmt must be one of tf32, bfloat16, float16, .*, got 'bf16'"),
         ({"fmt": np.int16}, "fmt must be one of tf32, .*, got <class 'numpy.int16'>"),
-        ({"fmt": np.ones(9, "f4")}, r"fmt must be one of .* got array.*: of an array pass its"),
+        ({"fmt": np.ones(9, "f4")}, r"fmt must be one of .* got array.*: pass the .dtype of an"),
         ({"fmt": ["tf32"]}, "fmt must be one of tf32"),
         ({"where": "input"}, 'where must be "inputs", "outputs" or both, got .input.'),
         ({"where": ()}, "where must be"),
@@ -912,9 +912,9 @@ def test_a_position_may_be_an_integer_of_numpy():
 
 def test_sparse_arrays_are_told_from_objects():
     sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(TypeError, match=r"b is sparse, and has to be dense: give b\.toarray"):
+    with pytest.raises(TypeError, match=r"b is sparse, but must be dense: pass b\.toarray"):
         calipers.emulated_matmul(np.eye(3), sparse.eye(3), "tf32")
-    with pytest.raises(TypeError, match=r"a is sparse, and has to be dense: give a\.toarray"):
+    with pytest.raises(TypeError, match=r"a is sparse, but must be dense: pass a\.toarray"):
         calipers.denormals(sparse.eye(3))
 
 

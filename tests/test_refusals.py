@@ -1,5 +1,6 @@
 """What users get wrong, what they are told, and what is no refusal of theirs."""
 
+import ast
 import re
 import warnings
 from functools import partial
@@ -71,16 +72,20 @@ def scaled_sine(x, scale):
         (lambda: calipers.jacobian(np.sin, X, argnums=1), ValueError, "which are x and those of"),
         (lambda: calipers.allclose(np.sin, X), TypeError, "a must be an array .*, got ufunc"),
         (lambda: calipers.isclose(X, cosine), TypeError, "b must be an array .*, got function"),
-        (lambda: calipers.allclose("a.npy", X), TypeError, "a file, load that: 'a.npy'"),
+        (lambda: calipers.allclose("a.npy", X), TypeError, "load it if it names a file: 'a.npy'"),
         (lambda: calipers.allclose(Path("a.npy"), X), TypeError, "a must be an array .*Path"),
-        (lambda: calipers.allfinite([1.0, None]), TypeError, "a has dtype object, of which NumPy"),
+        (
+            lambda: calipers.allfinite([1.0, None]),
+            TypeError,
+            "a has dtype object, which numpy.isfinite",
+        ),
         (lambda: calipers.compare(X, X, rtol="1", atol=0), TypeError, "rtol must be a number, got"),
         (lambda: calipers.allclose(iter([1.0]), X), ValueError, "or all numbers as one array"),
         (lambda: calipers.set_num_threads("2"), ValueError, "n must be a positive .*, got '2'"),
         (lambda: calipers.assert_close(None, X), AssertionError, "actual is None, expected is of"),
         (lambda: calipers.assert_close([X, X], [X, None]), AssertionError, "expected is None"),
         (lambda: calipers.default_tolerance(), TypeError, "needs at least one dtype"),
-        (lambda: calipers.default_tolerance(X), TypeError, r"got array\(.*of an array pass its"),
+        (lambda: calipers.default_tolerance(X), TypeError, r"got array\(.*pass the .dtype of an"),
         (lambda: calipers.default_tolerance("float33"), TypeError, "takes dtypes, got 'float33'"),
         (lambda: calipers.default_tolerance(None), TypeError, "takes dtypes, got None"),
         (lambda: calipers.recommend_tolerance("float32", "9"), ValueError, "reduction must be"),
@@ -88,7 +93,7 @@ def scaled_sine(x, scale):
         (
             lambda: calipers.recommend_tolerance(np.arange(99.0)),
             ValueError,
-            r"got array.{,60}: of an array pass its \.dtype",
+            r"got array.{,60}: pass the \.dtype of an array",
         ),
         (
             lambda: calipers.growth(np.sin, np.sin, np.ones, 5),
@@ -98,7 +103,7 @@ def scaled_sine(x, scale):
         (
             lambda: calipers.compare(X, X, tolerance=(0, 0), rtol=1),
             ValueError,
-            "beside rtol and atol",
+            "together with rtol or atol",
         ),
         (lambda: calipers.jacobian(lambda x: (x, 1.0), X), TypeError, "must return one array, got"),
         (
@@ -136,8 +141,8 @@ def test_objects_that_numpy_compares_are_named():
     with pytest.raises(ValueError, match="inhomogeneous") as caught:
         calipers.allclose(X[:2], [[1.0, 2.0], [3.0]])
     assert caught.value.__notes__ == [
-        "b is a list whose items have unlike lengths: pass a rectangular one, or ask compare, "
-        "which walks nested lists"
+        "b is a list whose items differ in length: pass a rectangular one, or use compare, "
+        "which descends into nested lists"
     ]
     assert calipers.compare([[1.0, 2.0], [3.0]], [[1.0, 2.0], [3.0]])
 
@@ -280,9 +285,7 @@ def test_what_is_no_second_derivative_is_named(name):
 def test_a_mapping_is_named(tmp_path):
     np.savez(tmp_path / "x.npz", x=X)
     with np.load(tmp_path / "x.npz") as held:
-        with pytest.raises(
-            TypeError, match="b is a mapping, NpzFile: pass arrays of it, or ask co"
-        ):
+        with pytest.raises(TypeError, match="b is a mapping, NpzFile: pass its arrays, or use co"):
             calipers.allclose(X, held)
         assert calipers.compare(held, {"x": X})
 
@@ -319,8 +322,8 @@ UNLIKE = [[1.0, 2.0], [3.0]]
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        ({"x": UNLIKE}, TypeError, "x must be an array of numbers, got list of unlike parts"),
-        ({"x": MASKED}, ValueError, r"x has masked elements.*: give x.filled"),
+        ({"x": UNLIKE}, TypeError, "x must be an array of numbers, got list with items"),
+        ({"x": MASKED}, ValueError, r"x has masked elements.*: pass x.filled"),
         ({"f": lambda x: MASKED}, ValueError, r"f returned masked elements.*y.filled"),
         ({"kwargs": [("a", 1)]}, TypeError, "kwargs must be a dict of f's arguments by name, got"),
         ({"kwargs": 3}, TypeError, "kwargs must be a dict of f's arguments by name, got 3"),
@@ -355,7 +358,9 @@ def test_mistakes_about_a_point_are_named_by_a_function_that_is_planned(x0):
     for ask_x, name in ((ask, "x"), (lambda x: calipers.jacobian_function(np.sin, x), "x0")):
         with pytest.raises(ValueError, match=f"{name} has masked elements"):
             ask_x(MASKED)
-        with pytest.raises(TypeError, match=f"{name} must be an array of numbers, got list of"):
+        with pytest.raises(
+            TypeError, match=f"{name} must be an array of numbers, got list with items"
+        ):
             ask_x(UNLIKE)
 
 
@@ -363,7 +368,9 @@ def test_mistakes_about_a_product_are_named():
     for ask, name in ((calipers.jvp, "v"), (calipers.vjp, "w")):
         with pytest.raises(ValueError, match=f"{name} has masked elements"):
             ask(np.sin, X, MASKED)
-        with pytest.raises(TypeError, match=f"{name} must be an array of .* of unlike parts"):
+        with pytest.raises(
+            TypeError, match=f"{name} must be an array of .* with items that differ"
+        ):
             ask(np.sin, X, UNLIKE)
 
 
@@ -382,9 +389,9 @@ def test_bounds_may_be_an_array():
 
 def test_sparse_arrays_are_dense_where_a_derivative_is_asked_for():
     sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(TypeError, match=r"x is sparse, and has to be dense: give x\.toarray\(\)"):
+    with pytest.raises(TypeError, match=r"x is sparse, but must be dense: pass x\.toarray\(\)"):
         calipers.jacobian(np.sin, sparse.eye_array(3))
-    with pytest.raises(TypeError, match=r"v is sparse, and has to be dense: give v\.toarray\(\)"):
+    with pytest.raises(TypeError, match=r"v is sparse, but must be dense: pass v\.toarray\(\)"):
         calipers.jvp(np.sin, X, sparse.eye_array(3))
     with pytest.raises(TypeError, match=r"f must return .*: return y\.toarray\(\)"):
         calipers.jacobian(lambda x: sparse.diags_array(x), X)
@@ -492,3 +499,35 @@ def test_a_limit_that_is_none_is_refused_where_all_is_in_memory(ask, limit):
     with pytest.raises(error, match="memory_limit must be a positive number of bytes, got"):
         ask(memory_limit=limit)
     ask(memory_limit=1 << 30)
+
+
+_HOME = Path(calipers.__file__).parent
+_OF_COMPARISONS = (
+    *("_arrays", "_assertions", "_comparing", "_nested", "_options", "_pairs", "_plots", "_tally"),
+    *("closeness", "comparison", "equality", "golden", "pytest_plugin", "testing", "tolerances"),
+)
+_OF_NOBODY = re.compile(
+    r"\b(ask|asks|asked|give|gives|given|beside|told|tell|tells|anew|unlike|apart|is no|lets)\b"
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(_HOME / f"{name}.py" for name in _OF_COMPARISONS),
+        *(path for folder in ("_report", "_spread") for path in sorted((_HOME / folder).glob("*"))),
+    ],
+    ids=lambda path: path.stem,
+)
+def test_messages_of_comparisons_use_common_words(path):
+    """What is raised or reported says pass, use and compare."""
+    if path.suffix != ".py":
+        pytest.skip("no source")
+    tree = ast.parse(path.read_text("utf-8"))
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose
+    ]
+    assert not [text for text in texts if " " in text and _OF_NOBODY.search(text)]

@@ -601,7 +601,7 @@ def test_a_file_that_was_cut_is_named(tmp_path, limit):
     np.zeros(10_000).tofile(path)
     a = np.memmap(path, "f8", "r")
     os.truncate(path, 50_000)
-    with pytest.raises(OSError, match=r"/x.* ends at byte 50000.* was cut; write it anew"):
+    with pytest.raises(OSError, match=r"/x.* ends at byte 50000.* was truncated; write it again"):
         calipers.allclose(a, np.zeros(10_000), memory_limit=limit)
 
 
@@ -621,7 +621,7 @@ def test_a_file_of_another_order_that_was_cut_is_named(tmp_path, view):
     np.zeros((100, 100)).tofile(path)
     a = np.memmap(path, "f8", "r", shape=(100, 100))
     os.truncate(path, 50_000)
-    with pytest.raises(OSError, match="it was cut; write it anew"):
+    with pytest.raises(OSError, match="it was truncated; write it again"):
         calipers.allclose(view(a), np.zeros(view(a).shape), memory_limit=20_000)
 
 
@@ -813,7 +813,7 @@ def test_a_map_is_not_read_on_where_chunks_have_ended(tmp_path, monkeypatch):
 
 def test_an_array_of_more_axes_meets_no_chunks():
     row = np.arange(100.0)
-    with pytest.raises(ValueError, match=r"b has shape \(5, 100\), and the chunks beside it"):
+    with pytest.raises(ValueError, match=r"b has shape \(5, 100\), but chunks of the other"):
         calipers.allclose(iter([row, row]), np.tile(row, (5, 1)))
     assert not calipers.array_equal(iter([row, row]), np.tile(row, (5, 1)))
     assert "shapes differ" in str(calipers.compare(iter([row]), np.tile(row, (5, 1))))
@@ -839,7 +839,7 @@ def test_chunks_in_memory_that_is_used_again(late):
                 yield x[i : i + step].copy()
 
     if late:
-        with pytest.raises(ValueError, match="chunk 4 of a lies in the memory of the one before"):
+        with pytest.raises(ValueError, match="chunk 4 of a uses the memory of the chunk before it"):
             calipers.allclose(chunks(), x)
     else:
         for _ in range(5):
@@ -861,7 +861,7 @@ def test_an_array_that_can_be_iterated_is_an_array():
     ("chunks", "message"),
     [
         ([np.zeros(3), None], "chunk 1 of a has no axis"),
-        ([np.zeros(3), [1, [2]]], "chunk 1 of a is no array: setting an array element"),
+        ([np.zeros(3), [1, [2]]], "chunk 1 of a is not an array: setting an array element"),
     ],
 )
 def test_chunks_that_are_no_arrays_are_named(chunks, message):
@@ -879,12 +879,12 @@ def test_wide_rows_beside_an_iterator_are_refused_before_they_are_read(places, m
     x = np.zeros((40, 30_000))
     a = places.zarr(x, 10)
     monkeypatch.setattr(Stored, "read", lambda *_: pytest.fail("was read"))
-    with pytest.raises(ValueError, match="b beside an iterator is read by whole rows"):
+    with pytest.raises(ValueError, match="b is compared with an iterator, so it is read by rows"):
         calipers.allclose(iter([x[:5]]), a, memory_limit=5_000_000)
 
 
 def test_isclose_refuses_iterators():
-    with pytest.raises(TypeError, match="b is an iterator, and isclose answers for whole arrays"):
+    with pytest.raises(TypeError, match="b is an iterator, but isclose takes whole arrays"):
         calipers.isclose(np.zeros(3), iter([np.zeros(3)]))
 
 
@@ -899,7 +899,7 @@ def test_questions_that_need_the_whole_are_refused(places):
     a = places.zarr(np.zeros((4, 5)))
     with pytest.raises(TypeError, match="axis is not supported for arrays in chunks"):
         calipers.allclose(a, a, axis=0)
-    with pytest.raises(TypeError, match="rtol must be a number where arrays come in chunks"):
+    with pytest.raises(TypeError, match="rtol must be a number for arrays in chunks"):
         calipers.allclose(a, a, rtol=np.full(5, 1e-3))
 
 
@@ -956,7 +956,7 @@ def test_groups_of_zarr_are_containers(places):
     report = calipers.compare(*groups)
     assert [leaf.path for leaf in report.failing] == ["['layer']['w']"]
     assert len(report.leaves) == 2
-    with pytest.raises(TypeError, match="a1 is a zarr group: pass arrays of it"):
+    with pytest.raises(TypeError, match="a1 is a zarr group: pass its arrays"):
         calipers.array_equal(*groups)
 
 
@@ -1048,7 +1048,7 @@ def test_many_threads_ask_at_once(places):
 def test_an_iterator_of_iterators_is_refused(other):
     # A MagicMock is one, and it never ends.
     for nested in (MagicMock(), iter([iter([1.0])])):
-        with pytest.raises(TypeError, match="chunk 0 of a is an iterator itself"):
+        with pytest.raises(TypeError, match="chunk 0 of a is itself an iterator"):
             calipers.allclose(nested, other)
 
 

@@ -51,7 +51,9 @@ def _view(x: Any, name: str) -> NDArray:
             return as_matrix(x)
         if is_column(x):
             if is_nested(x):
-                msg = f"{name} is a column of lists or structs: ask compare, which walks them"
+                msg = (
+                    f"{name} is a column of lists or structs: use compare, which descends into them"
+                )
                 raise TypeError(msg)
             return column_values(x)
         if is_lazy(x):
@@ -65,8 +67,8 @@ def _view(x: Any, name: str) -> NDArray:
         if not isinstance(error, ValueError) or not isinstance(x, (list, tuple)):
             raise _unreadable(x, name, error) from error
         uneven = "inhomogeneous" in str(error)
-        what = "whose items have unlike lengths" if uneven else "that is no array"
-        advice = "pass a rectangular one, or ask compare, which walks nested lists"
+        what = "whose items differ in length" if uneven else "that NumPy cannot make an array of"
+        advice = "pass a rectangular one, or use compare, which descends into nested lists"
         error.add_note(f"{name} is a {type(x).__name__} {what}: {advice}")
         raise
     return _opened(x, name) if array.ndim == 0 and array.dtype.kind == "O" else array
@@ -88,9 +90,11 @@ def _opened(x: Any, name: str) -> NDArray:
 def _unreadable(x: Any, name: str, error: Exception) -> TypeError:
     """Return the error of an object that NumPy makes no array of."""
     if isinstance(x, (list, tuple)):
-        advice = "pass an array, or ask compare, which walks nested lists"
-        return TypeError(f"{name} is a {type(x).__name__} that is no array: {advice} ({error})")
-    msg = f"{name} is of type {kind_of(x)}, which NumPy cannot read: pass an array of NumPy"
+        advice = "pass an array, or use compare, which descends into nested lists"
+        return TypeError(
+            f"{name} is a {type(x).__name__} that NumPy cannot make an array of: {advice} ({error})"
+        )
+    msg = f"{name} is of type {kind_of(x)}, which NumPy cannot read: pass a NumPy array"
     return TypeError(f"{msg} ({error})")
 
 
@@ -107,7 +111,7 @@ def require_whole(x: Any) -> None:
     if size < end:
         msg = (
             f"the file of a memory map, {x.filename}, ends at byte {size}, but mapped up to byte "
-            f"{end}: it was cut; write it anew"
+            f"{end}: it was truncated; write it again"
         )
         raise OSError(msg)
 
@@ -158,9 +162,7 @@ def by_library(
         function_name = f"numpy.{function.__name__}"
         if isinstance(error, TypeError) and "no implementation" in str(error):
             raise _foreign_error(x, name, function_name) from None
-        error.add_note(
-            f"{name} is of type {kind_of(x)}, to whose library {function_name} leaves the answer"
-        )
+        error.add_note(f"{name} is of type {kind_of(x)}, whose library implements {function_name}")
         raise
 
 
@@ -179,16 +181,16 @@ def _refuse_quantities(items: Any, name: str, as_list: str) -> None:
         if isinstance(item, (list, tuple)):
             _refuse_quantities(item, name, as_list)
         elif unit_of(item) is not None:
-            msg = f"{name} holds numbers with units ({kind_of(item)}): give one array with a unit, "
-            raise TypeError(msg + f"or ask compare of {as_list}, item by item")
+            msg = f"{name} holds numbers with units ({kind_of(item)}): pass one array with a unit, "
+            raise TypeError(msg + f"or call compare, which takes the items of {as_list} one by one")
 
 
 def _foreign_error(x: Any, name: str, function: str = "") -> TypeError:
     """Return the error for an array that only its own library can read."""
-    reason = f"which {function} does not take" if function else "which is no array of NumPy"
+    reason = f"which {function} does not take" if function else "which is not a NumPy array"
     methods = ("to_list", "tolist", "todense")
     method = next((method for method in methods if hasattr(x, method)), None)
-    advice = "an array of NumPy" if method is None else f"{name}.{method}()"
+    advice = "a NumPy array" if method is None else f"{name}.{method}()"
     verb = "compare" if method in ("to_list", "tolist") else "pass"
     return TypeError(f"{name} is of type {kind_of(x)}, {reason}: {verb} {advice}")
 
@@ -202,7 +204,7 @@ def is_sparse(x: Any) -> bool:
 def refuse_sparse(x: Any, name: str) -> None:
     """Refuse a sparse array, of which NumPy would make an object."""
     if is_sparse(x):
-        msg = f"{name} is sparse, and has to be dense: give {name}.toarray()"
+        msg = f"{name} is sparse, but must be dense: pass {name}.toarray()"
         raise TypeError(msg)
 
 
@@ -210,12 +212,13 @@ def given_array(x: Any, name: str) -> NDArray:
     """Return an array that the caller gave, if all its elements are there."""
     refuse_sparse(x, name)
     if np.ma.is_masked(x):
-        msg = f"{name} has masked elements, which have no value: give {name}.filled(...)"
+        msg = f"{name} has masked elements, which have no value: pass {name}.filled(...)"
         raise ValueError(msg)
     try:
         return as_array(x, name)
     except ValueError:  # lists of unlike lengths
-        msg = f"{name} must be an array of numbers, got {type(x).__name__} of unlike parts"
+        msg = f"{name} must be an array of numbers, got {type(x).__name__} "
+        msg += "with items that differ in shape or kind"
         raise TypeError(msg) from None
 
 
@@ -223,7 +226,7 @@ def require_dense(**arrays: Any) -> None:
     """Refuse sparse arrays and arrays of arrays: they have other elements; names are for errors."""
     for name, x in arrays.items():
         if is_sparse(x):
-            msg = f"{name} is sparse, and elements are compared one by one: pass {name}.toarray()"
+            msg = f"{name} is sparse, but elements are compared one by one: pass {name}.toarray()"
             raise TypeError(msg)
         _refuse_arrays_in(x, f"{name}.tolist()", name)
 
@@ -231,8 +234,8 @@ def require_dense(**arrays: Any) -> None:
 def _refuse_arrays_in(x: Any, items: str, name: str) -> None:
     """Refuse an array of objects that are arrays; `items` is an expression for their list."""
     if type(x) is np.ndarray and x.dtype.kind == "O" and any(map(_is_array, x.flat)):
-        msg = f"{name} holds arrays, and elements are compared one by one: "
-        raise TypeError(msg + f"give compare or assert_close {items}")
+        msg = f"{name} holds arrays, but elements are compared one by one: "
+        raise TypeError(msg + f"pass {items} to compare or assert_close")
 
 
 def _is_array(x: Any) -> bool:
@@ -253,7 +256,7 @@ def undecided_objects(a: NDArray, b: NDArray, names: Sequence[str]) -> TypeError
     if not kinds:
         return None
     msg = f"{names[objects.index(True)]} holds objects of type {' and '.join(sorted(kinds))}, whose"
-    advice = "give other values, or their parts, in a dict, say"
+    advice = "pass other values, or their parts, for example in a dict"
     return TypeError(f"{msg} == is neither true nor false: {advice}")
 
 

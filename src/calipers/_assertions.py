@@ -157,7 +157,7 @@ def _ask_numpy_of_any(by_numpy: Callable[[Any, Any], None], a: Any, b: Any) -> N
         ask_numpy(by_numpy, a, b)
     except TypeError as error:
         if "M" in np.asarray(a).dtype.kind + np.asarray(b).dtype.kind:
-            advice = "give rtol=0 and atol=numpy.timedelta64(...), or ask assert_array_equal"
+            advice = "pass rtol=0 and atol=numpy.timedelta64(...), or use assert_array_equal"
             error.add_note(f"actual or desired holds dates, which have no size: {advice}")
         raise
 

@@ -38,7 +38,7 @@ from .reports import ClosenessError, Comparison, Difference, NestedComparison, p
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 _NAMES = ("actual", "expected")
-_LABELS = "the row labels differ; they are not compared, as rows are paired by position"
+_LABELS = "the row labels differ; rows are compared by position, without their labels"
 
 
 def require_close(
@@ -204,8 +204,8 @@ def _require_steps(pair: Pair, rule: Rule, path: str) -> None:
         return
     name, x = next((name, x) for name, x in zip(_NAMES, arrays, strict=True) if not _is_counted(x))
     of_type = "" if type(x) is np.ndarray else f", a {type(x).__name__}"
-    msg = f"max_ulp cannot count the steps of {name}{path}{of_type} of dtype {x.dtype}: "
-    raise TypeError(msg + "give rtol= and atol= instead")
+    msg = f"max_ulp is not defined for {name}{path}{of_type} of dtype {x.dtype}: "
+    raise TypeError(msg + "pass rtol= and atol= instead")
 
 
 def _is_counted(x: NDArray) -> bool:
@@ -311,8 +311,8 @@ def _compare_block(
     pair = _host.as_pair(actual, expected, _NAMES)
     for name, x in zip(_NAMES, pair[:2], strict=True):
         if fields := record_names(x.dtype):
-            msg = f"{name} comes in chunks of records, and fields are compared one by one: "
-            raise TypeError(msg + f"give chunks of one field, (x[{fields[0]!r}] for x in {name})")
+            msg = f"{name} comes in chunks of records, but fields are compared one by one: "
+            raise TypeError(msg + f"pass chunks of one field, (x[{fields[0]!r}] for x in {name})")
     _require_steps(pair, rule, "")
     pair = _host.broadcast(pair)
     tally, differences = _measured(_host, pair, rule)
@@ -342,9 +342,7 @@ def _problems(leaf: Leaf, a: Any, b: Any, options: Options) -> list[str]:
     dtype, other_dtype = _native(a.dtype), _native(b.dtype)
     typed = _has_dtype(leaf.actual) and _has_dtype(leaf.expected)
     if options.check_dtype and typed and _of_any_width(dtype) != _of_any_width(other_dtype):
-        problems.append(
-            f"dtypes differ: {dtype} and {other_dtype}; check_dtype=False lets that pass"
-        )
+        problems.append(f"dtypes differ: {dtype} and {other_dtype}; check_dtype=False allows it")
     return problems
 
 

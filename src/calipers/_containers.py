@@ -49,7 +49,7 @@ def apart(x: Any, depth: int = 0, *, of_floats: bool = False) -> Apart:
             return [("[:]", np.array(x))], lambda new: kind(new[0].tolist())
         return [("", x)], lambda new: copy(new[0]) if type(x) is list else new[0]
     if depth > _DEEP:
-        msg = f"a container is nested more than {_DEEP} deep: does it hold itself?"
+        msg = f"a container is nested more than {_DEEP} deep: does it contain itself?"
         raise ValueError(msg)
     kind = type(x)
     items = items_of(x)

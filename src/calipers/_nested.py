@@ -103,7 +103,7 @@ def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:
     """Yield all leaves, and all differences in structure."""
     for name, x in (("actual", actual), ("expected", expected)):
         if isinstance(x, PathLike) or (isinstance(x, str) and _is_file_name(x)):
-            msg = f"{name} names a file: load that, or ask `calipers compare`, got {x!r:.60}"
+            msg = f"{name} is the name of a file: load it, or run `calipers compare`, got {x!r:.60}"
             raise TypeError(msg)
     yield from _walk(actual, expected, "", ())
 
@@ -188,7 +188,7 @@ def _unlike(actual: Any, expected: Any) -> str | None:
             continue  # objects may hold anything
         kind = f"{other} is of type {type(y).__name__}"
         if uncalled:
-            return f"{name} is a function ({type(x).__name__}), {kind}: give what it returns"
+            return f"{name} is a function ({type(x).__name__}), {kind}: call it"
         return f"{name} is None, {kind}"
     return None
 

@@ -39,8 +39,8 @@ class Options(NamedTuple):
         if is_duration(atol):
             number = next((x for x in (a, b) if x.kind in "biufc" or x.isbuiltin == 2), None)
             if number is not None:
-                msg = f"atol is a {type(atol).__name__}, and an array has dtype {number}: "
-                raise TypeError(msg + "give a number")
+                msg = f"atol is a {type(atol).__name__}, but an array has dtype {number}: "
+                raise TypeError(msg + "pass a number")
             atol = 0.0 if ticks is None else in_ticks(atol, ticks)  # text has no tolerance
         elif unit_of(atol) is not None:
             atol = _number(tolerance_in(atol, unit, "atol"), "atol")
@@ -62,11 +62,11 @@ def checked_options(
     """Return the options of a comparison, or say which of them cannot be."""
     if (rtol is None) != (atol is None) and tolerance is None:
         present, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
-        msg = f"{present} was given without {missing}: give both, or neither for those of the dtype"
+        msg = f"{present} was passed without {missing}: pass both, or neither for the defaults"
         raise ValueError(msg)
     if tolerance is not None:
         if rtol is not None or atol is not None:
-            msg = "tolerance was given beside rtol and atol: give one of the two"
+            msg = "tolerance was passed together with rtol or atol: pass only one of them"
             raise ValueError(msg)
         try:
             rtol, atol = tolerance
@@ -75,7 +75,7 @@ def checked_options(
             raise TypeError(msg) from None
     if max_ulp is not None:
         if rtol is not None:
-            msg = "max_ulp was given beside tolerances: it makes the verdict alone, leave them out"
+            msg = "max_ulp was passed together with tolerances: pass only one of them"
             raise ValueError(msg)
         max_ulp = _count(max_ulp, "max_ulp")
     chosen = None
@@ -83,7 +83,7 @@ def checked_options(
         chosen = Tolerance(_number(tolerance_in(rtol, None, "rtol"), "rtol"), _checked_atol(atol))
     ratio = _number(max_mismatch_ratio, "max_mismatch_ratio")
     if ratio > 1:
-        msg = f"max_mismatch_ratio must lie from 0 to 1, got {ratio}; for a count: max_mismatches"
+        msg = f"max_mismatch_ratio must be from 0 to 1, got {ratio}; use max_mismatches for a count"
         raise ValueError(msg)
     count = _count(max_mismatches, "max_mismatches")
     require_bytes(memory_limit)
@@ -123,10 +123,10 @@ def _count(value: Any, name: str) -> int:
     try:
         number = index(value)
     except TypeError:
-        advice = "; for a share: max_mismatch_ratio" if name == "max_mismatches" else ""
+        advice = "; use max_mismatch_ratio for a share" if name == "max_mismatches" else ""
         msg = f"{name} must be an integer, got {type(value).__name__}: {brief(value)}{advice}"
         raise TypeError(msg) from None
     if not 0 <= number < 2**63:
-        msg = f"{name} must not be negative, nor beyond int64, got {value!r}"
+        msg = f"{name} must be between 0 and 2**63 - 1, got {value!r}"
         raise ValueError(msg)
     return number

@@ -32,7 +32,7 @@ def _check(rtol, atol, axis):
             msg = f"{name} must be a number in compiled code, got an array; compare in a loop"
             raise TypingError(msg)
     if not (axis is None or isinstance(axis, types.misc.Omitted) or axis == types.none):
-        msg = "axis is not supported in compiled code; call allclose on each row"
+        msg = "axis is not supported in compiled code; call allclose for each row"
         raise TypingError(msg)
 
 

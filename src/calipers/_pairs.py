@@ -94,7 +94,7 @@ def _python_number(x: Any) -> Any:
 def _numbers(path: str, actual: Any, expected: Any, checks: Checks) -> Leaf:
     kinds = type(actual).__name__, type(expected).__name__
     if checks.dtype and kinds[0] != kinds[1]:
-        text = f"types differ: {kinds[0]} and {kinds[1]}; check_dtype=False lets that pass"
+        text = f"types differ: {kinds[0]} and {kinds[1]}; check_dtype=False allows it"
         return Leaf(path, actual, expected, text)
     return Leaf(path, actual, expected)
 

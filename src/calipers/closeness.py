@@ -202,7 +202,7 @@ def _close(
 ) -> Any:
     if on_device(a=a, b=b):
         if axis is not None:
-            msg = "axis is not supported for arrays on a device; take isclose(a, b).all(axis)"
+            msg = "axis is not supported for arrays on a device: use isclose(a, b).all(axis)"
             raise TypeError(msg)
         return device_module("closeness").ask_allclose(a, b, rtol, atol, equal_nan).result()
     spread = spread_of(memory_limit, a=a, b=b)
@@ -210,7 +210,7 @@ def _close(
         return spread.every(_by_blocks(rtol, atol, equal_nan, axis))
     if have_named_parts(a, b):
         if axis is not None:
-            msg = "axis is not supported for records and frames: ask about each of their fields"
+            msg = "axis is not supported for records and frames: call allclose for each field"
             raise TypeError(msg)
         return _agree_by_compare(a, b, rtol, atol, equal_nan, check_shape=False)
     a, b, rtol, atol = _in_one_unit(a, b, rtol, atol)
@@ -246,13 +246,13 @@ def _agree_by_compare(
 def _by_blocks(rtol: Any, atol: Any, equal_nan: bool, axis: Any) -> Callable[..., bool]:
     """Return the question that is asked of each pair of blocks."""
     if axis is not None:
-        msg = "axis is not supported for arrays in chunks; ask about each row, or load them first"
+        msg = "axis is not supported for arrays in chunks: call allclose for each row"
         raise TypeError(msg)
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
         if unit_of(tolerance) is not None or is_duration(tolerance):
             continue
         if not isinstance(as_tolerance(tolerance, name), float):
-            msg = f"{name} must be a number where arrays come in chunks, got an array"
+            msg = f"{name} must be a number for arrays in chunks, got an array"
             raise TypeError(msg)
     return partial(_close, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
@@ -341,7 +341,7 @@ def isclose(
         return device_module("closeness").isclose(a, b, rtol, atol, equal_nan)
     for name, x in (("a", a), ("b", b)):
         if is_stream(x):
-            msg = f"{name} is an iterator, and isclose answers for whole arrays: ask allclose"
+            msg = f"{name} is an iterator, but isclose takes whole arrays: use allclose"
             raise TypeError(msg)
     if have_named_parts(a, b):
         return _frames_close(a, b, rtol, atol, equal_nan)
@@ -359,12 +359,14 @@ def isclose(
 def _frames_close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> NDArray:
     """Return the verdicts on the columns of two frames, in the order of `a`; refuse records."""
     if not (is_frame(a) and is_frame(b)):
-        msg = "a and b have several fields in an element: ask isclose about each field, as in "
-        raise TypeError(msg + "isclose(a['x'], b['x']), or allclose or compare about all of them")
+        msg = "a and b are records with several fields: compare each field, as in "
+        raise TypeError(
+            msg + "isclose(a['x'], b['x']), or use allclose or compare, which take all of them"
+        )
     first, second = columns(a), columns(b)
     if first.keys() != second.keys():
         unmatched = ", ".join(map(repr, first.keys() ^ second.keys()))
-        msg = f"a and b must have the same columns, only one has {unmatched}: ask compare"
+        msg = f"a and b must have the same columns, but only one has {unmatched}: use compare"
         raise ValueError(msg)
     verdicts = [isclose(first[key][1], second[key][1], rtol, atol, equal_nan) for key in first]
     return np.column_stack(verdicts) if verdicts else np.empty((len(a), 0), bool)
@@ -585,7 +587,7 @@ def first_nonfinite(
         try:
             finite = np.isfinite(x)
         except TypeError:
-            msg = f"a has dtype {x.dtype}, of which NumPy does not know what is finite"
+            msg = f"a has dtype {x.dtype}, which numpy.isfinite does not support"
             raise TypeError(msg) from None
         bad = np.flatnonzero(np.ma.filled(~finite, False))
         position = int(bad[0]) if bad.size else -1
@@ -626,12 +628,12 @@ def _comparable(a: Any, b: Any) -> Pair:
         return pair
     for name, given, x in (("a", a, pair.a), ("b", b, pair.b)):
         if x.dtype.kind in "SUTVM" and kernel_dtype(x.dtype) is None:
-            msg = f"{name} has dtype {x.dtype}, which has no distance; compare it with array_equal"
+            msg = f"{name} has dtype {x.dtype}, whose elements have no distance: use array_equal"
             if isinstance(given, Mapping):  # of which these are the names
                 kind = type(given).__name__
-                msg = f"{name} is a mapping, {kind}: pass arrays of it, or ask compare"
+                msg = f"{name} is a mapping, {kind}: pass its arrays, or use compare"
             elif isinstance(given, str):
-                msg += f"; if it names a file, load that: {given!r:.60}"
+                msg += f"; load it if it names a file: {given!r:.60}"
             raise TypeError(msg)
     return pair
 
@@ -654,18 +656,19 @@ def _times_close(pair: Pair, ticks: np.dtype[Any], rtol: Any, atol: Any, equal_n
     times = distances(a, b)
     kinds = f"a has dtype {a.dtype} and b {b.dtype}, "
     if times is None:
-        raise TypeError(kinds + "which have no distance")
+        raise TypeError(kinds + "whose elements have no distance: use array_equal")
     number = as_tolerance(rtol, "rtol")
     is_date = ticks.kind == "M"
     in_units = np.asarray(atol).dtype.kind in "m" or is_duration(atol)
     count: Any = np.asarray(0 if in_units else as_tolerance(atol, "atol"))
     unusable = (np.any(np.asarray(number)) or np.any(count)) if is_date else np.any(count % 1)
     if unusable:
-        msg = f"to which rtol={rtol!r:.40} and atol={atol!r:.40} cannot be applied: give "
-        advice = "atol=numpy.timedelta64(...)"
-        if is_date:  # which have no size
-            advice = f"rtol=0 and {advice}, or ask array_equal"
-        raise TypeError(kinds + msg + advice)
+        msg = f"{kinds}which take atol as a duration and rtol=0, got rtol={rtol!r:.40} and "
+        msg += f"atol={atol!r:.40}: pass rtol=0 and atol=numpy.timedelta64(...), or use array_equal"
+        if not is_date:
+            msg = f"{kinds}so that atol must be a whole number of their unit, got {atol!r:.40}: "
+            msg += "pass atol=numpy.timedelta64(...)"
+        raise TypeError(msg)
     if is_duration(atol):
         count = in_ticks(atol, ticks)
     elif in_units:
@@ -697,11 +700,13 @@ def _by_numpy(answer: Callable[..., Any], a: Any, b: Any, pair: Pair, *rest: Any
             # No complex number is made of an integer beyond all floats.
             return _each_by_compare(answer, pair.a, pair.b, *rest)
         if "m" in kinds and isinstance(error, TypeError):
-            msg = f"a has dtype {pair.a.dtype} and b {pair.b.dtype}, which have no distance"
+            msg = (
+                f"a has dtype {pair.a.dtype} and b {pair.b.dtype}, whose elements have no distance"
+            )
             raise TypeError(msg) from None
         for name, x in (("a", pair.a), ("b", pair.b)):
             if x.dtype.kind == "O":
-                error.add_note(f"{name} has dtype object: its elements' own arithmetic was asked")
+                error.add_note(f"{name} has dtype object: its elements' own arithmetic was used")
         raise
 
 

@@ -71,9 +71,9 @@ class Approx:
     def __array__(self, *_: Any, **__: Any) -> Any:
         """Raise a TypeError: an approx cannot be converted to an array, also not in a container."""
         msg = (
-            "approx(...) is no array: write actual == approx(expected), and no approx within it; "
-            "where actual answers == itself, as xarray's do, write approx(expected) == actual; "
-            "where it is sparse, write actual.toarray() == approx(expected)"
+            "approx(...) is not an array: write actual == approx(expected), no approx inside it; "
+            "if actual defines == itself, as in xarray, write approx(expected) == actual; "
+            "if it is sparse, write actual.toarray() == approx(expected)"
         )
         raise TypeError(msg)
 
@@ -91,7 +91,7 @@ class Approx:
 
     def __bool__(self) -> bool:
         """Raise a TypeError: an approx that is compared with nothing is a test that cannot fail."""
-        msg = "approx(...) alone is neither true nor false: write actual == approx(expected)"
+        msg = "approx(...) has no truth value: write actual == approx(expected)"
         raise TypeError(msg)
 
     def __repr__(self) -> str:
@@ -181,7 +181,7 @@ def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
     for name in options:
         if name not in CompareOptions.__annotations__:
             known = ", ".join(CompareOptions.__annotations__)
-            advice = f": take {_PYTEST[name]}=" if name in _PYTEST else ""
+            advice = f": use {_PYTEST[name]}=" if name in _PYTEST else ""
             msg = f"approx() got an unexpected keyword argument {name!r}{advice}; it takes {known}"
             raise TypeError(msg)
     defaults: CompareOptions = {"check_dtype": False}

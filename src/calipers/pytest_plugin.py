@@ -75,7 +75,7 @@ def _seeds(node: pytest.Item) -> tuple[int, ...]:
     if mark is None:
         return ()
     if mark.kwargs or not mark.args or not all(isinstance(x, Integral) for x in mark.args):
-        msg = f"{node.nodeid}: the mark calipers_seed takes numbers, as in calipers_seed(0, 1)"
+        msg = f"{node.nodeid}: the mark calipers_seed takes integers, as in calipers_seed(0, 1)"
         raise pytest.UsageError(msg)
     return mark.args
 
@@ -134,18 +134,20 @@ class _Refusal(NamedTuple):
         arrays = [side() for side in self.sides]
         pairs = zip(self.sides, arrays, strict=True)
         if any(x is None and isinstance(side, weakref.ref) for side, x in pairs):
-            return "The arrays are gone: keep them in variables, or take calipers.assert_close."
+            return "No report: the arrays no longer exist. Keep them in variables."
         if any(map(import_module("calipers._spread").is_stream, arrays)):
-            return "An iterator of chunks is read only once: calipers.compare reads two new ones."
+            return "No report: an iterator is read only once. Pass new ones to calipers.compare."
         if sum(getattr(side, "nbytes", 0) for side in arrays) > _READ_AGAIN:
-            return "The arrays are large: calipers.compare(a, b) tells how they differ."
+            return (
+                "No report, as the arrays are large: calipers.compare(a, b) shows how they differ."
+            )
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # allclose has warned
                 options = {"check_dtype": False} | self.options
                 report = import_module("calipers").compare(*arrays, **options)
         except Exception as error:
-            return f"There is no report: {error}"
+            return f"No report: {error}"
         return None if report else report
 
 

@@ -318,7 +318,7 @@ class Comparison(Shown):
             raise TypeError(msg)
         kinds = [(x.rule, x.actual_dtype, x.expected_dtype, x.problems) for x in (self, other)]
         if self.tally is None or other.tally is None or kinds[0] != kinds[1]:
-            msg = "other cannot be merged: compare both parts by one rule, and of one dtype"
+            msg = "other cannot be merged: compare both parts with the same tolerances and dtypes"
             raise ValueError(msg)
         shape, more = (common_shape(x.actual_shape, x.expected_shape) for x in (self, other))
         if not shape or not more or shape[1:] != more[1:]:

@@ -93,7 +93,7 @@ def default_tolerance(*dtypes: DTypeLike) -> Tolerance:
     names = [name_of(x, _BY_NAME) for x in dtypes]
     for name, x in zip(names, dtypes, strict=True):
         if name not in _BY_NAME and not _is_dtype(x):
-            msg = f"default_tolerance takes dtypes, got {x!r:.60}: of an array pass its .dtype"
+            msg = f"default_tolerance takes dtypes, got {x!r:.60}: pass the .dtype of an array"
             raise TypeError(msg)
     precisions = [_BY_NAME.get(name, _EXACT) for name in names]
     return Tolerance(max(x.rtol for x in precisions), max(x.atol for x in precisions))
@@ -224,7 +224,7 @@ def format_name(dtype: Any, known: Collection[str], name: str) -> str:
     result = name_of(dtype, known)
     if result not in known:
         held = hasattr(dtype, "dtype") and not isinstance(dtype, type)
-        advice = ": of an array pass its .dtype" if held else ""
+        advice = ": pass the .dtype of an array" if held else ""
         msg = f"{name} must be one of {', '.join(known)}, got {dtype!r:.60}{advice}"
         raise ValueError(msg)
     return result

@@ -28,7 +28,7 @@ def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
         return None
     for name, x in arrays.items():
         if _ZARR.is_group(x):
-            msg = f"{name} is a zarr group: pass arrays of it, or ask compare or assert_close"
+            msg = f"{name} is a zarr group: pass its arrays, or use compare or assert_close"
             raise TypeError(msg)
     given = tuple(arrays.values())
     home = None
@@ -37,7 +37,7 @@ def spread_of(memory_limit: Any, **arrays: Any) -> Spread | None:
     elif any(map(is_stream, given)):
         home = ".streams", "Streams"
         if len(given) == 2 and given[0] is given[1]:
-            msg = f"{' and '.join(arrays)} are one iterator, which can be read only once: give two"
+            msg = f"{' and '.join(arrays)} are one iterator, which can be read only once: pass two"
             raise ValueError(msg)
     elif any(store.owns(x) for x in given for store in STORES) or _mapped(given) > limit:
         home = ".blocks", "Blocks"

@@ -104,8 +104,8 @@ class Blocks:
             if source.chunks
         )
         msg = (
-            f"to read {chunks or 'an element'} takes {needed} bytes, more than "
-            f"memory_limit={self._limit}: give memory_limit={needed}, or smaller chunks"
+            f"reading {chunks or 'an element'} takes {needed} bytes, more than "
+            f"memory_limit={self._limit}: pass memory_limit={needed}, or smaller chunks"
         )
         return ValueError(msg)
 

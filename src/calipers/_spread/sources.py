@@ -120,8 +120,8 @@ class Stored(Source):
         except Exception as error:
             raise self._unreadable(f"not be read at {_text(region)}", error) from error
         if block.shape != tuple(part.stop - part.start for part in region):
-            problem = f"gave {block.shape} at {_text(region)}"
-            msg = f"{self._name} {problem}: it was cut while it was read; compare it anew"
+            problem = f"returned shape {block.shape} for {_text(region)}"
+            msg = f"{self._name} {problem}: it was truncated while it was read; compare it again"
             raise OSError(msg)
         return block
 
@@ -132,14 +132,14 @@ class Stored(Source):
             raise self._unreadable("not be found again", error) from error
         if now != self._state:
             msg = (
-                f"{self._name} changed while it was read, from {self._state} to {now} (shape, and "
-                f"chunks that are there): compare it when nobody writes to it"
+                f"{self._name} changed while it was read, from {self._state} to {now} (shape and "
+                f"number of chunks): compare it when nothing writes to it"
             )
             raise OSError(msg)
 
     def _unreadable(self, what: str, error: Exception) -> OSError:
         reason = str(error) or type(error).__name__
-        msg = f"{self._name} could {what}: {reason} (it has to be whole, open, and have a shape)"
+        msg = f"{self._name} could {what}: {reason} (it must be complete, open, and have a shape)"
         return OSError(msg)
 
 
@@ -220,7 +220,7 @@ class Mapped(Source):
         end = offset + last - self._array.__array_interface__["data"][0]
         msg = (
             f"{self._name} is mapped from {path} up to byte {end}, but the file ends at byte "
-            f"{size}: it was cut; write it anew"
+            f"{size}: it was truncated; write it again"
         )
         return OSError(msg)
 

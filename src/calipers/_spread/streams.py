@@ -123,8 +123,8 @@ class Streams:
         for name, source in self._sources.items():
             if len(source.shape) > ndim:
                 msg = (
-                    f"{name} has shape {source.shape}, and the chunks beside it have {ndim} "
-                    f"{'axis' if ndim == 1 else 'axes'}: give it in chunks, too"
+                    f"{name} has shape {source.shape}, but chunks of the other have {ndim} "
+                    f"{'axis' if ndim == 1 else 'axes'}: pass it in chunks, too"
                 )
                 raise UnevenError(msg)
 
@@ -192,7 +192,7 @@ class _Chunks:
 
     def counted(self) -> str:
         """Tell how many rows there were."""
-        return f"has {self.shape[0]} rows" if self._number >= 0 else "gave no chunk"
+        return f"has {self.shape[0]} rows" if self._number >= 0 else "has no chunk"
 
     def ahead(self) -> int:
         """Return how many rows of a chunk are left to take: 0 at the end of all."""
@@ -214,8 +214,8 @@ class _Chunks:
         """Refuse a chunk that has overwritten one which may have been compared at that time."""
         if self._number > 1 and not self.reuses:
             msg = (
-                f"chunk {self._number} of {self._name} lies in the memory of the one before, and "
-                f"the first two did not: give each chunk memory of its own"
+                f"chunk {self._number} of {self._name} uses the memory of the chunk before it, but "
+                f"the first two chunks did not share memory: copy each chunk"
             )
             raise ValueError(msg)
 
@@ -234,19 +234,19 @@ class _Chunks:
         what = f"chunk {self._number} of {self._name} has"
         if chunk.ndim == 0:
             msg = (
-                f"{what} no axis: give arrays that follow each other along axis 0, or all numbers "
+                f"{what} no axis: pass arrays that follow each other along axis 0, or all numbers "
                 f"as one array"
             )
             raise ValueError(msg)
         row = chunk.shape[1:], chunk.dtype
         if self._row not in (None, row):
-            msg = f"{what} rows of {_text(row)} after rows of {_text(self._row)}: make them alike"
+            msg = f"{what} rows of {_text(row)} after rows of {_text(self._row)}; they must agree"
             raise ValueError(msg)
         self._row = row
         if chunk.nbytes > self._largest:
             msg = (
                 f"{what} {chunk.nbytes / 2**20:.4g} MiB, and {self._largest / 2**20:.4g} MiB is "
-                f"what memory_limit leaves to a chunk: give smaller ones, or raise memory_limit"
+                f"what memory_limit leaves to a chunk: pass smaller ones, or raise memory_limit"
             )
             raise ValueError(msg)
         return chunk
@@ -264,12 +264,12 @@ def _share_memory(a: Any, b: Any) -> bool:
 def _as_chunk(x: Any, name: str) -> Any:
     require_dense(**{name: x})
     if is_stream(x):
-        msg = f"{name} is an iterator itself, {type(x).__name__}: let the outer one give arrays"
+        msg = f"{name} is itself an iterator, {type(x).__name__}: iterators must yield arrays"
         raise TypeError(msg)
     try:
         return as_block(x, name)
     except ValueError as error:
-        msg = f"{name} is no array: {error}"
+        msg = f"{name} is not an array: {error}"
         raise ValueError(msg) from error
 
 
@@ -285,9 +285,9 @@ def _require_memory(name: str, size: int, source: Source, largest: int) -> None:
     needed = max(size * source.dtype.itemsize, source.beside(block) // IN_FLIGHT)
     if needed > largest:
         msg = (
-            f"{name} beside an iterator is read by whole rows, of which one takes "
-            f"{needed / 2**20:.4g} MiB, and {largest / 2**20:.4g} MiB is what memory_limit leaves: "
-            f"raise memory_limit, or give {name} in chunks of fewer columns"
+            f"{name} is compared with an iterator, so it is read by rows; one takes "
+            f"{needed / 2**20:.4g} MiB, and {largest / 2**20:.4g} MiB is what memory_limit allows: "
+            f"raise memory_limit, or pass {name} in chunks of fewer columns"
         )
         raise ValueError(msg)
 

@@ -210,7 +210,7 @@ class DaskBlocks:
         )
         name = max(largest, key=lambda pair: _block_bytes(pair[1]))[0]
         msg = (
-            f"{blocks}: to compare them takes more than memory_limit={self._limit}; "
+            f"{blocks}: comparing them takes more than memory_limit={self._limit}; "
             f"pass {name}.rechunk(...) with smaller blocks, or memory_limit={needed}"
         )
         raise ValueError(msg)
@@ -327,9 +327,7 @@ def _side(x: Any, name: str) -> Any:
             raise ValueError(msg)
         return x
     if isinstance(x, Iterator):
-        msg = (
-            f"{name} is an iterator of chunks beside a dask array; pass an array, or two iterators"
-        )
+        msg = f"{name} is an iterator, but the other is a dask array: pass two of a kind"
         raise TypeError(msg)
     require_host(**{name: x})
     if is_weak(x) or (library_of(x) is None and hasattr(x, "shape") and hasattr(x, "dtype")):
@@ -343,7 +341,7 @@ def _require_sendable(name: str, x: Any) -> None:
         pickle.dumps(x)
     except Exception as error:
         msg = (
-            f"{name} is of type {kind_of(x)}, which cannot be sent to the workers ({error}): give "
+            f"{name} is of type {kind_of(x)}, which cannot be sent to the workers ({error}): pass "
             f"a dask array whose tasks open it, or a zarr array"
         )
         raise TypeError(msg) from error
@@ -493,7 +491,7 @@ def _take(
                 for n, part in zip(shape, trailing, strict=True)
             )
             if np.shape(block) != promised:  # it might even broadcast
-                msg = f"{name} has a block of shape {np.shape(block)}, its chunks say {promised}"
+                msg = f"{name} has a block of shape {np.shape(block)}, but .chunks says {promised}"
                 raise ValueError(msg)
         return question(tuple(part.start for part in region), *blocks)
 

@@ -93,8 +93,8 @@ def in_ticks(duration: Any, ticks: DType) -> float | Fraction:
     lengths = _MONTHS if unit_of_duration in _MONTHS else _SECONDS
     if "generic" not in (unit_of_duration, unit):
         if unit not in lengths:
-            msg = f"atol={duration!r} has no fixed number of the unit of the arrays, {unit!r}: "
-            raise TypeError(msg + "give the arrays, or atol, in another unit")
+            msg = f"atol={duration!r} cannot be converted to the unit of the arrays, {unit!r}: "
+            raise TypeError(msg + "pass the arrays, or atol, in another unit")
         number *= lengths[unit_of_duration] / (lengths[unit] * count)
     return float(number) if Fraction(float(number)) == number else number
 

@@ -30,7 +30,7 @@ class Torch:
 
     def to_host_advice(self, x: Any, name: str) -> str:
         if x.is_meta:
-            return f"a tensor that has elements for {name}, as a meta tensor has none"
+            return f"a tensor with elements for {name}, as a meta tensor has none"
         return f"{name}.cpu()"
 
     def as_numpy(self, x: Any) -> NDArray:
@@ -38,8 +38,8 @@ class Torch:
         if x.layout is not torch.strided:
             jagged = x.layout is torch.jagged
             advice = ".values() and .offsets()" if jagged else ".to_dense()"
-            msg = f"a {x.layout} tensor has no array of elements; pass its {advice}"
-            raise TypeError(f"{msg}, or ask calipers.testing.assert_close")
+            msg = f"a {x.layout} tensor has no array of elements: pass its {advice}"
+            raise TypeError(f"{msg}, or use calipers.testing.assert_close")
         # A conjugate or negation that is pending has no memory to look at: these two copy then.
         x = x.detach().resolve_conj().resolve_neg()
         name = str(x.dtype).removeprefix("torch.")
@@ -50,7 +50,7 @@ class Torch:
             except RuntimeError as error:
                 raise _without_memory(x, error) from None
             except TypeError:
-                advice = "dequantize()" if x.is_quantized else "to(...) a dtype that it has"
+                advice = "dequantize()" if x.is_quantized else "to(...) with a dtype of NumPy"
                 msg = f"{name} tensors have no dtype in NumPy; pass x.{advice}"
                 raise TypeError(msg) from None
             return array
@@ -104,7 +104,7 @@ class Torch:
 
     def fetch(self, x: Any) -> NDArray:
         if x.is_meta:
-            msg = "a meta tensor has no elements; pass one that has"
+            msg = "a meta tensor has no elements: pass a tensor on a device"
             raise TypeError(msg)
         return self.as_numpy(x.detach().cpu())
 
@@ -112,7 +112,7 @@ class Torch:
 def _without_memory(x: Any, error: RuntimeError | str) -> TypeError:
     """Return the error of a tensor that stands for others: FakeTensor, or one within vmap."""
     reason = str(error).partition("\n")[0]
-    msg = f"a {type(x).__name__} that has no elements to look at ({reason}); "
+    msg = f"a {type(x).__name__} without elements that can be read ({reason}); "
     return TypeError(msg + "pass tensors outside of vmap, compile and fake modes")
 
 
