@@ -559,10 +559,7 @@ def test():
     def test_large_arrays_are_not_read_again(self, run, monkeypatch):
         monkeypatch.setattr("calipers.pytest_plugin._READ_AGAIN", 100)
         _, text = run("def test():\n    a = np.ones(30)\n    assert cal.allclose(a, 0)", failed=1)
-        assert (
-            "No report, as the arrays are large: calipers.compare(a, b) shows how they differ."
-            in text
-        )
+        assert "No report, as the arrays are large: calipers.compare(a, b) shows how" in text
 
     def test_tolerances_that_have_no_report(self, run):
         _, text = run(

@@ -77,7 +77,7 @@ def scaled_sine(x, scale):
         (
             lambda: calipers.allfinite([1.0, None]),
             TypeError,
-            "a has dtype object, which numpy.isfinite",
+            "dtype object, which numpy.isfinite",
         ),
         (lambda: calipers.compare(X, X, rtol="1", atol=0), TypeError, "rtol must be a number, got"),
         (lambda: calipers.allclose(iter([1.0]), X), ValueError, "or all numbers as one array"),
@@ -322,7 +322,7 @@ UNLIKE = [[1.0, 2.0], [3.0]]
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        ({"x": UNLIKE}, TypeError, "x must be an array of numbers, got list with items"),
+        ({"x": UNLIKE}, TypeError, "x must be an array of numbers, got list with"),
         ({"x": MASKED}, ValueError, r"x has masked elements.*: pass x.filled"),
         ({"f": lambda x: MASKED}, ValueError, r"f returned masked elements.*y.filled"),
         ({"kwargs": [("a", 1)]}, TypeError, "kwargs must be a dict of f's arguments by name, got"),
@@ -358,9 +358,7 @@ def test_mistakes_about_a_point_are_named_by_a_function_that_is_planned(x0):
     for ask_x, name in ((ask, "x"), (lambda x: calipers.jacobian_function(np.sin, x), "x0")):
         with pytest.raises(ValueError, match=f"{name} has masked elements"):
             ask_x(MASKED)
-        with pytest.raises(
-            TypeError, match=f"{name} must be an array of numbers, got list with items"
-        ):
+        with pytest.raises(TypeError, match=f"{name} must be an array of numbers, got list with"):
             ask_x(UNLIKE)
 
 
@@ -368,9 +366,7 @@ def test_mistakes_about_a_product_are_named():
     for ask, name in ((calipers.jvp, "v"), (calipers.vjp, "w")):
         with pytest.raises(ValueError, match=f"{name} has masked elements"):
             ask(np.sin, X, MASKED)
-        with pytest.raises(
-            TypeError, match=f"{name} must be an array of .* with items that differ"
-        ):
+        with pytest.raises(TypeError, match=f"{name} must be an array .* with items that differ"):
             ask(np.sin, X, UNLIKE)
 
 
