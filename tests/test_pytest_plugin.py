@@ -150,7 +150,7 @@ class TestApprox:
             assert (values == approx(values + 1e-3)) is False
 
     def test_options_that_there_are_not_are_named_at_once(self):
-        with pytest.raises(TypeError, match="keyword argument 'rel': take rtol=; it takes rtol, "):
+        with pytest.raises(TypeError, match="keyword argument 'rel': use rtol=; it takes rtol, "):
             approx(1.0, rel=1e-3)
         with pytest.raises(TypeError, match="keyword argument 'tol'; it takes rtol, atol, "):
             approx(1.0, tol=1e-3)
@@ -676,7 +676,7 @@ def test_no_mark(calipers_approx):
     )
     def test_seeds_that_are_none(self, run, mark):
         _, text = run(f"@pytest.mark.{mark}\ndef test(calipers_rng):\n    pass", errors=1)
-        assert "the mark calipers_seed takes numbers" in text
+        assert "the mark calipers_seed takes integers" in text
 
     def test_seeds_asked_for_late(self, run):
         run(

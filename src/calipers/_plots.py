@@ -1,6 +1,7 @@
 """Pictures of a comparison."""
 
 import math
+import textwrap
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -9,16 +10,23 @@ import numpy as np
 
 from ._arrays import Pair, as_pair
 from ._protocols import NDArray
-from ._tally import Rule, has_distances, tally_pair
+from ._report.comparison import headline_and_rest
+from ._tally import MASKED, Rule, has_distances, tally_pair
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .reports import Comparison
 
-# A map or a line has at most so many cells along an axis; a cell shows the largest excess in it.
+# Cells of a map or a line along an axis; each shows the largest error of its elements.
 _CELLS = 512
-_WRONG = "#c1272d"
+_TITLE = 90  # characters in a line of the title
+_HIDDEN = -1.0  # stands for the error of cells of which all elements are masked
+# Equality is the calmest color, and errors above the tolerance are warm.
+_EQUAL, _WITHIN, _ABOVE = "#f2f4f6", ("#e3eaf1", "#8fb3d3"), ("#fdc48a", "#8c0d12")
+_WRONG, _NAN, _GRAY = "#c1272d", "#7b3fa0", "#a9adb2"
+# Labels of errors in units of the tolerance, of which the logarithm is drawn.
+_POWERS = {-3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000"}
 
 
 def comparison_figure(report: "Comparison") -> "Figure":
@@ -29,11 +37,13 @@ def comparison_figure(report: "Comparison") -> "Figure":
         msg = "nothing was compared: shapes or structures do not match, so there is nothing to plot"
         raise ValueError(msg)
     figure = Figure(figsize=(10, 4), layout="constrained")
-    figure.suptitle(str(report).partition("\n")[0])
+    headline = headline_and_rest(report)[0]
+    title = f"{report.path}: {headline}" if report.path else headline
+    figure.suptitle(textwrap.fill(title, _TITLE, max_lines=3))
     elements, distances = figure.subplots(1, 2)
     if report.arrays is None or not report.size:
         elements.set_axis_off()
-        text = "compared in parts: no elements were kept" if report.size else "no elements to draw"
+        text = "compared in chunks: no elements to draw" if report.size else "no elements"
         elements.text(0.5, 0.5, text, ha="center", va="center")
     else:
         _draw_elements(elements, report)
@@ -48,47 +58,99 @@ def _draw_elements(axes: Any, report: "Comparison") -> None:
         if not has_distances(x):
             msg = f"elements of dtype {x.dtype} have no distance, so there is nothing to plot"
             raise ValueError(msg)
-    name = "|a-b| / (atol + rtol |b|)"
-    if report.rule.max_ulp is not None:
-        name = f"steps of the format / {report.rule.max_ulp}"
+    name = "error / tolerance" if report.rule.max_ulp is None else "ULP / max_ulp"
     whole = as_pair(a, b)
     if a.ndim < 2:
         pair = whole._replace(a=a.reshape(1, -1), b=b.reshape(1, -1))
         columns = _edges(a.size)
         _draw_line(axes, columns, _largest_excess(pair, report.rule, [0, 1], columns)[0], name)
-    else:
-        a, b = (x.reshape(-1, x.shape[-1]) for x in (a, b))
-        pair = whole._replace(a=a, b=b)
-        rows, columns = map(_edges, pair.a.shape)
-        _draw_map(axes, _largest_excess(pair, report.rule, rows, columns), rows, columns, name)
+        return
+    labels = "column", "row" if a.ndim == 2 else f"row of axes 0 to {a.ndim - 2}, flattened"
+    a, b = (x.reshape(-1, x.shape[-1]) for x in (a, b))
+    pair = whole._replace(a=a, b=b)
+    rows, columns = map(_edges, pair.a.shape)
+    _draw_map(axes, _largest_excess(pair, report.rule, rows, columns), rows, columns, name)
+    axes.set(xlabel=labels[0], ylabel=labels[1])
 
 
 def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    beyond, unusual = ~(cells <= 1), np.isnan(cells)
-    finite = np.isfinite(cells)
-    # Beyond a tolerance of 0 is infinitely far beyond it.
-    shown = np.where(finite, cells, 10 * np.max(cells, where=finite, initial=1.0))
-    where = edges[:-1]
-    axes.plot(where[~beyond], shown[~beyond], ".", markersize=4, color="0.4", label="within")
-    axes.plot(where[beyond], shown[beyond], ".", markersize=5, color=_WRONG, label="beyond")
-    axes.plot(where[unusual], shown[unusual], "x", color=_WRONG, label="NaN or infinite")
+    finite = np.isfinite(cells) & (cells >= 0)
+    top = 10 * np.max(cells, where=finite, initial=1.0)
+    # An error above a tolerance of 0 is infinitely many tolerances.
+    shown = np.where(finite, cells, np.where(cells == _HIDDEN, 0.0, top))
+    kinds = {
+        "within tolerance": (finite & (cells <= 1), ".", "0.45"),
+        "above tolerance": (cells > 1, ".", _WRONG),
+        "NaN or infinite": (np.isnan(cells), "x", _NAN),
+        "masked": (cells == _HIDDEN, "|", _GRAY),
+    }
+    for label, (chosen, marker, color) in kinds.items():
+        if chosen.any():
+            axes.plot(edges[:-1][chosen], shown[chosen], marker, color=color, label=label)
     axes.axhline(1.0, color=_WRONG, linewidth=1, label="tolerance")
     axes.set_yscale("symlog", linthresh=1e-3)
+    axes.yaxis.get_major_locator().set_params(numticks=9)
     axes.set_ylim(-5e-4, 10 * max(1.0, float(shown.max())))
     axes.set(xlabel="index", ylabel=name)
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    _count_by_integers(axes.xaxis)
     axes.legend(loc="best", fontsize="small")
 
 
 def _draw_map(axes: Any, cells: NDArray, rows: NDArray, columns: NDArray, name: str) -> None:
-    levels = np.log10(np.clip(np.nan_to_num(cells, nan=np.inf), 1e-3, 1e6))
-    # White is the tolerance; red is beyond it.
-    mesh = axes.pcolormesh(columns, rows, levels, vmin=-3, vmax=3, cmap="RdBu_r", rasterized=True)
+    from matplotlib.colors import ListedColormap
+
+    # Errors of 0 have a color below the bar.
+    levels = np.where(cells > 0, np.log10(np.clip(cells, 1e-3, 1e3)), -4.0)
+    levels[np.isnan(cells)] = np.nan
+    shades = ListedColormap([*_between(_WITHIN), *_between(_ABOVE)])
+    colors = shades.with_extremes(under=_EQUAL, over=_ABOVE[1], bad=_NAN)
+    # Indices are in the middle of cells.
+    edges = columns - 0.5, rows - 0.5
+    mesh = axes.pcolormesh(*edges, levels, vmin=-3, vmax=3, cmap=colors, rasterized=True)
+    _draw_legend(axes, edges, cells)
     axes.invert_yaxis()
-    axes.set(xlabel="index along the last axis", ylabel="row")
-    axes.figure.colorbar(mesh, ax=axes, label=f"log10 of {name}", extend="both")
+    _count_by_integers(axes.xaxis)
+    _count_by_integers(axes.yaxis)
+    bar = axes.figure.colorbar(mesh, ax=axes, label=name, extend="min")
+    bar.set_ticks(list(_POWERS), labels=list(_POWERS.values()))
+
+
+def _draw_legend(axes: Any, edges: tuple[NDArray, NDArray], cells: NDArray) -> None:
+    """Name the colors that the bar does not have, and draw masked cells."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    hidden = cells == _HIDDEN
+    if hidden.any():
+        masked = np.where(hidden, 1.0, np.nan)
+        axes.pcolormesh(*edges, masked, cmap=ListedColormap([_GRAY]), rasterized=True)
+    named = {
+        "equal": (cells == 0, _EQUAL),
+        "NaN or infinite": (np.isnan(cells), _NAN),
+        "masked": (hidden, _GRAY),
+    }
+    patches = [
+        Patch(facecolor=color, edgecolor="0.6", label=label)
+        for label, (chosen, color) in named.items()
+        if chosen.any()
+    ]
+    if patches:
+        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.3}
+        axes.legend(handles=patches, ncols=3, fontsize="small", frameon=False, **place)
+
+
+def _between(colors: tuple[str, str]) -> NDArray:
+    """Return shades from one color to another."""
+    from matplotlib.colors import to_rgb
+
+    first, last = (np.array(to_rgb(color)) for color in colors)
+    return first + np.linspace(0, 1, 64)[:, None] * (last - first)
+
+
+def _count_by_integers(axis: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
 
 
 def _edges(n: int) -> NDArray:
@@ -111,6 +173,8 @@ def _largest_excess(pair: Pair, rule: Rule, rows: Iterable[int], columns: NDArra
 def _excess(pair: Pair, rule: Rule) -> float:
     """Return the largest excess of a cell; NaN where NaN or infinities mismatch."""
     tally = tally_pair(pair, rule)
+    if sum(tally[name] for name in MASKED) == tally["size"]:
+        return _HIDDEN
     unusual = tally["nan_actual"] + tally["nan_expected"] + tally["infinite"]
     if unusual or (tally["nan_both"] and not rule.equal_nan):
         return math.nan
@@ -119,7 +183,7 @@ def _excess(pair: Pair, rule: Rule) -> float:
 
 def _draw_histogram(axes: Any, report: "Comparison") -> None:
     histogram = report.ulp_histogram
-    axes.set(xlabel="distance in ULP (0, then powers of two)", ylabel="pairs")
+    axes.set(xlabel="distance in ULP (0, then powers of two)", ylabel="number of pairs")
     if not histogram:
         axes.set_axis_off()
         text = "no ULP for this dtype" if report.finite else "no finite pairs"
@@ -129,9 +193,11 @@ def _draw_histogram(axes: Any, report: "Comparison") -> None:
     heights = np.zeros(last + 1)
     for _, high, count in histogram:
         heights[high.bit_length()] = count
-    axes.bar(range(last + 1), heights, width=0.9, color="#4878a8")
+    colors = ["#c3ccd6", *["#4878a8"] * last]
+    axes.bar(range(last + 1), heights, width=0.9, color=colors)
     axes.set_yscale("log")
-    axes.set_ylim(bottom=0.5)
+    axes.set_ylim(0.5, 2 * max(10.0, heights.max()))
+    axes.set_xlim(-0.6, max(last, 4) + 0.6)
     ticks = range(0, last + 1, max(1, -(-last // 8)))
     axes.set_xticks(ticks, ["0" if k == 0 else f"$2^{{{k - 1}}}$" for k in ticks])
     if report.rule.max_ulp is not None:
