@@ -1071,7 +1071,7 @@ def test_durations_have_tolerances_with_a_unit():
     for ask in calipers.allclose, calipers.isclose:
         with pytest.raises(TypeError, match=r"a has dtype timedelta64\[s\].*pass atol=numpy"):
             ask(a, b)
-        with pytest.raises(TypeError, match=r"timedelta64\[s\] and b float64, whose elements have no dist"):
+        with pytest.raises(TypeError, match=r"b float64, whose elements have no dist"):
             ask(a, [1.0, 2.0], 0, second)
 
 
