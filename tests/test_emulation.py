@@ -411,7 +411,7 @@ def test_arrays_of_unknown_libraries_are_not_passed_over():
         def __array__(self, dtype=None, copy=None):
             return np.ones(3)
 
-    with pytest.raises(TypeError, match=r"argument 0 has type Series, .*pass a NumPy array"):
+    with pytest.raises(TypeError, match=r"argument 0 has type Series, .*pass an array of NumPy"):
         rounded(Series(), "bfloat16")
 
 
