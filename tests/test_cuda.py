@@ -308,7 +308,7 @@ def test_tensors_without_memory_are_refused():
 
     with FakeTensorMode():
         fake = torch.zeros(3, device="cuda")
-    with pytest.raises(TypeError, match=r"^a: a FakeTensor that has no elements to look at"):
+    with pytest.raises(TypeError, match=r"^a: a FakeTensor without elements"):
         calipers.allclose(fake, fake)
 
 
