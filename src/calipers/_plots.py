@@ -143,8 +143,8 @@ def _between(colors: tuple[str, str]) -> NDArray:
     """Return shades from one color to another."""
     from matplotlib.colors import to_rgb
 
-    first, last = (np.array(to_rgb(color)) for color in colors)
-    return first + np.linspace(0, 1, 64)[:, None] * (last - first)
+    first, last = map(to_rgb, colors)
+    return np.linspace(first, last, 64)
 
 
 def _count_by_integers(axis: Any) -> None:
