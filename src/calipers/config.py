@@ -134,7 +134,7 @@ def cache_description() -> str:
 
 
 def _cuda() -> str:
-    """Tell what is known without the driver."""
+    """Describe the CUDA target without querying the driver."""
     if numba.config.ENABLE_CUDASIM:
         return "Numba's simulator (NUMBA_ENABLE_CUDASIM)"
     return _NOT_ASKED if "numba-cuda" in _versions() else _NO_CUDA

@@ -60,9 +60,9 @@ def function_of(text: str) -> Callable[..., Any]:
     if not colon or not home or not name:
         msg = f"{text!r} is not a function: write module:function or file.py:function"
         raise click.UsageError(msg)
-    beside = _home(os.path.dirname(os.path.abspath(home)) if home.endswith(".py") else os.getcwd())
+    folder = _home(os.path.dirname(os.path.abspath(home)) if home.endswith(".py") else os.getcwd())
     with errors_in_one_line(f"{home} cannot be imported"):
-        beside.enter()
+        folder.enter()
         result: Any = _module(home)
         for part in name.split("."):
             if not hasattr(result, part):
@@ -73,7 +73,7 @@ def function_of(text: str) -> Callable[..., Any]:
         msg = f"{text} cannot be called: it is of type {type(result).__name__}"
         raise click.UsageError(msg)
     call: Callable[..., Any] = result
-    return beside.at_home(call)
+    return folder.at_home(call)
 
 
 class _Home:

@@ -232,7 +232,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Derived:
-    """An array that a function computes from the rows of another one."""
+    """An array that a function computes from the rows of a different array."""
 
     source: Entry
     compute: Callable[[Any], Any]
@@ -277,5 +277,5 @@ def add_fields(contents: Contents, name: str, entry: Entry) -> None:
 
 
 def joined(*names: str) -> str:
-    """Join the names of levels, of which a file that is one array has none."""
+    """Join the names of levels; a file that is one array has an empty name."""
     return "/".join(name for name in names if name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 
 def leads_out(path: str, root: str) -> bool:
-    """Tell whether what a path leads to is outside a folder."""
+    """Return True if a path leads out of a folder."""
     root = os.path.realpath(root)
     try:
         return os.path.commonpath([root, os.path.realpath(path)]) != root

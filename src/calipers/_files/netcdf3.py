@@ -16,7 +16,7 @@ _CDF5 = b"CDF\5"
 
 
 def is_classic(path: str) -> bool:
-    """Tell whether a file of netCDF is of the format before HDF5."""
+    """Return True if a netCDF file has the classic format, which is not HDF5."""
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 

@@ -11,7 +11,7 @@ from .entries import Contents, Plain, add_fields, length_of, reading, require_po
 from .errors import FileError
 
 MAGIC = b"\x93NUMPY"
-# As NumPy's: what is longer makes Python's parser slow.
+# As in NumPy: longer headers make Python's parser slow.
 _LONGEST_HEADER = 10_000
 _NUMBERS = re.compile(r"[<>|=]?(?:[?biufcmMSUV]\d*(?:\[[^\]]{1,30}\])?|O8?)", re.ASCII)
 
@@ -112,7 +112,7 @@ def _dtype(descr: Any) -> np.dtype[Any]:
 
 
 def _require_known(descr: Any) -> None:
-    """Refuse what is not of `numpy.save`'s making before NumPy has to parse it."""
+    """Raise if a header was not written by `numpy.save`, before NumPy parses it."""
     if isinstance(descr, str):
         if not _NUMBERS.fullmatch(descr):
             raise ValueError

@@ -97,9 +97,9 @@ def compare_files(
     advance: Callable[[float], None],
 ) -> Found:
     """
-    Compare two files, of which `place` is the name of both in the folders that they are in.
+    Compare two files; `place` is the path of both in their folders.
 
-    `advance` is told what share of the first is done.
+    `advance` is called with the fraction of the first file that is done.
     """
     with (
         opened(actual, options.follow_links) as ours,
@@ -244,7 +244,7 @@ def unlike(problem: str, a: Entry | None = None, b: Entry | None = None) -> Comp
 
 
 def _comparable(a: DType, b: DType) -> bool:
-    """Tell whether elements can be equal: numbers to numbers, text to text, dates to dates."""
+    """Return True if elements can be equal: numbers to numbers, text to text, dates to dates."""
     if all(kernel_dtype(x) is not None or x.kind in _NUMBERS for x in (a, b)):
         return True
     if a.kind in _TEXT and b.kind in _TEXT:

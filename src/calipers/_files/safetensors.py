@@ -46,10 +46,10 @@ def parsed(file: BinaryIO, path: str) -> Contents:
     start = 8 + length
     end = 0
     spans = []
-    for name, told in header.items():
+    for name, fields in header.items():
         if name == "__metadata__":
             continue
-        dtype, shape, first, last = _tensor(name, told)
+        dtype, shape, first, last = _tensor(name, fields)
         spans.append((first, last, name))
         contents.add(name, Plain(path, start + first, shape, dtype))
     for first, last, name in sorted(spans):
@@ -86,15 +86,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _tensor(name: str, told: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
-    if not isinstance(told, dict) or told.keys() != {"dtype", "shape", "data_offsets"}:
+def _tensor(name: str, fields: Any) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
+    if not isinstance(fields, dict) or fields.keys() != {"dtype", "shape", "data_offsets"}:
         msg = f"{name!r:.80} has no dtype, shape and data_offsets"
         raise FileError(msg)
-    shape, offsets = told["shape"], told["data_offsets"]
+    shape, offsets = fields["shape"], fields["data_offsets"]
     if not (_are_counts(shape) and _are_counts(offsets) and len(offsets) == 2):
         msg = f"{name!r:.80} has shape {shape!r:.40} and data_offsets {offsets!r:.40}"
         raise FileError(msg)
-    dtype = _dtype(name, told["dtype"])
+    dtype = _dtype(name, fields["dtype"])
     first, last = offsets
     if require_possible(tuple(shape), dtype) != last - first:
         msg = (

@@ -102,7 +102,7 @@ def _with_large_integers(table: Any, read: Callable[..., Any]) -> Any:
 
 def _delimiter(first: str, second: str) -> str:
     """
-    Tell what stands between the columns by the first lines of a table, the first perhaps of names.
+    Return the delimiter of columns, from the first two lines of a table.
 
     Where there are tabs or semicolons, commas may be those of numbers. Spaces are in names and in
     text, too: they count between numbers alone, as numpy.savetxt writes them.

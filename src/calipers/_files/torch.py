@@ -16,7 +16,7 @@ from .entries import Contents, Loaded, joined, require_stored, text
 from .errors import FileError
 from .npz import start_of
 
-# Before, what is loaded as weights could run code: CVE-2025-32434.
+# Earlier versions can run code although they load weights only: CVE-2025-32434.
 _SAFE = (2, 6)
 _GLOBAL = re.compile(r"GLOBAL (\S+)")
 # By the layout of a sparse tensor, the methods that give its parts.

@@ -82,7 +82,7 @@ def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pai
 def compare_pairs(
     pairs: list[Pair], outcome: Outcome, options: FileOptions, advance: Callable[[int], None]
 ) -> None:
-    """Compare files, and add what is found to the outcome; `advance` is told of bytes."""
+    """Compare files, and add the results to the outcome; `advance` is called with bytes."""
     with Worker() as worker:
         for pair in pairs:
             if options.fail_fast and outcome.found.differs:
@@ -102,12 +102,12 @@ def _compare_pair(
         problem = "only in expected" if pair.actual is None else "only in actual"
         outcome.found.add(pair.place, unlike(problem))
         return
-    size, told = pair.size, 0
+    size, reported = pair.size, 0
 
     def tell(share: float) -> None:
-        nonlocal told
-        advance(round(share * size) - told)
-        told = round(share * size)
+        nonlocal reported
+        advance(round(share * size) - reported)
+        reported = round(share * size)
 
     try:
         if pair.place and reader_of(pair.actual) is None:

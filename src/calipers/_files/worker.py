@@ -116,7 +116,7 @@ def _fate(code: int) -> str:
 
 
 def _serve(pipe: Connection) -> None:
-    """Compare what is asked until nobody does."""
+    """Compare the pairs that are sent, until the pipe is closed."""
     # Errors are reported in one line; asyncio, which zarr uses, would log the tasks that one ends.
     warnings.simplefilter("ignore")
     logging.disable()

@@ -25,7 +25,7 @@ _MARKS = (".zgroup", ".zarray", "zarr.json")
 
 
 def is_store(path: str) -> bool:
-    """Tell whether a folder is an array or a group of zarr."""
+    """Return True if a folder is a zarr array or group."""
     return any(os.path.isfile(os.path.join(path, mark)) for mark in _MARKS)
 
 
