@@ -1179,7 +1179,7 @@ def test_checks_are_kept_and_corrected_derivatives_compared_with_them(tmp_path):
     names = sorted(str(p.relative_to(tmp_path / "kept")) for p in (tmp_path / "kept").glob("*/*"))
     assert names == ["input-0/first-look", "input-0/second-look"]
     other = {"jac": lambda x, _: waves_jacobian(x), "checkpoint": tmp_path / "kept", "step": 1e-5}
-    with pytest.raises(ValueError, match="of another step"):
+    with pytest.raises(ValueError, match="belongs to a different step"):
         run(**other)
 
 
@@ -1207,12 +1207,12 @@ def with_constant(c):
 
 
 OTHERS = {
-    "f": ({"f": other_power}, "another f"),
-    "lambda": ({"f": lambda x, k=2, *, shift=0.0: x**2}, "another f"),
-    "partial": ({"f": partial(power, shift=0.0)}, "another f"),
-    "x": ({"x": X + 1e-9}, "another x"),
-    "dtype": ({"x": X.astype("f")}, "another x"),
-    "shape": ({"x": X[:, None]}, "another x"),
+    "f": ({"f": other_power}, "a different f"),
+    "lambda": ({"f": lambda x, k=2, *, shift=0.0: x**2}, "a different f"),
+    "partial": ({"f": partial(power, shift=0.0)}, "a different f"),
+    "x": ({"x": X + 1e-9}, "a different x"),
+    "dtype": ({"x": X.astype("f")}, "a different x"),
+    "shape": ({"x": X[:, None]}, "a different x"),
     "args": ({"args": (3,)}, "different arguments"),
     "equal args": ({"args": (2.0,)}, "different arguments"),
     "kwargs": ({"kwargs": {"shift": 0.0}}, "different arguments"),
@@ -1441,7 +1441,7 @@ def test_of_two_different_runs_at_once_one_is_refused(tmp_path, monkeypatch):
         begin(own)
 
     monkeypatch.setattr(checkpoints.Checkpoint, "begin", later)
-    with pytest.raises(ValueError, match="another f"):
+    with pytest.raises(ValueError, match="a different f"):
         calipers.jacobian(other_power, X, checkpoint=folder)
     assert same(calipers.jacobian(power, X, checkpoint=folder), calipers.jacobian(power, X))
 
@@ -1625,7 +1625,7 @@ def test_a_checkpoint_of_another_global_is_refused(f, tmp_path, monkeypatch):
     first = calipers.jacobian(f, x, checkpoint=folder)
     np.testing.assert_array_equal(calipers.jacobian(f, x, checkpoint=folder), first)
     monkeypatch.setattr(sys.modules[__name__], "FACTOR", 3.0)
-    with pytest.raises(ValueError, match="is of another f"):
+    with pytest.raises(ValueError, match="belongs to a different f"):
         calipers.jacobian(f, x, checkpoint=folder)
 
 
@@ -1635,5 +1635,5 @@ def test_a_checkpoint_of_another_method_of_f_is_refused(tmp_path, monkeypatch):
     first = calipers.jacobian(Scaler(), x, checkpoint=folder)
     np.testing.assert_array_equal(calipers.jacobian(Scaler(), x, checkpoint=folder), first)
     monkeypatch.setattr(Scaler, "factor", lambda self: 3.0)
-    with pytest.raises(ValueError, match="is of another f"):
+    with pytest.raises(ValueError, match="belongs to a different f"):
         calipers.jacobian(Scaler(), x, checkpoint=folder)

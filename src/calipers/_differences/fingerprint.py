@@ -18,8 +18,8 @@ from .sending import Work
 
 # What is compared, most telling first, and what a difference is.
 DIFFERENCES = {
-    "f": "another f",
-    "x": "another x",
+    "f": "a different f",
+    "x": "a different x",
     "arguments": "different arguments of f",
     "form": "a different form of f (out_like, rowwise, batched, holomorphic)",
     "method": "a different method or kind of derivative",
