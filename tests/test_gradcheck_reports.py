@@ -1,5 +1,7 @@
 """Reports of gradcheck: names of entries, the call that repeats the check, and what to do next."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -267,3 +269,52 @@ def test_what_fast_mode_leaves_undecided_is_to_be_checked_without_it():
     report = checked(gradcheck, noisy, x, vjp=backward, fast_mode=True)
     assert report.verdict == "INCONCLUSIVE"
     assert report.next == "calipers.gradcheck(f, x, vjp=backward)"
+
+
+def legend_of(figure):
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def test_a_picture_names_inputs_and_outputs():
+    pytest.importorskip("matplotlib")
+    figure = gradcheck(np.sin, X, vjp=backward).plot()
+    (axes,) = figure.axes
+    assert figure.get_suptitle() == "PASS: all 36 entries agree"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("elements of in[0]", "elements of out[0]")
+    assert legend_of(figure) == ["agree: 36"]
+    report = checked(gradcheck, product, (X, W), vjp=product_vjp)
+    figure = report.plot()
+    axes, colors = figure.axes
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["in[0]", "in[1]"]
+    assert list(axes.get_xticks()) == [2.5, 8.5]
+    assert axes.get_ylabel() == "elements of out[0]"
+    assert colors.get_ylabel() == "error/tolerance"
+    assert legend_of(figure) == ["agree: 36", "FAIL: 12"]
+    assert gradcheck(np.sin, X, vjp=backward, fast_mode=True).plot().get_suptitle() == (
+        "PASS: products with random directions agree"
+    )
+
+
+def test_a_picture_of_nan_and_kinks_has_a_legend():
+    pytest.importorskip("matplotlib")
+    x = np.array([0.0, 1, 2, 3])
+    wrong = np.diag([1.0, np.nan, 1, 7])
+    report = checked(gradcheck, np.abs, x, jac=lambda x: wrong)
+    assert legend_of(report.plot()) == ["agree: 13", "FAIL: 1", "NONSMOOTH: 1", "NaN: 1"]
+
+
+def test_long_names_and_many_of_them_fit_in_a_picture():
+    pytest.importorskip("matplotlib")
+    p = {f"layer {k}": np.ones(2) for k in range(20)}
+    report = gradcheck(
+        lambda p: sum(np.sum(v) for v in p.values()),
+        p,
+        vjp=lambda p, w: {k: w + 0 * v for k, v in p.items()},
+    )
+    figure = report.plot()
+    figure.draw_without_rendering()
+    labels = [t for t in figure.axes[0].get_xticklabels() if t.get_text()]
+    assert len(labels) == 12
+    boxes = [t.get_window_extent() for t in labels]
+    assert not any(a.overlaps(b) for a, b in pairwise(boxes))
+    assert all(figure.bbox.contains(*corner) for b in boxes for corner in b.corners())
