@@ -578,6 +578,18 @@ def test_a_derivative_goes_where_an_array_goes(method):
     assert np.isinf(d.error).all() == (method != "adaptive")
 
 
+def test_a_summary_names_the_worst_entry_and_elements_that_did_not_converge():
+    x = np.array([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]])
+    d = calipers.differentiate(lambda x: np.array([np.abs(x).sum(), np.sin(x[0, 1])]), x)
+    text = str(d)
+    assert "\n  NONSMOOTH   x[0, 0], x[1, 0], x[1, 1] and 1 more\n" in text
+    index = np.unravel_index(np.argmax(d.error), d.error.shape)
+    assert f"({'value[' + ', '.join(map(str, index))}])" in text
+    sparse = calipers.differentiate(np.sin, np.linspace(0, 1, 6), sparsity=np.eye(6))
+    worst = int(np.argmax(sparse.error.diagonal()))
+    assert f"(value[{worst}, {worst}])" in str(sparse)
+
+
 @methods
 def test_a_derivative_is_summarised_in_a_few_lines(method):
     text = str(calipers.differentiate(waves, MANY, method=method))
@@ -585,8 +597,8 @@ def test_a_derivative_is_summarised_in_a_few_lines(method):
     assert text.count("\n") <= 4
     assert "(6, 131)" in text
     assert ("CONVERGED" if method == "adaptive" else "FIXED") in text
-    assert "calls of f" in text
-    assert "\n1 call of f, " in str(calipers.differentiate(np.sin, np.zeros(0)))
+    assert "\n  calls       f " in text
+    assert "\n  calls       f 1, " in str(calipers.differentiate(np.sin, np.zeros(0)))
 
 
 @methods

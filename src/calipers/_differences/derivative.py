@@ -76,19 +76,53 @@ class Derivative(Shown):
         return np.array(self.value, dtype=dtype, copy=copy)
 
     def __str__(self) -> str:
-        """Return a summary of a few lines."""
+        """Return a summary: status counts and positions, the largest error, the calls of f."""
+        value = self.value[0] if isinstance(self.value, tuple) else self.value
+        error = self.error[0] if isinstance(self.error, tuple) else self.error
         names, counts = np.unique(self.status, return_counts=True)
         columns = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
-        value = self.value[0] if isinstance(self.value, tuple) else self.value
         lines = [f"Derivative of shape {value.shape}: {columns or 'no columns'}"]
-        error = self.error[0] if isinstance(self.error, tuple) else self.error
+        lines += [
+            f"  {name:<12}{_positions(np.argwhere(self.status == name))}"
+            for name in names
+            if name not in _USUAL
+        ]
         errors = np.asarray(error if self.colors is None else error.data)
         known = errors[np.isfinite(errors)]
         if known.size:
-            lines.append(f"error: at most {known.max():.2g}, median {np.median(known):.2g}")
+            index = _largest(error, sparse=self.colors is not None)
+            where = f" ({_position('value', index)})" if index else ""
+            median = np.median(known)
+            lines.append(f"  error       at most {known.max():.2g}{where}, median {median:.2g}")
         if known.size < errors.size:
-            lines.append(f"error unknown: {errors.size - known.size} of {errors.size} entries")
+            lines.append(
+                f"  unknown     error of {errors.size - known.size} of {errors.size} entries"
+            )
         groups = "" if self.colors is None else f" in {self.colors} color{'s' * (self.colors != 1)}"
-        calls = "1 call" if self.nfev == 1 else f"{self.nfev} calls"
-        lines.append(f"{calls} of f{groups}, {self.seconds:.3g} s")
+        lines.append(f"  calls       f {self.nfev}{groups}, {self.seconds:.3g} s")
         return "\n".join(lines)
+
+
+_USUAL = frozenset({"CONVERGED", "FIXED", "EXCLUDED"})  # as the caller asked for
+_SHOWN = 3  # positions
+
+
+def _position(name: str, index: Any) -> str:
+    return f"{name}[{', '.join(map(str, index))}]" if len(index) else name
+
+
+def _positions(indices: NDArray) -> str:
+    """Name the first of some elements of x."""
+    shown = ", ".join(_position("x", index) for index in indices[:_SHOWN])
+    rest = len(indices) - _SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _largest(error: Any, *, sparse: bool) -> tuple[int, ...]:
+    """Return the position of the largest error that is known."""
+    data = np.asarray(error.data if sparse else error)
+    flat = int(np.argmax(np.where(np.isfinite(data), data, -1.0)))
+    if not sparse:
+        return tuple(map(int, np.unravel_index(flat, data.shape)))
+    column = int(np.searchsorted(error.indptr, flat, side="right")) - 1
+    return int(error.indices[flat]), column
