@@ -114,7 +114,7 @@ def test_the_command_has_lines_in_place_of_the_message(tmp_path):
     assert (status, shown) == (0, "")
     assert out.splitlines()[0].startswith("isclose                float64  ")
     assert out.splitlines()[0].endswith(" s")
-    assert "compiled   2 kernels in " in out
+    assert "compiled   3 kernels in " in out
 
 
 def test_calls_that_read_the_cache_start_no_thread():
