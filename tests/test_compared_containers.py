@@ -133,7 +133,7 @@ def test_arrays_in_arrays_are_refused_by_name():
         (calipers.compare, "actual"),
     ):
         for x in ragged, held:
-            said = rf"^{name} holds arrays.*give .* {name}\.tolist\(\)"
+            said = rf"^{name} holds arrays.*pass .* {name}\.tolist\(\)"
             with pytest.raises(TypeError, match=said):
                 ask(x, x)
     assert calipers.compare(ragged.tolist(), ragged.tolist())  # as is advised
@@ -160,7 +160,9 @@ def test_lists_of_tensors_that_require_grad():
     torch = pytest.importorskip("torch")
     x = [torch.ones(2, requires_grad=True)]
     for ask, name in ((calipers.array_equal, "a1"), (calipers.allclose, "a")):
-        with pytest.raises(TypeError, match=f"^{name} is a list that is no array.*ask compare"):
+        with pytest.raises(
+            TypeError, match=f"^{name} is a list that NumPy cannot make .*use compare"
+        ):
             ask(x, x)
     assert calipers.compare(x, x)
 
@@ -168,7 +170,7 @@ def test_lists_of_tensors_that_require_grad():
 def test_advice_on_tensors_works():
     torch = pytest.importorskip("torch")
     meta = torch.ones(2, device="meta")
-    with pytest.raises(TypeError, match=r"pass a tensor that has elements for a, ") as error:
+    with pytest.raises(TypeError, match=r"pass a tensor with elements for a, ") as error:
         calipers.allclose(meta, meta)
     assert ".cpu()" not in str(error.value)
     jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)

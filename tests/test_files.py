@@ -782,7 +782,7 @@ def test_a_limit_is_told_as_the_command_line_takes_it(tmp_path):
     for name in "a.h5", "b.h5":
         with h5py.File(tmp_path / name, "w") as file:
             file.create_dataset("x", data=np.ones(300_000), chunks=(300_000,))
-    with pytest.raises(FileError, match="more than --memory-limit 1: give --memory-limit 10, or"):
+    with pytest.raises(FileError, match="more than --memory-limit 1: pass --memory-limit 10, or"):
         compared(tmp_path / "a.h5", tmp_path / "b.h5", memory_limit=1 << 20)
     assert compared(tmp_path / "a.h5", tmp_path / "b.h5", memory_limit=10 << 20)["x"]
 
