@@ -133,7 +133,7 @@ def test_arrays_in_arrays_are_refused_by_name():
         (calipers.compare, "actual"),
     ):
         for x in ragged, held:
-            said = rf"^{name} holds arrays.*pass .* {name}\.tolist\(\)"
+            said = rf"^{name} holds arrays.*pass {name}\.tolist\(\)"
             with pytest.raises(TypeError, match=said):
                 ask(x, x)
     assert calipers.compare(ragged.tolist(), ragged.tolist())  # as is advised
@@ -174,7 +174,7 @@ def test_advice_on_tensors_works():
         calipers.allclose(meta, meta)
     assert ".cpu()" not in str(error.value)
     jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
-    with pytest.raises(TypeError, match=r"pass its \.values\(\) and \.offsets\(\), or ask"):
+    with pytest.raises(TypeError, match=r"pass its \.values\(\) and \.offsets\(\), or use"):
         calipers.allclose(jagged, jagged)
     assert calipers.allclose(jagged.values(), jagged.values())
     assert calipers.array_equal(jagged.offsets(), jagged.offsets())
