@@ -365,7 +365,7 @@ class TestErrors:
     def test_blocks_that_are_not_what_they_say(self):
         x = da.ones((8, 3), chunks=(2, 3))
         y = x.map_blocks(lambda block: block[:1], dtype=float, meta=np.empty((0, 0)))
-        with pytest.raises(ValueError, match=r"b has a block of shape \(1, 3\).*say \(2, 3\)") as e:
+        with pytest.raises(ValueError, match=r"b has a block of shape \(1, 3\).*says \(2, 3\)") as e:
             calipers.allclose(x, y)
         assert e.value.__notes__ == ["in the block [0:2, 0:3] of a and b"]
 
@@ -608,7 +608,7 @@ class TestCluster:
             calipers.allclose(x, y)
         except ValueError as error:  # what pytest.raises keeps would keep the arrays
             text, (place,) = str(error), error.__notes__
-        assert "b has a block of shape (1,), .chunks says (10,)" in text
+        assert "b has a block of shape (1,), but .chunks says (10,)" in text
         assert place.startswith("in the block [")
         del x, y
 
