@@ -188,5 +188,6 @@ def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
     if is_weak(expected):
         defaults["check_shape"] = False
     defaults.update(options)
-    checked_options(**{"rtol": None, "atol": None, **defaults})
+    if options:
+        checked_options(**{"rtol": None, "atol": None, **defaults})
     return Approx(expected, defaults)
