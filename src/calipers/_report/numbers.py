@@ -25,12 +25,8 @@ def rounded_up(x: float) -> str:
 
 
 def values(a: Any, b: Any) -> tuple[str, str]:
-    """Write two values with as many digits as tell them apart."""
+    """Write two values: numbers with 6 digits, of other objects the parts that differ."""
     if isinstance(a, float | complex) and isinstance(b, float | complex):
-        for digits in range(6, 18):
-            texts = f"{a:.{digits}g}", f"{b:.{digits}g}"
-            if texts[0] != texts[1]:
-                return texts
         return f"{a:.6g}", f"{b:.6g}"
     write = [repr if isinstance(x, str) else str for x in (a, b)]
     words = write == [repr, repr]
