@@ -720,7 +720,7 @@ def test_reports_are_equal_to_themselves_alone():
 def test_seconds_do_not_count_the_compilation_of_kernels(monkeypatch):
     now = [100.0]
 
-    def build(function, arguments):
+    def build(function, arguments, key):
         now[0] += 5.0
         if arguments:  # kernels are built for each other
             now[0] += 1.0

@@ -145,10 +145,11 @@ def test_types_of_parameters_are_named(name):
     assert vague == set(ANY.get(name, ()))
 
 
-def test_types_cost_no_import():
-    code = "import sys, calipers; calipers.gradcheck; print('numpy.typing' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+@pytest.mark.parametrize(
+    "name", sorted(set(FUNCTIONS) - {"linear_operator"})
+)  # returns one of SciPy's
+def test_types_can_be_evaluated(name):
+    assert typing.get_type_hints(FUNCTIONS[name])
 
 
 @pytest.mark.parametrize("name", CLASSES)

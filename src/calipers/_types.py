@@ -3,18 +3,12 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-    from fractions import Fraction
-
-    from numpy import typing as npt
-    from scipy.optimize import Bounds
-
-    from .tolerances import Tolerance
+import numpy.typing as npt
 
 Method: TypeAlias = Literal["2-point", "3-point", "5-point", "cs", "adaptive"]
 FormatName: TypeAlias = Literal[
@@ -50,7 +44,7 @@ class DTypeObject(Protocol):
         ...
 
 
-DTypeLike: TypeAlias = "npt.DTypeLike | DTypeObject"
+DTypeLike: TypeAlias = npt.DTypeLike | DTypeObject
 """What NumPy converts to a dtype, names of formats, and dtypes of other libraries."""
 
 
@@ -71,10 +65,10 @@ class ArrayObject(Protocol):
         ...
 
 
-ArrayLike: TypeAlias = "npt.ArrayLike | ArrayObject | date | timedelta | Decimal | Fraction"
+ArrayLike: TypeAlias = npt.ArrayLike | ArrayObject | date | timedelta | Decimal | Fraction
 """What NumPy converts to an array, arrays of other libraries, and exact and calendar numbers."""
 
-Chunks: TypeAlias = "Iterable[ArrayLike]"
+Chunks: TypeAlias = Iterable[ArrayLike]
 """Chunks of an array that follow each other along axis 0."""
 
 PyTree: TypeAlias = object
@@ -83,10 +77,25 @@ PyTree: TypeAlias = object
 Plain: TypeAlias = ArrayObject | Number | Sequence[complex] | Sequence[Sequence[complex]]
 """Arrays, numbers and nested sequences of numbers: `compare` returns one `Comparison`."""
 
-BoundsLike: TypeAlias = "Sequence[ArrayLike] | Bounds"
+
+class BoundsObject(Protocol):
+    """A scipy.optimize.Bounds."""
+
+    @property
+    def lb(self) -> Any:
+        """The lower bounds."""
+        ...
+
+    @property
+    def ub(self) -> Any:
+        """The upper bounds."""
+        ...
+
+
+BoundsLike: TypeAlias = Sequence[ArrayLike] | BoundsObject
 """A pair of a lower and an upper bound, or a scipy.optimize.Bounds."""
 
-SparsityLike: TypeAlias = 'ArrayObject | tuple[ArrayObject, ArrayLike] | Literal["detect"]'
+SparsityLike: TypeAlias = ArrayObject | tuple[ArrayObject, ArrayLike] | Literal["detect"]
 """The pattern of a sparse matrix, with or without groups of columns."""
 
 
@@ -108,7 +117,7 @@ class CompareOptions(TypedDict, total=False):
 
     rtol: float | None
     atol: float | np.timedelta64 | timedelta | None
-    tolerance: "Tolerance | tuple[float, float] | None"
+    tolerance: tuple[float, float] | None  # a Tolerance is one
     max_ulp: int | None
     equal_nan: bool
     check_dtype: bool
@@ -130,11 +139,11 @@ class EmulateOptions(TypedDict, total=False):
 class PointOptions(TypedDict, total=False):
     """The keywords of all derivatives: steps, and how f is called."""
 
-    step: "ArrayLike | None"
-    scale: "ArrayLike | None"
-    bounds: "BoundsLike | None"
+    step: ArrayLike | None
+    scale: ArrayLike | None
+    bounds: BoundsLike | None
     kwargs: dict[str, Any] | None
-    out_like: "ArrayLike | None"
+    out_like: ArrayLike | None
     rowwise: bool
     batched: bool
     holomorphic: bool
@@ -163,7 +172,7 @@ class StepOptions(CallOptions, total=False):
 class PlanOptions(StepOptions, total=False):
     """The keywords of `jacobian_function`."""
 
-    sparsity: "SparsityLike | None"
+    sparsity: SparsityLike | None
     args: tuple[Any, ...]
     argnums: int
     memory_limit: float | None
@@ -172,7 +181,7 @@ class PlanOptions(StepOptions, total=False):
 class HessianOptions(CallOptions, total=False):
     """The keywords of `hessian` that are not in its signature."""
 
-    sparsity: "SparsityLike | None"
+    sparsity: SparsityLike | None
     checkpoint: str | os.PathLike[str] | None
     memory_limit: float | None
 
@@ -188,7 +197,7 @@ class JacobianOptions(StepOptions, total=False):
 class SparseJacobianOptions(JacobianOptions, total=False):
     """The same with a sparsity pattern."""
 
-    sparsity: "SparsityLike | None"
+    sparsity: SparsityLike | None
 
 
 class SecondOptions(TypedDict, total=False):
@@ -206,9 +215,9 @@ class SecondOptions(TypedDict, total=False):
     masked: bool | None
     check_sparse_nnz: bool | None
     method: Method
-    step: "ArrayLike | Sequence[ArrayLike | None] | None"
-    scale: "ArrayLike | Sequence[ArrayLike | None] | None"
-    bounds: "BoundsLike | Sequence[BoundsLike | None] | None"
+    step: ArrayLike | Sequence[ArrayLike | None] | None
+    scale: ArrayLike | Sequence[ArrayLike | None] | None
+    bounds: BoundsLike | Sequence[BoundsLike | None] | None
     workers: WorkersLike | None
     progress: ProgressLike
     equal_nan: bool

@@ -30,6 +30,7 @@ from numpy.testing import assert_array_equal as _numpy_assert_array_equal
 from numpy.testing import assert_array_less as _numpy_assert_array_less
 from numpy.testing import assert_array_max_ulp as _numpy_assert_array_max_ulp
 from numpy.testing import assert_equal as _numpy_assert_equal
+from numpy.typing import DTypeLike
 
 from ._assertions import (
     Head,
@@ -99,7 +100,6 @@ if TYPE_CHECKING:
     from numpy.testing import tempdir as tempdir
     from numpy.testing import temppath as temppath
     from numpy.testing import verbose as verbose
-    from numpy.typing import DTypeLike
 
     # torch's own type would have checkers read all of torch.
     make_tensor: Callable[..., Any]
