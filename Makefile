@@ -9,7 +9,7 @@ INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 # compile what it imports, for 0.3 s and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-lowest lint types types-of-windows bench compare docs gpu release-check clean
+.PHONY: demo test test-lowest lint types types-of-windows bench results compare docs gpu release-check clean
 
 # An environment without pip, which venv leaves where ensurepip is missing, would be taken for whole.
 .venv/pyvenv.cfg:
@@ -53,6 +53,15 @@ types-of-windows:
 
 bench: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/python -m benchmarks
+
+# Some 20 minutes: what docs/benchmarks.md, docs/validation.md and README.md show.
+results: .venv/.installed-$(TEST_EXTRAS)
+	printf '# Results\n\nWritten by `make results`.\n\n' > benchmarks/results.md
+	$(BIN)/python -m benchmarks --markdown >> benchmarks/results.md
+	echo >> benchmarks/results.md
+	$(BIN)/python -m benchmarks.power >> benchmarks/results.md
+	echo >> benchmarks/results.md
+	$(BIN)/python -m benchmarks.verdicts >> benchmarks/results.md
 
 # The pages are in build/docs/index.html.
 docs: .venv/.installed-docs

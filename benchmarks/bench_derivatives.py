@@ -98,6 +98,29 @@ class Dense:
     track_of_bare_calls.unit = "of 2n bare calls"
 
 
+def squares(x):
+    return x * x + 1
+
+
+class Python:
+    """A function of NumPy that is not compiled, of few numbers: the calls around it count."""
+
+    params = ([3, 10],)
+    param_names = ("n",)
+
+    def setup(self, n):
+        self.x = point(n)
+
+    def time_jacobian(self, n):
+        calipers.jacobian(squares, self.x)
+
+    def track_over_scipy(self, n):
+        peer = peers.scipy_derivative(squares, self.x, method="3-point")
+        return common.speedup(partial(calipers.jacobian, squares, self.x), peer, repeat=21)
+
+    track_over_scipy.unit = "times scipy"
+
+
 class Sparse:
     params = (["2-point", "3-point"],)
     param_names = ("method",)

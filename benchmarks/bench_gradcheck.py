@@ -25,8 +25,8 @@ def cubic_jac(x):
 
 compiled_vjp = numba.njit(cubic_vjp)
 
-# The derivatives that the caller gives, and the vjp that torch takes beside it. The Jacobian is
-# diagonal: what is a vjp is a jvp, too.
+# The derivative that the caller passes, and the vjp that torch takes. The Jacobian is diagonal, so
+# that a vjp is a jvp, too.
 FORMS = {
     "jac": ("jac", cubic_jac, compiled_vjp),
     "vjp": ("vjp", cubic_vjp, cubic_vjp),
@@ -66,15 +66,18 @@ class Compiled:
 class Torch:
     """A torch function on a tensor: both derive the gradient by autograd."""
 
-    def setup(self):
-        x = np.random.default_rng(0).random(min(1000, common.SIZE))
+    params = ([10, 1000],)
+    param_names = ("n",)
+
+    def setup(self, n):
+        x = np.random.default_rng(0).random(min(n, common.SIZE))
         self.own, self.peer = peers.torch_function_checks(x)
         self.own()
 
-    def time_gradcheck(self):
+    def time_gradcheck(self, n):
         self.own()
 
-    def track_over_torch(self):
+    def track_over_torch(self, n):
         return common.speedup(self.own, self.peer, repeat=7)
 
     track_over_torch.unit = "times torch"

@@ -163,6 +163,8 @@ def small_pairs() -> dict[str, Pair]:
         "scalar and array": (1.0, np.ones(10)),
         "lists": (a.tolist(), a.tolist()),
         "strided": (np.repeat(a, 2)[::2], a),
+        "longdouble": (a.astype(np.longdouble), a.astype(np.longdouble)),
+        "float32 and float64": (np.float32(a), np.float32(a).astype(float)),
     }
 
 

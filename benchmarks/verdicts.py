@@ -139,28 +139,32 @@ def right(case: Any, found: calipers.Diagnosis) -> bool:
     return found.kind in case.kinds and (not formats or found.format in formats)
 
 
-def kinds_table(cases: Iterable[Any], seeds: range) -> list[str]:
-    """Score kinds: right, bugs called what they are, false alarms."""
+SCORES = (
+    "verdicts right",
+    "bugs called BUG",
+    "bugs called SUSPECT",
+    "bugs accepted",
+    "false alarms",
+)
+
+
+def scores(cases: Iterable[Any], seeds: range) -> list[str]:
+    """Count right verdicts, bugs by verdict, and benign pairs that are called BUG or SUSPECT."""
     counts: Counter[str] = Counter()
     for case in cases:
         for seed in seeds:
-            found = diagnosed(case, seed)
+            diagnosis = diagnosed(case, seed)
             counts["runs"] += 1
-            counts["right"] += right(case, found)
+            counts["verdicts right"] += right(case, diagnosis)
+            is_accused = diagnosis.kind in ("BUG", "SUSPECT")
             if case.bug:
                 counts["bugs"] += 1
-                counts["bugs called BUG"] += found.kind == "BUG"
-                counts["bugs called SUSPECT"] += found.kind == "SUSPECT"
-                counts["bugs accepted"] += found.kind not in ("BUG", "SUSPECT")
+                counts[f"bugs called {diagnosis.kind}" if is_accused else "bugs accepted"] += 1
             elif case.benign:
                 counts["benign"] += 1
-                counts["false alarms"] += found.kind in ("BUG", "SUSPECT")
-    return [
-        f"{counts['right']} of {counts['runs']} verdicts right; of {counts['bugs']} bugs "
-        f"{counts['bugs called BUG']} BUG, {counts['bugs called SUSPECT']} SUSPECT, "
-        f"{counts['bugs accepted']} accepted; {counts['false alarms']} of {counts['benign']} "
-        f"benign pairs called BUG or SUSPECT"
-    ]
+                counts["false alarms"] += is_accused
+    totals = counts["runs"], *3 * (counts["bugs"],), counts["benign"]
+    return [f"{counts[name]} of {total}" for name, total in zip(SCORES, totals, strict=True)]
 
 
 def yes_or_no(cases: Iterable[Any], seeds: range) -> list[str]:
@@ -183,7 +187,7 @@ def yes_or_no(cases: Iterable[Any], seeds: range) -> list[str]:
                 tally[name][f"{label} {accepted}"] += 1
     lines = [
         f"| criterion | benign rejected, of {runs['benign']} | bugs accepted, of {runs['bug']} |",
-        "|---|---|---|",
+        "|---|---:|---:|",
     ]
     for name, counts in tally.items():
         lines.append(f"| {name} | {counts['benign False']} | {counts['bug True']} |")
@@ -195,24 +199,33 @@ def main(seeds: range) -> None:
 
     started = perf_counter()
     sets = {
-        "Pairs that were there before the rules": verdict_cases.CASES,
-        "Pairs added after the rules": verdict_cases.HELD_OUT,
-        "Transforms and angles, in float32 alone": verdict_cases.TRANSFORMS,
-        "Other fields, and awkward inputs": verdict_cases.FIELDS,
-        "Everyday ports": verdict_cases.EVERYDAY,
+        "development set": verdict_cases.CASES,
+        "written after the rules": verdict_cases.HELD_OUT,
+        "transforms and angles, float32 alone": verdict_cases.TRANSFORMS,
+        "other fields, awkward inputs": verdict_cases.FIELDS,
+        "everyday ports": verdict_cases.EVERYDAY,
     }
+    print("<!-- verdicts -->\n\n## Verdicts of diagnose\n")
+    print(f"Labelled pairs of implementations, each at {len(seeds)} seeds.\n")
+    print(f"| pairs | {' | '.join(SCORES)} |\n|---{'|---:' * len(SCORES)}|")
     for title, cases in sets.items():
-        print(f"{title}: {len(cases)}, by {len(seeds)} seeds\n")
-        print("\n".join(kinds_table(cases, seeds)), end="\n\n")
-        print("\n".join(yes_or_no(cases, seeds)), end="\n\n")
+        print(f"| {len(cases)} {title} | {' | '.join(scores(cases, seeds))} |", flush=True)
+    for title, cases in sets.items():
+        print(f"\n### Criteria that accept or reject: {title}\n")
+        print("\n".join(yes_or_no(cases, seeds)), flush=True)
+    print("\n### Verdicts that are wrong\n")
+    for cases in sets.values():
         for case in cases:
-            for seed in seeds:
-                found = diagnosed(case, seed)
-                if not right(case, found):
-                    expected = " or ".join(sorted(case.kinds))
-                    print(f"- {case.name}, seed {seed}: {found.kind}, expected {expected}")
-    calls = [sum(found.calls.values()) for found in _known.values()]
-    print(f"\nCalls of both sides: median {median(calls):.0f}, at most {max(calls)}.")
+            wrong = Counter(
+                diagnosed(case, seed).kind
+                for seed in seeds
+                if not right(case, diagnosed(case, seed))
+            )
+            for kind, count in wrong.items():
+                expected = " or ".join(sorted(case.kinds))
+                print(f"- `{case.name}`: {kind} at {count} of {len(seeds)}, expected {expected}")
+    calls = [sum(diagnosis.calls.values()) for diagnosis in _known.values()]
+    print(f"\nCalls of f and g: median {median(calls):.0f}, at most {max(calls)}.")
     print(f"{perf_counter() - started:.0f} s", file=sys.stderr)
 
 

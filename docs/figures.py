@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks.scaling_out import Cluster, Job, most_workers, predicted, simulated
+from benchmarks.targets import results
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -219,38 +220,38 @@ def error_estimates():
 
 
 def measured():
-    """Return the committed results: pairs of a question and the value in a unit, in order."""
-    text = (Path(__file__).parents[1] / "benchmarks/results.md").read_text()
-    rows = re.findall(r"^\| (.+?) \| ([\d.]+) (.+?) \|", text, re.M)
-    return [(question, float(value), unit) for question, value, unit in rows]
+    """Return the committed results: name, value and unit of each measurement, in order."""
+    return results((Path(__file__).parents[1] / "benchmarks/results.md").read_text()).values()
+
+
+def chosen(pattern, unit):
+    """Return the part of each name that the pattern's group matches, and the value."""
+    return [
+        (match.group(1), row.value)
+        for row in measured()
+        if row.unit == unit and (match := re.fullmatch(pattern, row.name))
+    ]
 
 
 def speed():
-    """Draw the committed results of allclose: by dtype, by place of a mismatch, by threads."""
-    rows = measured()
-
-    def chosen(pattern, unit):
-        return [
-            (found.group(1), value)
-            for question, value, own in rows
-            if own == unit and (found := re.fullmatch(pattern, question))
-        ]
-
+    """Draw the committed results of allclose: by dtype, by position of a mismatch, by threads."""
     figure = Figure(figsize=(9.5, 4), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.5, 1, 1))
-    times = dict(chosen(r"allclose, [\d.]+e7 equal,? (.+)", "x numpy"))
+    times = dict(chosen(r"allclose, [\d.]+e7 equal,? (.+)", "x NumPy"))
     left.barh(list(times), list(times.values()), color="C0")
     left.invert_yaxis()
     left.axvline(1, color="0.3", linewidth=0.8)
     left.tick_params(axis="y", labelsize=8)
-    left.set_title("allclose, times as fast as NumPy", fontsize=9)
+    left.set_xlabel("speed relative to numpy.allclose")
+    left.set_title("allclose of 1e7 or more elements", fontsize=9)
 
-    places = chosen(r"allclose, 5e7 differ at (\d+)%", "of a full pass")
-    shares = [float(place) for place, _ in places]
+    positions = chosen(r"allclose, 5e7 differ at (\d+)%", "of the time of a full pass")
+    shares = [float(position) for position, _ in positions]
     middle.plot([0, 100], [0, 1], color="0.7", linewidth=0.8)
-    middle.plot(shares, [value for _, value in places], "o", color="C0")
-    middle.set_xlabel("% of the elements before a mismatch")
-    middle.set_title("time, of a full pass", fontsize=9)
+    middle.plot(shares, [value for _, value in positions], "o", color="C0")
+    middle.set_xlabel("position of the mismatch, % of the elements")
+    middle.set_ylabel("time relative to a full pass")
+    middle.set_title("A mismatch ends the pass", fontsize=9)
 
     sizes = sorted(
         (16 * float(size.replace(",", "")), value)
@@ -260,7 +261,45 @@ def speed():
     right.axvline(8, color="0.7", linewidth=0.8)
     right.set_ylim(0, 2)
     right.set_xlabel("MiB of both arrays")
-    right.set_title("2 threads, times as fast as one", fontsize=9)
+    right.set_ylabel("speed relative to 1 thread")
+    right.set_title("2 threads", fontsize=9)
+    return figure
+
+
+COMPARED = [  # measurements of results.md that stand for the others of their kind
+    "allclose, small: 10 float64",
+    "allclose, 5e7 equal float64",
+    "isclose, 1e7 float64",
+    "array_equal, 1e7 float64",
+    "array_equal, small: lists",
+    "allfinite, 1e7 strided",
+    "compare, 5e7 float64, 1 % differ",
+    "assert_close, 10 float64",
+    "assert_close, 10,000,000 float64",
+    "jacobian, NumPy f, 3 x 3",
+    "jacobian_function, 100 x 100, 1 thread",
+    "jacobian_function, tridiagonal, n = 1e6",
+    "differentiate, 100 x 100",
+    "gradcheck of vjp, compiled f, n = 1000",
+    "gradcheck of a torch function, n = 10",
+    "gradcheck of a torch function, n = 1000",
+]
+
+
+def relative():
+    """Draw how fast calipers is relative to its peers; where it is slower in another colour."""
+    rows = [row for row in measured() if row.name in COMPARED and row.unit.startswith("x ")]
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    axes = figure.subplots()
+    labels = [f"{row.name} vs {row.unit.removeprefix('x ')}" for row in rows]
+    values = [row.value for row in rows]
+    colors = ["C0" if value >= 1 else "C1" for value in values]
+    axes.barh(labels, [value - 1 for value in values], left=1, color=colors)
+    axes.set_xscale("log")
+    axes.axvline(1, color="0.3", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set_xlabel("speed relative to the peer (orange: the peer is faster)")
     return figure
 
 
@@ -282,6 +321,7 @@ def main():
         derivative_errors,
         error_estimates,
         speed,
+        relative,
     ):
         draw().savefig(HERE / f"{draw.__name__}.png", dpi=110)
     tf32 = calipers.diagnose(linear, PORTS["inputs in tf32"], (X, W))

@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from benchmarks import __main__ as bars
+from benchmarks import __main__ as report
 from benchmarks import (
     bench_closeness,
     bench_coloring,
@@ -21,7 +22,9 @@ from benchmarks import (
     beyond_memory,
     common,
     dask_arrays,
+    measurements,
     scaling_out,
+    targets,
 )
 
 import calipers
@@ -111,34 +114,68 @@ def test_pairs_are_close(dtype):
         assert not calipers.allclose(*noisy, rtol=0.0, atol=0.5)
 
 
-GOOD = bars.Bar("good", 2.0, 1.0, "x numpy")
-BAD = bars.Bar("bad", 2.0, 1.0, "s", at_least=False)
-ABSENT = bars.Bar("absent", None, 1.0, "x torch")
+FAST = measurements.Measurement("fast", 2.0, "x NumPy")
+SLOW = measurements.Measurement("slow", 0.5, "x NumPy")
+TIME = measurements.Measurement("time", 2.0, "ms")
+ABSENT = measurements.Measurement("absent", None, "x torch")
+GROUPS = {"One": lambda: [FAST, ABSENT], "Two": lambda: [TIME, SLOW]}
 
 
 @pytest.mark.parametrize("arguments", [[], ["--markdown"]])
-def test_a_missed_bar_is_shown_and_fails(arguments, capsys):
-    assert bars.main(arguments, [lambda: [GOOD, ABSENT], lambda: [BAD]]) == 1
+def test_results_are_printed_with_the_peer_where_it_is_faster(arguments, capsys):
+    assert report.main(arguments, GROUPS, {}) == 0
     lines = capsys.readouterr().out.splitlines()
-    shown = {name: next(s for s in lines if name in s) for name in ("good", "bad", "absent")}
-    assert "MISSED" in shown["bad"]
-    assert "ok" in shown["good"]
-    assert "skipped" in shown["absent"]
+    shown = {name: next(s for s in lines if name in s) for name in ("fast", "slow ", "time", "abs")}
+    assert "2 x NumPy" in shown["fast"]
+    assert "slower" not in shown["fast"] + shown["time"]
+    assert "slower than NumPy" in shown["slow "]
+    assert "not measured" in shown["abs"]
 
 
-def test_reached_bars_pass(capsys):
-    assert bars.main([], [lambda: [GOOD, ABSENT]]) == 0
-    assert "MISSED" not in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("targets", "status"),
+    [
+        ({"fast [x NumPy]": 2.0, "time [ms]": 2.0, "absent [x torch]": 9.0}, 0),
+        ({"fast [x NumPy]": 2.1}, 1),  # more is better
+        ({"time [ms]": 1.9}, 1),  # less is better
+        ({"fast [x torch]": 9.0}, 0),  # measured in another unit
+    ],
+)
+def test_the_exit_status_is_1_below_a_target(targets, status, capsys):
+    assert report.main([], GROUPS, targets) == status
+    assert ("target" in capsys.readouterr().err) == bool(status)
 
 
-def test_groups_measure_every_bar(monkeypatch):
-    monkeypatch.setattr(bars, "LARGE", 1000)
-    monkeypatch.setattr(bars, "MEDIUM", 1000)
+def test_a_target_is_the_best_of_the_runs_with_some_slack(capsys):
+    runs = []
+    for factor in (1.0, 2.0):
+        faster = {"Two": lambda f=factor: [TIME._replace(value=2.0 / f), SLOW._replace(value=f)]}
+        report.main(["--markdown"], faster, {})
+        runs.append(targets.results(capsys.readouterr().out))
+    expected = {"time [ms]": 1.0 / 0.8, "slow [x NumPy]": 2.0 * 0.8}
+    assert targets.targets(runs) == pytest.approx(expected)
+    alone = {key: runs[1][key] for key in ["time [ms]"]}
+    assert list(targets.targets([runs[0], alone])) == ["time [ms]"]
+
+
+def test_every_target_is_of_a_measurement_in_the_results():
+    measured = targets.results((ROOT / "benchmarks/results.md").read_text("utf-8"))
+    named = tomllib.loads(report.TARGETS.read_text("utf-8"))
+    assert len(named) > 100
+    assert set(named) <= set(measured)
+
+
+def test_groups_measure_everything(monkeypatch):
+    monkeypatch.setattr(measurements, "LARGE", 1000)
+    monkeypatch.setattr(measurements, "MEDIUM", 1000)
     monkeypatch.setattr(common, "SIZE", SIZE)
     monkeypatch.setattr(common, "_SAMPLE_SECONDS", 0.0)
-    in_process = [group for group in bars.GROUPS if group is not bars.startup]
-    for bar in itertools.chain.from_iterable(group() for group in in_process):
-        assert bar.value is None or bar.value > 0
+    groups = [g for g in measurements.GROUPS.values() if g is not measurements.startup]
+    keys = []
+    for measured in itertools.chain.from_iterable(group() for group in groups):
+        assert measured.value is None or measured.value > 0
+        keys.append(measured.key)
+    assert len(keys) == len(set(keys))
 
 
 def test_files_and_stores_are_measured(capsys, monkeypatch):

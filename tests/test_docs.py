@@ -30,14 +30,12 @@ NEEDS = {
     "howto/torch_extensions": ("torch",),
 }
 SIMULATED = {"gpu"}  # pages whose examples need a CUDA device, or Numba's simulator
-WITHOUT_EXAMPLES = {"benchmarks", "comparing_files", "limitations", "reference/index"}
+WITHOUT_EXAMPLES = {"comparing_files", "limitations", "reference/index"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 LINES = 5  # the most that a paragraph has, of WIDTH columns
 WIDTH = 120
 PRIVATE = pattern("after this page")
-# Pages that are not rewritten yet.
-OLD = {"benchmarks"}
 
 
 def name_of(page):
@@ -110,7 +108,7 @@ def test_python_is_shown_as_examples_that_run(page):
 
 
 def test_pages_that_are_named_are_there():
-    assert set(NEEDS) | SIMULATED | WITHOUT_EXAMPLES | OLD <= set(map(name_of, PAGES))
+    assert set(NEEDS) | SIMULATED | WITHOUT_EXAMPLES <= set(map(name_of, PAGES))
 
 
 def without_blocks(text):
@@ -168,7 +166,7 @@ def broken_links(page):
     return broken
 
 
-@pytest.mark.parametrize("page", [x for x in PAGES if name_of(x) not in OLD], ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_text_of_a_page(page):
     text = page.read_text()
     assert not long_paragraphs(text)
@@ -244,15 +242,32 @@ def test_reference_has_a_page_for_each_public_name():
     assert set(names) == expected
 
 
-def test_figure_of_the_results_finds_them():
+def rows(text):
+    """Return the rows of tables of percentages, by the name of the derivative and the columns."""
+    return re.findall(r"^\| .+? \| [\d.]+ % \|.* % \|$", text, re.M)
+
+
+def test_validation_shows_the_measured_shares():
+    page = rows((DOCS / "validation.md").read_text())
+    assert len(page) > 20
+    measured = rows((DOCS.parent / "benchmarks/results.md").read_text())
+    several = "one entry off by 1e-3, 1e-4 or 1e-5"  # in one row of the page
+    expected = [row.replace(several, "one entry off by 1e-3") for row in page]
+    assert set(expected) <= set(measured)
+
+
+def test_figures_of_the_results_find_them():
     pytest.importorskip("matplotlib")
     from docs import figures
 
-    dtypes, places, sizes = figures.speed().axes
+    dtypes, positions, sizes = figures.speed().axes
     assert len(dtypes.patches) >= 15
     assert {"float64", "bfloat16", "strided"} <= {x.get_text() for x in dtypes.get_yticklabels()}
-    for axes, least in ((places, 3), (sizes, 5)):
+    for axes, least in ((positions, 3), (sizes, 5)):
         assert max(len(line.get_xdata()) for line in axes.lines) >= least
+    (relative,) = figures.relative().axes
+    shown = {label.get_text().rpartition(" vs ")[0] for label in relative.get_yticklabels()}
+    assert shown == set(figures.COMPARED)
 
 
 def test_settings_are_kept():

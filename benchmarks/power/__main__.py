@@ -129,39 +129,51 @@ def false_alarms(own: Own, cases: list[Case], more: int) -> tuple[int, int, Coun
     return entries, wrong, told
 
 
+LABELS = {
+    "right": "no mistake",
+    **{f"{10.0**-k:.0e}": f"one entry off by 1e-{k}" for k in range(2, 8)},
+    "sign": "one entry of opposite sign",
+    "dropped": "one entry missing",
+    "permuted": "two columns swapped",
+    "transposed": "transposed",
+    "doubled column": "a column doubled",
+}
+
+
 def table(own: Own, peers: dict[str, Check], cases: list[Case]) -> list[str]:
     """Return Markdown: the share of each kind that fails, in percent."""
-    found = {"calipers": verdicts(lambda *given: own(*given).verdict, cases)}
+    counts = {"calipers": verdicts(lambda *arguments: own(*arguments).verdict, cases)}
     for name, check in peers.items():
         with suppress(ImportError):
-            found[name] = verdicts(check, cases)
-    lines = [f"| | {' | '.join(found)} |", "|---" * (1 + len(found)) + "|"]
+            counts[name] = verdicts(check, cases)
+    lines = [f"| derivative | {' | '.join(counts)} |", "|---" + "|---:" * len(counts) + "|"]
     for kind in ("right", *KINDS):
-        shares = []
-        for counts in found.values():
-            count = counts[kind]
-            total = sum(count.values())
-            shares.append(f"{100 * count['FAIL'] / total:.1f} %")
-        lines.append(f"| {kind} | {' | '.join(shares)} |")
+        shares = [100 * c[kind]["FAIL"] / c[kind].total() for c in counts.values()]
+        cells = [f"{share:.1f} %" for share in shares]
+        lines.append(f"| {LABELS[kind]} | {' | '.join(cells)} |")
     return lines
 
 
 def main() -> None:
-    """Print the table for the smooth functions, and how often right derivatives are accused."""
+    """Print the shares that are called wrong, and how often right derivatives are."""
     warnings.simplefilter("ignore")
     smooth = [c for c in CASES if c.kind == "smooth"]
     hostile = [c for c in CASES if c.kind != "smooth"]
     groups = (
         ("smooth functions", by_jac, PEERS, smooth),
-        ("hostile functions", by_jac, PEERS, hostile),
+        ("difficult functions", by_jac, PEERS, hostile),
         ("compiled functions with sparse Jacobians, by vjp", by_vjp, QUICK, SPARSE_CASES),
     )
+    print("<!-- mistakes -->\n\n## Mistakes in derivatives\n")
+    print("The share of derivatives that each check calls wrong.")
     for title, own, peers, cases in groups:
-        print(f"Called wrong, of {len(cases)} {title}:\n")
-        print("\n".join(table(own, peers, cases)), "\n", flush=True)
+        print(f"\n### {len(cases)} {title}\n")
+        print("\n".join(table(own, peers, cases)), flush=True)
+    print("\n### Right derivatives\n\n| | entries | called wrong | verdicts |\n|---|---:|---:|---|")
     for title, own, _, cases in groups:
-        entries, wrong, told = false_alarms(own, cases, 25)
-        print(f"{title}: {entries} right entries, {wrong} called wrong; verdicts {dict(told)}")
+        entries, wrong, counts = false_alarms(own, cases, 25)
+        shown = ", ".join(f"{n} {verdict}" for verdict, n in counts.most_common())
+        print(f"| {title} | {entries} | {wrong} | {shown} |", flush=True)
 
 
 if __name__ == "__main__":
