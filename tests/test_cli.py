@@ -1027,15 +1027,3 @@ def test_the_page_shows_what_commands_print(tmp_path, monkeypatch, run):
             assert out + err == output
         else:  # whose numbers are rounded as the processor does it, or tell of this machine
             assert out.partition(" ")[0] == output.partition(" ")[0], f"{command}: {out}{err}"
-
-
-def test_the_readme_shows_what_compare_prints(tmp_path, monkeypatch, run):
-    weight = np.linspace(0, 1, 12).reshape(3, 4)
-    monkeypatch.chdir(tmp_path)
-    np.savez("before.npz", weight=weight, bias=np.zeros(4), step=100)
-    weight[1, 2] += 1e-3
-    np.savez("after.npz", weight=weight, bias=np.zeros(4), step=100)
-    readme = (Path(__file__).parents[1] / "README.md").read_text()
-    (shown,) = re.findall(r"```console\n\$ calipers (.*?)\n(.*?)```", readme, re.S)
-    _, out, err = run(*shlex.split(shown[0]))
-    assert out + err == shown[1]

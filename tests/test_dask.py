@@ -365,7 +365,9 @@ class TestErrors:
     def test_blocks_that_are_not_what_they_say(self):
         x = da.ones((8, 3), chunks=(2, 3))
         y = x.map_blocks(lambda block: block[:1], dtype=float, meta=np.empty((0, 0)))
-        with pytest.raises(ValueError, match=r"b has a block of shape \(1, 3\).*says \(2, 3\)") as e:
+        with pytest.raises(
+            ValueError, match=r"b has a block of shape \(1, 3\).*says \(2, 3\)"
+        ) as e:
             calipers.allclose(x, y)
         assert e.value.__notes__ == ["in the block [0:2, 0:3] of a and b"]
 

@@ -54,7 +54,7 @@ def test_a_cuda_device_is_used_with_versions_that_the_tests_have_run_with():
     assert "9999" not in extra["numba"].specifier
     others = [f'"{extra[name]}"' for name in ("numba", "numpy")]
     assert " ".join(others) == WITH
-    assert f'"numba-cuda[cu12]>=0.30" {WITH}' in (ROOT / "README.md").read_text("utf-8")
+    assert f'"numba-cuda[cu12]>=0.30" {WITH}' in (ROOT / "docs/gpu.md").read_text("utf-8")
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
