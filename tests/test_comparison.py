@@ -1651,6 +1651,19 @@ def test_plots_of_containers_show_the_worst_leaf():
         assert figure.get_suptitle() == "['worst']: " + str(worst).partition("\n")[0]
     figure = calipers.NestedComparison((good,)).plot()
     assert figure.get_suptitle() == "['good']: " + str(good).partition("\n")[0]
+    report = calipers.compare({"good": 1.0, "gone": 1.0}, {"good": 1.0})
+    with pytest.raises(ValueError, match="nothing that differs could be compared"):
+        report.plot()
+
+
+def test_pictures_of_planes_name_their_indices():
+    pytest.importorskip("matplotlib")
+    axes, *_ = calipers.compare(np.zeros((4, 20, 30)), np.ones((4, 20, 30))).plot().axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("index of axis 2", "index of axes 0, 1")
+    write = axes.yaxis.get_major_formatter()
+    assert [write(row, 0) for row in (-1, 0, 77, 80)] == ["", "[0, 0]", "[3, 17]", ""]
+    axes, *_ = calipers.compare(np.zeros((4, 20)), np.ones((4, 20))).plot().axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("column", "row")
 
 
 def test_integers_beyond_a_tolerance_of_zero_are_drawn_as_beyond():

@@ -11,7 +11,7 @@ import numpy as np
 from ._arrays import Pair, as_pair
 from ._protocols import NDArray
 from ._report.comparison import headline_and_rest
-from ._tally import MASKED, Rule, has_distances, tally_pair
+from ._tally import Rule, has_distances, tally_pair
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,18 +59,43 @@ def _draw_elements(axes: Any, report: "Comparison") -> None:
             msg = f"elements of dtype {x.dtype} have no distance, so there is nothing to plot"
             raise ValueError(msg)
     name = "error / tolerance" if report.rule.max_ulp is None else "ULP / max_ulp"
-    whole = as_pair(a, b)
-    if a.ndim < 2:
-        pair = whole._replace(a=a.reshape(1, -1), b=b.reshape(1, -1))
-        columns = _edges(a.size)
-        _draw_line(axes, columns, _largest_excess(pair, report.rule, [0, 1], columns)[0], name)
+    hidden = np.broadcast_to(np.ma.mask_or(np.ma.getmask(a), np.ma.getmask(b)), a.shape)
+    if hidden.any():  # pairs of zeros are equal, and compared fast
+        a, b = (_with_zeros(x, hidden) for x in (a, b))
+    shape = a.shape
+    rows_and_columns = (-1, shape[-1]) if a.ndim > 1 else (1, -1)
+    a, b, hidden = (x.reshape(rows_and_columns) for x in (a, b, hidden))
+    rows, columns = map(_edges, a.shape)
+    cells = _largest_excess(as_pair(a, b), hidden, report.rule, rows, columns)
+    if len(shape) < 2:
+        _draw_line(axes, columns, cells[0], name)
         return
-    labels = "column", "row" if a.ndim == 2 else f"row of axes 0 to {a.ndim - 2}, flattened"
-    a, b = (x.reshape(-1, x.shape[-1]) for x in (a, b))
-    pair = whole._replace(a=a, b=b)
-    rows, columns = map(_edges, pair.a.shape)
-    _draw_map(axes, _largest_excess(pair, report.rule, rows, columns), rows, columns, name)
-    axes.set(xlabel=labels[0], ylabel=labels[1])
+    _draw_map(axes, cells, rows, columns, name)
+    axes.set(xlabel="column", ylabel="row")
+    if len(shape) > 2:
+        _label_planes(axes, shape)
+
+
+def _with_zeros(x: NDArray, hidden: NDArray) -> NDArray:
+    values = np.ma.getdata(x).copy()
+    values[hidden] = 0
+    return values
+
+
+def _label_planes(axes: Any, shape: tuple[int, ...]) -> None:
+    """Write indices of all axes but the last where rows follow each other plane by plane."""
+    from matplotlib.ticker import FuncFormatter
+
+    first = shape[:-1]
+    total = math.prod(first)
+
+    def index(row: float, _: Any) -> str:
+        indices = np.unravel_index(round(row), first) if 0 <= round(row) < total else ()
+        return f"[{', '.join(map(str, indices))}]" if indices else ""
+
+    axes.yaxis.set_major_formatter(FuncFormatter(index))
+    others = ", ".join(map(str, range(len(first))))
+    axes.set(xlabel=f"index of axis {len(first)}", ylabel=f"index of axes {others}")
 
 
 def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
@@ -157,13 +182,18 @@ def _edges(n: int) -> NDArray:
     return np.unique(np.linspace(0, n, min(n, _CELLS) + 1).astype(int))
 
 
-def _largest_excess(pair: Pair, rule: Rule, rows: Iterable[int], columns: NDArray) -> NDArray:
+def _largest_excess(
+    pair: Pair, hidden: NDArray, rule: Rule, rows: Iterable[int], columns: Iterable[int]
+) -> NDArray:
     """Divide a table into cells, and return the largest excess in each."""
+    edges = list(pairwise(columns))
     return np.array(
         [
             [
-                _excess(pair._replace(a=pair.a[i:j, k:m], b=pair.b[i:j, k:m]), rule)
-                for k, m in pairwise(columns)
+                _HIDDEN
+                if hidden[i:j, k:m].all()
+                else _excess(pair._replace(a=pair.a[i:j, k:m], b=pair.b[i:j, k:m]), rule)
+                for k, m in edges
             ]
             for i, j in pairwise(rows)
         ]
@@ -173,8 +203,6 @@ def _largest_excess(pair: Pair, rule: Rule, rows: Iterable[int], columns: NDArra
 def _excess(pair: Pair, rule: Rule) -> float:
     """Return the largest excess of a cell; NaN where NaN or infinities mismatch."""
     tally = tally_pair(pair, rule)
-    if sum(tally[name] for name in MASKED) == tally["size"]:
-        return _HIDDEN
     unusual = tally["nan_actual"] + tally["nan_expected"] + tally["infinite"]
     if unusual or (tally["nan_both"] and not rule.equal_nan):
         return math.nan

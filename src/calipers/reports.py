@@ -467,7 +467,7 @@ class NestedComparison(Shown):
 
     def plot(self) -> "Figure":
         """
-        Plot the worst comparison, or the first one if all pass; see `Comparison.plot`.
+        Plot the worst comparison that fails, or the first if all pass; see `Comparison.plot`.
 
         Returns
         -------
@@ -478,20 +478,21 @@ class NestedComparison(Shown):
         ImportError
             If matplotlib is not installed.
         ValueError
-            If no arrays were compared.
+            If no arrays were compared, or none of those that fail.
         """
         leaf = self.drawn
         if leaf is None:
-            msg = "nothing was compared: there is no pair of arrays to plot"
+            compared = any(leaf.tally is not None for leaf in self.leaves)
+            what = "nothing that differs could be" if compared else "nothing was"
+            msg = f"{what} compared: there is no pair of arrays to plot"
             raise ValueError(msg)
         return leaf.plot()
 
     @property
     def drawn(self) -> Comparison | None:
         """The comparison that `plot` shows."""
-        worst = self.worst
-        if worst is not None:  # a failing report is false
-            return worst
+        if not self:
+            return self.worst
         return next((leaf for leaf in self.leaves if leaf.tally is not None), None)
 
 
