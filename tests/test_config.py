@@ -1,12 +1,16 @@
 """What show_config tells, and what it leaves alone."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 import pytest
 
 import calipers
+from calipers._jit import cache_folder
+from calipers._kernels.closeness import first_apart
 
 
 def test_it_prints_what_it_returns(capsys, monkeypatch, tmp_path):
@@ -19,6 +23,15 @@ def test_it_prints_what_it_returns(capsys, monkeypatch, tmp_path):
     for value in found.values():
         words = value.values() if isinstance(value, dict) else [value]
         assert all(word in text for word in words)
+
+
+def test_it_has_the_digest_of_the_sources_as_the_names_of_cached_files(monkeypatch):
+    sources = calipers.show_config(mode="dicts")["sources"]
+    assert re.fullmatch("[0-9a-f]{8}", sources)
+    folder = cache_folder(first_apart)
+    if folder is not None:
+        assert calipers.allclose([1.0], [1.0])
+        assert list(Path(folder).glob(f"closeness.first_apart-*-{sources}-*.nbc"))
 
 
 def test_many_versions_take_more_than_a_line(capsys, monkeypatch):

@@ -134,7 +134,13 @@ def test_the_key_of_the_page_is_one_that_github_takes(tmp_path, monkeypatch):
     exec(steps[0]["run"], {})
     name, _, key = output.read_text().strip().partition("=")
     assert name == "key"
-    assert {calipers.__version__, numba.__version__} < set(key.split("-"))
+    sources = calipers.show_config(mode="dicts")["sources"]
+    assert {calipers.__version__, numba.__version__, sources} < set(key.split("-"))
     assert "," not in key
-    assert "${{ steps.kernels.outputs.key }}" in steps[1]["with"]["key"]
-    assert steps[2]["run"] == "calipers warmup"
+    _, restore, warmup, save, _ = steps
+    assert restore["uses"].startswith("actions/cache/restore@")
+    assert "${{ steps.kernels.outputs.key }}" in restore["with"]["key"]
+    assert warmup["run"] == "calipers warmup"
+    # Right after, since a job that fails saves nothing at its end.
+    assert save["uses"].startswith("actions/cache/save@")
+    assert save["with"]["path"] == restore["with"]["path"]

@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 
 import numba
 
-from ._jit import cache_folder, no_cache
+from ._jit import cache_folder, no_cache, source_stamp
 from ._kernels.closeness import first_apart
 from ._kernels.cuda import install_command
 from ._threads import available_cores, get_num_threads
@@ -56,12 +56,13 @@ def show_config(mode: str = "stdout", *, devices: bool = False) -> dict[str, Any
     --------
     >>> import calipers
     >>> sorted(calipers.show_config(mode="dicts"))
-    ['cache', 'cpu', 'cuda', 'threads', 'versions']
+    ['cache', 'cpu', 'cuda', 'sources', 'threads', 'versions']
     """
     if mode not in ("stdout", "dicts"):
         msg = f'mode must be "stdout" or "dicts", got {mode!r}'
         raise ValueError(msg)
     found = basis() | {
+        "sources": source_stamp()[:8],  # as in the names of cached files
         "cache": cache_description(),
         "cuda": _devices() if devices else _cuda(),
     }
