@@ -1,5 +1,8 @@
 """netCDF files: values are compared as the conventions say, with their units and calendars."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -93,13 +96,27 @@ def test_equal_integers_with_another_packing_differ(tmp_path):
     status, found = compare(a, b)
     assert status == 1
     assert found["x"].mismatches == 2
-    assert found["x"].problems == ("add_offset differs: '273.15' and '0.0'",)
+    assert found["x"].problems == ()
+    assert found["x"].notes == ("add_offset differs: 273.15 and 0.0",)
     status, found = compare(b, c)
     assert status == 1
-    assert found["x"].problems == (
-        "scale_factor differs: '0.01' and none",
-        "add_offset differs: '0.0' and none",
+    assert found["x"].notes == (
+        "scale_factor differs: 0.01 and none",
+        "add_offset differs: 0.0 and none",
     )
+    status, found = compare(b, c, ignore=("scale_factor",))
+    assert found["x"].notes == ("add_offset differs: 0.0 and none",)
+
+
+def test_another_packing_is_a_note_after_the_elements_that_differ(tmp_path, capsys):
+    for name, factor in ("a", 0.002), ("b", 0.001):
+        data = np.arange(12) + 500
+        write(tmp_path / f"{name}.nc", data, "i2", scale_factor=factor)
+    assert main(["compare", str(tmp_path / "a.nc"), str(tmp_path / "b.nc")]) == 1
+    out, _ = capsys.readouterr()
+    assert "\n  x  12 of 12 elements differ (100 %)" in out
+    assert "\n  passes      with rtol=1" in out
+    assert out.endswith("\n  note        scale_factor differs: 0.002 and 0.001\n")
 
 
 def test_equal_values_with_another_packing_agree(tmp_path):
@@ -124,6 +141,46 @@ def test_equal_values_with_another_packing_agree(tmp_path):
             status, found = compare(*pair)
             assert status == 0, (i, found)
             assert list(found) == ["x", "x/nulls"]
+
+
+@pytest.mark.parametrize("limit", [1 << 28, 1 << 16])
+@pytest.mark.parametrize("dtype", ["i2", "f4"])
+def test_elements_without_a_value_are_not_compared(tmp_path, limit, dtype):
+    n, fill = 30_000, np.dtype(dtype).type(-9999)
+    data = np.arange(1, n + 1).astype(dtype) % 1000 + 1
+    data[[5, 7, n - 1]] = fill
+    other = data.copy()
+    other[7], other[9], other[100] = 3, fill, 1100
+    about = {"_FillValue": fill} | ({"scale_factor": 0.5} if dtype == "i2" else {})
+    a, b = (write(tmp_path / f"{k}.nc", x, **about) for k, x in enumerate((data, other)))
+    status, found = compare(a, b, memory_limit=limit, plot=True)
+    assert status == 1
+    assert (found["x"].mismatches, found["x/nulls"].mismatches) == (1, 2)
+    assert found["x"].first_mismatches[0].index == (100,)
+    with netCDF4.Dataset(a) as x, netCDF4.Dataset(b) as y:
+        first, second = x["x"][:], y["x"][:]
+    oracle = calipers.compare(first, second)
+    counts = "masked_both", "masked_actual", "masked_expected", "finite", "mismatches"
+    report = found["x"].to_dict()
+    assert {name: report[name] for name in counts} == {
+        name: oracle.to_dict()[name] for name in counts
+    }
+    assert oracle.to_dict()["masked_both"] == 2
+    assert np.isclose(report["rms"], oracle.rms, rtol=1e-6)
+    assert report["passing_atol"] is not None
+    assert sum(count for _, _, count in report["ulp_histogram"]) == report["finite"] == n - 4
+    same, found = compare(a, a, memory_limit=limit)
+    assert (same, found["x"].to_dict()["masked_both"], found["x"].finite) == (0, 3, n - 3)
+
+
+def test_a_picture_shows_elements_without_a_value(tmp_path):
+    for name, last in ("a", 3.5), ("b", 4.0):
+        write(tmp_path / f"{name}.nc", [1.0, -1.0, last], _FillValue=-1.0)
+    paths = str(tmp_path / "a.nc"), str(tmp_path / "b.nc")
+    found = compare_files(*paths, "", FileOptions(plot=True), lambda share: None)
+    pytest.importorskip("matplotlib")
+    labels = [text.get_text() for text in found.drawn.plot().axes[0].get_legend().get_texts()]
+    assert "masked" in labels
 
 
 def test_a_value_that_one_file_lacks_is_a_difference(tmp_path):
@@ -246,9 +303,10 @@ def test_variables_beyond_the_limit_of_memory(tmp_path):
         b = write(tmp_path / "b.nc", other, **about)
         whole, parts = compare(a, b), compare(a, b, memory_limit=1 << 20)
         assert whole[0] == parts[0] == 1
-        for name in "x", "x/nulls":
-            assert whole[1][name].mismatches == parts[1][name].mismatches == 1
-            assert parts[1][name].first_mismatches[0].index == (399_999,)
+        for found in whole[1], parts[1]:
+            assert (found["x"].mismatches, found["x/nulls"].mismatches) == (0, 1)
+            assert found["x/nulls"].first_mismatches[0].index == (399_999,)
+            assert found["x"].to_dict()["masked_expected"] == 1
         assert compare(a, a, memory_limit=1 << 20)[0] == 0
 
 
@@ -266,6 +324,25 @@ def test_attributes_that_make_no_sense_are_not_passed_over(tmp_path, capsys, att
     out, err = capsys.readouterr()
     assert f"its attributes do not follow the netCDF conventions: {reason}" in out
     assert err == "calipers: 1 name was not compared: x; --ignore leaves names out\n"
+
+
+def test_the_page_reads_files_as_strictly(tmp_path, monkeypatch):
+    page = Path(__file__).parents[1] / "docs" / "comparing_files.md"
+    blocks = re.findall(r"```{code-block} python\n(.*?)```", page.read_text("utf-8"), re.S)
+    (code,) = [block for block in blocks if "netCDF4" in block]
+    monkeypatch.chdir(tmp_path)
+    about = {"_FillValue": -9.0, "units": "m"}
+    write("a.nc", [1.0, -9.0, 3.0], **about)
+    write("b.nc", [1.0, -9.0, 3.0], **about)
+    exec(code, {})
+    for data, others in (
+        ([1.0, 2.0, 3.0], about),
+        ([1.0, -9.0, 3.0], about | {"units": "cm"}),
+        ([1.0, -9.0, 4.0], about),
+    ):
+        write("b.nc", data, **others)
+        with pytest.raises(calipers.ClosenessError):
+            exec(code, {})
 
 
 def test_the_api_and_the_command_line_agree(tmp_path):

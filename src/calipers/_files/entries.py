@@ -263,6 +263,56 @@ class Derived:
             yield self.compute(source[start : start + rows])
 
 
+@dataclass(frozen=True)
+class Filled:
+    """An array with zeros where masks of its shape say that it, or another one, has no value."""
+
+    entry: Entry
+    masks: tuple[Entry, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.entry.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the array."""
+        return self.entry.dtype
+
+    @property
+    def typed(self) -> bool:
+        """Whether the file tells the dtype."""
+        return self.entry.typed
+
+    def load(self) -> NDArray:
+        """Read and fill all of it."""
+        return _with_zeros(*(entry.load() for entry in (self.entry, *self.masks)))
+
+    def spread(self, memory_limit: int) -> Iterator[NDArray]:
+        """Fill some rows at a time."""
+        parts: list[tuple[Entry, Callable[[Any], Any]]] = [
+            (entry.source, entry.compute) if isinstance(entry, Derived) else (entry, np.asarray)
+            for entry in (self.entry, *self.masks)
+        ]
+        stores = [source.spread(memory_limit) for source, _ in parts]
+        row = prod(self.shape[1:]) * (self.dtype.itemsize + sum(x.dtype.itemsize for x, _ in parts))
+        rows = max(1, (memory_limit // 16) // max(1, row))
+        for start in range(0, self.shape[0], rows):
+            yield _with_zeros(
+                *(
+                    compute(store[start : start + rows])
+                    for store, (_, compute) in zip(stores, parts, strict=True)
+                )
+            )
+
+
+def _with_zeros(values: Any, *masks: NDArray) -> NDArray:
+    filled = np.array(values)
+    filled[np.logical_or.reduce(masks)] = np.zeros((), filled.dtype)[()]
+    return filled
+
+
 def add_fields(contents: Contents, name: str, entry: Entry) -> None:
     """Add an array, or the fields of its records."""
     if not entry.dtype.names:

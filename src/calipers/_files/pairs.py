@@ -9,17 +9,19 @@ import numpy as np
 from .._dtypes import DType, kernel_dtype
 from .._protocols import NDArray
 from .._spread import MEMORY_LIMIT
-from .._tally import Rule
+from .._tally import MASKED, Rule, has_distances
 from ..comparison import compare
 from ..reports import Comparison, NestedComparison
 from .conventions import MEANING, PACKING
-from .entries import Contents, Derived, Entry, Loaded, joined, size_in_bytes
+from .entries import Contents, Derived, Entry, Filled, Loaded, joined, size_in_bytes
 from .errors import FileError, described, printable
 from .opening import opened
 
 # Objects are Python integers that no dtype holds.
 _TEXT, _NUMBERS = "UT", "biufcO"
 _LIMIT = re.compile(r"memory_limit(?:=(\d+))?")
+# The dtype of an array that a file does not have.
+MISSING = "none"
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,17 @@ class Found:
     """Whether a difference kept what follows from being compared."""
 
     drawn: Comparison | None = None
-    """Of the leaves, that which a plot shows: the only one that keeps its arrays."""
+    """
+    The only leaf that keeps its arrays, for a plot: the worst that differs, or the first of all.
+    """
 
     differs: bool = False
 
     def add(self, path: str, leaf: Comparison) -> None:
         """Take in what was found of a pair of arrays."""
         leaf = replace(leaf, path=printable(path))
-        self._draw(leaf)
+        self._draw(leaf, not leaf)
         self.leaves.append(replace(leaf, arrays=None))
-        self.differs |= not leaf
 
     def leave_out(self, path: str, actual: str | None, expected: str | None) -> None:
         """Take in why something was left out, which is a difference if only one side was."""
@@ -76,15 +79,17 @@ class Found:
 
     def merge(self, other: "Found") -> None:
         """Take in what was found of another pair of files."""
-        if other.drawn is not None:
-            self._draw(other.drawn)
+        self._draw(other.drawn, other.differs)
         self.leaves += other.leaves
         self.ignored += other.ignored
         self.left_out |= other.left_out
         self.stopped |= other.stopped
-        self.differs |= other.differs
 
-    def _draw(self, leaf: Comparison) -> None:
+    def _draw(self, leaf: Comparison | None, differs: bool) -> None:
+        if differs and not self.differs:
+            self.differs, self.drawn = True, None  # which was one that agrees
+        if leaf is None or (leaf and self.differs):
+            return
         rivals = (leaf,) if self.drawn is None else (self.drawn, leaf)
         self.drawn = NestedComparison(rivals).drawn
 
@@ -143,72 +148,103 @@ def _compare_contents(
         if any(reasons):
             result.leave_out(path, *reasons)
             continue
-        a, b = actual.arrays.get(name), expected.arrays.get(name)
         try:
-            is_structure = name in actual.structure | expected.structure
-            leaf = _compared(a, b, _exact(options) if is_structure else options)
-            nulls = _compared_nulls(actual, expected, name, options)
+            leaf, nulls = _compared_with_nulls(actual, expected, name, options)
         except Exception as error:  # libraries raise anything
             text = _LIMIT.sub(_as_option, described(error))
             msg = f"{name}: {text}" if name else text
             raise FileError(msg) from error
-        names = MEANING if leaf else (*MEANING, *PACKING)
-        problems = list(leaf.problems)
-        for key, problem in _attributes_that_differ(actual, expected, name, names).items():
-            if not result.ignores(joined(path, key), options):
-                problems.append(problem)
-        result.add(path, replace(leaf, problems=tuple(problems)))
+        # Packing may differ between equal values; where values differ, a note names it.
+        differing = [
+            _attributes_that_differ(actual, expected, name, names, write)
+            for names, write in ((MEANING, repr), (() if leaf else PACKING, str))
+        ]
+        problems, notes = (
+            [text for key, text in x.items() if not result.ignores(joined(path, key), options)]
+            for x in differing
+        )
+        result.add(
+            path,
+            replace(leaf, problems=(*leaf.problems, *problems), notes=(*leaf.notes, *notes)),
+        )
         if nulls is not None and not result.ignores(joined(path, "nulls"), options):
             result.add(joined(path, "nulls"), nulls)
-        done += size_in_bytes(a) if a is not None else 0
+        done += size_in_bytes(actual.arrays[name]) if name in actual.arrays else 0
         advance(done / total)
     if not options.plot:
         result.drawn = None
     return result
 
 
-def _compared_nulls(
+def _compared_with_nulls(
     actual: Contents, expected: Contents, name: str, options: FileOptions
-) -> Comparison | None:
-    """Compare where two arrays lack values; None if they lack none, or their shapes differ."""
+) -> tuple[Comparison, Comparison | None]:
+    """Compare two arrays where both have a value, and where they have none, if there is such."""
     a, b = actual.arrays.get(name), expected.arrays.get(name)
-    masks = actual.nulls.get(name), expected.nulls.get(name)
+    exact = replace(options, rtol=0.0, atol=0.0)
+    rule = exact if name in actual.structure | expected.structure else options
+    masks = [x.nulls.get(name) for x in (actual, expected)]
     if not any(masks) or a is None or b is None or a.shape != b.shape:
-        return None
+        return _compared(a, b, rule), None
     none = Loaded(np.broadcast_to(np.False_, a.shape))
-    watches = _Watch(), _Watch()
+    nulls = [none if mask is None else mask for mask in masks]
+    counters = _Counter(), _Counter()
     x, y = (
-        Derived(none if mask is None else mask, watch, none.dtype, a.shape)
-        for mask, watch in zip(masks, watches, strict=True)
+        Derived(mask, counter, none.dtype, a.shape)
+        for mask, counter in zip(nulls, counters, strict=True)
     )
-    report = _compared(x, y, _exact(options))
-    return report if any(watch.seen for watch in watches) else None
+    report = _compared(x, y, exact)
+    counts = [counter.count for counter in counters]
+    if not any(counts):
+        return _compared(a, b, rule), None
+    if not report:  # else the elements without a value are equal
+        a, b = (Filled(entry, tuple(nulls)) for entry in (a, b))
+    in_both = (sum(counts) - report.mismatches) // 2
+    masked = in_both, *(count - in_both for count in counts)
+    leaf = _with_masked(_compared(a, b, rule), dict(zip(MASKED, masked, strict=True)))
+    if options.plot and leaf.arrays is not None and has_distances(leaf.arrays[0]):
+        pairs = zip(leaf.arrays, nulls, strict=True)
+        first, second = (np.ma.array(values, mask=mask.load()) for values, mask in pairs)
+        leaf = replace(leaf, arrays=(first, second))
+    return leaf, report
 
 
-def _exact(options: FileOptions) -> FileOptions:
-    return replace(options, rtol=0.0, atol=0.0)
+def _with_masked(report: Comparison, masked: dict[str, int]) -> Comparison:
+    """Return a report that counts pairs without a value, which were equal, as masked."""
+    if report.tally is None:
+        return report
+    record = report.tally.record.copy()
+    for equal in record["finite"], record["histogram"][:, 0]:  # 0 of text
+        equal -= np.minimum(equal, sum(masked.values()))
+    for name, count in masked.items():
+        record[name] = count
+    return replace(report, tally=replace(report.tally, record=record))
 
 
-class _Watch:
-    """A function that returns masks as they are, and records if anything was masked."""
+class _Counter:
+    """A function that returns masks as they are, and counts what is masked."""
 
     def __init__(self) -> None:
-        self.seen = False
+        self.count = 0
 
     def __call__(self, mask: NDArray) -> NDArray:
-        """Look at a mask."""
-        self.seen = self.seen or bool(np.any(mask))
+        """Count in a mask."""
+        self.count += int(np.count_nonzero(mask))
         return mask
 
 
 def _attributes_that_differ(
-    actual: Contents, expected: Contents, name: str, names: Sequence[str]
+    actual: Contents,
+    expected: Contents,
+    name: str,
+    names: Sequence[str],
+    write: Callable[[str], str],
 ) -> dict[str, str]:
     """Return the attributes that differ, if both files are of a format that has them."""
     a, b = actual.attributes.get(name), expected.attributes.get(name)
     if a is None or b is None:
         return {}
-    texts = {key: [repr(x[key]) if key in x else "none" for x in (a, b)] for key in names}
+    texts = {key: [write(x[key]) if key in x else "none" for x in (a, b)] for key in names}
     return {key: f"{key} differs: {x:.60} and {y:.60}" for key, (x, y) in texts.items() if x != y}
 
 
@@ -238,7 +274,7 @@ def _compared(a: Entry | None, b: Entry | None, options: FileOptions) -> Compari
 
 def unlike(problem: str, a: Entry | None = None, b: Entry | None = None) -> Comparison:
     """Return the comparison of what cannot be compared."""
-    first, second = (((), "none") if x is None else (x.shape, str(x.dtype)) for x in (a, b))
+    first, second = (((), MISSING) if x is None else (x.shape, str(x.dtype)) for x in (a, b))
     rule = Rule(0.0, 0.0)
     return Comparison("", first[0], second[0], first[1], second[1], rule, (problem,))
 

@@ -18,7 +18,14 @@ class Outcome:
 
     found: Found = field(default_factory=Found)
     troubles: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    """Of the troubles, why files and folders below the two folders cannot be read."""
     notes: list[str] = field(default_factory=list)
+
+    def leave_unread(self, reason: str) -> None:
+        """Take in why a file or a folder below the two folders cannot be read."""
+        self.troubles.append(reason)
+        self.unread.append(reason)
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def pairs_of(actual: str, expected: str, options: FileOptions) -> tuple[list[Pai
         if is_ignored(name, options.ignore):
             outcome.found.ignored.append(name)
         else:
-            outcome.troubles.append(reason)
+            outcome.leave_unread(reason)
         # What is below may be on both sides.
         unread.append(name and f"{name}/")
     pairs = []
@@ -119,7 +126,8 @@ def _compare_pair(
     except (
         Exception
     ) as error:  # a file that cannot be read does not keep others from being compared
-        outcome.troubles.append(described(error))
+        add = outcome.leave_unread if pair.place else outcome.troubles.append
+        add(described(error))
     tell(1.0)
 
 
