@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,6 +184,15 @@ def test_long_names_take_lines_of_their_own(files, run):
     assert max(map(len, lines)) <= 80
 
 
+def test_counts_are_whole_where_the_line_has_room(files, run):
+    x = np.ones(2400)
+    np.savez("c.npz", uo=x, vo=x)
+    x[7] = 2
+    np.savez("d.npz", uo=x, vo=x)
+    _, out, _ = run("compare", "c.npz", "d.npz")
+    assert "\n  uo  1 of 2400 elements differs (0.0417 %)         1       0.5\n" in out
+
+
 def test_tolerances(files, run):
     assert run("compare", "a.npy", "b.npy", "--rtol", 0, "--atol", 0.01)[0] == 0
     assert run("compare", "a.npy", "b.npy", "--rtol", 0.01, "--atol", 0)[0] == 0
@@ -254,8 +264,8 @@ def test_patterns_that_match_nothing(files, run):
     status, out, _ = run("compare", "d", "d", "--ignore", "sub", *idle)
     assert status == 0
     assert out.splitlines()[-2:] == [
-        "--ignore sob matches no name",
-        "--ignore \\x1b matches no name",
+        "note: --ignore sob matches no name",
+        "note: --ignore \\x1b matches no name",
     ]
     # They may match what was not seen.
     told = run("compare", "d", "e", "--fail-fast", *idle)[1]
@@ -273,11 +283,23 @@ def test_the_next_command_of_files_that_differ_by_nan(files, run):
     assert "next: " not in run("compare", "a.npz", "b.npz")[1]
 
 
+def test_only_options_of_the_command_are_advised(files, run):
+    np.savez("c.npz", x=[np.nan, 1.0])
+    np.savez("d.npz", x=[2.0, 1.0])
+    for command in ("c.npz", "d.npz"), ("c.npz", "d.npz", "--equal-nan"):
+        _, out, _ = run("compare", *command)
+        assert "\n  passes      with no tolerance: NaN or infinities differ\n" in out
+        assert "max_mismatches" not in out
+
+
 def test_an_array_without_a_name_among_others(files, run):
     status, out, _ = run("compare", "a.npy", "a.npz")
     assert status == 1
     assert "\n  the array  only in actual\n" in out
-    assert json.loads(run("compare", "a.npy", "a.npz", "--json")[1])["leaves"][0]["path"] == ""
+    leaf = json.loads(run("compare", "a.npy", "a.npz", "--json")[1])["leaves"][0]
+    assert leaf["path"] == ""
+    assert (leaf["actual_shape"], leaf["actual_dtype"]) == ([20, 30], "float64")
+    assert (leaf["expected_shape"], leaf["expected_dtype"]) == (None, None)
 
 
 def test_lines_end_with_words(files, run):
@@ -326,6 +348,8 @@ def test_json(files, run):
     assert found["ignored"] == ["x.npy"]
     assert found["left_out"] == {"out": "it links out of the folder; --follow-links reads it"}
     assert found["stopped"] is False
+    out = run("compare", "d", "e", "--ignore", "x*")[1]
+    assert "\nNot compared: d/bad.npy: it ends within its header: it was cut\n" in out
     assert json.loads(run("compare", "a.npy", "a.npy", "--json")[1])["status"] == 0
 
 
@@ -365,10 +389,12 @@ def test_pictures(files, run):
     run("compare", "good.npz", "bad.npz", "-q", "--plot", "alone.png", "--ignore", "a")
     assert Path("worst.png").read_bytes() == Path("alone.png").read_bytes()
     assert "must end in one of .eps" in trouble(run("compare", "a.npy", "b.npy", "--plot", "x.foo"))
-    status, out, err = run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png")
+    text = trouble(run("compare", "a.npy", "b.npy", "--plot", "nowhere/x.png"))
+    assert text == "--plot nowhere/x.png: there is no folder nowhere\n"
+    Path("broken.png").symlink_to("nowhere/x.png")
+    status, out, err = run("compare", "a.npy", "b.npy", "--plot", "broken.png")
     assert (status, out[:9]) == (2, "Not close")
-    why = "nowhere/x.png: No such file or directory"
-    assert err == f"calipers: nowhere/x.png was not drawn: {why}\n"
+    assert err == "calipers: broken.png was not drawn: No such file or directory\n"
     np.save("text.npy", np.array(["1", "b"]))
     np.save("more.npy", np.array(["1", "c"]))
     status, _, err = run("compare", "text.npy", "more.npy", "--plot", "y.png")
@@ -377,8 +403,35 @@ def test_pictures(files, run):
     np.save("c.npy", X[:3])
     status, out, _ = run("compare", "a.npy", "c.npy", "--plot", "y.png")
     assert status == 1
-    assert "y.png was not drawn" in out
+    note = "note: y.png was not drawn: no array that differs could be compared"
+    assert out.splitlines()[-1] == note
     assert not Path("y.png").exists()
+
+
+def test_a_picture_is_of_an_array_that_differs(files, run):
+    pytest.importorskip("matplotlib")
+    shutil.copytree("d", "f")
+    os.remove("f/sub/y.npy")
+    for command in ("d", "f"), ("f", "d"):
+        status, out, err = run("compare", *command, "--plot", "miss.png")
+        assert (status, err) == (1, "")
+        note = "note: miss.png was not drawn: no array that differs could be compared"
+        assert out.splitlines()[-1] == note
+        assert not Path("miss.png").exists()
+    np.save("f/x.npy", X + 1)
+    titles = []
+    original = calipers.Comparison.plot
+
+    def plot(report):
+        figure = original(report)
+        titles.append(figure.get_suptitle())
+        return figure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calipers.Comparison, "plot", plot)
+        run("compare", "d", "f", "--plot", "miss.png")
+    assert titles == ["x.npy: Not close: 600 of 600 elements differ (100 %)"]
+    assert Path("miss.png").exists()
 
 
 def test_pictures_of_foreign_files(files, run):
@@ -741,6 +794,8 @@ def test_a_kink(functions, run):
     command = "gradcheck", "functions:kink", "--vjp", "functions:slope", "--inputs", "zero.npy"
     status, out, _ = run(*command)
     assert (status, out[:10]) == (1, "NONSMOOTH:")
+    # Nothing in Python, since the command has no --allow.
+    assert out.splitlines()[-1] == f"again: calipers {shlex.join(command)}"
 
 
 def test_inputs(functions, run):
@@ -945,6 +1000,7 @@ def test_doctor(run, monkeypatch):
         "versions",
         "cpu",
         "threads",
+        "sources",
         "cache",
         "cuda",
         "kernels",
@@ -1016,7 +1072,7 @@ def test_doctor_goes_on_where_threads_cannot_be_counted():
 def test_the_page_shows_what_commands_print(tmp_path, monkeypatch, run):
     page = (Path(__file__).parents[1] / "docs" / "comparing_files.md").read_text()
     monkeypatch.chdir(tmp_path)
-    (setup,) = re.findall(r"```{code-block} python\n(.*?)```", page, re.S)
+    *_, setup = re.findall(r"```{code-block} python\n(.*?)```", page, re.S)
     Path("setup.py").write_text(setup)
     subprocess.run([sys.executable, "setup.py"], check=True)
     shown = re.findall(r"```console\n\$ calipers (.*?)\n(.*?)```", page, re.S)
@@ -1027,3 +1083,22 @@ def test_the_page_shows_what_commands_print(tmp_path, monkeypatch, run):
             assert out + err == output
         else:  # whose numbers are rounded as the processor does it, or tell of this machine
             assert out.partition(" ")[0] == output.partition(" ")[0], f"{command}: {out}{err}"
+
+
+def test_the_steps_for_ci_of_the_page(files, run):
+    yaml = pytest.importorskip("yaml")
+    pytest.importorskip("matplotlib")
+    page = (Path(__file__).parents[1] / "docs" / "comparing_files.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    compare, upload = yaml.safe_load(block)
+    command, _, report = compare["run"].partition(" > ")
+    os.rename("d", "results")
+    os.rename("e", "reference")
+    np.savez("results/x.npz", pr=X, tas=X)
+    np.savez("reference/x.npz", pr=X + 1, tas=X)
+    status, out, err = run(*shlex.split(command)[1:])
+    assert (status, err) == (1, "")
+    found = json.loads(out)
+    assert [leaf["path"] for leaf in found["leaves"] if not leaf["passed"]] == ["sub/y.npy"]
+    assert upload["with"]["path"].split() == [report, "worst.png"]
+    assert Path("worst.png").exists()

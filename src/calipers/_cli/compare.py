@@ -59,7 +59,8 @@ def _names(
     "--plot",
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
-    help="Draw the worst array: .png, .pdf or .svg.",
+    help="Draw the worst array that differs, as .png, .pdf, .svg or another of matplotlib's "
+    "formats.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Write only errors.")
 def compare(
@@ -183,6 +184,10 @@ def _require_plots(path: str) -> None:
     except ImportError:
         msg = "--plot needs matplotlib: pip install matplotlib"
         raise click.UsageError(msg) from None
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        msg = f"--plot {path}: there is no folder {folder}"
+        raise click.UsageError(msg)
     suffixes = Figure().canvas.get_supported_filetypes()
     suffix = os.path.splitext(path)[1].lower()
     if suffix.removeprefix(".") not in suffixes:
@@ -195,9 +200,11 @@ def _draw(outcome: "Outcome", path: str | None) -> None:
     if path is None:
         return
     if drawn is None or drawn.tally is None:
-        outcome.notes.append(f"No pair of arrays could be compared: {path} was not drawn")
+        what = "that differs " if outcome.found.differs else ""
+        outcome.notes.append(f"{path} was not drawn: no array {what}could be compared")
         return
     try:
         drawn.plot().savefig(path)
     except Exception as error:  # the report is worth having without its picture
-        outcome.troubles.append(one_line(f"{path} was not drawn: {described(error)}"))
+        reason = described(error).removeprefix(f"{path}: ")
+        outcome.troubles.append(one_line(f"{path} was not drawn: {reason}"))

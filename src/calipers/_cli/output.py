@@ -59,12 +59,15 @@ def echo_report(report: Any, functions: dict[str, str | None], as_json: bool) ->
 
 
 def _with_commands(text: str) -> str:
-    """Write the calls that a shell has a command for as commands, which can be pasted there."""
+    """Write calls as commands, which can be pasted in a shell, and drop those without a command."""
     command = f"calipers {shlex.join(click.get_current_context().obj)}"
-    lines = text.split("\n")
-    for i, line in enumerate(lines):
+    lines, in_call = [], False
+    for line in text.split("\n"):
+        in_call = line.startswith(("again: ", "next: ")) or (in_call and line.startswith(" "))
         if line.startswith("again: "):
-            lines[i] = f"again: {command}"
+            lines.append(f"again: {command}")
         elif line.startswith("next: ") and line.endswith(".failures"):
-            lines[i] = f"next: {command} --json"
+            lines.append(f"next: {command} --json")
+        elif not in_call:
+            lines.append(line)
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._files.errors import one_line
+from .._files.pairs import MISSING
 from .._files.trees import Outcome
 from .._report.comparison import comparison_text, nested_text
 from ..reports import Comparison, NestedComparison
@@ -36,7 +37,10 @@ def as_text(actual: str, expected: str, outcome: Outcome) -> str:
         lines.append(one_line(f"Not compared: {name or 'the file'}: {reason}"))
     if len(result.left_out) > _SHOWN:
         lines.append(f"Not compared: {len(result.left_out) - _SHOWN} more: --json lists all")
-    lines += outcome.notes
+    lines += [f"Not compared: {reason}" for reason in outcome.unread[:_SHOWN]]
+    if len(outcome.unread) > _SHOWN:
+        lines.append(f"Not compared: {len(outcome.unread) - _SHOWN} more files: --json lists all")
+    lines += [f"note: {note}" for note in outcome.notes]
     if not report and all(map(_is_nan_only, report.failing)):
         lines.append(f"next: calipers compare {shlex.join([actual, expected])} --equal-nan")
     return "\n".join(lines)
@@ -66,10 +70,19 @@ def as_dict(outcome: Outcome, passed: bool) -> dict[str, Any]:
     """Return the fields of the report as JSON."""
     result = outcome.found
     return {
-        **NestedComparison(tuple(result.leaves)).to_dict(),
         "passed": passed,
+        "leaves": list(map(_leaf_as_dict, result.leaves)),
         "stopped": result.stopped,
         "ignored": result.ignored,
         "left_out": result.left_out,
         "errors": outcome.troubles,
     }
+
+
+def _leaf_as_dict(leaf: Comparison) -> dict[str, Any]:
+    """Return the fields of one report; an array that is missing has no shape and no dtype."""
+    fields = leaf.to_dict()
+    for side in ("actual", "expected"):
+        if fields[f"{side}_dtype"] == MISSING:
+            fields |= {f"{side}_shape": None, f"{side}_dtype": None}
+    return fields

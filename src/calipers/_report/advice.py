@@ -16,7 +16,7 @@ _OPTION = re.compile(r"\bcheck_\w+=False")
 _FEW_ULP = 4
 
 
-def remedy(report: "Comparison") -> str:
+def remedy(report: "Comparison", allows_mismatches: bool) -> str:
     """Write the options at which all elements pass; nothing if they are not known."""
     options = _options(report)
     if options is None:
@@ -32,7 +32,8 @@ def remedy(report: "Comparison") -> str:
             return ""  # of dtypes without a kernel no tolerances are computed
     if passing or not (failing or finite):
         return ", and ".join(filter(None, [passing, " and ".join(options)]))
-    if report.rule.max_mismatches or report.rule.max_mismatch_ratio:
+    allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
+    if allowed or not allows_mismatches:
         return failing
     allowing = " and ".join([f"max_mismatches={report.mismatches}", *options[bool(nan_both) :]])
     return f"{allowing}; with {failing}" if failing else allowing

@@ -22,7 +22,8 @@ _WIDTH = 80
 _INDENT = " " * 14  # of a field's second line
 _LEAVES = 8
 _WORST = 18  # lines of the worst leaf's report
-_NAME, _TEXT, _PATH = 24, 36, 66
+_NAME, _PATH = 24, 66
+_NUMBERS = 20  # columns of the largest differences
 _COLUMNS = ("actual", "expected", "error/tol", "absolute", "relative", "ULP")
 _GLUE = "\N{NO-BREAK SPACE}"  # a space at which no line ends
 _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
@@ -30,12 +31,12 @@ _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
 
 def comparison_text(report: "Comparison", advise: bool = True) -> str:
     """Write a report: the verdict, the arrays, where and how far they differ, and what to do."""
-    text = _text(report)
+    text = _text(report, advise)
     call = next_call(report) if advise else ""
     return f"{text}\nnext: {call}" if call else text
 
 
-def _text(report: "Comparison") -> str:
+def _text(report: "Comparison", advise: bool) -> str:
     lines = [_headline(report)]
     for problem in report.problems:
         lines += textwrap.wrap(problem, _WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -52,7 +53,7 @@ def _text(report: "Comparison") -> str:
         lines += _entry("masked", _masked_counts(report))
     lines += similar
     lines += _table(report)
-    lines += _summary(report)
+    lines += _summary(report, advise)
     lines += _notes(report.notes)
     return "\n".join(line[:_WIDTH].rstrip() for line in lines)
 
@@ -91,7 +92,7 @@ def nested_text(
     worst = report.worst
     if worst is not None:
         heading = f"The worst, {_ending(worst.path)}:"
-        lines += ["", heading, *_beginning(worst, _WORST)]
+        lines += ["", heading, *_beginning(worst, _WORST, advise)]
         calls = {next_call(leaf, leaf.path) for leaf in failing}
         if advise and len(calls) == 1 and "" not in calls:
             lines.append(f"next: {calls.pop()}")
@@ -104,10 +105,10 @@ def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
     cells = [_largest(leaf) for leaf in leaves]
     name_width = max((len(leaf.path) for leaf in leaves if len(leaf.path) <= _NAME), default=0)
     widths = [len(text) for text, numbers in zip(texts, cells, strict=True) if numbers]
-    width = min(max(widths, default=0), _TEXT)
+    margin = " " * (name_width + 4 if any(leaf.path for leaf in leaves) else 2)
+    width = min(max(widths, default=0), _WIDTH - len(margin) - _NUMBERS)
     lines = []
     if widths:
-        margin = " " * (name_width + 4 if name_width else 2)
         lines.append(f"{margin}{'':{width}}{_numbers('max abs', 'max rel')}")
     for leaf, text, numbers in zip(leaves, texts, cells, strict=True):
         name = leaf.path
@@ -135,12 +136,13 @@ def _numbers(absolute: str, relative: str) -> str:
     return f"  {absolute:>8}  {relative:>8}"
 
 
-def _beginning(report: "Comparison", count: int) -> list[str]:
-    """Return the first lines of a report, with whole fields."""
-    lines = _text(report).splitlines()
-    while count < len(lines) and lines[count].startswith(_INDENT):
+def _beginning(report: "Comparison", count: int, advise: bool) -> list[str]:
+    """Return the first lines of a report, with whole fields, and its notes."""
+    lines, notes = _text(report, advise).splitlines(), list(_notes(report.notes))
+    fields = lines[: len(lines) - len(notes)]
+    while count < len(fields) and fields[count].startswith(_INDENT):
         count -= 1
-    return lines[:count]
+    return fields[:count] + notes
 
 
 def _tolerances(report: "NestedComparison") -> list[str]:
@@ -332,11 +334,11 @@ def _cells(x: "Difference") -> list[str]:
     return [*values(x.actual, x.expected), *numbers, "-" if x.ulp is None else brief(x.ulp)]
 
 
-def _summary(report: "Comparison") -> Iterable[str]:
+def _summary(report: "Comparison", advise: bool) -> Iterable[str]:
     if report.finite:
         norms = f"RMSE {brief(report.rms)}, relative error {brief(report.relative_norm)} (2-norm)"
         yield from _entry("overall", norms)
-    if report.mismatches and (text := remedy(report)):
+    if report.mismatches and (text := remedy(report, advise)):
         # With mismatches allowed, the options at which all pass may be more than it takes.
         allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
         text = text.replace(" (same ", f"{_GLUE}(same{_GLUE}")
