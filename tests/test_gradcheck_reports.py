@@ -1,5 +1,6 @@
 """Reports of gradcheck: names of entries, the call that repeats the check, and what to do next."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import calipers
 from calipers import GradcheckError, gradcheck, gradgradcheck
+from calipers._gradcheck.call import Call
 
 X = np.linspace(0.3, 1.2, 6).reshape(2, 3)
 W = np.linspace(-1, 1, 6).reshape(3, 2)
@@ -94,7 +96,7 @@ CALLS = {
         lambda p: p["a"] * p["b"],
         {"a": X, "b": X + 1},
         {"vjp": lambda p, w: {"a": w * p["b"], "b": w * p["b"]}},
-        "(f, x, vjp=vjp)",
+        "(f, p, vjp=vjp)",
     ),
     "nonsmooth": (
         gradcheck,
@@ -134,7 +136,7 @@ def test_the_call_that_repeats_a_check(name):
     assert report.again == f"calipers.{check.__name__}{code}"
     assert line(report, "again") == report.again
     several = inputs if isinstance(inputs, tuple) else (inputs,)
-    given = dict(zip(("x", "w"), several, strict=False))
+    given = dict(zip(("x", "w"), several, strict=False)) | {"p": inputs}
     functions = {"product": product, "product_vjp": product_vjp, "backward": backward}
     names = {"calipers": calipers, "np": np, "f": f, **given, **options, **functions}
     again = report_of(report.again, names)
@@ -205,8 +207,38 @@ def test_names_that_are_no_code_are_those_of_the_arguments():
         == "calipers.gradcheck(f, 2.5, jac=jac)"
     )
     assert gradcheck(lambda a, b: a * b, (2.5, X), jac=lambda a, b: (b, a * np.eye(6))).again == (
-        "calipers.gradcheck(f, (2.5, w), jac=jac)"
+        "calipers.gradcheck(f, (2.5, b), jac=jac)"
     )
+
+
+def times(weights, rate, /, scale=1.0):
+    return scale * weights * rate
+
+
+@pytest.mark.parametrize(
+    ("f", "count", "names"),
+    [
+        (times, 2, "(weights, rate)"),
+        (times, 1, "(weights,)"),
+        (lambda rate, *others: sum(others, rate), 2, "(x, w)"),
+        (lambda *arrays: sum(arrays), 3, "(x, w, b)"),
+        (lambda *, scale: scale, 1, "(x,)"),
+        (lambda np, vjp: np + vjp, 2, "(x, w)"),  # other objects have these names in the call
+        (lambda vjp_of_f, f: vjp_of_f + f, 2, "(x, w)"),
+    ],
+)
+def test_inputs_have_the_names_of_the_parameters(f, count, names):
+    arguments = {"f": f, "inputs": (X,) * count, "vjp": backward}
+    call = Call.of(gradcheck, arguments)
+    assert call.each_input() == names
+
+
+def test_a_function_with_the_name_of_an_input_is_called_by_its_argument():
+    def rate(rate):
+        return 2 * rate
+
+    again = gradcheck(rate, X, vjp=lambda x, w: 2 * w).again
+    assert again == "calipers.gradcheck(f, rate, vjp=vjp)"
 
 
 def test_options_without_an_effect_on_the_verdict_are_not_shown():
@@ -256,6 +288,80 @@ def test_the_form_of_a_report():
     assert lines[-2:] == [f"again: {report.again}", f"next: {report.next}"]
     with_atol = checked(gradcheck, np.sin, X, vjp=backward, atol=1e-3, rtol=0)
     assert "<= 0.001 + error" in str(with_atol)
+
+
+def test_what_allow_accepts_is_called_that_and_needs_no_next_step():
+    options = {"vjp": lambda x, w: w * np.sign(x), "allow": {"NONSMOOTH"}}
+    report = gradcheck(np.abs, np.array([0.0, 1.0]), **options)
+    assert report.verdict == "NONSMOOTH"
+    assert report.reason.endswith(" of x; accepted by allow=")
+    assert not report.next
+    assert not line(report, "next")
+    noise = {"vjp": backward, "allow": {"INCONCLUSIVE"}}
+    report = gradcheck(lambda x: np.sin(x) + 1e-4 * np.sin(1e12 * x), X, **noise)
+    assert report.reason.endswith("; accepted by allow=")
+    assert not report.next
+
+
+def test_long_lines_are_wrapped_between_words():
+    long = "vjp, d out[0] / d in[0]: " + "a mean or sum term is probably missing " * 4
+    report = checked(gradcheck, np.sin, X, vjp=lambda x, w: 2 * w)
+    text = str(replace(report, blocks=(long,)))
+    assert max(map(len, text.splitlines())) <= 88
+    assert " ".join(long.split()) in " ".join(text.split())
+
+
+def test_the_shape_of_what_was_checked():
+    assert "  checked     vjp: 6 outputs x 6 inputs, every entry\n" in str(
+        gradcheck(np.sin, X, vjp=backward)
+    )
+    number = gradcheck(np.sum, X, jac=np.ones_like)
+    assert "  checked     jac: 1 output x 6 inputs, every entry\n" in str(number)
+    assert number.library == ""
+
+
+def test_the_backward_of_torch_is_called_that():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X, requires_grad=True)
+    report = gradcheck(torch.sin, (x,))
+    assert report.library == "torch"
+    assert "  checked     vjp (backward): 6 outputs x 6 inputs, every entry\n" in str(report)
+
+
+def test_errors_of_calls_say_how_inputs_and_options_are_passed():
+    for check in (gradcheck, gradgradcheck):
+        with pytest.raises(TypeError, match="positional arguments") as caught:
+            check(product, X, W, W, W, vjp=product_vjp)
+        name = check.__name__
+        assert caught.value.__notes__ == [
+            f"pass the inputs as one tuple: {name}(f, (x, w, b), ...)"
+        ]
+        with pytest.raises(TypeError, match=r"'raise_exceptions': did you mean raise_exception=\?"):
+            check(np.sin, X, vjp=backward, raise_exceptions=False)
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'xyz'$"):
+            check(np.sin, X, xyz=1)
+
+    def fails(x):
+        return x.missing(1, 2)
+
+    def takes_none():
+        return 0.0
+
+    with pytest.raises(AttributeError, match="missing"):
+        gradcheck(fails, X, vjp=backward)
+    with pytest.raises(TypeError) as caught:
+        gradcheck(takes_none, X, vjp=backward)
+    assert not any("one tuple: gradcheck" in note for note in caught.value.__notes__)
+
+
+def test_a_traceback_of_pytests_ends_with_the_test():
+    with pytest.raises(GradcheckError) as caught:
+        gradcheck(np.sin, X, vjp=lambda x, w: 2 * w)
+    assert len(caught.traceback.filter(caught)) == 1
+    pull = lambda x, w, u: (-u * w * np.sin(x), u)  # noqa: E731
+    with pytest.raises(GradcheckError) as caught:
+        gradgradcheck(np.sin, X, vjp=backward, vjp_vjp=pull)
+    assert len(caught.traceback.filter(caught)) == 1
 
 
 def test_values_that_six_digits_do_not_distinguish_are_given_by_their_difference():

@@ -508,6 +508,95 @@ def test_a_stationary_point_is_not_said_to_be_independence(f):
         calipers.gradcheck(lambda x: 0 * f(x), x)
 
 
+def cubes(x):
+    return x**3
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_a_kink_that_is_allowed_is_no_stationary_point():
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    for check in (calipers.gradcheck, calipers.gradgradcheck):
+        report = check(torch.relu, (x,), allow={"NONSMOOTH"})
+        assert report.verdict == "NONSMOOTH"
+        assert not report.vacuous
+        assert "stationary" not in report.reason
+
+
+def test_a_warning_names_the_order():
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    with pytest.warns(calipers.CalipersWarning) as caught:
+        calipers.gradgradcheck(lambda x: x**4, (x,))
+    first, second = (str(w.message) for w in caught)
+    assert first.startswith("gradcheck compared nothing: every derivative is 0")
+    assert second.startswith("gradcheck compared nothing of second order: every derivative is 0")
+
+
+class Cubes(torch.autograd.Function):
+    """The third power."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, w):
+        (x,) = ctx.saved_tensors
+        return 3 * w * x.detach() ** 2
+
+
+class WithoutSlope(Cubes):
+    """The third power, with a backward that returns 0."""
+
+    @staticmethod
+    def backward(ctx, w):
+        return 0 * w
+
+
+class MixedCubes(Cubes):
+    """The third power of a product, with a part of the backward detached."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return (x[0] * x[1] * x[2]) ** 2
+
+    @staticmethod
+    def backward(ctx, w):
+        (x,) = ctx.saved_tensors
+        y = x[0] * x[1] * x[2]
+        return 2 * w * y * torch.stack([x[1] * x[2].detach(), x[0] * x[2], x[0] * x[1]])
+
+
+def test_a_detached_backward_is_named():
+    x = torch.tensor(THREE, requires_grad=True)
+    report = calipers.gradgradcheck(Cubes.apply, (x,), raise_exception=False)
+    assert report.verdict == "FAIL"
+    assert "the whole block is zero: the backward may be detached or once_differ" in report.reason
+    mixed = calipers.gradgradcheck(MixedCubes.apply, (x,), raise_exception=False)
+    assert (
+        "second order: differentiating the vjp (backward) gives a second derivative that is "
+        in (mixed.reason)
+    )
+    # A first derivative of 0 has another cause.
+    lost = calipers.gradcheck(WithoutSlope.apply, (x,), raise_exception=False)
+    assert lost.reason.endswith("the whole block is zero")
+    assert "once_differentiable" not in str(lost)
+
+
+def test_a_first_derivative_that_was_not_checked_is_said_to_be_unchecked():
+    x = torch.tensor(THREE, requires_grad=True)
+    note = "; the first derivative was not checked (first_order=False)"
+    report = calipers.gradgradcheck(cubes, (x,), first_order=False)
+    assert report.reason.endswith(note)
+    assert note not in calipers.gradgradcheck(cubes, (x,)).reason
+    skewed = calipers.gradgradcheck(
+        MixedCubes.apply, (x,), first_order=False, raise_exception=False
+    )
+    assert " ".join(str(skewed).split()).count("is not symmetric") == 1
+    assert skewed.reason.endswith(note)
+
+
 class WithoutRuleForVmap(torch.autograd.Function):
     """sin, with a jvp that takes what an operation takes, by a factor."""
 

@@ -1,6 +1,16 @@
-"""Notes on a TypeError of a function that was called with arguments that it does not take."""
+"""Errors of calls with arguments that a function does not take, with what to pass instead."""
 
+import inspect
 import re
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 SEVERAL_INPUTS = "several inputs go in a tuple, inputs=(a, b)"
 _WORDS = re.compile(
@@ -20,3 +30,31 @@ def note_tensors(error: TypeError) -> None:
         error.add_note(
             "f is called with NumPy arrays, like the inputs that were passed: pass tensors"
         )
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return advice to use the most similar of some names, or "" if none is similar."""
+    matches = get_close_matches(name, names, n=1)
+    return f": did you mean {matches[0]}=?" if matches else ""
+
+
+def explains_call(checker: Callable[P, R]) -> Callable[P, R]:
+    """Wrap ``checker(f, inputs, ...)`` so that its errors say how several inputs are passed."""
+    names = inspect.signature(checker).parameters
+
+    @wraps(checker)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return checker(*args, **kwargs)
+        except TypeError as error:
+            trace = error.__traceback__
+            if trace is None or trace.tb_next is not None:  # raised inside of the checker
+                raise
+            unknown = [name for name in kwargs if name not in names]
+            if unknown:
+                msg = f"{checker.__name__}() got an unexpected keyword argument {unknown[0]!r}"
+                raise TypeError(f"{msg}{nearest(unknown[0], names)}") from None
+            note_form(error, f"pass the inputs as one tuple: {checker.__name__}(f, (x, w, b), ...)")
+            raise
+
+    return call

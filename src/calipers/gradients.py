@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ._arity import explains_call
 from ._differences.plan import others_of
 from ._gradcheck.call import Call
 from ._gradcheck.checking import check_given
@@ -32,6 +33,8 @@ from ._types import (
     WorkersLike,
 )
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
 __all__ = [
     "CalipersWarning",
     "GradcheckError",
@@ -43,6 +46,7 @@ __all__ = [
 ]
 
 
+@explains_call
 def gradcheck(
     f: Callable[..., Any],
     inputs: PyTree,

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ._arguments import require_flags
+from ._arity import explains_call
 from ._arrays import is_sparse
 from ._differences.plan import Options, others_of
 from ._differences.stencils import ADAPTIVE
@@ -35,11 +36,14 @@ from ._protocols import FunctionLibrary
 from ._types import ArrayLike, Convention, PyTree, SecondOptions
 from .interop.functions import function_library
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
 __all__ = ["gradgradcheck"]
 
 _SKEW = 1e-2  # of the resolution, by which second derivatives may miss symmetry
 
 
+@explains_call
 def gradgradcheck(
     f: Callable[..., Any],
     inputs: PyTree,
@@ -147,7 +151,7 @@ def gradgradcheck(
     """
     call = Call.of(gradgradcheck, locals())
     require_functions(f, vjp=vjp, vjp_vjp=vjp_vjp, vjp_jvp=vjp_jvp, hess=hess, hvp=hvp)
-    require_handed_on(options)
+    require_handed_on(gradgradcheck, options)
     require_flags(first_order=first_order, gen_non_contig_grad_outputs=gen_non_contig_grad_outputs)
     wanted = check_fwd_over_rev, check_rev_over_rev
     pairs = zip(("check_fwd_over_rev", "check_rev_over_rev"), wanted, strict=True)
@@ -194,7 +198,7 @@ def gradgradcheck(
         report = _of_library(library, flat, grad_outputs, spread, forms, settings, call)
     else:
         report = _of_own(given, grad_outputs, spread, forms, settings, call)
-    return answer(report, raise_exception)
+    return answer(_noted(report, first_order), raise_exception)
 
 
 def _of_first(given: Given, settings: Settings, call: Call) -> GradcheckReport:
@@ -309,7 +313,7 @@ def _of_gradient(
     If its cotangents are not contiguous, `contiguous` is the same with those that are. The report
     is returned, whatever the verdict.
     """
-    report = check_given(given, replace(settings, raise_exception=False), call)
+    report = check_given(given, replace(settings, raise_exception=False), call, order=2)
     if report.shape[0] and not report.findings:
         spread, given = given, given.translated(False)
         subject = given.subject()
@@ -324,7 +328,15 @@ def _of_gradient(
             derivatives = given.checked(subject, known, None, False)
             share, noise = report.resolution * _SKEW, float(settings.nondet_tol)
             report = _found(report, skewness(derivatives, size, share, noise, report.seed))
-    return replace(report, reason=f"second order: {report.reason}", order=2)
+    return replace(report, reason=f"second order: {report.reason}")
+
+
+def _noted(report: GradcheckReport, first_order: bool) -> GradcheckReport:
+    """Return a report that says whether the gradient that was differentiated is unchecked."""
+    if first_order:
+        return report
+    note = "the first derivative was not checked (first_order=False)"
+    return replace(report, reason=f"{report.reason}; {note}")
 
 
 def _found(report: GradcheckReport, told: str | None) -> GradcheckReport:
@@ -381,4 +393,4 @@ def _of_number(
         labels=_labels(subject.names, by, 0),
     )
     report = _of_gradient(second, part.stop, None, settings, call)
-    return answer(report, settings.raise_exception)
+    return answer(_noted(report, first_order or vjp is None), settings.raise_exception)

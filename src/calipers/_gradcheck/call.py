@@ -5,6 +5,8 @@ import json
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
 from keyword import iskeyword
 from typing import Any
 
@@ -13,7 +15,8 @@ import numpy as np
 _REQUIRED = ("f", "inputs")
 # Options that change how long a check takes and what it does with its report, not the verdict.
 _WITHOUT_EFFECT = frozenset({"raise_exception", "workers", "progress", "checkpoint"})
-_NAMES = ("x", "w", "b")  # of inputs; more of them are one tuple, `inputs`
+# Of inputs, where f has no names for them; more inputs than these are one tuple, `inputs`.
+_NAMES = ("x", "w", "b")
 _MODULES = {"numpy": "np", "torch": "torch", "jax.numpy": "jnp"}
 _LONGEST = 40  # characters of a value that is shown in place of the name of its option
 
@@ -23,8 +26,9 @@ class Call:
     """
     A call, and how it is written.
 
-    Functions are shown by their names where these are identifiers, inputs as x or (x, w), and of
-    the options those that differ from their defaults and have an effect on the verdict.
+    Functions are shown by their names where these are identifiers, inputs by the names of f's
+    parameters or as x, w and b, and of the options those that differ from their defaults and have
+    an effect on the verdict.
     """
 
     checker: str
@@ -47,22 +51,31 @@ class Call:
     @property
     def f(self) -> str:
         """The function, as code."""
-        return _name_of(self.arguments["f"], "f", ())
+        return _name_of(self.arguments["f"], "f", self._names)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        """The names of the inputs: those of f's first parameters, unless code uses them."""
+        inputs = self.arguments["inputs"]
+        count = len(inputs) if isinstance(inputs, (tuple, list)) else 1
+        names = _parameters_of(self.arguments["f"])[:count]
+        taken = {"calipers", *_MODULES.values(), *self.arguments}
+        return names if len(names) == count and taken.isdisjoint(names) else _NAMES
 
     def each_input(self, code: Callable[[Any, str], str] = lambda _, shown: shown) -> str:
         """Return the inputs as code, each as `code` writes it from its value and its name."""
         inputs = self.arguments["inputs"]
         if not isinstance(inputs, (tuple, list)):
-            return code(inputs, _shown(inputs, _NAMES[0]))
+            return code(inputs, _shown(inputs, self._names[0]))
         if len(inputs) > len(_NAMES) or not inputs:
             return "inputs"
-        names = zip(inputs, _NAMES, strict=False)
+        names = zip(inputs, self._names, strict=False)
         items = [code(x, _shown(x, name)) for x, name in names]
         return f"({', '.join(items)}{',' * (len(items) == 1)})"
 
     def text(self, *, inputs: str | None = None, **changes: Any) -> str:
         """Return the call as code, with other inputs and options; an option of None is removed."""
-        taken = [self.f]
+        taken = [self.f, *self._names]
         shown = [self.f, inputs or self.each_input()]
         for name, value in {**self.arguments, **changes}.items():
             if name in _REQUIRED or value is None:
@@ -79,6 +92,16 @@ def _is_default(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))
 
 
+def _parameters_of(f: Any) -> tuple[str, ...]:
+    """Return the names of f's first parameters that take one positional argument each."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):  # f is not written in Python
+        return ()
+    plain = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return tuple(p.name for p in takewhile(lambda p: p.kind in plain, parameters))
+
+
 def _name_of(function: Any, otherwise: str, taken: Collection[str]) -> str:
     """Return what code calls a function, or the name of its argument where that is not known."""
     name = getattr(function, "__name__", "")
@@ -91,7 +114,7 @@ def _name_of(function: Any, otherwise: str, taken: Collection[str]) -> str:
     elif owner is not None and not inspect.ismodule(owner):
         return otherwise  # a method of an object that code may call anything
     is_name = all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
-    return name if is_name and name not in (*taken, *_NAMES, "inputs") else otherwise
+    return name if is_name and name not in (*taken, "inputs") else otherwise
 
 
 def _shown(value: Any, name: str) -> str:

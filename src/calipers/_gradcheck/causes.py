@@ -28,6 +28,7 @@ class Causes:
     jacobians: dict[str, Jacobian]  # by what the caller calls them
     forms: dict[str, str]
     numerical: dict[int, NDArray]
+    of_backward: bool = False  # whether they are derivatives of torch's backward
 
     def line(self, entry: Entry) -> str | None:
         """Say how the whole column of an entry, or else its row, is wrong."""
@@ -67,6 +68,8 @@ class Causes:
         sides = self._sides(name, part)
         own, right = (side[:, _range(out)] for side in sides)
         at = worst.column - part.start, worst.row - out.start
+        if self.of_backward and not own.any():
+            return "the whole block is zero: the backward may be detached or once_differentiable"
         return (
             _whole(own, right, out, part, self.forms[name], at, self._least)
             or self._swapped(sides, out, part, name)

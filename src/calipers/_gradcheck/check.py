@@ -57,7 +57,8 @@ class Check:
     any_slope: bool = True  # whether some entry is not zero, as far as all were looked at
 
     def __post_init__(self) -> None:
-        self._found = Outcome(self.subject, self.derivatives, self.rule, self.fast_mode)
+        about = self.derivatives, self.rule, self.fast_mode, self.allow
+        self._found = Outcome(self.subject, *about)
 
     def run(
         self,

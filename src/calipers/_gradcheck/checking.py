@@ -13,16 +13,22 @@ from .check import Check
 from .given import Given, require_way
 from .numerical import Way
 from .report import CalipersWarning, GradcheckReport, answer
-from .rule import FAIL, default_resolution
+from .rule import FAIL, PASS, default_resolution
 from .settings import Settings
 from .subject import Subject, has_differences
+
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 # Inputs at which f may differ from where all its derivatives are 0.
 _ELSEWHERE = np.negative, partial(np.multiply, 1.5), partial(np.add, 0.25), partial(np.add, -2.0)
 
 
-def check_given(given: Given, settings: Settings, call: Call) -> GradcheckReport:
-    """Run one gradient check, and return its report or raise it; `call` is what the user wrote."""
+def check_given(given: Given, settings: Settings, call: Call, order: int = 1) -> GradcheckReport:
+    """
+    Run one gradient check, and return its report or raise it.
+
+    `call` is what the user wrote. Of order 2, f is a gradient, and so are the report's outputs.
+    """
     require_way(settings.inplace, given)
     only_specified = settings.only_specified()
     given = given.of_arrays(settings.out_like, settings.inplace, only_specified)
@@ -63,7 +69,10 @@ def check_given(given: Given, settings: Settings, call: Call) -> GradcheckReport
     if given.leaves is not None:
         of_outputs = tuple(given.leaves.outputs)
         report = replace(report, input_names=given.leaves.names, output_names=of_outputs)
-    if given.of_library and report and not (check.any_slope or given.constant):
+    if given.of_library:
+        report = replace(report, library=given.convention)
+    all_zero = not (check.any_slope or given.constant)
+    if given.of_library and report.verdict == PASS and all_zero:
         report = replace(report, vacuous=True, reason=_why_all_is_zero(subject))
     if given.constant and report.verdict == FAIL and not report.findings:
         message = (
@@ -78,8 +87,9 @@ def check_given(given: Given, settings: Settings, call: Call) -> GradcheckReport
         )
         warn(f"{message}: that use is held constant and is not checked", CalipersWarning)
     if report.vacuous:
-        warn(f"gradcheck compared nothing: {report.reason}", CalipersWarning)
-    return answer(report, settings.raise_exception, check.cause)
+        what = "nothing of second order" if order == 2 else "nothing"
+        warn(f"gradcheck compared {what}: {report.reason}", CalipersWarning)
+    return answer(replace(report, order=order), settings.raise_exception, check.cause)
 
 
 def _why_all_is_zero(subject: Subject) -> str:

@@ -139,15 +139,15 @@ def multiples(
             else f"d {out.label}[k] / d {part.label}"
         )
         if what:
-            return f"{one} is the right one {what.format(f'{side.label}[k]')}, for each k"
+            return f"{one} is the right one {what.format(f'{side.label}[k]')}, for each index k"
         wrong = np.abs(factors - 1) > CLOSE
         counts = np.count_nonzero(np.abs(b) > CLOSE * np.abs(b).max(axis=1, keepdims=True), axis=1)
         if np.sum(counts[wrong] - 1) < _LEAST or np.count_nonzero(counts[wrong] > 1) < 2:
             continue
         low, high = factors.min(), factors.max()
         return (
-            f"{one} is the right one times {low:.4g} to {high:.4g}: a factor for each element of "
-            f"{side.label} is missing or wrong"
+            f"a factor that depends on the element of {side.label} is missing or wrong (between "
+            f"{low:.3g} and {high:.3g})"
         )
     return None
 

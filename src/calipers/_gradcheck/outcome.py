@@ -33,6 +33,7 @@ from .text import measured
 _OF_CALLS = frozenset(
     {"args", "kwargs", "argnums", "out_like", "step", "eps", "scale", "bounds", "masked", "inplace"}
 )
+_TOO_SMALL = "too small to be checked (below the rounding error of f)"
 _FEW = 8.0  # spacings of x, in which a ladder has no two steps
 
 
@@ -44,6 +45,7 @@ class Outcome:
     derivatives: list[GivenDerivative]
     rule: Rule
     fast_mode: bool
+    allow: Sequence[str] = ()
     entries: Entries = field(default_factory=Entries)
     jacobians: dict[str, Jacobian] = field(default_factory=dict)
     whole: Sequence[Looks] = ()  # at all entries by an input
@@ -102,7 +104,10 @@ class Outcome:
     @cached_property
     def _causes(self) -> Causes:
         forms = {d.name: d.form for d in self.derivatives}
-        return Causes(self.subject, self.jacobians, forms, self.entries.numerical)
+        of_torch = any(d.of_library and not d.conjugate for d in self.derivatives)
+        # Only gradients have labels other than out[0], out[1], ...
+        of_backward = of_torch and self.subject.output_labels is not None
+        return Causes(self.subject, self.jacobians, forms, self.entries.numerical, of_backward)
 
     @cached_property
     def _causes_of_blocks(self) -> dict[tuple[str, int, int], str]:
@@ -114,8 +119,16 @@ class Outcome:
         return tuple(self._of_block(key, text) for key, text in self._causes_of_blocks.items())
 
     @property
+    def is_allowed(self) -> bool:
+        """Whether the verdict is one that the caller accepts."""
+        return self.verdict in self.allow
+
+    @property
     def reason(self) -> str:
         """All of it in one sentence."""
+        return f"{self._reason()}{'; accepted by allow=' * self.is_allowed}"
+
+    def _reason(self) -> str:
         failures, verdict = self.failures, self.verdict
         if self.findings:
             return self.findings[0]
@@ -127,11 +140,12 @@ class Outcome:
             return self.undecided
         worst = failures[0]
         if verdict == NONSMOOTH:
-            return (
+            text = (
                 f"{worst.name} is undefined: f has a kink, a jump or an infinite slope within one "
-                f"step ({self._step_of(worst):.2g}) of x; move x, pass a shorter step=, or pass "
-                f'allow={{"NONSMOOTH"}}'
+                f"step ({self._step_of(worst):.2g}) of x"
             )
+            advice = '; move x, pass a shorter step=, or pass allow={"NONSMOOTH"}'
+            return text if self.is_allowed else f"{text}{advice}"
         if verdict == INCONCLUSIVE:
             obstacle, _ = self._obstacle(worst)
             return f"{worst.name} could not be confirmed: {measured(worst)}; {obstacle}"
@@ -142,7 +156,7 @@ class Outcome:
     def next_step(self, call: Call) -> str:
         """Return code that does what there is to do after a call, or ""."""
         verdict, failures = self.verdict, self.failures
-        if self.findings or verdict == PASS:
+        if self.findings or verdict == PASS or self.is_allowed:
             return ""
         if verdict == NONSMOOTH:
             return call.text(allow={*call.arguments.get("allow", ()), NONSMOOTH})
@@ -187,8 +201,9 @@ class Outcome:
         if not hidden:
             return f"{agree}{every}{left}"
         if hidden == total and len(self.whole) == len(self.subject.active):
-            return f"{forms} may be right: rounding of f hides all entries{left}"
-        return f"{agree}, except for {hidden} of {total} entries that rounding of f hides{left}"
+            return f"{forms} may be right: all entries are {_TOO_SMALL}{left}"
+        verb = "are" if hidden > 1 else "is"
+        return f"{agree}, except for {hidden} of {total} entries that {verb} {_TOO_SMALL}{left}"
 
     def _obstacle(self, entry: Entry) -> tuple[str, Callable[[Call], str]]:
         """Say why an entry is not confirmed, and how to write the next step after a call."""

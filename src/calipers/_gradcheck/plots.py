@@ -54,7 +54,7 @@ def _title(report: "GradcheckReport") -> str:
     if not total:
         return f"{report.verdict}: no entries were compared"
     if agree == total:
-        hidden = f"\n({report.hidden} of them are hidden by rounding of f)" * bool(report.hidden)
+        hidden = f"\n({report.hidden} of them are too small to be checked)" * bool(report.hidden)
         return f"{report.verdict}: all {total} entries agree{hidden}"
     of_all = "" if report.fast_mode else f" of {total}"  # the others were not examined
     return f"{report.verdict}: entries that do not agree: {total - agree}{of_all}"

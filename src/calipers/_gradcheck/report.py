@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
+
 class CalipersWarning(UserWarning):
     """
     A warning of calipers.
@@ -247,16 +250,18 @@ class GradcheckReport(Shown):
     input_names, output_names : tuple of str
         Paths of inputs and outputs in containers; empty without containers.
     hidden : int
-        The number of entries that pass although rounding of f hides them, because they are much
-        smaller than f / x or than other entries.
+        The number of entries that pass because they are too small to be checked: they are below
+        the rounding error of f.
     again : str
-        The call that repeats the check, as code: functions by their names, inputs as x or (x, w),
-        and the options that are not the default.
+        The call that repeats the check, as code: functions by their names, inputs by the names of
+        f's parameters, or x, w and b, and the options that are not the default.
     next : str
         The next step as code, or "" where there is none.
     outputs, inputs : tuple of (str, int)
         The name of each differentiable output and input, and its number of rows or columns in the
         Jacobian.
+    library : str
+        "torch" or "jax" if it computed the derivatives, else "".
 
     Examples
     --------
@@ -293,6 +298,7 @@ class GradcheckReport(Shown):
     next: str = ""
     outputs: tuple[tuple[str, int], ...] = ()
     inputs: tuple[tuple[str, int], ...] = ()
+    library: str = ""
 
     def __bool__(self) -> bool:
         """Return True if the verdict is PASS or allowed."""

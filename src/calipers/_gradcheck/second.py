@@ -181,9 +181,11 @@ def skewness(
             negligible = few_roundings(d.subject.eps) * d.subject.natural.max() * norm(u) * norm(v)
             allowed += moved(d, skew, random) + min(negligible, scattered(d, longer, random))
         if difference > allowed:
+            called = "differentiating the vjp (backward)" if d.of_library else d.name
             return (
-                f"the Hessian of {d.name} is not symmetric: <u, Hv> = {left:.6g} and <v, "
-                f"Hu> = {right:.6g} differ by {difference:.2g}"
+                f"{called} gives a second derivative that is not symmetric (two products that must "
+                f"be equal are {left:.6g} and {right:.6g}): a part of it is probably detached or "
+                "wrong"
             )
     return None
 

@@ -1,9 +1,11 @@
 """Which second derivatives are given to gradgradcheck, and which of them are to be checked."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._arity import nearest
 from .._types import SecondOptions
 from .options import require_tested
 
@@ -103,14 +105,15 @@ class SecondForms:
             raise ValueError(msg)
 
 
-def require_handed_on(options: Mapping[str, Any]) -> None:
-    """Refuse options that gradgradcheck does not hand on to gradcheck."""
+def require_handed_on(checker: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse options that gradgradcheck, the `checker`, does not pass to gradcheck."""
     for name, value in options.items():
         if name in SecondOptions.__optional_keys__:
             continue
         if name not in _OF_FIRST:
+            names = *inspect.signature(checker).parameters, *SecondOptions.__optional_keys__
             msg = f"gradgradcheck() got an unexpected keyword argument {name!r}"
-            raise TypeError(msg)
+            raise TypeError(f"{msg}{nearest(name, names)}")
         if value is not None:
             msg = f"gradgradcheck takes no {name}=: {_OF_FIRST[name]}"
             raise ValueError(msg)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._arguments import is_real, require_flags
+from .._arguments import brief, is_real, require_flags
 from .._differences.checkpoint import require_folder
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.stencils import require_method
@@ -78,7 +78,10 @@ class Settings:
             raise ValueError(msg)
         several = np.iterable(self.allow) and not isinstance(self.allow, str)
         if not several or any(name not in (NONSMOOTH, INCONCLUSIVE) for name in self.allow):
-            msg = f"allow must be a collection of NONSMOOTH and INCONCLUSIVE, got {self.allow!r}"
+            msg = (
+                'allow must be a collection such as {"NONSMOOTH"}, of NONSMOOTH and INCONCLUSIVE, '
+                f"got {type(self.allow).__name__}: {brief(self.allow)}"
+            )
             raise ValueError(msg)
         require_seed(self.seed)
         if self.checkpoint is not None:

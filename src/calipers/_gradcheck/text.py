@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 _WIDTH = 88  # columns
 _SHOWN = 5  # findings, blocks, and entries after the worst one
 _DIGITS = 6
+_LABEL = 14  # columns of a label, with its indentation
+# Names of derivatives that a library computes, where users know them by another name.
+_ALSO_CALLED = {"torch": {"vjp": "vjp (backward)"}}
 _SENTENCES = textwrap.TextWrapper(
     _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
 )
@@ -31,15 +34,13 @@ def measured(entry: "Entry") -> str:
 
 def report_text(report: "GradcheckReport") -> str:
     """Write a report within about 25 lines."""
-    rows, columns = report.shape
-    how = "random products" if report.fast_mode else "every entry"
     lines = _SENTENCES.wrap(headline(report))
-    lines.append(_field("checked", f"{', '.join(report.forms)}: {rows} x {columns}, {how}"))
+    lines.append(_field("checked", _checked(report)))
     lines.append(_field("tolerance", f"|analytic - numerical| <= {_tolerance(report)}"))
     if sum(report.counts.values()):
         lines.append(_field("entries", _counts(report)))
     for text in report.findings[:_SHOWN]:
-        if not report.reason.endswith(text):  # which may say that it is of the second order
+        if text not in report.reason:  # which may say that it is of the second order
             lines.append(_field("also", text))
     for text in report.blocks[:_SHOWN]:
         if text.partition(": ")[2] not in report.reason:
@@ -62,8 +63,26 @@ def headline(report: "GradcheckReport") -> str:
 
 
 def _field(label: str, text: str) -> str:
-    line = f"  {label:<12}{text}"
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."
+    first = f"  {label}".ljust(_LABEL)
+    lines = textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=" " * _LABEL,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)
+
+
+def _checked(report: "GradcheckReport") -> str:
+    """Say which derivatives were checked, how many entries they have, and how."""
+    names = _ALSO_CALLED.get(report.library, {})
+    forms = ", ".join(names.get(form, form) for form in report.forms)
+    rows, columns = report.shape
+    outputs, inputs = "output" + "s" * (rows != 1), "input" + "s" * (columns != 1)
+    how = "random products" if report.fast_mode else "every entry"
+    return f"{forms}: {rows} {outputs} x {columns} {inputs}, {how}"
 
 
 def _number(x: float) -> str:
@@ -79,9 +98,8 @@ def _tolerance(report: "GradcheckReport") -> str:
 def _counts(report: "GradcheckReport") -> str:
     counts = {name: n for name, n in report.counts.items() if n}
     verdicts = ", ".join(f"{n} {name}" for name, n in counts.items())
-    share = report.unresolved
-    rest = f"; {100 * share:.3g} % indeterminate" if share else ""
-    return f"{sum(counts.values())}: {verdicts}{rest}"
+    small = f", {report.hidden} of them too small to be checked" if report.hidden else ""
+    return f"{sum(counts.values())}: {verdicts}{small}"
 
 
 def _table(entries: tuple["Entry", ...], label: str, several: bool) -> list[str]:
