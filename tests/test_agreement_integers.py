@@ -26,6 +26,7 @@ def test_angles_of_integers_are_off_by_their_last_places(dtype, float64):
     found = calipers.diagnose(waves, in_float32, (X, FAR.astype(dtype)), float64=float64)
     assert found.kind == "AMPLIFIED", str(found)
     assert "with integer inputs treated as float32 numbers, the function is ill-" in found.reason
+    assert "inputs, also integers, change by 1 ulp of float32" in " ".join(str(found).split())
     assert found.evidence["kappa"] > 1e3
     assert found.evidence["apart"]["rms"] < 2  # in units of that
     assert found.evidence["likeness_nearby"] < 0.9

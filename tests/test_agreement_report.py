@@ -1,6 +1,7 @@
 """The report of a diagnosis: one form for all verdicts, and code that repeats and continues it."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -127,11 +128,126 @@ def test_next_is_code_that_runs(name):
         with pytest.raises(KeyError):
             evaluate(code)
     elif code is not None:
-        value = evaluate(code)
-        if code.startswith(g.__name__):  # the worst element
-            assert np.ndim(value) == 0
-            worst = found.worst[0]
-            assert float(value) == (worst.g if found.evidence["measured_from"] else worst.f)
+        value = evaluate(code.replace("=reference", f"={f.__name__}"))
+        worst = found.worst[0] if found.worst else None
+        if code.endswith("# the worst result"):
+            values = [worst.f, worst.g] if code.startswith("[") else [worst.g]
+            assert [float(x) for x in np.atleast_1d(value)] == values
+        assert ("float64=reference" in code) == (name == "BUG of two")
+
+
+def only_in_float32(x, w):
+    if x.dtype != np.float32:
+        raise ValueError("expected float32")
+    return linear(x, w)
+
+
+def test_a_reference_that_one_function_alone_computes_blames_neither():
+    found = calipers.diagnose(only_in_float32, scaled, (X, W))
+    text = str(found)
+    assert found.kind == "BUG"
+    note = "g in float64 (f cannot compute in float64): an error of g itself cannot be seen; "
+    note += "pass float64=reference"
+    assert f" reference {note} worst " in " ".join(text.split())
+    rows = text[text.index("  errors") : text.index("  unit")].splitlines()
+    assert [row[:14].strip() for row in rows[1:]] == ["f - g"]
+    worst = next(row for row in text.splitlines() if row.startswith("  worst"))
+    assert "reference" not in worst
+    code = line(found, "next")
+    assert code.startswith("calipers.diagnose(only_in_float32, scaled, inputs, float64=reference)")
+    assert code.endswith("  # reference: a function that computes in float64")
+    again = evaluate(code.replace("=reference", "=linear"))
+    rows = str(again)[str(again).index("  errors") : str(again).index("  unit")].splitlines()
+    assert len(rows) == 4
+    assert again.evidence["f"]["rms"] < 2
+    assert again.evidence["g"]["rms"] > 100
+    assert line(again, "next").startswith("scaled(*inputs)[")
+    joined = " ".join(str(calipers.diagnose(linear, scaled, (X, W), float64="g")).split())
+    assert " reference g in float64 (f is not called in float64): " in joined
+
+
+def test_functions_that_differ_in_higher_precision_are_not_ranked():
+    text = str(calipers.diagnose(linear, scaled, (X, W)))
+    assert "\n    f         " not in text
+    assert "\n  reference   f in float64; g in float64 differs from it: either may be wrong" in text
+    assert "\n    f         " in str(calipers.diagnose(linear, turned, (X, W)))
+
+
+def test_a_comment_stays_where_a_line_is_long():
+    a_function_with_a_name_that_leaves_no_room = lambda x, w: scaled(x, w)  # noqa: E731
+    found = calipers.diagnose(linear, a_function_with_a_name_that_leaves_no_room, (X, W))
+    assert line(found, "next").endswith("# the worst result")
+    other = type("F", (), {"__call__": staticmethod(scaled), "__name__": "a" * 78})()
+    code = line(calipers.diagnose(linear, other, (X, W)), "next")
+    assert code.endswith("\n  # the worst result")
+    assert eval(code, {"linear": linear, "a" * 78: scaled, "inputs": (X, W)})
+
+
+def test_the_limit_says_what_it_is_for_and_whence():
+    errors = "for the smaller of RMSE/unit and 2-norm/unit"
+    joined = " ".join(str(calipers.diagnose(linear, turned, (X, W))).split())
+    assert "errors RMSE/unit max/unit 2-norm/unit RMSE" in joined
+    n = "n=64, the longest axis of the inputs; reduction= changes it"
+    assert f"limit 12 = 4 + sqrt(n) {errors}; {n} " in joined
+    joined = " ".join(str(calipers.diagnose(linear, turned, (X, W), reduction=100)).split())
+    assert f"limit 14 = 4 + sqrt(n) {errors}; n=100, from reduction= " in joined
+
+
+def test_the_unit_says_which_inputs_are_perturbed():
+    def unit(f, g, inputs, **options):
+        text = " ".join(str(calipers.diagnose(f, g, inputs, **options)).split())
+        return text.partition(" unit expected rounding error: ")[2].partition(" limit ")[0]
+
+    table = np.random.default_rng(0).standard_normal(50).astype(np.float32)
+    places = np.arange(40).reshape(8, 5)
+    wrong = lambda i: table[i] * np.float32(1.001)  # noqa: E731
+    assert unit(lambda i: table[i], wrong, places).startswith(
+        "one rounding of each result to float32; no input is floating-point, so none is perturbed"
+    )
+    mixed = lambda x, i: x[i]  # noqa: E731
+    wrong = lambda x, i: x[i] * x.dtype.type(1.001)  # noqa: E731
+    text = "the change of each result when the float32 inputs change by 1 ulp"
+    assert unit(mixed, wrong, (table, places)).startswith(text)
+    assert unit(mixed, wrong, (table, places), dtype="bfloat16").startswith(f"{text} of bfloat16")
+
+
+def test_a_bug_below_the_limit_says_why_it_is_one():
+    x = X.astype(np.float16)
+    found = calipers.diagnose(lambda x: x, lambda x: x * np.float16(1.004), x, float64=None)
+    assert found.kind == "BUG"
+    assert found.reason.partition(" (cosine ")[0].endswith(
+        "(limit 12): below the limit, but the difference is nearly the same"
+    )
+    assert found.reason.endswith("of the inputs by a few ulps, as rounding would not be")
+
+
+def test_results_above_the_limit_are_counted_once():
+    x = np.linspace(1, 2, 400, dtype=np.float32)
+    some = np.arange(400) < 120
+    some[7] = False
+    g = lambda x: np.where(some, x.dtype.type(1.01) * np.sqrt(x), np.sqrt(x))  # noqa: E731
+    found = calipers.diagnose(np.sqrt, g, x, batch=())
+    assert found.where == "119 of 400 results are above the limit: elements 0:120"
+    found = calipers.diagnose(np.sqrt, lambda x: np.sqrt(x) * x.dtype.type(1.01), x)
+    assert found.where == "all 400 results are above the limit"
+
+
+def test_plots_without_matplotlib_say_what_to_install(monkeypatch):
+    layers = [("exp", np.exp)]
+    gradient = calipers.gradcheck(lambda x: x**2, (np.ones(3),), jac=lambda x: np.diag(2 * x))
+    reports = [
+        calipers.diagnose(linear, scaled, (X, W)),
+        calipers.compare(X, X + 1),
+        calipers.growth(np.sum, np.sum, lambda n: np.ones(n, np.float32), [2, 4]),
+        calipers.probes.layers(layers, layers, X),
+        calipers.probes.condition(np.eye(3)),
+        calipers.probes.summation_order(np.sum, 8),
+        gradient,
+    ]
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for report in reports:
+        with pytest.raises(ImportError, match=r"^plot\(\) needs matplotlib: pip install "):
+            report.plot()
 
 
 def test_next_after_a_budget_that_is_spent_reaches_a_verdict():
@@ -141,7 +257,7 @@ def test_next_after_a_budget_that_is_spent_reaches_a_verdict():
 
 def test_one_argument_is_passed_as_it_is():
     found = calipers.diagnose(np.sin, lambda x: np.sin(x) * x.dtype.type(1.01), X)
-    assert line(found, "next").startswith("g(inputs)[")
+    assert line(found, "next").startswith("[h(inputs)[")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -154,7 +270,7 @@ def test_fields_have_labels_of_twelve_columns(name):
     assert max(map(len, lines)) <= 88
     details = text[text.index("\n  inputs ") + 1 : text.index("\nagain: ")].splitlines()
     labels = {x[2:14].strip() for x in details if x.startswith("  ") and x[2] != " "}
-    fields = {"inputs", "errors", "unit", "limit", "worst", "dtypes", "where", "calls"}
+    fields = {"inputs", "errors", "unit", "limit", "worst", "dtypes", "where", "calls", "reference"}
     assert {"inputs", "calls"} <= labels <= fields
     for word in ("units of rounding", "sides", "wider", "last place", "apart"):
         assert word not in text

@@ -96,6 +96,28 @@ def test_another_function_is_different(path, other):
     assert str(found).startswith("DIFFERENT: ")
 
 
+def test_a_difference_says_where_it_is_largest(path):
+    golden.record(path, lambda x: (x, x > 0), X)
+    other = np.where(np.arange(600).reshape(X.shape) == 67, np.float32(7.5), X)
+    found = golden.check(path, lambda x: (other, x > 0))
+    assert found.reason.endswith(f"; out[0][2, 7] is 7.5, and was {X[2, 7]:.6g}")
+    assert "RMSE" not in found.reason
+    found = golden.check(path, lambda x: (x, (x > 0) ^ (other != x)))
+    assert f"; out[1][2, 7] is {X[2, 7] <= 0}, and was {X[2, 7] > 0}" in found.reason
+
+
+def test_a_record_of_a_function_that_is_not_deterministic_warns(path):
+    noise = np.random.default_rng(0)
+    with pytest.warns(calipers.CalipersWarning, match="f is not deterministic .second call: 600"):
+        golden.record(path, lambda x: x + noise.random(x.shape), X)
+
+
+def test_a_record_has_the_name_that_was_passed(tmp_path):
+    golden.record(tmp_path / "sums", sums, X)
+    assert [x.name for x in tmp_path.iterdir()] == ["sums"]
+    assert golden.check(tmp_path / "sums", sums).kind == "EQUAL"
+
+
 def test_errors_of_one_result_are_not_hidden_by_larger_results(path):
     x = np.random.default_rng(0).standard_normal(50).astype(np.float32)
     golden.record(path, lambda x: (x * 1e6, x * 1e-6), x)
@@ -475,4 +497,4 @@ def test_units_are_not_told_of_what_nothing_rounds(tmp_path, other):
     golden.record(tmp_path / "x", f, X)
     found = golden.check(tmp_path / "x", other, X)
     assert found.kind == "DIFFERENT"
-    assert found.reason.endswith(", by more than rounding can explain")
+    assert ", by more than rounding can explain; out" in found.reason

@@ -290,6 +290,20 @@ def test_repeats_are_counted():
     assert found.equal
     assert len(calls) == 5
     assert [trial.name for trial in found.trials] == ["call 2", "call 3", "call 4", "call 5"]
+    assert str(found) == "5 calls of f: equal\n  call 2; call 3; call 4; call 5: equal"
+
+
+def test_many_equal_calls_are_one_line():
+    assert str(probes.repeat(np.sin, X, 20)) == "20 calls of f: equal\n  call 2 to call 20: equal"
+
+
+def test_lines_of_calls_end_after_a_word():
+    calls = iter([0, 1, 1, 0, 1, 1, 1])
+    text = str(probes.repeat(lambda x: x + next(calls) * 1e-3 * np.sin(1e6 * x), X, 4))
+    assert max(map(len, text.splitlines())) <= 88
+    joined = " ".join(text.split())
+    assert joined.endswith(": above the limit call 4: equal")
+    assert joined.count(" x the expected rounding error, the largest by ") == 2
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
@@ -498,7 +512,7 @@ def test_conditions_without_a_number():
 
 def test_the_condition_of_a_sparse_matrix_is_refused():
     sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(TypeError, match=r"matrix is sparse.* give matrix\.toarray\(\)"):
+    with pytest.raises(TypeError, match=r"matrix is sparse.* pass matrix\.toarray\(\)"):
         probes.condition(sparse.eye_array(3))
 
 
@@ -1045,7 +1059,7 @@ def test_reports_are_short_and_for_machines(report):
 
 def test_the_layer_that_is_wrong_is_among_those_that_are_shown():
     *_, report = reports()
-    assert "above the limit" in str(report).splitlines()[-4]
+    assert "above the limit" in str(report).splitlines()[-6]
 
 
 def test_pictures(tmp_path):

@@ -20,7 +20,7 @@ Each = Callable[[Any, Any], NDArray]
 _Place = tuple[int, ...]
 
 
-def region(tally: Tally) -> str:
+def region(tally: Tally, *, with_share: bool = True) -> str:
     """Describe the rows, columns or planes that hold the mismatches, and the form they have."""
     axes = tally.axes
     n, mismatches = int(tally["size"]), int(tally["mismatches"])
@@ -39,7 +39,8 @@ def region(tally: Tally) -> str:
     if mismatches < box or not parts:
         if not parts:
             return "all over the array"
-        return f"{', '.join(parts)} ({percent(mismatches, box)} of these elements)"
+        share = f" ({percent(mismatches, box)} of these elements)" if with_share else ""
+        return ", ".join(parts) + share
     partial = [
         (indices, int(axis[LENGTH]))
         for indices, axis in zip(touched, axes, strict=True)

@@ -29,14 +29,22 @@ _WRONG, _NAN, _GRAY = "#c1272d", "#7b3fa0", "#a9adb2"
 _POWERS = {-3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000"}
 
 
+def new_figure(**options: Any) -> "Figure":
+    """Return an empty figure; raise ImportError with the command that installs matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        msg = "plot() needs matplotlib: pip install matplotlib"
+        raise ImportError(msg) from None
+    return Figure(**options)
+
+
 def comparison_figure(report: "Comparison") -> "Figure":
     """Draw the excess of each element, and the histogram of distances in ULP."""
-    from matplotlib.figure import Figure
-
     if report.tally is None:
         msg = "nothing was compared: shapes or structures do not match, so there is nothing to plot"
         raise ValueError(msg)
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = new_figure(figsize=(10, 4), layout="constrained")
     headline = headline_and_rest(report)[0]
     title = f"{report.path}: {headline}" if report.path else headline
     figure.suptitle(textwrap.fill(title, _TITLE, max_lines=3))

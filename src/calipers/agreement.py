@@ -63,8 +63,8 @@ def diagnose(
         also in lists, tuples and dicts; all else is passed through.
     dtype : dtype_like or str, optional
         Working precision, if it is lower than that of the arrays: "bfloat16" for numbers stored in
-        float32. By default the highest precision of the input arrays, or of the results if no input
-        is floating-point.
+        float32, or for functions that cast to it inside. By default the highest precision of the
+        inputs, or of the results if no input is floating-point.
     float64 : {"auto", "f", "g"}, callable or None, default "auto"
         The function that computes in float64 if its inputs are float64 (in longdouble for float64
         inputs): "auto" for both, "f" or "g" for one, None for neither, or a third function that
@@ -90,7 +90,7 @@ def diagnose(
         True if rounding explains the difference. ``.kind`` is one of
 
         - EQUAL: the results are bitwise equal;
-        - ROUNDING: both errors are within the forward error bound for rounded inputs;
+        - ROUNDING: rounding errors at these inputs explain both errors;
         - LAYOUT: as ROUNDING, and the results are bitwise equal in a different memory layout or
           batch;
         - AMPLIFIED: as ROUNDING, but the function is ill-conditioned (condition number of 100 or

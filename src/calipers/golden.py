@@ -22,12 +22,15 @@ from ._agreement.answers import Answer
 from ._agreement.environment import changes, fingerprint
 from ._agreement.inputs import as_inputs
 from ._agreement.trials import Subject, Trial, how_far, side_of, trial
+from ._agreement.units import difference, rms_of
 from ._containers import several
+from ._gradcheck.report import CalipersWarning
 from ._libraries import library_of
 from ._notebook import Shown
 from ._protocols import NDArray
 from ._report.json import jsonable_fields
 from ._types import PyTree
+from ._warnings import warn
 
 __all__ = ["GoldenCheck", "check", "record"]
 
@@ -104,12 +107,19 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
     Parameters
     ----------
     path : str or path
-        The .npz file. An existing file is replaced when the new one is complete.
+        The file, which has the format .npz whatever its name is. An existing file is replaced when
+        the new one is complete.
     f : callable
         A function of the inputs. It is called about ten times, to measure the effect of rounding.
     inputs : array or number, or a tuple or list of them
         Arguments of f. NumPy arrays and numbers of up to 16 MB are stored, so that `check` needs no
-        inputs. Of larger ones, and of arrays of other libraries, only a hash is stored.
+        inputs. Of larger ones, and of arrays of other libraries, only a hash is stored: pass a
+        tensor as ``x.numpy()`` to store it.
+
+    Warns
+    -----
+    CalipersWarning
+        If a second call of f returns a different result, by more than rounding.
 
     Raises
     ------
@@ -144,6 +154,9 @@ def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) 
         raise FileNotFoundError(msg)
     described, stored = _described(inputs), _is_stored(inputs)
     subject = Subject(f, inputs)
+    again = subject.trial("second call", subject.side(subject.inputs))
+    if not again:
+        warn(f"f is not deterministic ({again}): the first result is recorded", CalipersWarning)
     arrays = {f"result{k}": x for k, x in enumerate(subject.plain.arrays)}
     arrays["unit"] = subject.unit
     if stored:
@@ -228,7 +241,10 @@ def check(
     expected = Answer(results, names=names, given=dtypes or answer.dtypes)
     apart = trial("f", answer, expected, lambda: arrays["unit"], about["allowed"])
     since = tuple(changes(about["environment"], fingerprint()))
-    return GoldenCheck(_kind(answer, apart), _reason(apart), apart, since)
+    kind, reason = _kind(answer, apart), _reason(apart)
+    if kind == "DIFFERENT" and apart.problem is None:
+        reason += f"; {_worst(answer, expected, arrays['unit'])}"
+    return GoldenCheck(kind, reason, apart, since)
 
 
 def _kind(answer: Answer, apart: Trial) -> str:
@@ -243,6 +259,23 @@ def _reason(apart: Trial) -> str:
     if apart.equal:
         return f"all {apart.size} elements are equal to the last bit"
     return how_far(apart, apart.allowed)
+
+
+def _worst(answer: Answer, expected: Answer, unit: NDArray) -> str:
+    """Name the element with the largest difference, in units of the expected rounding error."""
+    units = np.concatenate([np.maximum(u, rms_of(u)) for u in expected.split(unit)])
+    with np.errstate(all="ignore"):
+        errors = np.abs(difference(answer, expected)) / units
+    errors[np.isnan(errors)] = np.where(units > 0, np.inf, 0.0)[np.isnan(errors)]
+    k = int(np.argmax(errors))
+    output, index = expected.place(k)
+    key = expected.names[output] if expected.names else ""
+    if not key and len(expected.arrays) > 1:
+        key = f"[{output}]"
+    element = f"[{', '.join(map(str, index))}]" if index else ""
+    now, then = (x.arrays[output][index] for x in (answer, expected))
+    texts = [f"{x:.6g}" if x.dtype.kind in "fc" else str(x) for x in (now, then)]
+    return f"out{key}{element} is {texts[0]}, and was {texts[1]}"
 
 
 # Inputs

@@ -430,11 +430,11 @@ def layers(
     Parameters
     ----------
     fs, gs : sequence of (str, callable)
-        The layers in their order, as pairs of a name and a function of the previous result. Both
-        must have the same number of layers. Errors are measured in units of the expected rounding
-        error of g.
+        The layers in their order, as pairs of a name and a function. A layer is called with the
+        result of the one before; if that is a tuple, with its items as arguments. Both must have
+        the same number of layers. Errors are measured in units of the expected rounding error of g.
     x : array_like or tuple
-        The input of the first layer.
+        The input of the first layer, or a tuple of its arguments.
 
     Returns
     -------

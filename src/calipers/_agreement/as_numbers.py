@@ -48,7 +48,8 @@ def _as_numbers(q: Inquiry, places: list[int]) -> tuple[Verdict, Inquiry] | None
     found = within_rounding(numbers)
     if found is None or found.kind not in (AMPLIFIED, LAYOUT, ROUNDING):
         return None
-    numbers.inputs, numbers.evidence = q.inputs, q.evidence | numbers.evidence
+    evidence = q.evidence | numbers.evidence | {"integers_as_numbers": True}
+    numbers.inputs, numbers.evidence = q.inputs, evidence
     told = f"with integer inputs treated as {q.form} numbers, {found.reason}"
     return beside_unsteady(numbers, replace(found, reason=told)), numbers
 

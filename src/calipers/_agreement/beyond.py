@@ -294,7 +294,9 @@ def _how_far(q: Inquiry) -> str:
         text = f"f and g differ by {as_multiple(size.peak)} in one result"
         return f"{text} (limit {one:.3g} for a single one)"
     name, error = max(q.errors.items(), key=lambda item: item[1].least)
-    return f"{name} is off by {as_multiple(error.least, q.allowed)}"
+    source = q.standard[0].name
+    source = f"{source} in higher precision" if source in q.errors else "the reference"
+    return f"{name} differs from {source} by {as_multiple(error.least, q.allowed)}"
 
 
 def _is_little(q: Inquiry) -> bool:

@@ -329,6 +329,10 @@ def _where(q: Inquiry, units: Any) -> str | None:
     bad = (~(units <= q.allowed)).reshape(q.of_f.shapes[0])
     if not bad.any():
         return None
+    if bad.all():
+        return f"all {bad.size} results are above the limit"
     tally: Tally = compare(bad, np.zeros_like(bad)).tally
     count = int(np.count_nonzero(bad))
-    return f"{region(tally)}: {count} of {bad.size} results are above the limit"
+    place = region(tally, with_share=False)
+    verb = "is" if count == 1 else "are"
+    return f"{count} of {bad.size} results {verb} above the limit: {place}"

@@ -20,7 +20,13 @@ from .working_format import format_of, format_of_results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LINES = 18
+_LINES = 16
+_LEGEND = (
+    "  own error   of the layer itself: both layers get the results of the layers of fs",
+    "  accumulated of all layers so far: each layer gets the results of its own chain",
+    "  unit        expected rounding error: the change of a layer's results when its",
+    "              inputs change by 1 ulp",
+)
 
 
 @dataclass(frozen=True)
@@ -35,9 +41,10 @@ class Layer:
     name : str
         The name of the layer.
     new : Trial
-        The error of this layer: the difference of both implementations at the same inputs.
+        The own error of this layer: the difference of both implementations if both get the results
+        of the layers of f.
     carried : Trial
-        The difference of the results of all layers so far.
+        The accumulated error: the difference if each gets the results of its own layers.
 
     Examples
     --------
@@ -102,7 +109,8 @@ class Layers(Shown):
                 "above the limit"
             ]
         width = min(24, max((len(layer.name) for layer in self.layers), default=0))
-        lines.append(f"  {'layer':{max(width, 5)}}  {'new':>9}  {'carried':>9}  {'limit':>9}")
+        titles = f"{'own error':>9}  {'accumulated':>11}  {'limit':>9}"
+        lines.append(f"  {'layer':{max(width, 5)}}  {titles}")
         shown = self.layers
         if len(shown) > _LINES:
             # The first that is wrong is always among them.
@@ -111,16 +119,12 @@ class Layers(Shown):
         for layer in shown:
             lines.append(
                 f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:9.3g}  "
-                f"{layer.carried.units:9.3g}  {layer.new.allowed:9.3g}"
+                f"{layer.carried.units:11.3g}  {layer.new.allowed:9.3g}"
                 + ("" if layer else f"  {layer.new.problem or 'above the limit'}"[:60])
             )
         if len(self.layers) > len(shown):
             lines.append(f"  {len(self.layers) - len(shown)} layers are not shown: see .layers")
-        lines.append(
-            "  unit        expected rounding error: the change of a layer's results when its"
-        )
-        lines.append("              inputs change by 1 ulp")
-        return "\n".join(lines)
+        return "\n".join([*lines, *_LEGEND])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the errors as built-in types, which can be written as JSON."""
@@ -132,7 +136,7 @@ class Layers(Shown):
 
     def plot(self) -> "Figure":
         """
-        Plot the new and the carried error of each layer, and the largest rounding error.
+        Plot the own and the accumulated error of each layer, and the limit.
 
         Returns
         -------

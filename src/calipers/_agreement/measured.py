@@ -39,6 +39,8 @@ def measured(q: Inquiry) -> Measured:
             "scale": rms_of(reference),
             "measured_from": q.standard[0].name,
         }
+        if q.standard[0].name in q.sides:
+            evidence["higher_precision"] = [*q.wide_answers]
         if q.wide is not None:
             evidence["wide"] = _numbers(q.wide.size)
             if q.eta_apart.absolute:

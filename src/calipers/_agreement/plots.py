@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._plots import new_figure
+from .report import compared
 from .units import ROUNDOFF, difference
 
 if TYPE_CHECKING:
@@ -18,10 +20,8 @@ _RANGE = 1e-290, 1e290  # of numbers; axes reach beyond theirs
 
 def diagnosis_figure(found: "Diagnosis") -> "Figure":
     """Draw differences by size, errors of both sides, and how alike differences stay."""
-    from matplotlib.figure import Figure
-
     alike = found.evidence.get("likeness_by_move")
-    figure = Figure(figsize=(12 if alike else 9, 4), layout="constrained")
+    figure = new_figure(figsize=(12 if alike else 9, 4), layout="constrained")
     figure.suptitle(f"{found.kind}: {found.reason}", fontsize=9, wrap=True)
     panels = figure.subplots(1, 3 if alike else 2)
     if not found.answers:
@@ -72,20 +72,21 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
 
 
 def _sizes(axes: Any, found: "Diagnosis") -> None:
-    names = [name for name in ("f", "g", "apart", "wide") if name in found.evidence]
+    names = compared(found) + ["wide"] * ("wide" in found.evidence)
     if not names:
         _say(axes, "no errors were measured")
         return
     titles = {"f": "error of f", "g": "error of g", "apart": "f - g"}
     titles["wide"] = "f - g in higher\nprecision"
-    values = [float(np.clip(found.evidence[name]["rms"], *_SHOWN)) for name in names]
+    sizes = [min(found.evidence[name][k] for k in ("rms", "normwise")) for name in names]
+    values = [float(np.clip(size, *_SHOWN)) for size in sizes]
     colors = {"f": _F, "g": _G, "apart": "0.5", "wide": "0.75"}
     axes.bar([titles[n] for n in names], values, color=[colors[n] for n in names])
     axes.axhline(found.allowed, color=_BOUND, linestyle="--", label=f"limit {found.allowed:.3g}")
     axes.set_yscale("log")
     axes.set_ylim(min(0.1, *values) / 2, 5 * max(found.allowed, *values))
     axes.set_xlim(-0.6, max(2, len(names)) - 0.4)
-    axes.set_ylabel("RMSE / expected rounding error")
+    axes.set_ylabel("error / expected rounding error")
     axes.tick_params(axis="x", labelsize=8)
     axes.legend(fontsize=8)
 

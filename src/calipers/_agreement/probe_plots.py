@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._plots import new_figure
 from .units import ROUNDOFF
 
 if TYPE_CHECKING:
@@ -20,11 +21,8 @@ _FEW = 64  # elements, whose numbers can be read
 
 def order_figure(order: "SummationOrder") -> "Figure":
     """Draw the tree of a summation."""
-    from matplotlib.collections import LineCollection
-    from matplotlib.figure import Figure
-
     n = order.n
-    figure = Figure(figsize=(min(12, 4 + n / 8), 4.5), layout="constrained")
+    figure = new_figure(figsize=(min(12, 4 + n / 8), 4.5), layout="constrained")
     axes = figure.subplots()
     leaves = _leaves(order)
     place = np.empty(n + len(order.nodes))
@@ -39,6 +37,8 @@ def order_figure(order: "SummationOrder") -> "Figure":
             lines.append([(place[part], foot), (place[part], height[k])])
         ends = [place[part] for part in parts]
         lines.append([(min(ends), height[k]), (max(ends), height[k])])
+    from matplotlib.collections import LineCollection
+
     axes.add_collection(LineCollection(lines, colors="#4878a8", linewidths=1 if n <= _FEW else 0.5))
     axes.set_yscale("log", base=2)
     axes.set(xlim=(-1, n), ylim=(0.8, 1.3 * n))
@@ -73,10 +73,8 @@ def _leaves(order: "SummationOrder") -> list[int]:
 
 
 def layers_figure(found: "Layers") -> "Figure":
-    """Draw new and carried errors."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(min(12, 4 + len(found.layers) / 3), 4), layout="constrained")
+    """Draw the errors of each layer itself, and those of all layers so far."""
+    figure = new_figure(figsize=(min(12, 4 + len(found.layers) / 3), 4), layout="constrained")
     axes = figure.subplots()
     where = np.arange(len(found.layers))
     # What is not finite has a height, too.
@@ -85,18 +83,18 @@ def layers_figure(found: "Layers") -> "Figure":
         for name in ("new", "carried")
     )
     allowed = [layer.new.allowed for layer in found.layers]
-    axes.plot(where, carried, "s-", color="0.7", markersize=10, label="carried (all layers so far)")
-    axes.plot(where, new, "o-", color="#4878a8", label="new (this layer, same inputs)")
+    axes.plot(where, carried, "s-", color="0.7", markersize=10, label="accumulated error")
+    axes.plot(where, new, "o-", color="#4878a8", label="own error")
     wrong = np.array([not layer for layer in found.layers])
     if wrong.any():
-        axes.plot(where[wrong], new[wrong], "o", color=_WRONG, label="new, above the limit")
+        axes.plot(where[wrong], new[wrong], "o", color=_WRONG, label="own error, above the limit")
     axes.plot(where, allowed, color=_WRONG, linewidth=1, label="limit")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set_ylim(bottom=0)
     names = [layer.name[:20] for layer in found.layers]
     axes.set_xticks(where, names, rotation=45, ha="right", fontsize=8)
     axes.set_xlabel("layer")
-    axes.set_ylabel("RMSE / expected rounding error")
+    axes.set_ylabel("error / expected rounding error")
     figure.suptitle(str(found).partition("\n")[0], fontsize=9, wrap=True)
     axes.legend(loc="best", fontsize="small")
     return figure
@@ -104,13 +102,12 @@ def layers_figure(found: "Layers") -> "Figure":
 
 def condition_figure(found: "Condition") -> "Figure":
     """Draw singular values."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
     if not found.singular_values:
         msg = "only the condition number of a matrix can be plotted: its singular values"
         raise ValueError(msg)
-    figure = Figure(figsize=(6, 4), layout="constrained")
+    figure = new_figure(figsize=(6, 4), layout="constrained")
+    from matplotlib.ticker import MaxNLocator
+
     axes = figure.subplots()
     values = np.array(found.singular_values)
     floor = ROUNDOFF[found.format] * values[0]
@@ -128,9 +125,7 @@ def condition_figure(found: "Condition") -> "Figure":
 
 def growth_figure(found: "Growth", names: dict[str, str]) -> "Figure":
     """Draw errors by size."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5, 4.5), layout="constrained")
+    figure = new_figure(figsize=(6.5, 4.5), layout="constrained")
     axes = figure.subplots()
     sizes = np.array(found.sizes, float)
     styles = ("k", "o", 4), ("#4878a8", "s", 8), ("#b8860b", "o", 4)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .inputs import is_movable
 from .verdicts import AMPLIFIED, BUG, NONDETERMINISTIC, RAISES, RANGE, REDUCED, SUSPECT, UNSTABLE
 
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis, Worst
 
 _WIDTH = 80
-_CODE_WIDTH = 88  # characters; a comment that makes a line of code longer is left out
+_CODE_WIDTH = 88  # characters; a comment that makes a line of code longer is in the next one
+_COMMENT = "  # "
 _MORE_CALLS = 4  # factor by which a budget that did not suffice is raised
 
 
@@ -35,12 +37,12 @@ def details(diagnosis: "Diagnosis") -> str:
     f, g = ("f", "g") if diagnosis.calls else diagnosis.names
     label = "inputs" if diagnosis.calls else "arrays"
     lines = field(label, inputs_text(diagnosis)) + _errors(diagnosis, f, g)
+    lines += _reference(diagnosis, f, g)
     if "dtypes" in diagnosis.evidence:
         dtypes = diagnosis.evidence["dtypes"]
         lines += field("dtypes", "; ".join(f"{k} {_counted(dtypes[k])}" for k in ("f", "g")), 1)
     if "arrays" in diagnosis.evidence:
-        arrays = diagnosis.evidence["arrays"]
-        lines += field("arrays", f"{f} is called with {arrays['f']}'s, {g} with {arrays['g']}'s", 1)
+        lines += field("arrays", _arrays(diagnosis.evidence["arrays"], f, g), 1)
     if diagnosis.worst:
         lines += _worst(diagnosis, f, g)
     if diagnosis.where:
@@ -108,6 +110,7 @@ def next_step(diagnosis: "Diagnosis") -> str | None:
         return call if kind in (SUSPECT, RANGE) else None
     errors = [evidence.get(name, {}).get("rms", 0.0) for name in ("f", "g")]
     less_exact = diagnosis.names[0 if errors[0] > errors[1] else 1]
+    is_disputed = _is_disputed(diagnosis)
     if "budget" in evidence:
         options = diagnosis.options | {"budget": str(_MORE_CALLS * evidence["budget"])}
         return again(replace(diagnosis, options=options))
@@ -123,10 +126,28 @@ def next_step(diagnosis: "Diagnosis") -> str | None:
         return _commented(f"calipers.probes.condition({names['f']}, inputs)", "digits to expect")
     if kind == REDUCED:
         return _commented(f"{again(diagnosis)}.recommend_tolerance()", "if this is intended")
+    if is_disputed and len(evidence.get("higher_precision", ())) == 1:
+        options = diagnosis.options | {"float64": "reference"}
+        comment = f"reference: a function that computes in {_higher_precision(diagnosis)}"
+        return _commented(again(replace(diagnosis, options=options)), comment)
     if kind in (BUG, SUSPECT, UNSTABLE) and diagnosis.worst:
-        code = _element(diagnosis, less_exact, diagnosis.worst[0])
-        return _commented(code, "the worst result; calipers.probes.layers finds the step")
+        worst = diagnosis.worst[0]
+        both = f"[{_element(diagnosis, 'h', worst)} for h in ({', '.join(diagnosis.names)})]"
+        code = both if is_disputed else _element(diagnosis, less_exact, worst)
+        return _commented(code, "the worst result")
     return None
+
+
+def compared(diagnosis: "Diagnosis") -> list[str]:
+    """Return the errors to report; not those of f and g if it is unknown which of them is right."""
+    names = ("apart",) if _is_disputed(diagnosis) else ("f", "g", "apart")
+    return [name for name in names if name in diagnosis.evidence]
+
+
+def _is_disputed(diagnosis: "Diagnosis") -> bool:
+    """Return True if f and g are different functions, and the reference is one of them or none."""
+    source = diagnosis.evidence.get("measured_from")
+    return diagnosis.kind in (BUG, SUSPECT) and source != "reference"
 
 
 def _counted(kinds: Iterable[str]) -> str:
@@ -137,13 +158,18 @@ def _counted(kinds: Iterable[str]) -> str:
 
 def code_lines(label: str, code: str) -> list[str]:
     """Write code at the left margin; what has no room is continued, so that it can be pasted."""
-    width = _CODE_WIDTH
-    return textwrap.wrap(f"{label}: {code}", width, subsequent_indent="  ", break_long_words=False)
+    code, mark, comment = code.partition(_COMMENT)
+    text, width = f"{label}: {code}", _CODE_WIDTH
+    lines = textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False)
+    if mark and len(lines[-1] + mark + comment) <= width:
+        lines[-1] += mark + comment
+    elif mark:
+        lines.append(mark + comment)
+    return lines
 
 
 def _commented(code: str, comment: str) -> str:
-    line = f"{code}  # {comment}"
-    return line if len(f"next: {line}") <= _CODE_WIDTH else code
+    return code + _COMMENT + comment
 
 
 def _arguments(diagnosis: "Diagnosis") -> str:
@@ -162,26 +188,71 @@ def _element(diagnosis: "Diagnosis", name: str, worst: "Worst") -> str:
 
 def _errors(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
     """Write the table of errors, the unit in which they are measured, and its limit."""
-    sizes = [(k, diagnosis.evidence[k]) for k in ("f", "g", "apart") if k in diagnosis.evidence]
+    sizes = [(name, diagnosis.evidence[name]) for name in compared(diagnosis)]
     if not sizes:
         return []
     titles = {"f": f, "g": g, "apart": f"{f} - {g}"}
     width = max(12, *(2 + len(title) for title in titles.values()))
-    lines = [f"  {'errors':{width}} {'RMSE':>9} {'max':>9} {'2-norm':>9} {'abs. RMSE':>9}"]
-    for name, size in sizes:
-        cells = (size[k] for k in ("rms", "largest", "normwise", "absolute"))
-        lines.append(
-            f"  {f'  {titles[name]}':{width}}" + "".join(f" {_brief(x):>9}" for x in cells)
-        )
-    n = diagnosis.length
-    limit = f"{_brief(diagnosis.allowed)} = 4 + sqrt(n), with n = {n} the length of reductions"
-    return [*lines, *field("unit", _unit(diagnosis), 3), *field("limit", limit)]
+    columns = {"rms": "RMSE/unit", "largest": "max/unit", "normwise": "2-norm/unit"}
+    columns["absolute"] = "RMSE"
+    rows = [["errors", *columns.values()]]
+    rows += [[f"  {titles[name]}", *(_brief(size[k]) for k in columns)] for name, size in sizes]
+    lines = [
+        f"  {title:{width}} {rms:>9} {largest:>9} {norm:>11} {absolute:>9}"
+        for title, rms, largest, norm, absolute in rows
+    ]
+    return [*lines, *field("unit", _unit(diagnosis), 3), *field("limit", _limit(diagnosis), 3)]
+
+
+def _limit(diagnosis: "Diagnosis") -> str:
+    """Write the limit, which errors it applies to, and the length that it follows from."""
+    errors = "for the smaller of RMSE/unit and 2-norm/unit"
+    limit, n = _brief(diagnosis.allowed), diagnosis.length
+    if not diagnosis.calls:
+        return f"{limit} {errors}"
+    source = "from reduction="
+    if "reduction" not in diagnosis.options:
+        source = "the longest axis of the inputs; reduction= changes it"
+    return f"{limit} = 4 + sqrt(n) {errors}; n={n}, {source}"
+
+
+def _reference(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
+    """Say which implementation is the reference, if its own errors cannot be seen."""
+    source = diagnosis.evidence.get("measured_from")
+    if source not in ("f", "g"):
+        return []
+    one, other = (f, g) if source == "f" else (g, f)
+    precision = _higher_precision(diagnosis)
+    if len(diagnosis.evidence["higher_precision"]) == 1:
+        verb = "is not called" if "float64" in diagnosis.options else "cannot compute"
+        text = f"{one} in {precision} ({other} {verb} in {precision}): an error of {one} itself "
+        return field("reference", f"{text}cannot be seen; pass float64=reference", 3)
+    if not _is_disputed(diagnosis):
+        return []
+    text = f"{one} in {precision}; {other} in {precision} differs from it: either may be wrong"
+    return field("reference", text)
+
+
+def _higher_precision(diagnosis: "Diagnosis") -> str:
+    return "longdouble" if diagnosis.dtype == "float64" else "float64"
+
+
+def _arrays(libraries: dict[str, str], f: str, g: str) -> str:
+    """Say which arrays f and g are called with."""
+    kinds = {
+        name: f"{library} {'tensors' if library == 'torch' else 'arrays'}"
+        for name, library in libraries.items()
+    }
+    if kinds["f"] == kinds["g"]:
+        return f"{f} and {g} both get {kinds['f']}"
+    return f"{f} gets {kinds['f']}, {g} gets {kinds['g']}"
 
 
 def _worst(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
     """Write the results that differ most; where 6 digits hide that, f and the difference."""
     alike = any(f"{worst.f:.6g}" == f"{worst.g:.6g}" for worst in diagnosis.worst)
-    reference = "" if diagnosis.worst[0].reference is None else f" {'reference':>13}"
+    has_reference = diagnosis.worst[0].reference is not None and not _is_disputed(diagnosis)
+    reference = f" {'reference':>13}" if has_reference else ""
     second = f"{f} - {g}" if alike else g
     lines = [f"  {'worst':14} {f:>14} {second:>17}{reference} {'error/unit':>10}"]
     for worst in diagnosis.worst:
@@ -189,7 +260,7 @@ def _worst(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
         if len(diagnosis.shapes) > 1:
             index = f"{diagnosis.answers[0].title(worst.output)}{index}"
         other = f"{worst.f - worst.g:.3g}" if alike else f"{worst.g:.6g}"
-        exact = "" if worst.reference is None else f" {worst.reference:>13.6g}"
+        exact = f" {worst.reference:>13.6g}" if has_reference else ""
         row = f"    {index:12} {worst.f:>14.6g} {other:>17}{exact} {_brief(worst.units):>10}"
         lines.append(row[:_WIDTH])
     return lines
@@ -199,8 +270,15 @@ def _unit(diagnosis: "Diagnosis") -> str:
     if not diagnosis.calls:
         return f"one rounding of the reference to {diagnosis.dtype}"
     kappa = diagnosis.evidence.get("kappa")
-    text = f"expected rounding error: the change of each result when the {diagnosis.dtype} inputs "
-    text += "change by 1 ulp"
+    form = diagnosis.dtype
+    perturbed = dict.fromkeys(x.dtype.name for x in diagnosis.inputs if is_movable(x))
+    integers = diagnosis.evidence.get("integers_as_numbers", False)
+    if not (perturbed or integers):
+        text = f"expected rounding error: one rounding of each result to {form}; no input is "
+        return f"{text}floating-point, so none is perturbed"
+    inputs = "inputs, also integers," if integers else f"{' and '.join(perturbed)} inputs"
+    ulp = "1 ulp" if [*perturbed] == [form] and not integers else f"1 ulp of {form}"
+    text = f"expected rounding error: the change of each result when the {inputs} change by {ulp}"
     condition = "" if kappa is None or kappa != kappa else f"; condition number {_brief(kappa)}"
     return text + condition
 

@@ -2,10 +2,12 @@
 
 import math
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from .verdicts import ALONE, FAR, as_multiple
 from .working_format import format_of, format_of_results
 
 _LINES = 20
+_WIDTH = 88
+_NAMED = 5  # trials with equal results, of which the line names each; of more, the ends
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,12 +144,12 @@ class Trials(Shown):
     def __str__(self) -> str:
         """Return a line for the verdict, and one for each trial."""
         verdict = "equal" if self.equal else "equal within rounding" if self else "not equal"
-        lines = [str(trial)[:100] for trial in self.trials[:_LINES]]
-        if len(self.trials) > _LINES:
-            lines.append(f"and {len(self.trials) - _LINES} more: see .trials")
         if self.trials and not self.equal:
             verdict += f" (limit {as_multiple(self.trials[0].allowed)})"
-        return "\n  ".join([f"{self.question}: {verdict}", *lines])
+        lines = [line for text in _listed(self.trials) for line in _wrapped(text)]
+        if len(lines) > _LINES:
+            lines[_LINES:] = ["  and more: see .trials"]
+        return "\n".join([f"{self.question}: {verdict}", *lines])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the differences as built-in types, which can be written as JSON."""
@@ -157,12 +161,32 @@ class Trials(Shown):
         }
 
 
+def _listed(trials: tuple[Trial, ...]) -> list[str]:
+    """Write each trial; neighbours with equal results together."""
+    texts = []
+    for equal, group in groupby(trials, lambda trial: trial.equal):
+        some = list(group)
+        names = [trial.name for trial in some]
+        if not equal:
+            texts += map(str, some)
+        elif len(names) > _NAMED:
+            texts.append(f"{names[0]} to {names[-1]}: equal")
+        else:
+            texts.append(f"{'; '.join(names)}: equal")
+    return texts
+
+
+def _wrapped(text: str) -> list[str]:
+    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
+    return textwrap.wrap(text, _WIDTH, max_lines=2, placeholder=" ...", **indent)
+
+
 def how_far(found: Trial, limit: float | None = None) -> str:
-    """Write how far results are apart; of what is infinite, as between integers, no unit tells."""
+    """Write how large the differences are; infinite ones, as between integers, have no unit."""
     told = differing(found.differing, found.size)
     if math.isinf(found.largest):
         return f"{told}, by more than rounding can explain"
-    return f"{told}: RMSE {as_multiple(found.units, limit)}, max {found.largest:.3g} x"
+    return f"{told} by {as_multiple(found.units, limit)}, the largest by {found.largest:.3g} x"
 
 
 def side_of(name: str, f: Callable[..., Any], likes: Any) -> Side:

@@ -169,7 +169,8 @@ def _hidden(q: Inquiry) -> Verdict | None:
 
     distance = np.where(tested, q.apart, 0.0)
     similarity = q.kept_alike(distance, difference_at) if q.are_moved else None
-    size = q.size(distance, q.scale).rms
+    size_of_rest = q.size(distance, q.scale)
+    size = size_of_rest.rms
     if similarity is not None and size * math.sqrt(similarity) > SYSTEMATIC:
         if _lost_of_small_ones(q, similarity) or _lost_by_the_reference(q):
             return None
@@ -177,12 +178,14 @@ def _hidden(q: Inquiry) -> Verdict | None:
         if lost is not None:
             return lost
         stays = f"the difference is nearly the same (cosine {similarity:.2g}) after perturbations "
-        stays += "of the inputs by a few ulps: "
+        stays += "of the inputs by a few ulps"
         # Of small results, beside which larger ones hide it.
         if size * q.roundoff > GROSS and similarity > STEADY:
-            text = f"f and g differ by {as_multiple(size)}, and {stays}it is not rounding"
-            return Verdict(BUG, text)
-        stays += "f and g compute different functions, or use differently rounded constants"
+            least = size_of_rest.least
+            below = ": below the limit, but " if least <= q.allowed else ", and "
+            text = f"f and g differ by {as_multiple(least, q.allowed)}{below}"
+            return Verdict(BUG, f"{text}{stays}, as rounding would not be")
+        stays += ": f and g compute different functions, or use differently rounded constants"
         return Verdict(SUSPECT, f"within rounding here, but {stays}")
     return None
 

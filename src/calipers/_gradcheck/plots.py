@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._plots import new_figure
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, VERDICTS
 
 if TYPE_CHECKING:
@@ -25,10 +26,9 @@ _AXES = 300.0  # points that the shorter side of the axes has
 
 def report_figure(report: "GradcheckReport") -> "Figure":
     """Draw the Jacobian with a mark for each entry that does not agree."""
-    from matplotlib.figure import Figure
+    figure = new_figure(figsize=(6.5, 5.5), layout="constrained")
     from matplotlib.patches import Patch
 
-    figure = Figure(figsize=(6.5, 5.5), layout="constrained")
     figure.suptitle(_title(report), fontsize=11)
     axes = figure.subplots()
     rows, columns = (max(n, 1) for n in report.shape)
