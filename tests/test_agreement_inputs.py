@@ -148,7 +148,7 @@ def test_containers_without_arrays_are_handed_on():
     assert calipers.diagnose(summed, summed, (X, size)).kind == "EQUAL"
     own: list = [X]
     own.append(own)
-    with pytest.raises(ValueError, match="does it hold itself"):
+    with pytest.raises(ValueError, match="does it contain itself"):
         calipers.diagnose(total, total, (own,))
     for inputs in ((x for x in [X]), (X, iter([1]))):
         with pytest.raises(TypeError, match="inputs are used for several calls and cannot be"):
@@ -417,7 +417,7 @@ def test_what_is_written_in_the_wider_format_alone_reaches_nobody(first):
 def test_what_tensors_cannot_be_is_told_of_which_input():
     torch = pytest.importorskip("torch")
     for x, told in (
-        (torch.ones(3, device="meta"), "a meta tensor has no elements; pass one that has"),
+        (torch.ones(3, device="meta"), "a meta tensor has no elements: pass a tensor on a device"),
         (torch.ones(3, 3).to_sparse(), r"a torch\.sparse_coo tensor has no array of elements"),
     ):
         with pytest.raises(TypeError, match=f"^input 1: {told}"):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _CODE_WIDTH = 88  # characters; a comment that makes a line of code longer is in the next one
 _COMMENT = "  # "
+_WORST = 3  # results with the largest differences that are shown; a report has 25 lines at most
 _MORE_CALLS = 4  # factor by which a budget that did not suffice is raised
 
 
@@ -255,7 +256,7 @@ def _worst(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
     reference = f" {'reference':>13}" if has_reference else ""
     second = f"{f} - {g}" if alike else g
     lines = [f"  {'worst':14} {f:>14} {second:>17}{reference} {'error/unit':>10}"]
-    for worst in diagnosis.worst:
+    for worst in diagnosis.worst[:_WORST]:
         index = f"[{', '.join(map(str, worst.index))}]"
         if len(diagnosis.shapes) > 1:
             index = f"{diagnosis.answers[0].title(worst.output)}{index}"
