@@ -330,7 +330,8 @@ def _where(q: Inquiry, units: Any) -> str | None:
     if not bad.any():
         return None
     if bad.all():
-        return f"all {bad.size} results are above the limit"
+        some = "the only result is" if bad.size == 1 else f"all {bad.size} results are"
+        return f"{some} above the limit"
     tally: Tally = compare(bad, np.zeros_like(bad)).tally
     count = int(np.count_nonzero(bad))
     place = region(tally, with_share=False)
