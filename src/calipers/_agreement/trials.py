@@ -163,7 +163,7 @@ class Trials(Shown):
 
 def _listed(trials: tuple[Trial, ...]) -> list[str]:
     """Write each trial; neighbours with equal results together."""
-    texts = []
+    texts: list[str] = []
     for equal, group in groupby(trials, lambda trial: trial.equal):
         some = list(group)
         names = [trial.name for trial in some]
@@ -177,8 +177,14 @@ def _listed(trials: tuple[Trial, ...]) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    indent = {"initial_indent": "  ", "subsequent_indent": "    "}
-    return textwrap.wrap(text, _WIDTH, max_lines=2, placeholder=" ...", **indent)
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        max_lines=2,
+        placeholder=" ...",
+    )
 
 
 def how_far(found: Trial, limit: float | None = None) -> str:
