@@ -874,6 +874,14 @@ def test_the_first_of_two_planted_errors():
     assert probes.layers(fs, gs, X).first.name == "linear 1"
 
 
+def test_a_report_of_layers_says_what_its_columns_are():
+    lines = str(probes.layers(*chain_of(), X)).splitlines()
+    assert lines[1].split() == ["layer", "layer", "error", "accumulated", "limit"]
+    assert {len(line) for line in lines[2:6]} == {len(lines[1])}
+    assert [line.strip()[:11] for line in lines[6:8]] == ["layer error", "accumulated"]
+    assert max(map(len, lines)) <= 88
+
+
 def test_layers_of_another_shape_end_the_chain():
     fs, gs = chain_of((2, lambda y: y[:, 1:]))
     found = probes.layers(fs, gs, X)

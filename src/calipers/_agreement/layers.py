@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _LINES = 16
 _LEGEND = (
-    "  own error   of the layer itself: both layers get the results of the layers of fs",
-    "  accumulated of all layers so far: each layer gets the results of its own chain",
+    "  layer error of this layer alone: both implementations get the results of fs",
+    "  accumulated of all layers so far: each implementation gets the results of its layers",
     "  unit        expected rounding error: the change of a layer's results when its",
     "              inputs change by 1 ulp",
 )
@@ -41,10 +41,10 @@ class Layer:
     name : str
         The name of the layer.
     new : Trial
-        The own error of this layer: the difference of both implementations if both get the results
-        of the layers of f.
+        The error of this layer alone: the difference of both implementations if both get the
+        results of the layers of f.
     carried : Trial
-        The accumulated error: the difference if each gets the results of its own layers.
+        The accumulated error: the difference if each gets the results of its layers so far.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Layers(Shown):
                 "above the limit"
             ]
         width = min(24, max((len(layer.name) for layer in self.layers), default=0))
-        titles = f"{'own error':>9}  {'accumulated':>11}  {'limit':>9}"
+        titles = f"{'layer error':>11}  {'accumulated':>11}  {'limit':>9}"
         lines.append(f"  {'layer':{max(width, 5)}}  {titles}")
         shown = self.layers
         if len(shown) > _LINES:
@@ -118,7 +118,7 @@ class Layers(Shown):
             shown = shown[start : start + _LINES]
         for layer in shown:
             lines.append(
-                f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:9.3g}  "
+                f"  {layer.name[:width]:{max(width, 5)}}  {layer.new.units:11.3g}  "
                 f"{layer.carried.units:11.3g}  {layer.new.allowed:9.3g}"
                 + ("" if layer else f"  {layer.new.problem or 'above the limit'}"[:60])
             )
@@ -136,7 +136,7 @@ class Layers(Shown):
 
     def plot(self) -> "Figure":
         """
-        Plot the own and the accumulated error of each layer, and the limit.
+        Plot the error of each layer alone, the accumulated error, and the limit.
 
         Returns
         -------

@@ -84,10 +84,10 @@ def layers_figure(found: "Layers") -> "Figure":
     )
     allowed = [layer.new.allowed for layer in found.layers]
     axes.plot(where, carried, "s-", color="0.7", markersize=10, label="accumulated error")
-    axes.plot(where, new, "o-", color="#4878a8", label="own error")
+    axes.plot(where, new, "o-", color="#4878a8", label="layer error")
     wrong = np.array([not layer for layer in found.layers])
     if wrong.any():
-        axes.plot(where[wrong], new[wrong], "o", color=_WRONG, label="own error, above the limit")
+        axes.plot(where[wrong], new[wrong], "o", color=_WRONG, label="layer error, above the limit")
     axes.plot(where, allowed, color=_WRONG, linewidth=1, label="limit")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.set_ylim(bottom=0)
