@@ -287,7 +287,7 @@ def test_columns_that_are_left_out_are_in_no_product():
     wrong = with_more(scaled_sine_vjp, (6, 7, 1.0), (20, 7, 1.0))
     report = check(scaled_sine, point(), wrong, args=(dead_and_small(),), step=step)
     assert report.verdict == "PASS"
-    assert "1 column that has no step" in report.reason
+    assert "1 column without a step" in report.reason
     assert "products" in report.reason
 
 
