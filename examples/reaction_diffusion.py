@@ -59,7 +59,7 @@ def solved(name, options):
         lambda: solve_ivp(rates, (0, 10), start, "BDF", rtol=1e-4, atol=1e-6, **options())
     )
     assert found.success, found.message
-    print(f"Jacobians by {name:<8}  set up, with the first: {1e3 * min(times):6.2f} ms,", end="")
+    print(f"Jacobians by {name:<8}  set-up and first Jacobian: {1e3 * min(times):6.2f} ms,", end="")
     print(f"  solve: {seconds:.2f} s, {found.njev} Jacobians, {found.nlu} LU factorizations")
     return found.y[:, -1]
 
