@@ -150,8 +150,16 @@ class TestApprox:
             assert (values == approx(values + 1e-3)) is False
 
     def test_options_that_there_are_not_are_named_at_once(self):
-        with pytest.raises(TypeError, match="keyword argument 'rel': use rtol=; it takes rtol, "):
-            approx(1.0, rel=1e-3)
+        for options, here in (
+            ({"rel": 1e-3}, "'rel': rel=0.001 is rtol=0.001, atol=1e-12 here; it takes rtol, "),
+            ({"abs": 1e-6}, "'abs': abs=1e-06 is rtol=0, atol=1e-06 here; "),
+            (
+                {"nan_ok": True, "abs": 2, "rel": 0.5},
+                "'nan_ok': rel=0.5, abs=2, nan_ok=True is rtol=0.5, atol=2, equal_nan=True here; ",
+            ),
+        ):
+            with pytest.raises(TypeError, match=f"keyword argument {here}"):
+                approx(1.0, **options)
         with pytest.raises(TypeError, match="keyword argument 'tol'; it takes rtol, atol, "):
             approx(1.0, tol=1e-3)
 

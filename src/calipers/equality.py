@@ -16,7 +16,7 @@ __all__ = ["Approx", "approx"]
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 _WIDTH = 40
-_PYTEST = {"rel": "rtol", "abs": "atol", "nan_ok": "equal_nan"}  # what pytest.approx calls them
+_PYTEST_ATOL = 1e-12  # of pytest.approx, if only rel= is passed
 
 
 def shortened(x: Any) -> str:
@@ -26,6 +26,21 @@ def shortened(x: Any) -> str:
     except Exception:  # a test is about to fail for another reason
         text = object.__repr__(x)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+def _of_pytest(options: dict[str, Any]) -> str:
+    """Write the options that mean the same as those of pytest.approx among some."""
+    names = [name for name in ("rel", "abs", "nan_ok") if name in options]
+    if not names:
+        return ""
+    passed = ", ".join(f"{name}={shortened(options[name])}" for name in names)
+    here = []
+    if "rel" in options or "abs" in options:
+        rtol = options.get("rel", options.get("rtol", 0))
+        here += [f"rtol={shortened(rtol)}", f"atol={shortened(options.get('abs', _PYTEST_ATOL))}"]
+    if "nan_ok" in options:
+        here.append(f"equal_nan={shortened(options['nan_ok'])}")
+    return f": {passed} is {', '.join(here)} here"
 
 
 def _has_elements(x: Any) -> bool:
@@ -169,6 +184,8 @@ def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
     themselves: write ``approx(expected) == actual``. SciPy's sparse arrays have to be converted:
     ``actual.toarray() == approx(expected)``.
 
+    ``pytest.approx(x)`` has the tolerances ``approx(x, rtol=1e-6, atol=1e-12)``.
+
     Examples
     --------
     >>> import numpy as np
@@ -181,7 +198,7 @@ def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
     for name in options:
         if name not in CompareOptions.__annotations__:
             known = ", ".join(CompareOptions.__annotations__)
-            advice = f": use {_PYTEST[name]}=" if name in _PYTEST else ""
+            advice = _of_pytest(dict(options))
             msg = f"approx() got an unexpected keyword argument {name!r}{advice}; it takes {known}"
             raise TypeError(msg)
     defaults: CompareOptions = {"check_dtype": False}
