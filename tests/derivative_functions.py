@@ -14,7 +14,8 @@ CALLS = {"2-point": 1, "3-point": 2, "5-point": 4, "cs": 1}
 WEIGHTS = np.random.default_rng(0).uniform(-1, 1, (6, 300))
 
 # What is noted on an error of f, after the element of x.
-DISPLACED = "perturbed for its derivative; if f is not defined there, pass bounds="
+UNDEFINED = "if f is not defined there, pass bounds=, or a smaller step= or scale="
+DISPLACED = f"perturbed for its derivative; {UNDEFINED}"
 
 methods = pytest.mark.parametrize("method", METHODS)
 boundable = pytest.mark.parametrize("method", BOUNDABLE)

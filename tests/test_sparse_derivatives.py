@@ -16,7 +16,7 @@ from calipers._differences.ladders import scratch_of
 from calipers._differences.plan import Options, pose
 from calipers._kernels.differences import COLORED
 
-from .derivative_functions import SIX
+from .derivative_functions import SIX, UNDEFINED
 
 sparse = pytest.importorskip("scipy.sparse")
 
@@ -568,7 +568,9 @@ def test_what_f_raises_in_a_sparse_jacobian_names_the_color(compiled, method):
     options = {"sparsity": (sparse.eye_array(6), np.arange(6)), "method": method}
     with pytest.raises(ValueError, match="moved") as caught:
         calipers.jacobian(f, SIX, **options)
-    assert any("color 1 perturbed" in note for note in caught.value.__notes__)
+    assert (
+        f"raised by f with the columns of color 1 perturbed; {UNDEFINED}" in caught.value.__notes__
+    )
 
 
 @methods
@@ -741,9 +743,9 @@ def without(*entries):
 @methods
 def test_a_pattern_that_misses_an_entry_is_refused(form, method):
     f, options = FORMS[form]
-    with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
+    with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(12\):"):
         calipers.jacobian(f, X, method=method, sparsity=without((12, 11)), **options)
-    with pytest.raises(ValueError, match="misses entries in at least 2 rows, 3, 20:"):
+    with pytest.raises(ValueError, match=r"misses entries in 2 or more rows \(3, 20\):"):
         calipers.jacobian(f, X, method=method, sparsity=without((3, 3), (20, 21)), **options)
 
 
@@ -751,7 +753,7 @@ def test_a_pattern_that_misses_an_entry_is_refused(form, method):
 @methods
 def test_what_is_missed_is_missed_at_first_with_bounds_too(f, method):
     options = {"method": method, "bounds": (X - 1, X + 0.5)}
-    with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
+    with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(12\):"):
         calipers.jacobian(f, X, sparsity=without((12, 12)), **options)
 
 
@@ -765,7 +767,7 @@ def test_what_is_missed_is_missed_at_first_with_bounds_too(f, method):
 def test_what_is_missed_is_missed_at_the_edge_of_bounds_too(f, method, bounds):
     g, seen = counted(f)
     options = {"method": method, "bounds": bounds}
-    with pytest.raises(ValueError, match="misses entries in at least"):
+    with pytest.raises(ValueError, match=r"misses entries in \d+ or more rows"):
         calipers.jacobian(g, X, sparsity=without((12, 12), (20, 21)), **options)
     called = np.array(seen)
     assert np.all((bounds[0] <= called) & (called <= bounds[1]))
@@ -774,14 +776,14 @@ def test_what_is_missed_is_missed_at_the_edge_of_bounds_too(f, method, bounds):
 
 
 def test_many_missing_rows_are_counted():
-    with pytest.raises(ValueError, match="at least 30 rows, 0, 1, 2, 3, 4 and 25 more"):
+    with pytest.raises(ValueError, match=r"30 or more rows \(0, 1, 2, 3, 4, \.\.\.\): f depends"):
         calipers.jacobian(lambda x: x * x[::-1] + x, X + 2, sparsity=np.eye(N))
 
 
 @either
 @methods
 def test_a_planned_function_refuses_a_wrong_pattern_at_once(f, method):
-    with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
+    with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(12\):"):
         calipers.jacobian_function(f, X, method=method, sparsity=without((12, 11)))
     groups = (TRIDIAGONAL, np.zeros(N, int))
     with pytest.raises(ValueError, match="in one group"):
@@ -793,7 +795,7 @@ def test_a_planned_function_refuses_a_wrong_pattern_at_once(f, method):
 def test_a_function_refuses_a_wrong_pattern_each_time(f, method):
     jac = calipers.jacobian_function(f, method=method, sparsity=without((12, 11)))
     for _ in range(2):
-        with pytest.raises(ValueError, match="misses entries in at least 1 row, 12:"):
+        with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(12\):"):
             jac(X)
 
 
@@ -855,7 +857,7 @@ def test_a_missing_entry_is_found_beside_noise(noise):
         y[7] += x[8]
         return y
 
-    with pytest.raises(ValueError, match=r"misses entries in at least 1 row, 7: f changes there"):
+    with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(7\): f depends"):
         calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=sparse.eye_array(n))
 
 
@@ -870,7 +872,7 @@ def test_a_missing_entry_is_found_however_small_it_is_in_its_row(method):
     for i, j in random.permutation(np.argwhere(pattern))[:25]:
         left = pattern.copy()
         left[i, j] = False
-        with pytest.raises(ValueError, match=f"misses entries in at least 1 row, {i}:"):
+        with pytest.raises(ValueError, match=rf"misses entries in 1 or more rows \({i}\):"):
             calipers.jacobian(
                 lambda x: np.sin(a @ x) + b @ (x * x),
                 x,
@@ -889,7 +891,7 @@ def test_a_missing_entry_is_found_beside_one_that_is_a_million_times_as_large():
     left = banded.tolil()
     left[7, 8] = 0
     calipers.jacobian(f, np.linspace(0.1, 1, 50), sparsity=banded)
-    with pytest.raises(ValueError, match="misses entries in at least 1 row, 7:"):
+    with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(7\):"):
         calipers.jacobian(f, np.linspace(0.1, 1, 50), sparsity=left.tocsr())
 
 
@@ -903,7 +905,7 @@ def test_a_missing_entry_is_found_beside_rows_that_are_noisier():
         noise = np.where(np.arange(n) == 7, 0, 1e-8) * np.sin(1e14 * x)
         return np.exp(x) + noise + np.where(np.arange(n) == 7, 1e-5 * x[8], 0)
 
-    with pytest.raises(ValueError, match="misses entries in at least 1 row, 7:"):
+    with pytest.raises(ValueError, match=r"misses entries in 1 or more rows \(7\):"):
         calipers.jacobian(f, np.linspace(0.1, 1, n), sparsity=left.tocsr())
 
 
@@ -1165,7 +1167,7 @@ def test_complex_steps_do_not_hide_what_a_pattern_misses(f):
     for pattern in (sparse.eye_array(N, format="csc"), TRIDIAGONAL.copy()):
         pattern[12, 12] = 0
         pattern.eliminate_zeros()
-        with pytest.raises(ValueError, match="misses entries in at least"):
+        with pytest.raises(ValueError, match=r"misses entries in \d+ or more rows"):
             calipers.jacobian(f, X, method="cs", sparsity=pattern)
 
 

@@ -12,6 +12,7 @@ from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .._reals import reals
 from .columns import Outs
+from .evaluate import UNDEFINED
 from .ladders import CALLS, SCRATCH, climb, scratch_of
 from .native import Native
 from .problem import Problem
@@ -109,7 +110,7 @@ def _blamed(color: Any) -> Iterator[None]:
         yield
     except Exception as error:
         number = int(np.ravel(color)[0])
-        error.add_note(f"raised by f with the columns of color {number} perturbed")
+        error.add_note(f"raised by f with the columns of color {number} perturbed; {UNDEFINED}")
         raise
 
 

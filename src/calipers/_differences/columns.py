@@ -9,7 +9,7 @@ import numpy as np
 from .._kernels.differences import COLUMNS, EXCLUDED, FIXED, IMAGINARY_COLUMNS, LOST
 from .._protocols import NDArray
 from .._reals import reals
-from .evaluate import Evaluator, blame
+from .evaluate import Evaluator, blame, perturbation
 from .native import Native
 from .problem import Problem
 from .steps import Steps
@@ -106,12 +106,13 @@ class Columns:
 
     def _compiled(self, native: Native, start: int, outs: Outs) -> None:
         problem, count = self.problem, len(outs[1])
+        origin = reals(problem.x if self.at is None else self.at)
         scratch = self._scratch(native, count)
         try:
             lost = scratch.kernel(
                 native.form,
                 scratch.x,
-                reals(problem.x if self.at is None else self.at),
+                origin,
                 scratch.stride,
                 start,
                 *scratch.steps,
@@ -121,7 +122,8 @@ class Columns:
                 scratch.reached,
             )
         except Exception as error:
-            blame(error, problem, scratch.reached[0])
+            reached = scratch.reached[0]
+            blame(error, problem, reached, perturbation(problem, scratch.x, origin, reached))
             raise
         if lost >= 0:
             raise lost_step(problem, lost, self.at)

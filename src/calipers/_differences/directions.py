@@ -10,6 +10,7 @@ from .._kernels.rungs import STATE
 from .._protocols import NDArray
 from .._reals import reals
 from .columns import Columns, Outs, lost_step
+from .evaluate import UNDEFINED
 from .ladders import Ladders, climb, lengths_of
 from .plan import Options, rows_of, steps_of
 from .problem import WIRTINGER, Problem
@@ -194,8 +195,7 @@ def _at(problem: Problem, point: NDArray) -> NDArray:
         return problem.at(point)
     except Exception as error:
         error.add_note(
-            "raised by f at x perturbed along the direction of the product; if f is not "
-            "defined there, pass bounds="
+            f"raised by f at x perturbed along the direction of the product; {UNDEFINED}"
         )
         raise
 

@@ -12,6 +12,7 @@ from .problem import Problem
 
 # What is said of f, and not by it.
 _FOUND = "f changes its argument", "f returned"
+UNDEFINED = "if f is not defined there, pass bounds=, or a smaller step= or scale="
 _LARGEST_BLOCK = 64  # coordinates between two reports of progress, without batches
 # Of what displaced rows of a batch change by, the least that another row is seen to change by.
 _SEEN = 1e-3
@@ -32,7 +33,13 @@ def blame(error: Exception, problem: Problem, coordinate: int, step: float | Non
     if str(error).startswith(_FOUND):
         error.add_note(f"detected {place}")
     else:
-        error.add_note(f"raised by f {place}; if f is not defined there, pass bounds=")
+        error.add_note(f"raised by f {place}; {UNDEFINED}")
+
+
+def perturbation(problem: Problem, x: NDArray, origin: NDArray, coordinate: int) -> float | None:
+    """Return the step that the argument of a compiled f took, None if along the imaginary axis."""
+    number = int(coordinate) * problem.stride
+    return float(reals(x)[number] - origin[number]) or None
 
 
 def element_of(problem: Problem, number: int) -> str:
@@ -139,7 +146,8 @@ class Evaluator:
         except Exception as error:
             which = element_of(problem, numbers[0]), element_of(problem, numbers[-1])
             error.add_note(
-                f"raised by f for a batch in which {which[0]} to {which[1]} are perturbed"
+                f"raised by f for a batch in which {which[0]} to {which[1]} are perturbed; "
+                f"{UNDEFINED}"
             )
             raise
         if y.shape[1:] != problem.shape:

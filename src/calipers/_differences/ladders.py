@@ -11,7 +11,7 @@ from .._kernels.rungs import KEPT, ROWS, STATE, Room
 from .._protocols import NDArray
 from .._reals import reals
 from .columns import Outs
-from .evaluate import Evaluator, blame, runs
+from .evaluate import Evaluator, blame, perturbation, runs
 from .native import Native
 from .problem import Problem
 from .steps import Steps
@@ -143,7 +143,8 @@ class Ladders:
                 *where, _reach(problem, steps, self.other), further, *scratch, *outs, reached
             )
         except Exception as error:
-            blame(error, problem, reached[0])
+            step = perturbation(problem, x, reals(problem.x), reached[0])
+            blame(error, problem, reached[0], step)
             raise
 
     def _python(self, columns: NDArray, outs: Outs) -> None:

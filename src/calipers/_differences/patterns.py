@@ -221,11 +221,11 @@ def verify(
         rows = np.sort(_of_others(problem, steps, pattern, shift, rows))
         if not len(rows):
             return calls
-        more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+        more = ", ..." if len(rows) > 5 else ""
         msg = (  # one random direction need not show all of them
-            f"sparsity misses entries in at least {len(rows)} row{'s' * (len(rows) > 1)}, "
-            f"{', '.join(map(str, rows[:5]))}{more}: f changes there with columns that are "
-            "not in the pattern; add them, or pass sparsity='detect'"
+            f"sparsity misses entries in {len(rows)} or more rows "
+            f"({', '.join(map(str, rows[:5]))}{more}): f depends there on columns that the "
+            "pattern lacks; add them, or pass sparsity='detect'"
         )
         raise ValueError(msg)
     return calls

@@ -367,15 +367,15 @@ def _numbers(y: Any) -> NDArray:
     plain = type(y) is np.ndarray or isinstance(y, (np.generic, float, int, complex))
     array = np.asarray(y) if plain else _as_array(y)
     if array.dtype.kind not in "biufc":
-        hint = "return one array, of several numpy.concatenate((...))"
+        hint = "for several arrays, return numpy.concatenate((a, b))"
         if y is None:
-            hint = "pass out_like= for a function f(x, out)"
+            hint = "for a function f(x, out), pass out_like="
         elif hasattr(y, "toarray"):
             hint = "return y.toarray()"
         elif are_boxed(array):
             hint = "return an array of floats, as numpy.asarray(y, float)"
         kind = f"dtype {y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__
-        msg = f"f must return numbers, got {kind}: {hint}"
+        msg = f"f must return one array of numbers, got {kind} ({hint})"
         raise TypeError(msg)
     return array
 

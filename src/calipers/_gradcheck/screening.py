@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._differences.columns import aligned, lost_step
-from .._differences.evaluate import blame, runs
+from .._differences.evaluate import blame, perturbation, runs
 from .._differences.problem import Problem
 from .._differences.run import WORTH_SHARING, run
 from .._kernels.differences import EXCLUDED, FIXED
@@ -306,7 +306,8 @@ class _Glance(_Look):
             needs = self.needs, self.least
             lost = self._kernel(*where, start, *self._fixed, *rule, found, *needs, status, told)
         except Exception as error:
-            blame(error, screening.problem, told[0])
+            step = perturbation(screening.problem, *self._where, told[0])
+            blame(error, screening.problem, told[0], step)
             raise
         if lost >= 0:
             raise lost_step(screening.problem, lost)
