@@ -702,7 +702,15 @@ def test_options_that_a_function_does_not_take_are_refused_by_name():
 
 
 @pytest.mark.parametrize(
-    "call", [calipers.hessian, calipers.jacobian_blocks, calipers.jvp, calipers.jacobian_function]
+    "call",
+    [
+        calipers.jacobian,
+        calipers.differentiate,
+        calipers.hessian,
+        calipers.jacobian_blocks,
+        calipers.jvp,
+        calipers.jacobian_function,
+    ],
 )
 def test_a_refusal_names_all_keywords_that_there_are(call):
     points = [p for p in signature(call).parameters.values() if p.default is p.empty]
@@ -710,10 +718,28 @@ def test_a_refusal_names_all_keywords_that_there_are(call):
     with pytest.raises(TypeError, match="unexpected keyword argument 'metod': it takes ") as caught:
         list(call(square, *positional, metod="adaptive"))
     named = {p.name for p in signature(call).parameters.values() if p.kind is p.KEYWORD_ONLY}
-    options = get_type_hints(call, include_extras=True)["options"].__args__[0]
+    hints = get_type_hints(call, include_extras=True)
+    options = hints["options"].__args__[0].__annotations__ if "options" in hints else ()
     told = str(caught.value).partition("it takes ")[2].split(", ")
-    assert set(told) == named | set(options.__annotations__)
+    assert set(told) == named | set(options)
     assert len(told) == len(set(told))
+
+
+@pytest.mark.parametrize("call", [calipers.jacobian, calipers.jacobian_function])
+def test_keywords_of_scipy_are_refused_with_the_equivalent(call):
+    for name, advice in (("rel_step", r"step=rel_step \* "), ("jac_sparsity", "sparsity=")):
+        with pytest.raises(TypeError, match=rf"'{name}' \(pass {advice}.*\): it takes "):
+            call(square, X, **{name: 1e-3})
+    with pytest.raises(TypeError, match="'jac_sparsity': it takes "):  # and not sparsity
+        calipers.jvp(square, X, X, jac_sparsity=1)
+
+
+def test_an_error_of_f_is_not_taken_for_an_unexpected_keyword():
+    def f(x):
+        raise TypeError("of f")
+
+    with pytest.raises(TypeError, match="of f"):
+        calipers.jacobian(f, X, method="2-point")
 
 
 def test_reports_are_equal_to_themselves_alone():

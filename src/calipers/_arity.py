@@ -13,6 +13,12 @@ R = TypeVar("R")
 __tracebackhide__ = True  # pytest shows an error at the line that called calipers
 
 SEVERAL_INPUTS = "several inputs go in a tuple, inputs=(a, b)"
+# Keywords of scipy.optimize, and what to pass instead where that is a keyword.
+_SCIPYS = {
+    "rel_step": "step=rel_step * numpy.where(x, abs(x), 1)",
+    "diff_step": "step=diff_step * numpy.where(x, abs(x), 1)",
+    "jac_sparsity": "sparsity=jac_sparsity",
+}
 _WORDS = re.compile(
     r"positional argument|keyword argument|(?:not enough|too many) arguments|must be of ArrayType"
 )
@@ -36,6 +42,35 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """Return advice to use the most similar of some names, or "" if none is similar."""
     matches = get_close_matches(name, names, n=1)
     return f": did you mean {matches[0]}=?" if matches else ""
+
+
+def unexpected_keyword(function: str, name: str, names: Iterable[str]) -> TypeError:
+    """Return the error for a keyword that a function does not take, with those that it takes."""
+    names = list(names)
+    advice = _SCIPYS.get(name, "")
+    advice = f" (pass {advice})" if advice.partition("=")[0] in names else ""
+    return TypeError(
+        f"{function}() got an unexpected keyword argument {name!r}{advice}: it takes "
+        f"{', '.join(names)}"
+    )
+
+
+def lists_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function so that the error for an unexpected keyword lists those that it takes."""
+    parameters = inspect.signature(function).parameters
+    names = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            for name in kwargs:
+                if name not in parameters:
+                    raise unexpected_keyword(function.__name__, name, names) from None
+            raise
+
+    return call
 
 
 def explains_call(checker: Callable[P, R]) -> Callable[P, R]:

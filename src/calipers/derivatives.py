@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from ._arguments import is_integer, require_callable
+from ._arity import lists_keywords
 from ._differences import hessians, sparse
 from ._differences.derivative import Derivative
 from ._differences.plan import (
@@ -95,6 +96,7 @@ def jacobian(
     argnums: int = 0,
     **options: Unpack[JacobianOptions],
 ) -> csc_array: ...
+@lists_keywords
 def jacobian(
     f: Callable[..., Any],
     x: ArrayLike | Sequence[ArrayLike],
@@ -126,9 +128,9 @@ def jacobian(
     Parameters
     ----------
     f : callable
-        ``f(x, *args, **kwargs)`` returns real or complex numbers, always of the same shape. Other
-        forms are ``f(x, *args, out)`` with `out_like`, ``f(i, x, *args)`` with `rowwise`, and many
-        points at once with `batched`.
+        ``f(x, *args, **kwargs)`` returns real or complex numbers, always of the same shape, and
+        the same ones each time for the same x. Other forms are ``f(x, *args, out)`` with
+        `out_like`, ``f(i, x, *args)`` with `rowwise`, and many points at once with `batched`.
     x : array_like
         Point of evaluation, of any shape, real or complex; a tuple of arrays if `argnums` is a
         tuple. Integers become float64; float32 stays float32 and gets steps for float32. If x is a
@@ -154,8 +156,8 @@ def jacobian(
     sparsity : sparse matrix, (matrix, groups) or "detect", optional
         Pattern of the nonzeros of the Jacobian of ``f(x).ravel()`` with respect to ``x.ravel()``.
         Columns that share no row are evaluated together; `groups` assigns a group number to each
-        column. "detect" finds the pattern, with as many calls of f as x has elements, at three
-        points near x. By default the Jacobian is dense.
+        column. "detect" finds the pattern at x and two points nearby, with about 3 calls of f for
+        each element of x. By default the Jacobian is dense.
     args : tuple, default ()
         Other positional arguments of f. Each thread gets its copy of arrays that a compiled f
         writes to.
@@ -287,6 +289,7 @@ def differentiate(
     argnums: int = 0,
     **options: Unpack[SparseJacobianOptions],
 ) -> Derivative: ...
+@lists_keywords
 def differentiate(
     f: Callable[..., Any],
     x: ArrayLike | Sequence[ArrayLike],
@@ -539,7 +542,8 @@ def jacobian_function(
     Return a function that computes the Jacobian of f at any point, for use as ``jac=`` of solvers.
 
     Compilation, coloring and the check of a sparsity pattern are done once, at `x0` or at the first
-    point. The pattern has to be valid at all points.
+    point. If the pattern lacks an entry that is nonzero at a later point, the result there is wrong
+    without a warning.
 
     Parameters
     ----------

@@ -11,6 +11,7 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from .._arguments import brief, is_integer, require_bytes, require_callable
+from .._arity import unexpected_keyword
 from .._arrays import given_array
 from .._jit import work_clock
 from .._kernels.differences import NAMES_OF_STATUS, NOISY, NONSMOOTH
@@ -98,9 +99,7 @@ def options_of(
     names = [field.name for field in fields(Options) if field.name not in without]
     for name in given:
         if name not in names:
-            taken = ", ".join(("args", "argnums", *own, *names))
-            msg = f"{function}() got an unexpected keyword argument {name!r}: it takes {taken}"
-            raise TypeError(msg)
+            raise unexpected_keyword(function, name, ("args", "argnums", *own, *names))
     return Options(**given)
 
 
