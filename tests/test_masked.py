@@ -69,9 +69,9 @@ def test_mismatches_beside_masked_pairs():
 
 def test_nested_reports_say_how_many_pairs_are_masked():
     report = calipers.compare({"x": [A], "y": 1.0}, {"x": [B], "y": 1.0})
-    assert str(report).startswith("Close: 2 leaves agree (3 masked pairs not compared)\n")
+    assert str(report).startswith("Close: 2 items agree (3 masked pairs not compared)\n")
     one = calipers.compare([np.ma.array([1.0, 2.0], mask=[0, 1])], [np.array([1.0, 2.0])])
-    assert str(one).startswith("Close: 1 leaf agrees (1 masked pair not compared)\n")
+    assert str(one).startswith("Close: 1 item agrees (1 masked pair not compared)\n")
 
 
 def test_counts_of_masked_pairs_are_merged():

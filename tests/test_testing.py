@@ -963,7 +963,7 @@ def test_what_assert_close_says():
     torch = pytest.importorskip("torch")
     x = torch.ones(2, 2)
     error = error_of(npt.assert_close, {"w": [x, x], "b": 1}, {"w": [x, x + 1], "b": 1.0})
-    assert str(error).startswith("Not close: 2 of 3 leaves differ\n")
+    assert str(error).startswith("Not close: 2 of 3 items differ\n")
     assert "\n  ['w'][1]  4 of 4 elements" in str(error)
     assert "['b']     types differ: int and float; check_dtype=False allows it" in str(error)
     assert [leaf.path for leaf in error.report.failing] == ["['w'][1]", "['b']"]

@@ -216,7 +216,7 @@ def assert_close(
     >>> calipers.assert_close({"w": [1, 2]}, {"w": [1, 3]})
     Traceback (most recent call last):
         ...
-    calipers.ClosenessError: Not close: 1 of 1 leaf differs
+    calipers.ClosenessError: Not close: 1 of 1 item differs
     ...
     """
     by_tolerances = tolerance is None and max_ulp is None and memory_limit == MEMORY_LIMIT

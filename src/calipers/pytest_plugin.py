@@ -24,8 +24,6 @@ import pytest
 
 from ._refusals import listening
 
-# Of a report, the lines beside the assertion: pytest cuts explanations after eight.
-_HEAD = 5
 # How far from an assertion the question may have been asked, in calls.
 _CALLERS = 5
 # Arrays with more bytes are not read again for a report that nobody has asked for.
@@ -218,7 +216,7 @@ class _Failures:
             return None
         self._compared = reference.compare(actual)
         texts = map(equality.shortened, (left, right))
-        return [" == ".join(texts), *str(self._compared).splitlines()[:_HEAD]]
+        return [" == ".join(texts), str(self._compared).partition("\n")[0]]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

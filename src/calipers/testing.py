@@ -676,7 +676,7 @@ def assert_close(
     >>> testing.assert_close([1.0, 2.0], [1.0, 2])
     Traceback (most recent call last):
         ...
-    calipers.ClosenessError: Not close: 1 of 2 leaves differs
+    calipers.ClosenessError: Not close: 1 of 2 items differs
     ...
     """
     __tracebackhide__ = True

@@ -25,18 +25,18 @@ def remedy(report: "Comparison", allows_mismatches: bool) -> str:
     nan_both = _nan_both(report)
     passing, failing = "", ""
     if report.mismatches > finite + nan_both:
-        failing = f"no tolerance: {_reason(report)}"
+        failing = _reason(report)
     elif finite:
         passing, failing = _passing_tolerances(report)
         if not (passing or failing or options or is_boolean(report)):
             return ""  # of dtypes without a kernel no tolerances are computed
     if passing or not (failing or finite):
-        return ", and ".join(filter(None, [passing, " and ".join(options)]))
+        return f"with {', and '.join(filter(None, [passing, ' and '.join(options)]))}"
     allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
     if allowed or not allows_mismatches:
         return failing
     allowing = " and ".join([f"max_mismatches={report.mismatches}", *options[bool(nan_both) :]])
-    return f"{allowing}; with {failing}" if failing else allowing
+    return f"only with {allowing} ({failing})" if failing else f"with {allowing}"
 
 
 def next_call(report: "Comparison", path: str = "") -> str:
@@ -101,7 +101,9 @@ def _reason(report: "Comparison") -> str:
     """Say why no tolerance lets all elements pass."""
     if report.tally is not None and report.tally["without_distance"]:
         return f"{'some' if report.finite else 'the'} elements have no distance"
-    return "NaN or infinities differ"
+    has_nan = report.nan_actual or report.nan_expected
+    infinite = ["infinities"] if report.infinite_mismatches else []
+    return f"no tolerance accepts {' or '.join(['NaN'] * bool(has_nan) + infinite)}"
 
 
 def _passing_tolerances(report: "Comparison") -> tuple[str, str]:
@@ -111,14 +113,19 @@ def _passing_tolerances(report: "Comparison") -> tuple[str, str]:
     worst = report.worst("ulp")
     if report.rule.max_ulp is not None and worst is not None and worst.ulp is not None:
         # Of 64 bits, a step count may be beyond all that max_ulp takes.
-        return (f"max_ulp={worst.ulp}", "") if worst.ulp < 2**63 else ("", "no max_ulp below 2**63")
+        is_possible = worst.ulp < 2**63
+        return (
+            (f"max_ulp={worst.ulp}", "")
+            if is_possible
+            else ("", "no max_ulp below 2**63 is enough")
+        )
     if report.tally is None or math.isnan(report.tally["passing_rtol"]):
         return "", ""  # they were not computed
     values = {name: float(report.tally[f"passing_{name}"]) for name in ("rtol", "atol")}
     others = {"rtol": "atol", "atol": "rtol"}
+    usable = {name: x for name, x in values.items() if x and math.isfinite(x)}
+    powers = {"least_power": 0} if any("e-" in rounded_up(x) for x in usable.values()) else {}
     passing = [
-        f"{name}={rounded_up(x)} (same {others[name]})"
-        for name, x in values.items()
-        if x and math.isfinite(x)
+        f"{name}={rounded_up(x, **powers)} (same {others[name]})" for name, x in usable.items()
     ]
-    return " or ".join(passing), "" if passing else "no rtol alone, nor an atol alone"
+    return " or ".join(passing), "" if passing else "neither rtol nor atol alone is enough"

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _INDENT = " " * 14  # of a field's second line
 _LEAVES = 8
-_WORST = 18  # lines of the worst leaf's report
+_WORST = 19  # lines of the worst leaf's report
 _NAME, _PATH = 24, 66
-_NUMBERS = 20  # columns of the largest differences
 _COLUMNS = ("actual", "expected", "error/tol", "absolute", "relative", "ULP")
 _GLUE = "\N{NO-BREAK SPACE}"  # a space at which no line ends
 _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
@@ -68,7 +67,7 @@ def headline_and_rest(report: "Comparison") -> tuple[str, str]:
 
 def nested_text(
     report: "NestedComparison",
-    names: tuple[str, str] = ("leaf", "leaves"),
+    names: tuple[str, str] = ("item", "items"),
     rest: str = "see .failing",
     advise: bool = True,
 ) -> str:
@@ -91,7 +90,8 @@ def nested_text(
         lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
     worst = report.worst
     if worst is not None:
-        heading = f"The worst, {_ending(worst.path)}:"
+        measure = " by error/tol" if len(failing) > 1 and worst.worst() is not None else ""
+        heading = f"The worst{measure}, {_ending(worst.path)}:"
         lines += ["", heading, *_beginning(worst, _WORST, advise)]
         calls = {next_call(leaf, leaf.path) for leaf in failing}
         if advise and len(calls) == 1 and "" not in calls:
@@ -101,15 +101,19 @@ def nested_text(
 
 def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
     """Write a row for each leaf: how it differs, and its largest differences."""
-    texts = [leaf.problems[0] if leaf.problems else _mismatches(leaf) for leaf in leaves]
     cells = [_largest(leaf) for leaf in leaves]
+    pairs = zip(leaves, cells, strict=True)
+    texts = [_difference(leaf, has_numbers=bool(numbers)) for leaf, numbers in pairs]
     name_width = max((len(leaf.path) for leaf in leaves if len(leaf.path) <= _NAME), default=0)
     widths = [len(text) for text, numbers in zip(texts, cells, strict=True) if numbers]
     margin = " " * (name_width + 4 if any(leaf.path for leaf in leaves) else 2)
-    width = min(max(widths, default=0), _WIDTH - len(margin) - _NUMBERS)
+    header = ["max abs", "max rel", "error/tol"]
+    if len(margin) + max(widths, default=0) + len(_numbers(header)) > _WIDTH:
+        header.pop()
+    width = min(max(widths, default=0), _WIDTH - len(margin) - len(_numbers(header)))
     lines = []
     if widths:
-        lines.append(f"{margin}{'':{width}}{_numbers('max abs', 'max rel')}")
+        lines.append(f"{margin}{'':{width}}{_numbers(header)}")
     for leaf, text, numbers in zip(leaves, texts, cells, strict=True):
         name = leaf.path
         if len(name) > _NAME:
@@ -118,22 +122,34 @@ def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
         start = f"  {name:{name_width}}  " if leaf.path else "  "
         if numbers:
             text = textwrap.shorten(text, width, placeholder=" ...")
-            lines.append(f"{start}{text:{width}}{_numbers(*numbers)}")
+            lines.append(f"{start}{text:{width}}{_numbers(numbers[: len(header)])}")
         else:
             lines += _wrapped(text, start, "", 1)
     return lines
 
 
+def _difference(leaf: "Comparison", has_numbers: bool) -> str:
+    """Write how a leaf differs: its values if they are few, or have no numerical difference."""
+    if leaf.problems:
+        return leaf.problems[0]
+    text = _mismatches(leaf)
+    first = next(iter(leaf.first_mismatches), None)
+    if first is not None and (leaf.size == 1 or not has_numbers):
+        unequal = " != ".join(values(first.actual, first.expected))
+        return unequal if leaf.size == 1 else f"{text}: {_index(first.index)} {unequal}"
+    return f"{text}; {leaf.arrangement.partition(':')[0]}" if leaf.arrangement else text
+
+
 def _largest(leaf: "Comparison") -> list[str]:
-    """Return the largest absolute and relative difference; nothing if no finite pair differs."""
-    absolute, relative = leaf.worst("absolute"), leaf.worst("relative")
-    if absolute is None or relative is None:
+    """Return the largest difference by three measures; nothing if no finite pair differs."""
+    absolute, relative, excess = leaf.worst("absolute"), leaf.worst("relative"), leaf.worst()
+    if absolute is None or relative is None or excess is None:
         return []
-    return [brief(absolute.absolute), brief(relative.relative)]
+    return [brief(absolute.absolute), brief(relative.relative), brief(excess.excess)]
 
 
-def _numbers(absolute: str, relative: str) -> str:
-    return f"  {absolute:>8}  {relative:>8}"
+def _numbers(cells: Iterable[str]) -> str:
+    return "".join(f"  {cell:>{width}}" for cell, width in zip(cells, (8, 8, 9), strict=False))
 
 
 def _beginning(report: "Comparison", count: int, advise: bool) -> list[str]:
@@ -255,8 +271,9 @@ def _allowances(rule: "Rule") -> str:
 
 def _counts(report: "Comparison") -> str:
     signs = report.sign_mismatches
+    pairs = f"pair{'s' * (report.finite_mismatches != 1)} of finite numbers"
     classes = [
-        (report.finite_mismatches, "finite" + f" ({signs} of opposite sign)" * bool(signs)),
+        (report.finite_mismatches, pairs + f" ({signs} of opposite sign)" * bool(signs)),
         (report.infinite_mismatches, "infinite"),
         (report.nan_actual, "NaN only in actual"),
         (report.nan_expected, "NaN only in expected"),
@@ -277,7 +294,8 @@ def _table(report: "Comparison") -> list[str]:
     """Write the first mismatches, and the pairs with the largest errors that are not among them."""
     first = {x.index: _cells(x) for x in report.first_mismatches}
     largest: dict[tuple[int, ...], list[str]] = {}
-    for measure, column in zip(MEASURES, range(2, 6), strict=True):
+    is_exact = _is_exact(report.rule)  # then error/tol is infinite everywhere
+    for measure, column in list(zip(MEASURES, range(2, 6), strict=True))[is_exact:]:
         difference = report.worst(measure)
         if difference is not None:
             index = difference.index
@@ -288,25 +306,34 @@ def _table(report: "Comparison") -> list[str]:
         first = {index: [cell.rstrip("*") for cell in cells] for index, cells in first.items()}
     elif not first and len(largest) == 1:
         largest = {x: [cell.rstrip("*") for cell in cells] for x, cells in largest.items()}
-    elif not largest and any("*" in cell for cells in first.values() for cell in cells[2:]):
-        title += " (* largest)"
-    marked = "largest (*)" if first or len(largest) > 1 else "largest"
-    blocks = {title: first, marked: largest}
+    blocks = {title: first, "largest": largest}
+    rows = [cells for block in blocks.values() for cells in block.values()]
+    shown = [k for k in range(6) if any(cells[k] != "-" for cells in rows)]
+    shown = [k for k in shown if k != 2 or not is_exact]
+    for block in blocks.values():
+        block.update({index: [cells[k] for k in shown] for index, cells in block.items()})
     # A number that is cut is another number: columns give way as a whole.
-    layouts = [_COLUMNS, *(_NARROW[:count] for count in range(len(_NARROW), 0, -1))]
+    wide, narrow = ([names[k] for k in shown] for names in (_COLUMNS, _NARROW))
+    layouts = [wide, *(narrow[:count] for count in range(len(narrow), 0, -1))]
     tables = (_rows(blocks, columns) for columns in layouts)
-    return next((rows for rows in tables if max(map(len, rows), default=0) <= _WIDTH), [])
+    table = next((rows for rows in tables if max(map(len, rows), default=0) <= _WIDTH), [])
+    is_marked = any(cell.endswith("*") for cells in rows for cell in cells[2:])
+    return [*table, *_entry("*", "largest of its column")] if is_marked else table
 
 
-def _rows(
-    blocks: dict[str, dict[tuple[int, ...], list[str]]], columns: tuple[str, ...]
-) -> list[str]:
+def _is_exact(rule: "Rule") -> bool:
+    """Return True if only equal elements pass."""
+    return rule.max_ulp == 0 or (rule.max_ulp is None and rule.rtol == rule.atol == 0)
+
+
+def _rows(blocks: dict[str, dict[tuple[int, ...], list[str]]], columns: list[str]) -> list[str]:
     rows: list[tuple[str, list[str]]] = []
     for title, members in blocks.items():
         if members:
-            rows.append((f"  {title}", [] if rows else list(columns)))
+            rows.append((f"  {title}", [] if rows else columns))
             rows += [
-                (f"    {_index(index)}", cells[: len(columns)]) for index, cells in members.items()
+                (f"    {_index(index)}" * bool(index), cells[: len(columns)])
+                for index, cells in members.items()
             ]
     left = max((len(label) for label, _ in rows), default=0)
     # A star stands beside its column.
@@ -337,14 +364,15 @@ def _cells(x: "Difference") -> list[str]:
 def _summary(report: "Comparison", advise: bool) -> Iterable[str]:
     if report.finite:
         norms = f"RMSE {brief(report.rms)}, relative error {brief(report.relative_norm)} (2-norm)"
-        yield from _entry("overall", norms)
+        is_partial = report.finite < report.size - _masked(report)
+        yield from _entry("overall", norms + ", of the finite pairs" * is_partial)
     if report.mismatches and (text := remedy(report, advise)):
         # With mismatches allowed, the options at which all pass may be more than it takes.
         allowed = report.rule.max_mismatches or report.rule.max_mismatch_ratio
         text = text.replace(" (same ", f"{_GLUE}(same{_GLUE}")
-        yield from _entry("all pass" if allowed else "passes", f"with {text}")
+        yield from _entry("all pass" if allowed else "passes", text)
     histogram = report.ulp_histogram
-    if histogram and histogram[-1][0]:
+    if histogram and histogram[-1][0] and report.size > 1:
         yield from _entry("ULP", _ranges(histogram))
 
 

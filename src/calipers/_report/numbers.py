@@ -13,13 +13,13 @@ _POWER = re.compile(r"(?<=\d)[eE][+-]?\d+\Z")
 _UPWARDS = Context(prec=3, rounding=ROUND_UP)
 
 
-def rounded_up(x: float) -> str:
-    """Write the next number of three digits that is not less than x."""
+def rounded_up(x: float, least_power: int = -2) -> str:
+    """Write the next number of three digits that is not less than x; small ones with a power."""
     number = _UPWARDS.create_decimal(repr(x)).normalize()
     if math.isinf(float(number)):
         return repr(x)
     power = number.adjusted()
-    if -3 < power < 6:
+    if least_power <= power < 6:
         return f"{number:f}"
     return f"{number.scaleb(-power).normalize():f}e{power}"
 
