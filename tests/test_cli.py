@@ -802,7 +802,7 @@ def test_inputs(functions, run):
     command = "gradcheck", "functions:both", "--vjp", "functions:both_vjp"
     status, out, _ = run(*command, "--shape", "3", "--shape", "2", "--seed", "7")
     assert status == 0
-    assert "vjp: 3 x 5, every entry" in out
+    assert "vjp: 3 outputs x 5 inputs, every entry" in out
     assert "--seed 7" in out
     np.savez("in.npz", x=np.ones(2), y=np.ones(4))
     assert "vjp: 2 x 6, every entry" in run(*command, "--inputs", "in.npz")[1]
