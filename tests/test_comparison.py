@@ -2033,6 +2033,18 @@ def test_one_mismatch_is_printed_once():
     assert "\n  largest\n" in str(calipers.compare(a[::-1], b))
 
 
+@pytest.mark.parametrize("k", [-7, -1, 1, 7])
+@pytest.mark.parametrize("shape", [(200,), (40, 5)])
+def test_a_shift_of_a_monotone_series_is_recognised(k, shape):
+    """At one of its ends the largest element of one array is not in the other."""
+    whole = np.sort(np.random.default_rng(0).normal(size=(shape[0] + 7, *shape[1:])), axis=0) + 9
+    late, early = whole[abs(k) :][: shape[0]], whole[: shape[0]]
+    arrays = (early, late) if k > 0 else (late, early)
+    looks = calipers.compare(*arrays).arrangement
+    assert looks.startswith(f"shifted by {k}{' along axis 0' * (len(shape) > 1)}: ")
+    assert calipers.compare(arrays[0], -arrays[1]).arrangement is None
+
+
 def test_values_without_a_difference_are_in_the_list_of_items():
     x = np.arange(9.0).reshape(3, 3)
     a = {"name": "runs", "words": np.array(["a", "bc"]), "x": np.array([np.nan, 1.0]), "w": x.T}

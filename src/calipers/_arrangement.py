@@ -122,15 +122,18 @@ def arrangement(a: Any, b: Any, close: Close, each: Each | None) -> str | None:
         return None
     index = () if each is None else _largest(a)
     if each is not None and a.size <= _SEARCHED and not each(_repeated(a, index, b), b).any():
-        return _sign_flips(a, b, close)  # the element is nowhere in b
+        # The element is nowhere in b; if a is shifted, the largest of b may still be in a.
+        index = _largest(b)
+        backwards = [_offsets(b, a, axis, index, each) for axis in range(b.ndim)]
+        offsets = [[-k for k in ks] for ks in backwards]
+        return _shift(a, b, offsets, close) or _sign_flips(a, b, close)
     offsets = [_offsets(a, b, axis, index, each) for axis in range(b.ndim)]
     for text, pairs in _rearrangements(a, b, offsets):
         if all(close(x, y) for x, y in pairs):
             return text
-    for text, now, then in _shifts(b, offsets):
-        # Where the two agree as they lie, a shift explains nothing.
-        if close(a[now], b[then]) and not close(a[now], b[now]):
-            return text
+    shifted = _shift(a, b, offsets, close)
+    if shifted is not None:
+        return shifted
     if each is None or a.size > _SEARCHED:
         return None
     if a.ndim > 1:
@@ -262,14 +265,18 @@ def _rolls(
         yield text, [(a[first], b[end]), (a[rest], b[start])]
 
 
-def _shifts(b: Any, offsets: list[list[int]]) -> Iterator[tuple[str, Any, Any]]:
+def _shift(a: Any, b: Any, offsets: list[list[int]], close: Close) -> str | None:
     for axis, n in enumerate(b.shape):
         for k in offsets[axis] if n > 3 else ():
             before = ":, " * axis
             equal = f"actual[{before}i] == expected[{before}i{-k:+d}]"
             text = f"shifted by {k}{_along(axis, b)}: {equal}"
             late, early = _cut(axis, abs(k), None), _cut(axis, None, -abs(k))
-            yield text, *((late, early) if k > 0 else (early, late))
+            now, then = (late, early) if k > 0 else (early, late)
+            # Where the two agree as they lie, a shift explains nothing.
+            if close(a[now], b[then]) and not close(a[now], b[now]):
+                return text
+    return None
 
 
 def _sign_flips(a: NDArray, b: NDArray, close: Close) -> str | None:
