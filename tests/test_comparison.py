@@ -772,7 +772,11 @@ def test_mismatches_may_be_allowed_and_that_is_said():
     ("options", "error", "match"),
     [
         ({"rtol": 1e-3}, ValueError, "rtol was passed without atol"),
-        ({"atol": 1e-3}, ValueError, "atol was passed without rtol"),
+        (
+            {"atol": 1e-3},
+            ValueError,
+            r"atol was passed without rtol: pass both \(as rtol=0, atol=0.001\)",
+        ),
         ({"rtol": -1, "atol": 0}, ValueError, "rtol must be finite and not negative"),
         ({"rtol": 0, "atol": math.nan}, ValueError, "atol must be finite and not negative"),
         ({"rtol": "x", "atol": 0}, TypeError, "rtol must be a number"),
@@ -2062,7 +2066,18 @@ def test_columns_that_say_nothing_are_left_out():
     assert "error/tol" not in str(calipers.compare([1.0, 2.0], [1.0, 3.0], max_ulp=0))
     assert "error/tol" in str(calipers.compare([1.0, 2.0], [1.0, 3.0]))
     dates = np.array(["2026-01-01", "2026-01-02"], "M8[D]")
-    assert "expected  absolute\n" in str(calipers.compare(dates, dates[::-1]))
+    text = str(calipers.compare(dates, dates[::-1]))
+    assert "expected  absolute\n" in text
+    assert "\n  overall     RMSE 1" in text
+    assert "relative" not in text
+
+
+def test_counts_name_pairs():
+    text = str(calipers.compare([np.inf, 1.0, np.nan], [1.0, -1.0, 0.0]))
+    words = " ".join(text.split())
+    finite = "1 pair of finite numbers (1 of opposite sign)"
+    assert f"counts {finite}, 1 pair with an infinity, 1 NaN only in actual where" in words
+    assert "(no tolerance accepts NaN or infinities)" in words
 
 
 def test_a_number_has_no_index_and_no_histogram():

@@ -62,7 +62,8 @@ def checked_options(
     """Return the options of a comparison, or say which of them cannot be."""
     if (rtol is None) != (atol is None) and tolerance is None:
         present, missing = ("rtol", "atol") if atol is None else ("atol", "rtol")
-        msg = f"{present} was passed without {missing}: pass both, or neither for the defaults"
+        both = f"pass both (as {missing}=0, {present}={brief(rtol if atol is None else atol)})"
+        msg = f"{present} was passed without {missing}: {both}, or neither for the defaults"
         raise ValueError(msg)
     if tolerance is not None:
         if rtol is not None or atol is not None:

@@ -271,10 +271,11 @@ def _allowances(rule: "Rule") -> str:
 
 def _counts(report: "Comparison") -> str:
     signs = report.sign_mismatches
-    pairs = f"pair{'s' * (report.finite_mismatches != 1)} of finite numbers"
+    finite, infinite = report.finite_mismatches, report.infinite_mismatches
+    numbers = "of finite numbers" + f" ({signs} of opposite sign)" * bool(signs)
     classes = [
-        (report.finite_mismatches, pairs + f" ({signs} of opposite sign)" * bool(signs)),
-        (report.infinite_mismatches, "infinite"),
+        (finite, f"pair{'s' * (finite != 1)} {numbers}"),
+        (infinite, f"pair{'s' * (infinite != 1)} with an infinity"),
         (report.nan_actual, "NaN only in actual"),
         (report.nan_expected, "NaN only in expected"),
         (0 if report.rule.equal_nan else report.nan_both, "NaN in both (equal_nan=False)"),
@@ -363,7 +364,9 @@ def _cells(x: "Difference") -> list[str]:
 
 def _summary(report: "Comparison", advise: bool) -> Iterable[str]:
     if report.finite:
-        norms = f"RMSE {brief(report.rms)}, relative error {brief(report.relative_norm)} (2-norm)"
+        norms = f"RMSE {brief(report.rms)}"
+        if not math.isnan(report.relative_norm):  # dates have none
+            norms += f", relative error {brief(report.relative_norm)} (2-norm)"
         is_partial = report.finite < report.size - _masked(report)
         yield from _entry("overall", norms + ", of the finite pairs" * is_partial)
     if report.mismatches and (text := remedy(report, advise)):
