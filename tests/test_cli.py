@@ -805,9 +805,9 @@ def test_inputs(functions, run):
     assert "vjp: 3 outputs x 5 inputs, every entry" in out
     assert "--seed 7" in out
     np.savez("in.npz", x=np.ones(2), y=np.ones(4))
-    assert "vjp: 2 x 6, every entry" in run(*command, "--inputs", "in.npz")[1]
+    assert "vjp: 2 outputs x 6 inputs, every entry" in run(*command, "--inputs", "in.npz")[1]
     status, out, _ = run(*command, "--shape", "3", "--shape", "2", "--dtype", "complex128")
-    assert "vjp: 6 x 10, every entry" in out
+    assert "vjp: 6 outputs x 10 inputs, every entry" in out
     assert "pass the inputs by" in trouble(run(*command))
     text = trouble(run(*command, "--shape", "2", "--inputs", "in.npz"))
     assert "pass the inputs by" in text
