@@ -176,7 +176,7 @@ def test_a_result_that_does_not_fit_is_refused(ask):
 
 @pytest.mark.parametrize("f", [lambda x: x, compiled_chain], ids=["python", "compiled"])
 def test_more_memory_than_there_is_is_refused(f):
-    with pytest.raises(MemoryError, match=r"by 1000000 coordinates takes .* GB"):
+    with pytest.raises(MemoryError, match=r"to 1000000 elements needs .* GB"):
         calipers.jacobian(f, np.ones(10**6))
 
 
