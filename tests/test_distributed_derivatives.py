@@ -835,7 +835,7 @@ def test_a_closed_client_is_named(client):
     distributed = pytest.importorskip("distributed")
     closed = distributed.Client(client.cluster)
     closed.close()
-    with pytest.raises(RuntimeError, match="workers is a Client whose status is 'closed'"):
+    with pytest.raises(RuntimeError, match="workers is a Client whose status is closed"):
         calipers.jacobian(waves, X, workers=closed)
 
 
@@ -1300,7 +1300,7 @@ def test_what_keeps_nothing_says_so(run, tmp_path):
 
 
 def test_checks_of_second_derivatives_keep_nothing(tmp_path):
-    with pytest.raises(ValueError, match="not a checkpoint"):
+    with pytest.raises(ValueError, match="takes no checkpoint="):
         calipers.gradgradcheck(np.sin, X, vjp=lambda x, w: w * np.cos(x), checkpoint=tmp_path)
 
 
