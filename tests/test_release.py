@@ -82,7 +82,7 @@ def test_make_asks_for_the_same_extras():
 def test_no_text_installs_calipers_from_an_index():
     """It is on none: extras are installed in a clone, by `pip install ".[cli]"`."""
     paths = [ROOT / "pyproject.toml", ROOT / "README.md"]
-    for folder in "src", "tests", "examples", "docs":
+    for folder in ".ci", "src", "tests", "examples", "docs":
         paths += [x for x in (ROOT / folder).rglob("*") if x.suffix in {".py", ".md", ".rst"}]
     wrong = re.compile(r"calipers\[[a-z]|pip install ['\"]?calipers\b")
     assert [str(x) for x in paths if wrong.search(x.read_text("utf-8"))] == []
