@@ -50,8 +50,8 @@ def _as_numbers(q: Inquiry, places: list[int]) -> tuple[Verdict, Inquiry] | None
         return None
     evidence = q.evidence | numbers.evidence | {"integers_as_numbers": True}
     numbers.inputs, numbers.evidence = q.inputs, evidence
-    told = f"with integer inputs treated as {q.form} numbers, {found.reason}"
-    return beside_unsteady(numbers, replace(found, reason=told)), numbers
+    reason = f"with integer inputs treated as {q.form} numbers, {found.reason}"
+    return beside_unsteady(numbers, replace(found, reason=reason)), numbers
 
 
 def _is_smooth(q: Inquiry, places: list[int]) -> bool:

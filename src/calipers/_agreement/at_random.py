@@ -44,14 +44,14 @@ def rounded_at_random(q: Inquiry, names: list[str], spread: float, unit: NDArray
                 continue
             some = [[k] for k in every if _steady_in(q, form, [k], names, unit, spread)]
             which = argument_names(some[0] if some else every, q)
-            told = " and ".join(names) + (" rounds " if len(names) == 1 else " round ")
-            told += f"{which} at random to about the precision of {form}: calls with the same "
-            told += f"inputs differ by {as_multiple(spread)}"
+            reason = " and ".join(names) + (" rounds " if len(names) == 1 else " round ")
+            reason += f"{which} at random to about the precision of {form}: calls with the same "
+            reason += f"inputs differ by {as_multiple(spread)}"
             errors = max(_standard_errors(d, q.scale) for d in off.values() if d is not None)
             if errors > _SURE and len(names) == 1:  # the mean of two is not known
-                told += f", but their mean is off by {errors:.1f} standard errors: it does not "
-                return Verdict(SUSPECT, f"{told}round up as often as down")
-            return Verdict(NONDETERMINISTIC, f"{told}, except for inputs of that precision")
+                reason += f", but their mean is off by {errors:.1f} standard errors: it does not "
+                return Verdict(SUSPECT, f"{reason}round up as often as down")
+            return Verdict(NONDETERMINISTIC, f"{reason}, except for inputs of that precision")
     return None
 
 

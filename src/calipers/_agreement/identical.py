@@ -32,13 +32,13 @@ def one_raises(q: Inquiry) -> Verdict | None:
     f, g = q.of_f, q.of_g
     if f.error is None and g.error is None:
         return None
-    told = [
+    errors = [
         f"{name} raises {in_a_line(answer.error)}"
         for name, answer in (("f", f), ("g", g))
         if answer.error is not None
     ]
-    alone = "" if len(told) == 2 else f"; {'g' if f.error else 'f'} does not"
-    return Verdict(RAISES, " and ".join(told) + alone + _how_called(q))
+    alone = "" if len(errors) == 2 else f"; {'g' if f.error else 'f'} does not"
+    return Verdict(RAISES, " and ".join(errors) + alone + _how_called(q))
 
 
 def _how_called(q: Inquiry) -> str:
@@ -68,14 +68,14 @@ def other_shapes(q: Inquiry) -> Verdict | None:
     """Results that are not compared: of other shapes, complex on one side, or by other names."""
     _join(q)
     f, g = q.of_f.shapes, q.of_g.shapes
-    told = other_names(q.of_f, q.of_g)
-    if told is not None:
-        return Verdict(BUG, told)
+    reason = other_names(q.of_f, q.of_g)
+    if reason is not None:
+        return Verdict(BUG, reason)
     if q.of_f.forms == q.of_g.forms:
         return None
     if f == g:
-        told = "only one of f and g returns complex numbers"
-        return Verdict(BUG, f"{told}: compare the real parts, or return complex from both")
+        reason = "only one of f and g returns complex numbers"
+        return Verdict(BUG, f"{reason}: compare the real parts, or return complex from both")
     return Verdict(BUG, f"f returns shape {listed(f)}, and g returns shape {listed(g)}")
 
 
@@ -138,9 +138,9 @@ def _other_elsewhere(q: Inquiry) -> Verdict | None:
     if 2 * np.count_nonzero(apart) <= apart.size:
         return None
     differ = differing(int(np.count_nonzero(apart)), apart.size, "result")
-    told = f"equal to the last bit here, but {differ} much after large perturbations of the "
-    told += "inputs: f or g returns a cached result, or they agree for inputs like these only"
-    return Verdict(SUSPECT, told)
+    reason = f"equal to the last bit here, but {differ} much after large perturbations of the "
+    reason += "inputs: f or g returns a cached result, or they agree for inputs like these only"
+    return Verdict(SUSPECT, reason)
 
 
 def _changed(again: dict[str, list[Answer]]) -> Verdict | None:
@@ -148,12 +148,12 @@ def _changed(again: dict[str, list[Answer]]) -> Verdict | None:
     for name, (first, *rest) in again.items():
         for x in rest:
             if x.error is not None:
-                told = f"{name} raises {in_a_line(x.error)} when it is called again"
-                return Verdict(RAISES, told)
+                reason = f"{name} raises {in_a_line(x.error)} when it is called again"
+                return Verdict(RAISES, reason)
             if x.forms != first.forms:
-                told = f"{name} returns shape {listed(first.shapes)}, and shape "
-                told += f"{listed(x.shapes)} when it is called again"
-                return Verdict(BUG, told)
+                reason = f"{name} returns shape {listed(first.shapes)}, and shape "
+                reason += f"{listed(x.shapes)} when it is called again"
+                return Verdict(BUG, reason)
     return None
 
 
@@ -162,23 +162,23 @@ def exact_integers(q: Inquiry) -> Verdict | None:
     here = _integers_apart(q.of_f, q.of_g)
     if here is None or not here.any():
         return None
-    told = differing(int(np.count_nonzero(here)), here.size, "integer")
+    reason = differing(int(np.count_nonzero(here)), here.size, "integer")
     alone = q.of_f.integers.all()  # else the rules that follow tell of the others
     if not movable(q.inputs):
-        return _of_exact_inputs(q, told) if alone else None
+        return _of_exact_inputs(q, reason) if alone else None
     if len(q.wide_answers) < 2:
         return None
     there = _integers_apart(q.wide_answers["f"], q.wide_answers["g"])
     if there is None or not np.array_equal(here, there):
         return None
-    told += ", by as much in higher precision"
+    reason += ", by as much in higher precision"
     ties = _ties(q)
     if ties is None:
-        return Verdict(BUG, f"{told}: f and g compute different functions")
-    return Verdict(SUSPECT, f"{told}, {ties}") if alone else None
+        return Verdict(BUG, f"{reason}: f and g compute different functions")
+    return Verdict(SUSPECT, f"{reason}, {ties}") if alone else None
 
 
-def _of_exact_inputs(q: Inquiry, told: str) -> Verdict:
+def _of_exact_inputs(q: Inquiry, reason: str) -> Verdict:
     """
     Judge integers that differ, where inputs are exact: pixels, counts and the like.
 
@@ -194,8 +194,8 @@ def _of_exact_inputs(q: Inquiry, told: str) -> Verdict:
         same = all(numbers.answers[name].bits() == y.bits() for name, y in q.answers.items())
         ties = _ties(numbers) if same and numbers.are_moved else None
         if ties is not None:
-            return Verdict(SUSPECT, f"{told}, {ties}")
-    return Verdict(BUG, f"{told}, and the inputs are exact: this is not rounding")
+            return Verdict(SUSPECT, f"{reason}, {ties}")
+    return Verdict(BUG, f"{reason}, and the inputs are exact: this is not rounding")
 
 
 def integers_at_ties(q: Inquiry) -> Verdict | None:
@@ -208,8 +208,8 @@ def integers_at_ties(q: Inquiry) -> Verdict | None:
     ties = None if rest.broken or rest.least > q.allowed else _ties(q)
     if ties is None:
         return None
-    told = differing(int(np.count_nonzero(here)), here.size, "integer")
-    return Verdict(SUSPECT, f"{told}, {ties}")
+    reason = differing(int(np.count_nonzero(here)), here.size, "integer")
+    return Verdict(SUSPECT, f"{reason}, {ties}")
 
 
 def _ties(q: Inquiry) -> str | None:
