@@ -118,6 +118,17 @@ def test_again_repeats_the_diagnosis(name):
     assert "..." not in code
 
 
+class Model:
+    def forward(self, x):
+        return np.sin(x)
+
+
+def test_functions_are_named_as_code_calls_them():
+    """A ufunc is np.sin; a method belongs to an object that code may call anything."""
+    found = calipers.diagnose(np.sin, Model().forward, X)
+    assert line(found, "again") == "calipers.diagnose(np.sin, g, inputs)"
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_next_is_code_that_runs(name):
     f, g, options = CASES[name]

@@ -257,6 +257,6 @@ def test_again_repeats_the_measurement():
 
     found = calipers.growth(running, np.sum, ones, [4, 8])
     code = str(found).splitlines()[-1].removeprefix("again: ")
-    assert code == "calipers.growth(running, sum, ones, [4, 8])"
-    again = eval(code, {"calipers": calipers, "running": running, "sum": np.sum, "ones": ones})
+    assert code == "calipers.growth(running, np.sum, ones, [4, 8])"
+    again = eval(code, {"calipers": calipers, "running": running, "np": np, "ones": ones})
     assert again == found

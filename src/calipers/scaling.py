@@ -20,6 +20,7 @@ from ._arguments import require_callable
 from ._containers import several
 from ._notebook import Shown
 from ._protocols import NDArray
+from ._report.code import name_in_code
 from ._report.json import jsonable, jsonable_fields
 from ._types import PyTree
 
@@ -228,14 +229,13 @@ def growth(
     if len(set(forms)) > 1:
         msg = f"make_inputs must return one dtype for all sizes, got {', '.join(sorted({*forms}))}"
         raise ValueError(msg)
-    make_name = getattr(make_inputs, "__name__", "")
     columns = dict(zip((*_CURVES, "totals"), zip(*rows, strict=True), strict=True))
     return Growth(
         tuple(map(int, sizes)),
         forms[0],
         **columns,
         slopes={name: _slope(sizes, column) for name, column in columns.items()},
-        names=(*names_in_code(f, g), make_name if make_name.isidentifier() else "make_inputs"),
+        names=(*names_in_code(f, g), name_in_code(make_inputs, "make_inputs", ("f", "g"))),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._report.code import name_in_code
 from .inputs import is_movable
 from .verdicts import AMPLIFIED, BUG, NONDETERMINISTIC, RAISES, RANGE, REDUCED, SUSPECT, UNSTABLE
 
@@ -97,8 +98,7 @@ def inputs_text(diagnosis: "Diagnosis") -> str:
 
 def names_in_code(f: Any, g: Any) -> tuple[str, str]:
     """Return what both are called in code; f and g, where one has no name of its own."""
-    both = getattr(f, "__name__", ""), getattr(g, "__name__", "")
-    names = both[0] if both[0].isidentifier() else "f", both[1] if both[1].isidentifier() else "g"
+    names = name_in_code(f, "f", ("g",)), name_in_code(g, "g", ("f",))
     return ("f", "g") if names[0] == names[1] else names
 
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from keyword import iskeyword
 from typing import Any
 
 import numpy as np
+
+from .._report.code import MODULES, name_in_code
 
 _REQUIRED = ("f", "inputs")
 # Options that change how long a check takes and what it does with its report, not the verdict.
 _WITHOUT_EFFECT = frozenset({"raise_exception", "workers", "progress", "checkpoint"})
 # Of inputs, where f has no names for them; more inputs than these are one tuple, `inputs`.
 _NAMES = ("x", "w", "b")
-_MODULES = {"numpy": "np", "torch": "torch", "jax.numpy": "jnp"}
 _LONGEST = 40  # characters of a value that is shown in place of the name of its option
 
 
@@ -51,7 +51,7 @@ class Call:
     @property
     def f(self) -> str:
         """The function, as code."""
-        return _name_of(self.arguments["f"], "f", self._names)
+        return name_in_code(self.arguments["f"], "f", self._names)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Call:
         inputs = self.arguments["inputs"]
         count = len(inputs) if isinstance(inputs, (tuple, list)) else 1
         names = _parameters_of(self.arguments["f"])[:count]
-        taken = {"calipers", *_MODULES.values(), *self.arguments}
+        taken = {"calipers", *MODULES.values(), *self.arguments}
         return names if len(names) == count and taken.isdisjoint(names) else _NAMES
 
     def each_input(self, code: Callable[[Any, str], str] = lambda _, shown: shown) -> str:
@@ -80,7 +80,7 @@ class Call:
         for name, value in {**self.arguments, **changes}.items():
             if name in _REQUIRED or value is None:
                 continue
-            text = _name_of(value, name, taken) if callable(value) else _shown(value, name)
+            text = name_in_code(value, name, taken) if callable(value) else _shown(value, name)
             taken.append(text)
             shown.append(f"{name}={text}")
         return f"calipers.{self.checker}({', '.join(shown)})"
@@ -100,21 +100,6 @@ def _parameters_of(f: Any) -> tuple[str, ...]:
         return ()
     plain = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     return tuple(p.name for p in takewhile(lambda p: p.kind in plain, parameters))
-
-
-def _name_of(function: Any, otherwise: str, taken: Collection[str]) -> str:
-    """Return what code calls a function, or the name of its argument where that is not known."""
-    name = getattr(function, "__name__", "")
-    for module, alias in _MODULES.items():
-        if name and getattr(sys.modules.get(module), name, None) is function:
-            return f"{alias}.{name}"
-    owner = getattr(function, "__self__", None)
-    if inspect.isclass(owner):
-        name = f"{owner.__name__}.{name}"
-    elif owner is not None and not inspect.ismodule(owner):
-        return otherwise  # a method of an object that code may call anything
-    is_name = all(part.isidentifier() and not iskeyword(part) for part in name.split("."))
-    return name if is_name and name not in (*taken, "inputs") else otherwise
 
 
 def _shown(value: Any, name: str) -> str:
