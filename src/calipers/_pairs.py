@@ -14,6 +14,8 @@ from .interop.torch import Torch
 from .interop.torch_tensors import difference, members, require_known_layout
 
 _TORCH = Torch()
+# Attributes of tensors, in the order in which they are compared.
+_COMPARED = ("layout", "stride", "device", "dtype")
 
 
 class Checks(NamedTuple):
@@ -119,7 +121,7 @@ def _arrays(path: str, actual: Any, expected: Any, checks: Checks) -> Iterator[L
     if actual.shape != expected.shape:
         problem = f"shapes differ: {tuple(actual.shape)} and {tuple(expected.shape)}"
     elif tensors:
-        problem = difference(actual, expected, checks)
+        problem = difference(actual, expected, [n for n in _COMPARED if getattr(checks, n)])
     elif checks.stride and actual.strides != expected.strides:
         problem = f"strides differ: {actual.strides} and {expected.strides} bytes"
     if problem is not None:

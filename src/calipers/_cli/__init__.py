@@ -1,9 +1,8 @@
-"""The command line: the commands and what they exit with."""
+"""The command line."""
 
 import sys
 
-# Of diff: the same, different, trouble. As the shell does, a signal is 128 and its number.
-SAME, DIFFERENT, TROUBLE, INTERRUPTED = 0, 1, 2, 130
+from .status import TROUBLE
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from .._files.errors import described, one_line
-from . import DIFFERENT, SAME, TROUBLE
 from .output import echo_json, echo_text, json_option
+from .status import DIFFERENT, SAME, TROUBLE
 
 if TYPE_CHECKING:
     from .._files.pairs import FileOptions

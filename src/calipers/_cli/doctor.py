@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from . import SAME, TROUBLE
+from .status import SAME, TROUBLE
 
 # What calipers' developers need.
 _DEVELOPERS = {"bench", "docs", "peers", "release", "test"}

@@ -9,12 +9,12 @@ import click
 
 from .. import __version__
 from .._files.errors import described, one_line
-from . import INTERRUPTED, SAME, TROUBLE
 from .compare import compare
 from .diagnose import diagnose
 from .doctor import doctor
 from .gradcheck import gradcheck
 from .output import has_no_color
+from .status import INTERRUPTED, SAME, TROUBLE
 from .warmup import warmup
 
 _EPILOG = """\b

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from .._files.errors import printable_lines
-from . import DIFFERENT, SAME
+from .status import DIFFERENT, SAME
 
 _COLORS = {SAME: "green", DIFFERENT: "red"}
 # Verdicts of gradcheck that neither confirm a derivative nor refute it.

@@ -2,7 +2,7 @@
 
 import click
 
-from . import SAME
+from .status import SAME
 
 
 @click.command(short_help="Compile the common kernels into the cache.")

@@ -1,11 +1,8 @@
 """What torch.testing compares of PyTorch tensors beside their elements, and which elements."""
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .._pairs import Checks
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 # Where a compressed layout keeps the places of its values.
 _INDICES = {
@@ -26,23 +23,19 @@ def require_known_layout(x: Any, name: str) -> None:
         raise ValueError(msg)
 
 
-def difference(actual: Any, expected: Any, checks: "Checks") -> str | None:
-    """Say in what two tensors differ before their elements are looked at, if in anything."""
+def difference(actual: Any, expected: Any, names: Iterable[str]) -> str | None:
+    """Describe the first difference in quantization or these attributes; None if there is none."""
     if actual.is_quantized != expected.is_quantized:
         return f"is_quantized differs: {actual.is_quantized} and {expected.is_quantized}"
     if actual.is_quantized and actual.qscheme() != expected.qscheme():
         return f"qscheme differs: {actual.qscheme()} and {expected.qscheme()}"
     strided = actual.layout == expected.layout == sys.modules["torch"].strided
-    asked = {
-        "layout": checks.layout,
-        "stride": checks.stride and strided,
-        "device": checks.device,
-        "dtype": checks.dtype,
-    }
-    for name in (name for name, wanted in asked.items() if wanted):
-        own, reference = (_attribute(x, name) for x in (actual, expected))
-        if own != reference:
-            return f"{name} differs: {own} and {reference}; check_{name}=False allows it"
+    for name in names:
+        if name == "stride" and not strided:
+            continue
+        first, second = (_attribute(x, name) for x in (actual, expected))
+        if first != second:
+            return f"{name} differs: {first} and {second}; check_{name}=False allows it"
     return None
 
 
