@@ -4,13 +4,12 @@ import inspect
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import numba
 import numpy as np
 from numba.core import types
-from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 
 from .._jit import Kernels, require_no_compilation
@@ -19,12 +18,23 @@ from .._protocols import NDArray
 from .._threads import get_num_threads
 from .apart import copied, only_reads, size_of
 
-if TYPE_CHECKING:
-    from .problem import Problem
-
-
 _SMALL = 1 << 18  # bytes that a core has room for beside what others read
 _ROOM = 1 << 30  # bytes that copies for threads may take
+_CHARS = frozenset("fdFD")  # dtypes that kernels take
+
+
+class Call(NamedTuple):
+    """How f is called, ``f(*before, x, *after, **kwargs)``, and what it returns or fills."""
+
+    f: Any
+    before: tuple[Any, ...]
+    x: NDArray
+    after: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    shape: tuple[int, ...]  # of the results
+    dtype: np.dtype[Any]
+    fills: bool  # whether f gets an array for its results
+    rowwise: bool  # whether f gets an index, and returns that result
 
 
 @dataclass(frozen=True)
@@ -125,31 +135,29 @@ class Native:
 _known: WeakKeyDictionary[Any, dict[Any, Native | None]] = WeakKeyDictionary()
 
 
-def native_form(problem: "Problem") -> Native | None:
-    """Return how kernels can call the function of a problem, or None if Python has to."""
-    f, x = problem.f, problem.x
-    if not isinstance(f, Dispatcher) or x.dtype.char not in "fdFD":
+def native_form(call: Call) -> Native | None:
+    """Return how kernels can call a compiled f, or None if Python has to."""
+    f = call.f
+    if not {call.x.dtype.char, call.dtype.char} <= _CHARS:
         return None
-    if problem.dtype.char not in "fdFD":
-        return None
-    question = _question(problem)
+    question = _question(call)
     if question is None:
-        return _sought(problem)
+        return _sought(call)
     answers = _known.setdefault(f, {})
     native = answers.get(question)
     if question not in answers or not _is_current(f, native):
-        native = _sought(problem)
+        native = _sought(call)
         answers[question] = native and native.given((), ())
     elif native is not None:
-        if problem.before or problem.after:
-            native = native.given(problem.before, problem.after)
-        native = native.of_shape(_told(problem))
+        if call.before or call.after:
+            native = native.given(call.before, call.after)
+        native = native.of_shape(_told(call))
     return native
 
 
-def _told(problem: "Problem") -> tuple[int, ...]:
+def _told(call: Call) -> tuple[int, ...]:
     """Return the shape of f's results as far as their number does not tell it."""
-    return problem.shape if len(problem.shape) > 1 else ()
+    return call.shape if len(call.shape) > 1 else ()
 
 
 def _is_current(f: Any, native: Native | None) -> bool:
@@ -157,15 +165,15 @@ def _is_current(f: Any, native: Native | None) -> bool:
     return native is None or any(native.keep is own for own in list(f.overloads.values()))
 
 
-def _question(problem: "Problem") -> Any:
+def _question(call: Call) -> Any:
     """Return what decides the form, or None if it is not worth remembering."""
-    others = (*problem.before, *problem.after)
+    others = (*call.before, *call.after)
     kinds = tuple(kind_of(a) for a in others)
-    if problem.kwargs or any(kind is None for kind in kinds):  # np.dtype(float) == None
+    if call.kwargs or any(kind is None for kind in kinds):  # np.dtype(float) == None
         return None
-    form = (problem.rowwise, problem.out_like is not None, len(problem.before))
-    x = problem.x
-    return (*form, x.dtype, x.ndim, problem.dtype, len(problem.shape), kinds)
+    form = (call.rowwise, call.fills, len(call.before))
+    x = call.x
+    return (*form, x.dtype, x.ndim, call.dtype, len(call.shape), kinds)
 
 
 def kind_of(x: Any) -> Any:
@@ -180,20 +188,19 @@ def kind_of(x: Any) -> Any:
     return None
 
 
-def _sought(problem: "Problem") -> Native | None:
-    f: Any = problem.f
-    x = problem.x
-    others = _positional(problem)
+def _sought(call: Call) -> Native | None:
+    f, x = call.f, call.x
+    others = _positional(call)
     if others is None:
         return None
     before, after = others
     x_type = types.Array(numba.from_dtype(x.dtype), x.ndim, "C")
-    out_type = types.Array(numba.from_dtype(problem.dtype), len(problem.shape), "C")
+    out_type = types.Array(numba.from_dtype(call.dtype), len(call.shape), "C")
     kinds = [*map(numba.typeof, before), x_type, *map(numba.typeof, after)]
     make: type[Form] = Returns
-    if problem.rowwise:
+    if call.rowwise:
         make, kinds = Rows, [types.int64, *kinds]
-    elif problem.out_like is not None:
+    elif call.fills:
         make, kinds = Fills, [*kinds, out_type]
     require_no_compilation()
     try:
@@ -201,30 +208,31 @@ def _sought(problem: "Problem") -> Native | None:
         compiled = f.overloads[tuple(kinds)]
     except (NumbaError, KeyError, RuntimeError):
         return None  # called from Python, f says itself what is wrong
-    example = _example(make, compiled.signature.return_type, problem.dtype)
+    example = _example(make, compiled.signature.return_type, call.dtype)
     if example is _UNFIT:
         return None
     address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-    form = make(address, example, _told(problem), before, after)
-    key = (numba.typeof(form), x.dtype, x.ndim, problem.dtype, len(problem.native_shape))
+    form = make(address, example, _told(call), before, after)
+    axes = len(call.shape) if make is Fills else 1
+    key = (numba.typeof(form), x.dtype, x.ndim, call.dtype, axes)
     parallel = bool(f.targetoptions.get("parallel"))
-    return Native(form, key, parallel, compiled, ref(f), after[len(problem.after) :])
+    return Native(form, key, parallel, compiled, ref(f), after[len(call.after) :])
 
 
-def _positional(problem: "Problem") -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+def _positional(call: Call) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
     """Return all other arguments of f by position, defaults too, or None if they have none."""
     marks = object(), object(), object()
-    first = (marks[0],) if problem.rowwise else ()
-    last = (marks[2],) if problem.out_like is not None and not problem.rowwise else ()
-    signature = inspect.signature(problem.f.py_func)  # type: ignore[attr-defined]
+    first = (marks[0],) if call.rowwise else ()
+    last = (marks[2],) if call.fills and not call.rowwise else ()
+    signature = inspect.signature(call.f.py_func)
     if any(
         p.kind in (p.VAR_POSITIONAL, p.KEYWORD_ONLY, p.VAR_KEYWORD)
         for p in signature.parameters.values()
     ):
         return None
-    positional = (*first, *problem.before, marks[1], *problem.after, *last)
+    positional = (*first, *call.before, marks[1], *call.after, *last)
     try:
-        bound = signature.bind(*positional, **problem.kwargs)
+        bound = signature.bind(*positional, **call.kwargs)
     except TypeError:
         return None
     named = set(bound.arguments)

@@ -16,7 +16,7 @@ from .._arrays import as_array
 from .._libraries import library_of
 from .._protocols import NDArray
 from .._reals import real_parts, reals
-from .native import Native, kind_of, native_form
+from .native import Call, Native, kind_of, native_form
 
 REAL, HOLOMORPHIC, WIRTINGER, IMAGINARY = "real", "holomorphic", "wirtinger", "imaginary"
 
@@ -72,8 +72,19 @@ class Problem:
         self._find_native()
 
     def _find_native(self) -> None:
-        if not (self.batched or self.scalar):
-            self.native = native_form(self)
+        if isinstance(self.f, Dispatcher) and not (self.batched or self.scalar):
+            call = Call(
+                self.f,
+                self.before,
+                self.x,
+                self.after,
+                self.kwargs,
+                self.shape,
+                self.dtype,
+                self.out_like is not None,
+                self.rowwise,
+            )
+            self.native = native_form(call)
 
     def same_kinds(self, others: tuple[Any, ...]) -> bool:
         """
