@@ -816,7 +816,7 @@ def test_machine_code_is_kept_until_a_rule_changes(tmp_path):
     assert (first[0], again[0]) == ("compiled", "cached")
     assert first[1:] == again[1:]  # loaded to the device before any thread may launch it
     assert run(CALIPERS_CACHE="0")[0] == "compiled"
-    rule = sources / "_kernels" / "closeness.py"
+    rule = sources / "_kernels" / "scalar" / "closeness.py"
     text = rule.read_text()
     assert text.count("return equal_nan and a != a and b != b") == 1
     rule.write_text(text.replace("return equal_nan and a != a and b != b", "return equal_nan"))

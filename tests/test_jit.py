@@ -255,7 +255,7 @@ def test_an_edited_rule_takes_effect_in_the_next_process(tmp_path, file, rule, e
     environment = {"PYTHONPATH": copy.parent, "NUMBA_CACHE_DIR": tmp_path / "cache"}
     ask = "import calipers; print(calipers.allclose([1.0], [2.0]))"
     assert run_python(ask, **environment) == "False\n"
-    source = copy / "_kernels" / file
+    source = copy / "_kernels" / "scalar" / file
     text = source.read_text()
     assert rule in text
     edit = edit.replace("target(0)", "context.get_constant(target, 0)")

@@ -7,10 +7,11 @@ from numba.core import types
 from numba.core.errors import TypingError
 
 from . import closeness
-from ._kernels.closeness import close, first_apart
-from ._kernels.formats import runs_on_gpu
+from ._kernels.closeness import first_apart
 from ._kernels.jitable import jitable, jitable_as
 from ._kernels.rows import broadcast, element, next_row, row_at, rows_of
+from ._kernels.scalar.closeness import close
+from ._kernels.scalar.formats import runs_on_gpu
 from ._kernels.views import vector_of
 
 

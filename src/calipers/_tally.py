@@ -15,9 +15,9 @@ from ._arrays import Pair
 from ._dispatch import fold
 from ._dtypes import FLOAT32, FLOAT64, DType, finfo, widest
 from ._integers import is_close, is_exact, is_real, measures
-from ._kernels.closeness import HUGE, TINY
 from ._kernels.comparison import TALLIES, TALLY, room_of
 from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
+from ._kernels.scalar.closeness import HUGE, TINY
 from ._kernels.sums import SCALES
 from ._protocols import NDArray
 from ._shapes import broadcast_arrays

@@ -7,8 +7,8 @@ import numpy as np
 from numba.core import types
 
 from .._jit import Kernels
-from .formats import vector
 from .jitable import jitable
+from .vectors import vector
 
 _WORD = 64
 

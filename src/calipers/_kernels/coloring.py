@@ -13,8 +13,8 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from .._jit import Kernels
-from .formats import vector
 from .jitable import jitable
+from .vectors import vector
 
 # Colors that fit a mask of one word.
 NARROW = 64

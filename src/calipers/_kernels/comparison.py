@@ -13,26 +13,24 @@ import numpy as np
 from numba.core import types
 
 from .._jit import Kernels
-from .closeness import close
-from .finiteness import finite
-from .formats import bits, element_type, from_bits, leading_zeros, prefetch, vector
 from .jitable import jitable
-from .measures import (
+from .places import FIRST, note_mismatches
+from .scalar.formats import bits, from_bits
+from .scalar.measures import (
+    BUCKETS,
     FARTHEST,
     acceptable,
-    is_nan,
+    bucket,
     measure,
     polar,
-    sufficient,
+    raised,
     ulp_excess,
     weigh,
 )
-from .places import FIRST, note_mismatches
+from .scalar.predicates import finite, is_nan
 from .sums import LANES, add_lanes, add_squares, summand
+from .vectors import element_type, prefetch, vector
 from .views import borrowed
-
-# One bucket for equal pairs, and one for each power of two below 2**64.
-BUCKETS = 65
 
 _i8, _f8 = np.int64, np.float64
 TALLY = np.dtype(
@@ -247,16 +245,6 @@ def neediest(other, relative, d, size):
 
 
 @jitable
-def raised(a, b, passing, other, relative):
-    """Return a tolerance that passes a pair too, if it is finite."""
-    rtol = passing if relative else other
-    atol = other if relative else passing
-    if not (finite(a) and finite(b)) or close(a, b, rtol, atol, False):
-        return passing
-    return sufficient(a, b, other, passing, relative)
-
-
-@jitable
 def count_ulps(ulp, fewest, most, tables):
     """Count distances by powers of two."""
     lowest = bucket(fewest)
@@ -282,12 +270,6 @@ def count_ulps(ulp, fewest, most, tables):
         tables[0, k] += above - np.int64(count)
         above = np.int64(count)
     tables[0, highest] += above
-
-
-@jitable
-def bucket(ulp):
-    """Return 0 for 0, and k for 2**(k-1) to 2**k - 1."""
-    return np.int64(64) - leading_zeros(ulp)
 
 
 @jitable

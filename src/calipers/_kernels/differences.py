@@ -15,8 +15,8 @@ from numba.core.types import containers
 
 from .._jit import Kernels
 from .calls import evaluate
-from .formats import vector
 from .jitable import jitable
+from .vectors import vector
 from .views import assign, borrowed, reals, shaped
 
 # What became of a column, the worse the later.

@@ -21,8 +21,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from .._jit import Kernels
-from .formats import bits, prefetch, vector
 from .jitable import jitable, jitable_as
+from .scalar.formats import bits
+from .vectors import prefetch, vector
 from .views import borrowed
 
 RULE_LENGTH = 7

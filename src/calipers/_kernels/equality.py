@@ -4,9 +4,10 @@ import numpy as np
 from numba.core import types
 
 from .._jit import Kernels
-from .closeness import distance
-from .formats import Truth, number, pair_of_vectors, single, stored
 from .jitable import jitable, jitable_as
+from .scalar.closeness import distance
+from .scalar.formats import Truth, number, single, stored
+from .vectors import pair_of_vectors
 from .views import borrowed
 
 # Two of them fit the nearest cache; shorter ones take longer to set up than to read.

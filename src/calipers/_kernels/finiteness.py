@@ -1,33 +1,18 @@
-"""Is a number finite? The rule, and the loop that looks for the first that is not."""
+"""Is every number of an array finite?"""
 
 import numpy as np
 from numba.core import types
 
 from .._jit import Kernels
 from .equality import BLOCK_BYTES
-from .formats import Truth, element_type, single, vector
 from .jitable import jitable_as
+from .scalar.predicates import finite
+from .vectors import element_type, vector
 from .views import borrowed
 
 
-def finite(x):
-    """Tell whether a number, or each part of a complex one, is neither infinite nor NaN."""
-
-
-@jitable_as(finite)
-def _(x):
-    if isinstance(x, types.Complex):
-        return lambda x: finite(x.real) & finite(x.imag)
-    if isinstance(x, (types.Integer, types.Boolean, Truth)):
-        return lambda x: True
-    if isinstance(x, types.Float):
-        infinity = np.float32(np.inf) if x == types.float32 else np.inf  # of x's own width
-        return lambda x: abs(x) < infinity
-    return lambda x: finite(single(x))
-
-
 def all_finite(x):
-    """Tell whether all numbers of a short array are finite."""
+    """Return True if all numbers of a short array are finite."""
 
 
 @jitable_as(all_finite)

@@ -20,7 +20,6 @@ from .differences import (
     require_unchanged,
     tabulate,
 )
-from .formats import vector
 from .jitable import jitable
 from .marks import (
     DOUBTED,
@@ -39,6 +38,7 @@ from .marks import (
     take_means,
 )
 from .matrices import measured
+from .vectors import vector
 from .views import assign, borrowed, reals, shaped
 
 

@@ -33,10 +33,10 @@ from .differences import (
     real,
     require_unchanged,
 )
-from .formats import vector
 from .jitable import jitable
 from .rungs import COARSE, RUNGS, STATE, Room, begin, extrapolate, finish, forget, note, settled
 from .tails import doubtful
+from .vectors import vector
 from .views import assign, borrowed, reals
 
 _GOLDEN = (1 + math.sqrt(5)) / 2

@@ -5,8 +5,8 @@ from typing import Any
 from numba.core import types
 
 from .._jit import Kernels
-from .formats import vector
 from .jitable import jitable
+from .vectors import vector
 
 _TILE = 32
 _MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF

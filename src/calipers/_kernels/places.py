@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from .finiteness import finite
 from .jitable import jitable
-from .measures import opposite
+from .scalar.predicates import finite, opposite
 
 # The first mismatches are kept with their places.
 FIRST = 5

@@ -12,7 +12,7 @@ from numba.core import cgutils, types
 from numba.core.types.containers import Tuple, UniTuple
 from numba.extending import intrinsic
 
-from .formats import for_a_gpu
+from .scalar.formats import for_a_gpu
 
 
 @intrinsic

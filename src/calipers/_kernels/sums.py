@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from .closeness import HUGE, TINY
 from .jitable import jitable
+from .scalar.closeness import HUGE, TINY
 
 # Sums are kept in three scales, by the largest term of a block, and in lanes.
 SCALES = (2.0**600, 1.0, 2.0**-600)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numba import cuda, types
 
-from ..closeness import close as _close
-from ..closeness import reduced, sure_narrow, sure_wide
-from ..finiteness import finite as _finite
-from ..formats import double, single
+from ..scalar.closeness import close as _close
+from ..scalar.closeness import reduced, sure_narrow, sure_wide
+from ..scalar.formats import double, single
+from ..scalar.predicates import finite as _finite
 from ._cache import kept
 from .formats import as_is, latest, loaded, loader, place_finder, rule, viewer
 from .policy import Policy

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numba import cuda, types
 
-from ..closeness import HUGE, TINY
-from ..comparison import BUCKETS
-from ..comparison import bucket as _bucket
-from ..comparison import raised as _raised
-from ..formats import product
-from ..measures import acceptable as _acceptable
-from ..measures import is_nan as _is_nan
-from ..measures import measure as _measure
-from ..measures import opposite as _opposite
-from ..measures import polar as _polar
-from ..measures import weigh as _weigh
+from ..scalar.closeness import HUGE, TINY
+from ..scalar.formats import product
+from ..scalar.measures import BUCKETS
+from ..scalar.measures import acceptable as _acceptable
+from ..scalar.measures import bucket as _bucket
+from ..scalar.measures import measure as _measure
+from ..scalar.measures import polar as _polar
+from ..scalar.measures import raised as _raised
+from ..scalar.measures import weigh as _weigh
+from ..scalar.predicates import is_nan as _is_nan
+from ..scalar.predicates import opposite as _opposite
 from ..sums import SCALES
 from ._cache import kept
 from .closeness import finite

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 from numba import config, cuda, types
 
-from ..formats import from_bfloat16, from_half
+from ..scalar.formats import from_bfloat16, from_half
 
 # Kernels compile functions of Numba's CPU target for the device. The simulator calls them compiled,
 # as what Numba has instead of Python cannot be interpreted, and interprets all others.

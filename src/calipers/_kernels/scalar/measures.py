@@ -1,4 +1,4 @@
-"""How far apart are two numbers? The four measures of a report, and the tolerance that would pass.
+"""The four measures of the difference of two numbers, and the tolerance that would pass it.
 
 Measures of a pair are taken twice: for all pairs of a block by `measure`, without a branch, and for
 those that matter, at the ends of the range too, by `weigh`.
@@ -9,12 +9,15 @@ import math
 import numpy as np
 from numba.core import types
 
+from ..jitable import jitable, jitable_as
 from .closeness import HUGE, LOW, TINY, close, distance, modulus, scaled_bound
-from .finiteness import finite
-from .formats import bits, double, from_bits, product
-from .jitable import jitable, jitable_as
+from .formats import bits, double, from_bits, leading_zeros, product
+from .predicates import finite
 
+# The largest distance in ULP.
 FARTHEST = np.uint64(0xFFFFFFFFFFFFFFFF)
+# One bucket for equal pairs, and one for each power of two below 2**64.
+BUCKETS = 65
 _INF_BITS = 0x7FF0000000000000
 
 
@@ -208,30 +211,6 @@ def acceptable(a, b, rtol, atol, max_ulp, equal_nan, shift, unit):
     return measure(a, b, rtol, atol, shift, unit)[3] <= np.uint64(max_ulp)
 
 
-def is_nan(x):
-    """Tell whether a number, or a part of a complex one, is NaN."""
-
-
-@jitable_as(is_nan)
-def _(x):
-    if isinstance(x, types.Complex):
-        return lambda x: (x.real != x.real) | (x.imag != x.imag)
-    return lambda x: double(x) != double(x)
-
-
-def opposite(a, b):
-    """Tell whether two real numbers lie on the two sides of 0."""
-
-
-@jitable_as(opposite)
-def _(a, b):
-    if isinstance(a, types.Complex):
-        return lambda a, b: False
-    return lambda a, b: (
-        ((double(a) < 0.0) & (double(b) > 0.0)) | ((double(a) > 0.0) & (double(b) < 0.0))
-    )
-
-
 @jitable
 def sufficient(a, b, other, failing, relative):
     """Return the smallest tolerance that accepts a finite pair, above one that does not."""
@@ -245,3 +224,19 @@ def sufficient(a, b, other, failing, relative):
         else:
             low = middle
     return from_bits(high)
+
+
+@jitable
+def raised(a, b, passing, other, relative):
+    """Return a tolerance that passes a pair too, if it is finite."""
+    rtol = passing if relative else other
+    atol = other if relative else passing
+    if not (finite(a) and finite(b)) or close(a, b, rtol, atol, False):
+        return passing
+    return sufficient(a, b, other, passing, relative)
+
+
+@jitable
+def bucket(ulp):
+    """Return 0 for 0, and k for 2**(k-1) to 2**k - 1."""
+    return np.int64(64) - leading_zeros(ulp)
