@@ -118,7 +118,7 @@ CHAIN, CHAINS = chain_jacobian(X), chain_jacobian(M)
 
 
 def posed(f, x, args=(), argnums=0, **options):
-    return pose(f, x, args, argnums, Options(**options))
+    return pose(f, x, Options(args=args, argnums=argnums, **options))
 
 
 class Refused(Exception):  # noqa: N818

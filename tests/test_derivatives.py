@@ -12,6 +12,7 @@ import pytest
 import calipers
 from calipers import _jit
 from calipers._differences import hessians, plan, sparse
+from calipers._types import AllJacobianOptions, HessianOptions, PlanOptions
 
 from .derivative_functions import (
     BARS,
@@ -723,6 +724,17 @@ def test_a_refusal_names_all_keywords_that_there_are(call):
     told = str(caught.value).partition("it takes ")[2].split(", ")
     assert set(told) == named | set(options)
     assert len(told) == len(set(told))
+
+
+@pytest.mark.parametrize("accepted", [AllJacobianOptions, HessianOptions, PlanOptions])
+def test_type_checkers_know_the_types_of_the_options(accepted):
+    types = get_type_hints(plan.Options)
+    checked = get_type_hints(accepted)
+    if accepted is AllJacobianOptions:
+        assert checked.keys() == types.keys()
+    else:
+        checked.pop("argnums", None)  # an int only
+    assert all(types[name] == kind for name, kind in checked.items())
 
 
 @pytest.mark.parametrize("call", [calipers.jacobian, calipers.jacobian_function])

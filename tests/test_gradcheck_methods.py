@@ -62,7 +62,7 @@ def test_errors_cover_the_error(method):
     for case in of(SMOOTH, method):
         for x in case.points:
             options = Options(method=method)
-            problem = pose(case.f, x, (), 0, options)
+            problem = pose(case.f, x, options)
             work = Repeated(problem, steps_of(problem, options))
             values, errors, _ = found = work.results(x.size)
             work(0, found)
@@ -112,7 +112,7 @@ def test_steps_that_bounds_shorten_to_one_tell_no_error():
 def test_rounding_that_is_alike_by_chance_accuses_nobody(method):
     x = np.random.default_rng(0).uniform(0.2, 1.2, 3000)
     options = Options(method=method)
-    problem = pose(lambda x: 1e7 + np.sin(x), x, (), 0, options)
+    problem = pose(lambda x: 1e7 + np.sin(x), x, options)
     work = Repeated(problem, steps_of(problem, options))
     values, errors, _ = found = work.results(x.size)
     work(0, found)
@@ -288,7 +288,7 @@ def test_the_first_look_is_enough_for_what_is_right():
 
 def test_repeated_differences_are_work_like_others():
     options = Options(method="3-point")
-    problem = pose(np.sin, X, (), 0, options)
+    problem = pose(np.sin, X, options)
     steps = steps_of(problem, options)
     assert Repeated(problem, steps).calls == 4 * Columns(problem, steps).calls
 

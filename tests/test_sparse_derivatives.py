@@ -159,7 +159,7 @@ def test_compiled_functions_are_called_from_a_compiled_loop(form):
     calipers.jacobian(f, X, sparsity=TRIDIAGONAL, **options)
     before = set(COLORED)
     assert before
-    native = pose(f, X, (), 0, Options(sparsity=TRIDIAGONAL, **options)).native
+    native = pose(f, X, Options(sparsity=TRIDIAGONAL, **options)).native
     assert native is not None
 
     calipers.jacobian(f, 2 * X, sparsity=TRIDIAGONAL, **options)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,22 +55,37 @@ def unexpected_keyword(function: str, name: str, names: Iterable[str]) -> TypeEr
     )
 
 
-def lists_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that the error for an unexpected keyword lists those that it takes."""
-    parameters = inspect.signature(function).parameters
-    names = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
+def takes_options(
+    options: type[Any], **defaults: Any
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """
+    Return a decorator of functions whose ``**options`` are the fields of a keyword-only dataclass.
 
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
-            for name in kwargs:
-                if name not in parameters:
-                    raise unexpected_keyword(function.__name__, name, names) from None
-            raise
+    `inspect.signature` and `help` show each option with its type and default, and the error for an
+    unexpected keyword lists all of them. `defaults` replace those of the dataclass.
+    """
+    fields = inspect.signature(options).parameters
+    keywords = [p.replace(default=defaults.get(name, p.default)) for name, p in fields.items()]
 
-    return call
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        positional = list(signature.parameters.values())[:-1]
+        signature = signature.replace(parameters=[*positional, *keywords])
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> R:
+            try:
+                return function(*args, **{**defaults, **kwargs})
+            except TypeError:
+                for name in kwargs:
+                    if name not in signature.parameters:
+                        raise unexpected_keyword(function.__name__, name, fields) from None
+                raise
+
+        vars(call)["__signature__"] = signature
+        return call
+
+    return decorate
 
 
 def explains_call(checker: Callable[P, R]) -> Callable[P, R]:

@@ -200,6 +200,12 @@ class SparseJacobianOptions(JacobianOptions, total=False):
     sparsity: SparsityLike | None
 
 
+class AllJacobianOptions(SparseJacobianOptions, total=False):
+    """All keywords of `jacobian` and `differentiate`."""
+
+    argnums: int | tuple[int, ...]
+
+
 class SecondOptions(TypedDict, total=False):
     """The keywords that `gradgradcheck` passes to `gradcheck`."""
 

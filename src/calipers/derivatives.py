@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 import numpy as np
 
 from ._arguments import is_integer, require_callable
-from ._arity import lists_keywords
+from ._arity import takes_options
 from ._differences import hessians, sparse
 from ._differences.derivative import Derivative
 from ._differences.plan import (
@@ -21,7 +21,6 @@ from ._differences.plan import (
     beside,
     find,
     options_of,
-    others_of,
     pose,
     require_memory,
     require_room,
@@ -31,22 +30,20 @@ from ._differences.plan import (
 )
 from ._differences.planned import JacobianFunction
 from ._differences.problem import Problem
+from ._differences.stencils import ADAPTIVE
 from ._libraries import device_module, library_of
 from ._protocols import NDArray
 from ._question import equal_arrays
 from ._types import (
+    AllJacobianOptions,
     ArrayLike,
-    BoundsLike,
     HessianOptions,
     JacobianOptions,
     Method,
     PlanOptions,
-    ProgressLike,
     Real,
     SparseJacobianOptions,
     SparsityLike,
-    Target,
-    WorkersLike,
 )
 
 if TYPE_CHECKING:
@@ -96,28 +93,11 @@ def jacobian(
     argnums: int = 0,
     **options: Unpack[JacobianOptions],
 ) -> csc_array: ...
-@lists_keywords
+@takes_options(Options)
 def jacobian(
     f: Callable[..., Any],
     x: ArrayLike | Sequence[ArrayLike],
-    *,
-    method: Method = "3-point",
-    step: ArrayLike | None = None,
-    scale: ArrayLike | None = None,
-    bounds: BoundsLike | None = None,
-    sparsity: SparsityLike | None = None,
-    args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None,
-    argnums: int | tuple[int, ...] = 0,
-    out_like: ArrayLike | None = None,
-    rowwise: bool = False,
-    batched: bool = False,
-    holomorphic: bool = False,
-    workers: WorkersLike | None = None,
-    progress: ProgressLike = False,
-    checkpoint: str | os.PathLike[str] | None = None,
-    memory_limit: float | None = None,
-    target: Target | None = None,
+    **options: Unpack[AllJacobianOptions],
 ) -> Any:
     """
     Compute the Jacobian of a function by finite differences or the complex step.
@@ -253,24 +233,7 @@ def jacobian(
     >>> J.shape, J.nnz
     ((999, 1000), 1998)
     """
-    options = Options(
-        method=method,
-        step=step,
-        scale=scale,
-        bounds=bounds,
-        sparsity=sparsity,
-        kwargs=kwargs,
-        out_like=out_like,
-        rowwise=rowwise,
-        batched=batched,
-        holomorphic=holomorphic,
-        workers=workers,
-        progress=progress,
-        checkpoint=checkpoint,
-        memory_limit=memory_limit,
-        target=target,
-    )
-    return _by_argument(f, x, args, argnums, options, _value)
+    return _by_argument(f, x, Options(**options), _value)
 
 
 @overload
@@ -289,28 +252,11 @@ def differentiate(
     argnums: int = 0,
     **options: Unpack[SparseJacobianOptions],
 ) -> Derivative: ...
-@lists_keywords
+@takes_options(Options, method=ADAPTIVE)
 def differentiate(
     f: Callable[..., Any],
     x: ArrayLike | Sequence[ArrayLike],
-    *,
-    method: Method = "adaptive",
-    step: ArrayLike | None = None,
-    scale: ArrayLike | None = None,
-    bounds: BoundsLike | None = None,
-    sparsity: SparsityLike | None = None,
-    args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None,
-    argnums: int | tuple[int, ...] = 0,
-    out_like: ArrayLike | None = None,
-    rowwise: bool = False,
-    batched: bool = False,
-    holomorphic: bool = False,
-    workers: WorkersLike | None = None,
-    progress: ProgressLike = False,
-    checkpoint: str | os.PathLike[str] | None = None,
-    memory_limit: float | None = None,
-    target: Target | None = None,
+    **options: Unpack[AllJacobianOptions],
 ) -> Any:
     """
     Compute the Jacobian of a function with an error estimate for each entry.
@@ -392,41 +338,20 @@ def differentiate(
     >>> bool(abs(d.value[1, 1] - np.e) <= d.error[1, 1] < 1e-11)
     True
     """
-    options = Options(
-        method=method,
-        step=step,
-        scale=scale,
-        bounds=bounds,
-        sparsity=sparsity,
-        kwargs=kwargs,
-        out_like=out_like,
-        rowwise=rowwise,
-        batched=batched,
-        holomorphic=holomorphic,
-        workers=workers,
-        progress=progress,
-        checkpoint=checkpoint,
-        memory_limit=memory_limit,
-        target=target,
-    )
-    return _by_argument(f, x, args, argnums, options, _derivative)
+    return _by_argument(f, x, Options(**options), _derivative)
 
 
 def _by_argument(
-    f: Callable[..., Any],
-    x: Any,
-    args: Any,
-    argnums: Any,
-    options: Options,
-    answer: Callable[..., Any],
+    f: Callable[..., Any], x: Any, options: Options, answer: Callable[..., Any]
 ) -> Any:
     """Answer for one argument of f, or for each of several."""
-    args = others_of(args)
+    args = options.args
+    argnums: Any = options.argnums
     if isinstance(argnums, list):
         msg = f"argnums must be an int or a tuple of ints, got {argnums!r}: pass tuple(argnums)"
         raise TypeError(msg)
     if not isinstance(argnums, tuple):
-        return answer(f, x, args, argnums, options)
+        return answer(f, x, options)
     count = len(args) + len(argnums)
     valid = all(is_integer(k) and 0 <= k < count for k in argnums)
     if not valid or len(set(argnums)) < len(argnums):
@@ -442,12 +367,11 @@ def _by_argument(
     for position in argnums:
         lent = [_copy(value) if k in argnums else value for k, value in enumerate(given)]
         others = (*lent[:position], *lent[position + 1 :])
-        chosen = options
+        chosen = replace(options, args=others, argnums=position)
         if options.checkpoint is not None:
-            chosen = replace(
-                options, checkpoint=os.path.join(options.checkpoint, f"argument-{position}")
-            )
-        answers.append(answer(f, given[position], others, position, chosen))
+            folder = os.path.join(options.checkpoint, f"argument-{position}")
+            chosen = replace(chosen, checkpoint=folder)
+        answers.append(answer(f, given[position], chosen))
         for k in argnums:
             if k != position and not _is_same(lent[k], given[k]):
                 msg = (
@@ -475,16 +399,14 @@ def _is_same(one: Any, other: Any) -> bool:
     return equal_arrays(one, other, equal_nan=True)
 
 
-def _value(
-    f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
-) -> Any:
+def _value(f: Callable[..., Any], x: Any, options: Options) -> Any:
     # One launch finds all of them, so that there are no parts to keep, or to give to workers.
     whole = options.checkpoint is None and options.workers is None
     if whole and runs_on_device(f, x, options.target):
-        result = device_module("derivatives").jacobian(f, x, args, position, options)
+        result = device_module("derivatives").jacobian(f, x, options)
         if result is not None:
             return result
-    problem = pose(f, x, args, position, options, dense=options.sparsity is None)
+    problem = pose(f, x, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return sparse.find(problem, options).value
     require_room(problem, options)
@@ -493,10 +415,8 @@ def _value(
     return beside(x, arranged(problem, rows))
 
 
-def _derivative(
-    f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
-) -> Derivative:
-    problem = pose(f, x, args, position, options, dense=options.sparsity is None)
+def _derivative(f: Callable[..., Any], x: Any, options: Options) -> Derivative:
+    problem = pose(f, x, options, dense=options.sparsity is None)
     if options.sparsity is not None:
         return _sparse_derivative(problem, options)
     require_room(problem, options, errors=options.adaptive)
@@ -651,13 +571,14 @@ def hessian(
     array([[6., 2.],
            [2., 0.]])
     """
-    chosen = options_of("hessian", {"method": method, **options}, own=("gradient",))
+    named = {"method": method, "args": args, "argnums": argnums}
+    chosen = options_of("hessian", HessianOptions, ("gradient", "method"), **named, **options)
     function: Any = f if gradient is None else gradient
     if function is None:
         msg = "hessian needs f or gradient=, got neither"
         raise TypeError(msg)
     require_callable(**{"f" if gradient is None else "gradient": function})
-    problem = pose(function, x, others_of(args), argnums, chosen)
+    problem = pose(function, x, chosen)
     hessians.require_real(problem, chosen, gradient is not None)
     if chosen.sparsity is not None:
         hessians.require_gradient(problem)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from ._arguments import is_integer
 from ._differences.directions import against, along, blocks
-from ._differences.plan import DENSE_ONLY, beside, fetched, options_of, others_of, pose, steps_of
+from ._differences.plan import beside, fetched, options_of, pose, steps_of
 from ._differences.problem import WIRTINGER, Problem
 from ._protocols import NDArray
 from ._reals import real_parts
@@ -93,8 +93,8 @@ def jvp(
     >>> calipers.jvp(lambda x: x**2, np.array([1.0, 3.0]), np.array([1.0, -1.0])).round(6)
     array([ 2., -6.])
     """
-    chosen = options_of("jvp", options, (*DENSE_ONLY, "workers", "progress"))
-    problem = pose(f, x, others_of(args), argnums, chosen)
+    chosen = options_of("jvp", DirectionOptions, args=args, argnums=argnums, **options)
+    problem = pose(f, x, chosen)
     value, _ = along(problem, _like_x(problem, v), steps_of(problem, chosen))
     if problem.imaginary:
         return beside(x, value[1::2].astype(problem.base.dtype).reshape(problem.shape))
@@ -185,8 +185,8 @@ def vjp(
     >>> calipers.vjp(lambda x: x**2, np.array([1.0, 3.0]), np.array([1.0, -1.0])).round(6)
     array([ 2., -6.])
     """
-    chosen = options_of("vjp", options, DENSE_ONLY)
-    problem = pose(f, x, others_of(args), argnums, chosen)
+    chosen = options_of("vjp", StepOptions, args=args, argnums=argnums, **options)
+    problem = pose(f, x, chosen)
     return beside(x, against(problem, _like_f(problem, w), chosen)[0])
 
 
@@ -247,8 +247,8 @@ def linear_operator(
     >>> J.matvec(np.ones(2)).round(6), J.rmatvec(np.ones(2)).round(6)
     (array([2., 6.]), array([2., 6.]))
     """
-    chosen = options_of("linear_operator", options, DENSE_ONLY)
-    problem = pose(f, x, others_of(args), argnums, chosen)
+    chosen = options_of("linear_operator", StepOptions, args=args, argnums=argnums, **options)
+    problem = pose(f, x, chosen)
     if problem.mode == WIRTINGER:
         msg = "linear_operator of a complex function needs holomorphic=True"
         raise ValueError(msg)
@@ -325,8 +325,9 @@ def jacobian_blocks(
     2 4 (5, 2)
     4 5 (5, 1)
     """
-    chosen = options_of("jacobian_blocks", options, DENSE_ONLY, ("block",))
-    problem = pose(f, x, others_of(args), argnums, chosen)
+    named = {"args": args, "argnums": argnums}
+    chosen = options_of("jacobian_blocks", StepOptions, ("block",), **named, **options)
+    problem = pose(f, x, chosen)
     if problem.mode == WIRTINGER:
         msg = "jacobian_blocks of a complex function needs holomorphic=True"
         raise ValueError(msg)

@@ -384,7 +384,7 @@ def _of_number(
     gradient: Callable[..., Any] = slope
     if vjp is None:  # of f alone: a wrong first derivative cannot hide in it
         where = steps_for(1, scale=settings.scale, bounds=settings.bounds)[0]
-        gradient = NumericalGradient(given.f, part.position, Options(ADAPTIVE, **where))
+        gradient = NumericalGradient(given.f, part.position, Options(method=ADAPTIVE, **where))
     by, convention = (part.position,), given.convention
     second = replace(
         _second(gradient, inputs, by, convention, jac=forms.hess, jvp=forms.hvp),

@@ -25,8 +25,9 @@ _SHARED_BYTES = 47 << 10
 _SHARE = 4
 
 
-def as_host(f: Any, x: Any, position: int, options: Options) -> tuple[Any, Any, Options]:
+def as_host(f: Any, x: Any, options: Options) -> tuple[Any, Any, Options]:
     """Return a function, a point and options by which the host differentiates f on a device."""
+    position: Any = options.argnums
     away = on_device(x=x)
     if not away:
         target.require_device()
@@ -91,9 +92,7 @@ class _Given(NamedTuple):
     limit: float  # bytes
 
 
-def jacobian(
-    f: Callable[..., Any], x: Any, args: tuple[Any, ...], position: int, options: Options
-) -> Any:
+def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
     """
     Differentiate a function compiled for a device by fixed steps, in one launch.
 
@@ -125,7 +124,8 @@ def jacobian(
         with target.on(found.memory.ordinal if found else 0):
             stream = found.stream if found else target.stream(0)
             table, _ = steps.tables(planned, 0, point.size)
-            others = arguments(args[:position], stream), arguments(args[position:], stream)
+            k: Any = options.argnums
+            others = arguments(options.args[:k], stream), arguments(options.args[k:], stream)
             differentiate = _rows if options.rowwise else _columns
             result = differentiate(_Given(f, point, table, others, like, stream, limit))
             progress.add(point.size)

@@ -1,5 +1,7 @@
 """From a caller's question to arrays: f, x and options in; derivatives by column out."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Mapping
@@ -18,6 +20,7 @@ from .._kernels.differences import NAMES_OF_STATUS, NOISY, NONSMOOTH
 from .._libraries import device_module, is_device_function, library_of, on_device
 from .._protocols import NDArray
 from .._reals import reals
+from .._types import ArrayLike, BoundsLike, Method, ProgressLike, SparsityLike, Target, WorkersLike
 from .checkpoint import Checkpoint, require_folder
 from .columns import Columns, lost_step
 from .foreign import Foreign
@@ -32,25 +35,31 @@ STATUS = np.array(NAMES_OF_STATUS)
 _SPACINGS = 8.0  # of x, that a first step takes for a quarter of it to be exact
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the caller said beside f, x and the arguments of f."""
+    """
+    The keywords of `jacobian`, with their types and defaults.
 
-    method: str = "3-point"
-    step: Any = None
-    scale: Any = None
-    bounds: Any = None
-    sparsity: Any = None
-    kwargs: Any = None
-    out_like: Any = None
+    Its signature is made from them. Other derivatives take those that their TypedDict lists.
+    """
+
+    method: Method = "3-point"
+    step: ArrayLike | None = None
+    scale: ArrayLike | None = None
+    bounds: BoundsLike | None = None
+    sparsity: SparsityLike | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] | None = None
+    argnums: int | tuple[int, ...] = 0
+    out_like: ArrayLike | None = None
     rowwise: bool = False
     batched: bool = False
     holomorphic: bool = False
-    workers: Any = None
-    progress: Any = False
-    checkpoint: Any = None
-    memory_limit: Any = None
-    target: Any = None
+    workers: WorkersLike | None = None
+    progress: ProgressLike = False
+    checkpoint: str | os.PathLike[str] | None = None
+    memory_limit: float | None = None
+    target: Target | None = None
 
     def __post_init__(self) -> None:
         require_method(self.method)
@@ -67,6 +76,7 @@ class Options:
         if self.memory_limit is not None:
             require_bytes(self.memory_limit)
         require_folder(self.checkpoint)
+        object.__setattr__(self, "args", others_of(self.args))
 
     @property
     def adaptive(self) -> bool:
@@ -85,22 +95,20 @@ class Found:
     seconds: float
 
 
-# What is for Jacobians that are formed.
-DENSE_ONLY = ("sparsity", "checkpoint", "memory_limit")
-
-
 def options_of(
-    function: str,
-    given: Mapping[str, Any],
-    without: tuple[str, ...] = (),
-    own: tuple[str, ...] = (),
+    function: str, accepted: type[Any], named: tuple[str, ...] = (), /, **options: Any
 ) -> Options:
-    """Return the options that a public function was given, and refuse what it does not take."""
-    names = [field.name for field in fields(Options) if field.name not in without]
-    for name in given:
+    """
+    Return the options of a call of a public function, or raise if it does not accept one of them.
+
+    It accepts args, argnums and the keys of a TypedDict, and has other parameters that are `named`.
+    """
+    keys = [field.name for field in fields(Options) if field.name in accepted.__optional_keys__]
+    names = dict.fromkeys(("args", "argnums", *named, *keys))
+    for name in options:
         if name not in names:
-            raise unexpected_keyword(function, name, ("args", "argnums", *own, *names))
-    return Options(**given)
+            raise unexpected_keyword(function, name, names)
+    return Options(**options)
 
 
 def others_of(args: Any) -> tuple[Any, ...]:
@@ -155,13 +163,11 @@ def as_point(x: Any) -> tuple[NDArray, bool]:
 def pose(
     f: Any,
     x: Any,
-    args: tuple[Any, ...],
-    position: int,
     options: Options,
-    kwargs: dict[str, Any] | None = None,
     dense: bool = False,
 ) -> Problem:
-    """Return the problem of differentiating f by the argument at `position`."""
+    """Return the problem of differentiating f with respect to x, its argument at one position."""
+    args, position = options.args, options.argnums
     require_callable(f=f)
     if not is_integer(position) or not 0 <= position <= len(args):
         what = f"an int from 0 to {len(args)}" if args else "0"
@@ -171,7 +177,7 @@ def pose(
         )
         raise ValueError(msg)
     if runs_on_device(f, x, options.target):
-        f, x, options = device_module("derivatives").as_host(f, x, position, options)
+        f, x, options = device_module("derivatives").as_host(f, x, options)
     elif library_of(x) is not None and not isinstance(f, Dispatcher):
         fills = options.out_like is not None and not options.rowwise
         f = Foreign(f, position + options.rowwise, x, fills)
@@ -188,7 +194,7 @@ def pose(
         args[:position],
         point,
         args[position:],
-        {**(options.kwargs or {}), **(kwargs or {})},
+        dict(options.kwargs or {}),
         mode,
         scalar,
         options.out_like,
@@ -285,7 +291,7 @@ def find(problem: Problem, steps: Steps, options: Options) -> Found:
     """Differentiate along every coordinate."""
     started = work_clock()
     count = problem.coordinates
-    way = {"workers": options.workers, "progress": options.progress}
+    way: dict[str, Any] = {"workers": options.workers, "progress": options.progress}
     kept = Checkpoint.of(options.checkpoint)
     if options.adaptive:
         values, errors, states = run(Ladders(problem, steps), count, **way, checkpoint=kept)

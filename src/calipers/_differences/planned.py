@@ -1,6 +1,7 @@
 """A Jacobian that is compiled and coloured once, and evaluated at many points."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from .._arguments import is_integer
 from .._arrays import given_array
 from .._libraries import library_of
 from .._protocols import ArrayLibrary, NDArray
+from .._types import PlanOptions
 from . import sparse
 from .columns import Columns, Scratch
 from .plan import (
@@ -16,7 +18,6 @@ from .plan import (
     arranged,
     beside,
     options_of,
-    others_of,
     pose,
     require_room,
     require_rungs,
@@ -57,11 +58,12 @@ class JacobianFunction:
             msg = f"argnums must be an int, got {argnums!r}: prepare one function for each argument"
             raise TypeError(msg)
         self._f = f
-        self._args, self._position = others_of(args), argnums
-        self._options = options_of("jacobian_function", options, ("checkpoint",))
+        named = {"args": args, "argnums": argnums}
+        self._options = options_of("jacobian_function", PlanOptions, **named, **options)
+        self._position = argnums
         self._plan: _Plan | None = None
         if x0 is not None:
-            self._plan = self._planned(given_array(x0, "x0"), x0, self._args, {})
+            self._plan = self._planned(given_array(x0, "x0"), x0, self._options.args, {})
             self._plan.check()
 
     def __repr__(self) -> str:
@@ -74,8 +76,9 @@ class JacobianFunction:
     ) -> "_Plan":
         library = library_of(given)
         x = x if library is None else given
-        problem = pose(self._f, x, others, self._position, self._options, kwargs)
-        return _Plan(problem, self._options, library)
+        kwargs = {**(self._options.kwargs or {}), **kwargs}
+        options = replace(self._options, args=others, kwargs=kwargs)
+        return _Plan(pose(self._f, x, options), options, library)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the Jacobian at the arguments of the function."""
@@ -88,7 +91,7 @@ class JacobianFunction:
             raise TypeError(msg)
         given = args[k]
         x = given if type(given) is np.ndarray else given_array(given, "x")
-        others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._args
+        others = (*args[:k], *args[k + 1 :]) if len(args) > 1 else self._options.args
         plan = self._plan
         if kwargs:  # they are part of a plan, and of this call only
             plan = self._planned(x, given, others, kwargs)

@@ -1,6 +1,6 @@
 """The fixed-step methods, as data: which differences are taken, and how long the step is."""
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ METHODS = {
     ),
 }
 IMAGINARY = "cs"
-ADAPTIVE = "adaptive"
+ADAPTIVE: Final = "adaptive"
 NAMES: tuple[Any, ...] = (*METHODS, IMAGINARY, ADAPTIVE)
 
 

@@ -1,6 +1,6 @@
 """The gradient of a number that has none but by differences, and the derivatives of that."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ class NumericalGradient:
     def _problem(self, given: Any, kwargs: dict[str, Any]) -> Problem:
         k = self.position
         others = (*given[:k], *given[k + 1 :])
-        return pose(self.f, given[k], others, k, self.options, kwargs)
+        options = replace(self.options, args=others, argnums=k, kwargs=kwargs)
+        return pose(self.f, given[k], options)
 
 
 @dataclass(frozen=True)
