@@ -1,7 +1,7 @@
 """Derivatives of functions that run on a device."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,20 +66,6 @@ def at_home(value: Any, x: Any) -> Any:
         return target.to_device(np.asarray(value, order="C"))
 
 
-@dataclass(frozen=True)
-class _Point:
-    """What steps are planned by."""
-
-    x: NDArray
-    dtype: np.dtype[Any]
-    mode: str = REAL
-    stride: int = 1
-
-    @property
-    def coordinates(self) -> int:
-        return self.x.size
-
-
 class _Given(NamedTuple):
     """A function, where and by which differences it is differentiated, and what that may take."""
 
@@ -117,13 +103,13 @@ def jacobian(f: Callable[..., Any], x: Any, options: Options) -> Any:
         if limit is None:
             limit = target.memory_for(like.size * point.size * like.itemsize)
     require_memory(like.size, point.size, like.itemsize, limit)
-    planned: Any = _Point(point, like.dtype)
-    steps = plan_steps(planned, options.method, options.step, options.scale, options.bounds)
+    chosen = options.method, options.step, options.scale, options.bounds
+    steps = plan_steps(point, REAL, like.dtype, *chosen)
     progress = Progress(options.progress, point.size)
     try:
         with target.on(found.memory.ordinal if found else 0):
             stream = found.stream if found else target.stream(0)
-            table, _ = steps.tables(planned, 0, point.size)
+            table, _ = steps.tables(point, 1, 0, point.size)
             k: Any = options.argnums
             others = arguments(options.args[:k], stream), arguments(options.args[k:], stream)
             differentiate = _rows if options.rowwise else _columns

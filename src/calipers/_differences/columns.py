@@ -141,7 +141,8 @@ class Columns:
 
     def _real(self, start: int, outs: Outs) -> None:
         result, status = outs
-        table, status[:] = self.steps.tables(self.problem, start, start + len(status))
+        x, stride = self.problem.x, self.problem.stride
+        table, status[:] = self.steps.tables(x, stride, start, start + len(status))
         require_steps(self.problem, start, status)
         with Evaluator(self.problem) as evaluate:
             for block, numbers in evaluate.coordinates(np.arange(start, start + len(status))):

@@ -314,7 +314,7 @@ def _displacements(problem: Problem, steps: Steps, points: NDArray) -> NDArray:
     """Return how far each coordinate goes for its derivative; the check goes a little farther."""
     lengths: NDArray
     if steps.method in METHODS:
-        table, _ = steps.tables(problem, 0, problem.coordinates)
+        table, _ = steps.tables(problem.x, problem.stride, 0, problem.coordinates)
         lengths = np.abs(table[0] - reals(problem.x).astype(float)).max(axis=0)
     else:
         lengths = lengths_of(problem, steps) * float(steps.eps) ** (1 / 4)

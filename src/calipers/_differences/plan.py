@@ -218,7 +218,8 @@ def _require_doubles(name: str, dtype: np.dtype[Any], options: Options) -> None:
 
 def steps_of(problem: Problem, options: Options) -> Steps:
     """Plan steps as the caller wants them; a ladder's by the format that f computes in."""
-    steps = plan_steps(problem, options.method, options.step, options.scale, options.bounds)
+    chosen = options.method, options.step, options.scale, options.bounds
+    steps = plan_steps(problem.x, problem.mode, problem.dtype, *chosen)
     if not options.adaptive:
         return steps
     require_rungs(problem, steps, options)
@@ -317,7 +318,7 @@ def _spent(problem: Problem, steps: Steps, count: int) -> tuple[NDArray, int]:
     if problem.imaginary:
         lengths = np.broadcast_to(steps.lengths, (count,))
         return lengths, 1 + problem.batched + int(np.count_nonzero(lengths))
-    table, _ = steps.tables(problem, 0, count)
+    table, _ = steps.tables(problem.x, problem.stride, 0, count)
     x = reals(problem.x)[:: problem.stride][:count]
     calls = np.count_nonzero(table[0] != x)
     if not steps.one_sided:

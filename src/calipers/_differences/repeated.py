@@ -94,7 +94,8 @@ class Repeated:
     def _is_aliased(self, start: int, values: NDArray) -> NDArray:
         """Tell which values are nothing beside a difference by a far shorter step."""
         work = self._times(self.steps.eps**_SHORTER)
-        _, status = work.steps.tables(self.problem, start, start + len(values))
+        x, stride = self.problem.x, self.problem.stride
+        _, status = work.steps.tables(x, stride, start, start + len(values))
         if (status == LOST).any():  # beside x, as shorter steps than the caller's may be
             return np.zeros(values.shape, bool)
         near = _taken(work, start, len(values))
@@ -201,6 +202,6 @@ def _taken(work: Columns, start: int, count: int) -> _Taken:
     if problem.imaginary:
         steps = np.broadcast_to(work.steps.lengths, problem.coordinates)[block]
         return _Taken(rows.astype(float), status, steps, np.zeros(count))
-    table, _ = work.steps.tables(problem, start, start + count)
+    table, _ = work.steps.tables(problem.x, problem.stride, start, start + count)
     steps = np.abs(table[0, 0] - reals(problem.x)[:: problem.stride][block])
     return _Taken(rows.astype(float), status, steps, np.abs(table[2]).sum(axis=0))

@@ -207,7 +207,7 @@ class Plan:
     def _space(self, problem: Problem) -> Space:
         with suppress(IndexError):  # another thread may have taken the last one
             return self._spare.pop()
-        table, status = self.steps.room(problem, problem.coordinates)
+        table, status = self.steps.room(problem.x, problem.coordinates)
         shape = (self._rows(problem), problem.base.size)
         return Space(table, status, np.empty(shape, problem.base.dtype), [])
 
@@ -217,7 +217,7 @@ class Plan:
         pattern, coloring, workers = self.pattern, self.pattern.coloring, self.options.workers
         space = self._space(problem)
         table, status = space.table, space.status
-        self.steps.tabulate(problem, 0, table, status)
+        self.steps.tabulate(problem.x, problem.stride, 0, table, status)
         require_steps(problem, 0, status)
         data = np.empty(pattern.indices.size, problem.base.dtype)
         calls = 0
@@ -248,7 +248,7 @@ class Plan:
     ) -> tuple[NDArray, NDArray, NDArray, NDArray, int]:
         """Do as `_fixed`, and keep the differences of some colors at a time."""
         coloring, one_sided = self.pattern.coloring, self.steps.one_sided
-        table, status = self.steps.tables(problem, 0, problem.coordinates)
+        table, status = self.steps.tables(problem.x, problem.stride, 0, problem.coordinates)
         require_steps(problem, 0, status)
         data = np.zeros(self.pattern.indices.size, problem.base.dtype)
         calls = 0

@@ -13,7 +13,7 @@ from .._protocols import NDArray
 from .._reals import reals
 from .._rounding import FORMATS
 from .._threads import in_parts
-from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER, Problem
+from .problem import HOLOMORPHIC, IMAGINARY, REAL, WIRTINGER
 from .stencils import ADAPTIVE, METHODS
 
 _NONE = np.empty(0)
@@ -71,20 +71,22 @@ class Steps:
     def pairs(self) -> int:
         return max(len(self.central), len(self.sided)) if self.lows.size else len(self.central)
 
-    def tables(self, problem: Problem, start: int, stop: int) -> tuple[NDArray, NDArray]:
-        """Return the table and status of coordinates; see the kernel `tabulate`."""
-        table, status = self.room(problem, stop - start)
-        self.tabulate(problem, start, table, status)
+    def tables(self, x: NDArray, stride: int, start: int, stop: int) -> tuple[NDArray, NDArray]:
+        """Return the table and status of coordinates of x; see the kernel `tabulate`."""
+        table, status = self.room(x, stop - start)
+        self.tabulate(x, stride, start, table, status)
         return table, status
 
-    def room(self, problem: Problem, count: int) -> tuple[NDArray, NDArray]:
+    def room(self, x: NDArray, count: int) -> tuple[NDArray, NDArray]:
         """Return arrays for the table and status of so many coordinates."""
-        wide = np.promote_types(problem.x.real.dtype, np.float64)
+        wide = np.promote_types(x.real.dtype, np.float64)
         return np.empty((3, self.pairs, count), wide), np.empty(count, np.int8)
 
-    def tabulate(self, problem: Problem, start: int, table: NDArray, status: NDArray) -> None:
+    def tabulate(
+        self, x: NDArray, stride: int, start: int, table: NDArray, status: NDArray
+    ) -> None:
         """Fill the table and status of coordinates from `start`."""
-        coords = reals(problem.x)
+        coords = reals(x)
         # What has no kernel is tabulated by the same rule, uncompiled.
         compiled = coords.dtype.char in "fd"
         call = TABULATE[coords.dtype] if compiled else tabulate
@@ -92,7 +94,7 @@ class Steps:
 
         def fill(first: int, last: int) -> None:
             cell = np.empty(1, coords.dtype)
-            call(coords, problem.stride, start, self.rule, cell, table, status, first, last)
+            call(coords, stride, start, self.rule, cell, table, status, first, last)
 
         if not compiled:
             with np.errstate(all="ignore"):
@@ -103,32 +105,39 @@ class Steps:
             in_parts(fill, range(0, count, _TASK), count)
 
 
-def plan_steps(problem: Problem, method: str, step: Any, scale: Any, bounds: Any) -> Steps:
-    """Check what the caller says of steps, and spread it over the coordinates."""
-    x = problem.x
-    eps = max(float(np.finfo(dtype).eps) for dtype in {x.dtype, problem.dtype})
-    lows, highs = limits_of(problem.x, problem.mode, bounds)
+def plan_steps(
+    x: NDArray,
+    mode: str,
+    dtype: np.dtype[Any],
+    method: str,
+    step: Any,
+    scale: Any,
+    bounds: Any,
+) -> Steps:
+    """Check the caller's steps for x and results of a dtype, and spread them over coordinates."""
+    eps = max(float(np.finfo(d).eps) for d in {x.dtype, dtype})
+    lows, highs = limits_of(x, mode, bounds)
     if step is not None and scale is not None:
         msg = "step and scale exclude each other, as step is absolute: pass only one of them"
         raise ValueError(msg)
     if step is not None:
-        lengths, factor = _lengths(problem, step, "step"), 1.0
+        lengths, factor = _lengths(x, mode, step, "step"), 1.0
         if method == ADAPTIVE:
             lengths = 4 * lengths  # the first rung is a quarter of the length
     elif scale is not None:
-        lengths, factor = _lengths(problem, scale, "scale"), _factor(method, eps)
+        lengths, factor = _lengths(x, mode, scale, "scale"), _factor(method, eps)
         if not np.all(factor * lengths):
             least = float(lengths.min())
             msg = f"scale={least!r} makes steps that underflow: pass a larger scale"
             raise ValueError(msg)
     elif method == ADAPTIVE:
-        lengths, factor = _own_lengths(problem, eps), 1.0
-    elif problem.mode == REAL:
+        lengths, factor = _own_lengths(x, mode, eps), 1.0
+    elif mode == REAL:
         lengths, factor = _NONE, _factor(method, eps)
     else:
-        lengths = _spread(problem, np.maximum(1.0, np.abs(x)))
+        lengths = _spread(x, mode, np.maximum(1.0, np.abs(x)))
         factor = _factor(method, eps)
-    if problem.mode == IMAGINARY:
+    if mode == IMAGINARY:
         if not lengths.size:
             lengths = np.maximum(1.0, np.abs(reals(x)[::2]).astype(float))
         lengths, factor = lengths * factor, 1.0
@@ -154,27 +163,26 @@ def _factor(method: str, eps: float) -> float:
     return float(eps ** METHODS[method].power) if method in METHODS else _TINY
 
 
-def _own_lengths(problem: Problem, eps: float) -> NDArray:
+def _own_lengths(x: NDArray, mode: str, eps: float) -> NDArray:
     """Return powers of two near the sizes of x, or none where kernels know them themselves."""
-    x = problem.x
-    if problem.mode == REAL and x.all():
+    if mode == REAL and x.all():
         return _NONE
     sizes = sizes_of(x, eps)
-    if problem.mode == REAL and sizes.max(initial=0.0) >= small_of(eps):
+    if mode == REAL and sizes.max(initial=0.0) >= small_of(eps):
         return _NONE
     with np.errstate(all="ignore"):
-        return _spread(problem, np.exp2(np.floor(np.log2(sizes))))
+        return _spread(x, mode, np.exp2(np.floor(np.log2(sizes))))
 
 
-def _spread(problem: Problem, values: NDArray) -> NDArray:
+def _spread(x: NDArray, mode: str, values: NDArray) -> NDArray:
     """Give each coordinate the value of its element of x."""
-    if values.shape != problem.x.shape:
-        values = np.broadcast_to(values, problem.x.shape)
+    if values.shape != x.shape:
+        values = np.broadcast_to(values, x.shape)
     flat = values.reshape(-1).astype(float)
-    return np.repeat(flat, 2) if problem.mode == WIRTINGER else flat
+    return np.repeat(flat, 2) if mode == WIRTINGER else flat
 
 
-def _lengths(problem: Problem, value: Any, name: str) -> NDArray:
+def _lengths(x: NDArray, mode: str, value: Any, name: str) -> NDArray:
     values = _real_array(value, name).astype(float)
     zero_allowed = name == "step" and values.ndim > 0
     good = np.isfinite(values) & ((values >= 0) if zero_allowed else (values > 0))
@@ -187,7 +195,7 @@ def _lengths(problem: Problem, value: Any, name: str) -> NDArray:
         raise ValueError(msg)
     if values.ndim == 0:
         return values.reshape(1)
-    return _spread(problem, _shaped(problem.x, values, name))
+    return _spread(x, mode, _shaped(x, values, name))
 
 
 def _shaped(x: NDArray, values: NDArray, name: str) -> NDArray:

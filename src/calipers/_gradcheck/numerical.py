@@ -306,7 +306,7 @@ def _planned(
 
     What is not finite would stay as it is, and has none if f is finite all the same.
     """
-    steps = plan_steps(problem, method, step, scale, bounds)
+    steps = plan_steps(problem.x, problem.mode, problem.dtype, method, step, scale, bounds)
     factor, lengths = steps.factor, steps.lengths
     if step is None and method in METHODS:
         factor = eps ** METHODS[method].power

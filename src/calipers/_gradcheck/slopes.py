@@ -67,7 +67,7 @@ class Slopes:
         first, last = int(columns[0]), int(columns[-1]) + 1
         tables = []
         for work in self.sides:
-            table, every = work.steps.tables(problem, first, last)
+            table, every = work.steps.tables(problem.x, problem.stride, first, last)
             tables.append(table[:, 0, columns - first])
         require_steps(problem, first, every)
         status[:] = every[columns - first]
