@@ -36,7 +36,7 @@ def test_it_has_the_digest_of_the_sources_as_the_names_of_cached_files(monkeypat
 
 def test_many_versions_take_more_than_a_line(capsys, monkeypatch):
     many = {f"a-package-of-some-{k}": f"{k}.0" for k in range(12)}
-    monkeypatch.setattr("calipers.config._versions", lambda: many)
+    monkeypatch.setattr("calipers._agreement.environment.versions", lambda: many)
     calipers.show_config()
     lines = capsys.readouterr().out.splitlines()
     told = lines[: next(k for k, line in enumerate(lines) if line.startswith("cpu"))]

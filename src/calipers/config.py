@@ -1,26 +1,21 @@
 """Versions, threads, the kernel cache and devices: show_config."""
 
-import importlib.metadata
-import os
-import platform
 import textwrap
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import numba
 
+from ._agreement.environment import basis, versions
 from ._jit import cache_folder, no_cache, source_stamp
 from ._kernels.closeness import first_apart
 from ._kernels.cuda import install_command
-from ._threads import available_cores, get_num_threads
 
 __all__ = ["show_config"]
 
-_PACKAGES = ("calipers", "numpy", "numba", "numba-cuda", "torch", "jax", "cupy", "scipy")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _NO_CUDA = f"numba-cuda is not installed: {install_command()}"
 _NOT_ASKED = "not queried: show_config(devices=True) queries the driver"
@@ -85,42 +80,6 @@ def _wrapped(items: Iterable[str]) -> list[str]:
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
-def basis() -> dict[str, Any]:
-    """Return what any result may depend on: versions, the processor, threads."""
-    return {
-        "versions": {"python": platform.python_version()} | _versions(),
-        "cpu": f"{numba.config.CPU_NAME or _processor()}, {available_cores()} cores",
-        "threads": _threads(),
-    }
-
-
-def _threads() -> str:
-    try:
-        number = get_num_threads()
-    except ValueError as error:  # of the variable: the rest is as useful then
-        return str(error)
-    of_variable = ", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""
-    return f"{number}, calipers' own{of_variable}"
-
-
-@cache
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-@cache
-def _processor() -> str:
-    from llvmlite import binding
-
-    return str(binding.get_host_cpu_name())
-
-
 def cache_description() -> str:
     """Say where kernels are kept, a folder that Numba has seen to be writable, and how many."""
     folder = cache_folder(first_apart)
@@ -138,12 +97,12 @@ def _cuda() -> str:
     """Describe the CUDA target without querying the driver."""
     if numba.config.ENABLE_CUDASIM:
         return "Numba's simulator (NUMBA_ENABLE_CUDASIM)"
-    return _NOT_ASKED if "numba-cuda" in _versions() else _NO_CUDA
+    return _NOT_ASKED if "numba-cuda" in versions() else _NO_CUDA
 
 
 def _devices() -> str | list[str]:
     """Ask the driver."""
-    if numba.config.ENABLE_CUDASIM or "numba-cuda" not in _versions():
+    if numba.config.ENABLE_CUDASIM or "numba-cuda" not in versions():
         return _cuda()
     try:
         target = import_module("._kernels.cuda._target", __package__)

@@ -11,7 +11,6 @@ from .._arrays import given_array
 from .._notebook import Shown
 from .._protocols import NDArray
 from .._report.json import jsonable_fields
-from ..closeness import first_nonfinite
 from .trials import Subject
 from .units import ROUNDOFF, own_roundings
 from .working_format import format_of
@@ -127,7 +126,7 @@ def of_matrix(matrix: Any) -> Condition:
     if a.dtype.kind not in "biufc" and a.dtype.name != "bfloat16":
         msg = f"a matrix must hold numbers, got dtype {a.dtype}"
         raise TypeError(msg)
-    bad = first_nonfinite(a)
+    bad = next(map(tuple, np.argwhere(~np.isfinite(a)).tolist()), None)
     if bad is not None:
         msg = f"a matrix must be finite, got {a[bad]} at {bad}"
         raise ValueError(msg)

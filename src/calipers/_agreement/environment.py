@@ -1,15 +1,20 @@
 """What a result may depend on besides its inputs: versions, threads, flags of precision."""
 
+import importlib.metadata
 import operator
 import os
+import platform
 import sys
 import warnings
 from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
 
-from ..config import basis
+from .._threads import available_cores, get_num_threads
+
+_PACKAGES = ("calipers", "numpy", "numba", "numba-cuda", "torch", "jax", "cupy", "scipy")
 
 _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
@@ -31,8 +36,45 @@ _FLAGS = {
 }
 
 
+def basis() -> dict[str, Any]:
+    """Return the versions, the processor and the number of threads, which any result depends on."""
+    return {
+        "versions": {"python": platform.python_version()} | versions(),
+        "cpu": f"{numba.config.CPU_NAME or _processor()}, {available_cores()} cores",
+        "threads": _threads(),
+    }
+
+
+def _threads() -> str:
+    try:
+        number = get_num_threads()
+    except ValueError as error:  # of the variable: the rest is as useful then
+        return str(error)
+    of_variable = ", CALIPERS_NUM_THREADS" if "CALIPERS_NUM_THREADS" in os.environ else ""
+    return f"{number}, calipers' own{of_variable}"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of installed packages that results may depend on."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def _processor() -> str:
+    from llvmlite import binding
+
+    return str(binding.get_host_cpu_name())
+
+
 def fingerprint() -> dict[str, Any]:
-    """Return all that is known of the process, as built-in types that JSON can write."""
+    """Return the basis and all flags that results may depend on, as built-in types for JSON."""
     found = basis()
     found["blas"] = _blas()
     found["flushes_subnormals"] = flushes_subnormals()
