@@ -143,7 +143,10 @@ class Growth(Shown):
         """
         from ._agreement.probe_plots import growth_figure
 
-        return growth_figure(self, _CURVES)
+        curves = [
+            (label, self.slopes[name], getattr(self, name)) for name, label in _CURVES.items()
+        ]
+        return growth_figure(self.sizes, curves, self.bounds, self.format)
 
 
 def growth(

@@ -93,7 +93,7 @@ class Condition(Shown):
         """
         from .probe_plots import condition_figure
 
-        return condition_figure(self)
+        return condition_figure(self.singular_values, self.format, str(self).partition("\n")[0])
 
 
 def of_function(f: Callable[..., Any], inputs: Any) -> Condition:

@@ -149,7 +149,14 @@ class Layers(Shown):
         """
         from .probe_plots import layers_figure
 
-        return layers_figure(self)
+        return layers_figure(
+            [layer.name for layer in self.layers],
+            [layer.new.units for layer in self.layers],
+            [layer.carried.units for layer in self.layers],
+            [layer.new.allowed for layer in self.layers],
+            np.array([not layer for layer in self.layers]),
+            str(self).partition("\n")[0],
+        )
 
 
 def of_layers(fs: Sequence[Any], gs: Sequence[Any], x: Any) -> Layers:

@@ -173,7 +173,9 @@ class SummationOrder(Shown):
         """
         from .probe_plots import order_figure
 
-        return order_figure(self)
+        name = self.name and f"\n{self.name}"
+        title = f"order of summation of {self.n} elements, depth {self.depth}{name}"
+        return order_figure(self.nodes, self.sizes, title)
 
 
 def of_summation(f: Callable[..., Any], n: int, dtype: Any) -> SummationOrder:
