@@ -6,7 +6,6 @@ from collections import UserString
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from inspect import isroutine
-from os import PathLike
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -101,17 +100,7 @@ def _list_as_array(items: Any, other: Any) -> Any:
 
 def leaves(actual: Any, expected: Any) -> Iterator[Leaf]:
     """Yield all leaves, and all differences in structure."""
-    for name, x in (("actual", actual), ("expected", expected)):
-        if isinstance(x, PathLike) or (isinstance(x, str) and _is_file_name(x)):
-            msg = f"{name} is the name of a file: load it, or run `calipers compare`, got {x!r:.60}"
-            raise TypeError(msg)
-    yield from _walk(actual, expected, "", ())
-
-
-def _is_file_name(x: str) -> bool:
-    from ._files.opening import reader_of
-
-    return reader_of(x) is not None
+    return _walk(actual, expected, "", ())
 
 
 def require_depth(path: str, depth: int) -> None:

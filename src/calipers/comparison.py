@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from os import PathLike
 from typing import Any, Unpack, overload
 
 import numpy as np
 
 from ._comparing import all_pass, compare_leaves, require_close
-from ._nested import are_nested, leaves
+from ._nested import Leaf, are_nested, leaves
 from ._options import checked_options
 from ._question import plainly_agree
 from ._spread import MEMORY_LIMIT
@@ -145,7 +146,7 @@ def compare(
         max_mismatch_ratio,
         memory_limit,
     )
-    return compare_leaves(tuple(leaves(actual, expected)), are_nested(actual, expected), options)
+    return compare_leaves(_leaves(actual, expected), are_nested(actual, expected), options)
 
 
 def assert_close(
@@ -236,7 +237,7 @@ def assert_close(
         max_mismatch_ratio,
         memory_limit,
     )
-    require_close(tuple(leaves(actual, expected)), are_nested(actual, expected), options, msg)
+    require_close(_leaves(actual, expected), are_nested(actual, expected), options, msg)
 
 
 def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool:
@@ -247,7 +248,22 @@ def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool
         if verdict is not None:
             return verdict
     checked = checked_options(**{"rtol": None, "atol": None, **options})
-    parts = tuple(leaves(actual, expected))
+    parts = _leaves(actual, expected)
     return all_pass(parts, checked) or bool(
         compare_leaves(parts, are_nested(actual, expected), checked)
     )
+
+
+def _leaves(actual: Any, expected: Any) -> tuple[Leaf, ...]:
+    """Return all leaves and differences in structure; raise if an argument is a file name."""
+    for name, x in (("actual", actual), ("expected", expected)):
+        if isinstance(x, PathLike) or (isinstance(x, str) and _is_file_name(x)):
+            msg = f"{name} is the name of a file: load it, or run `calipers compare`, got {x!r:.60}"
+            raise TypeError(msg)
+    return tuple(leaves(actual, expected))
+
+
+def _is_file_name(x: str) -> bool:
+    from ._files.opening import reader_of
+
+    return reader_of(x) is not None
