@@ -32,7 +32,11 @@ nitpick_ignore = [
 myst_heading_anchors = 3
 
 # The fields of a named tuple are documented as attributes.
-autodoc_default_options = {"members": True, "exclude-members": "atol, rtol"}
+autodoc_default_options = {
+    "members": True,
+    "inherited-members": "BaseException, RuntimeError, tuple",  # of calipers' bases only
+    "exclude-members": "atol, rtol",
+}
 add_module_names = False  # the title of a page has the full name
 toc_object_entries = False
 maximum_signature_line_length = 88

@@ -11,6 +11,8 @@ import numpy as np
 from ._arrays import Pair, as_pair
 from ._protocols import NDArray
 from ._report.comparison import headline_and_rest
+from ._report.figures import new_figure, show_text, use_integer_ticks
+from ._report.layout import index_text
 from ._tally import Rule, has_distances, tally_pair
 
 if TYPE_CHECKING:
@@ -29,16 +31,6 @@ _WRONG, _NAN, _GRAY = "#c1272d", "#7b3fa0", "#a9adb2"
 _POWERS = {-3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000"}
 
 
-def new_figure(**options: Any) -> "Figure":
-    """Return an empty figure; raise ImportError with the command that installs matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        msg = "plot() needs matplotlib: pip install matplotlib"
-        raise ImportError(msg) from None
-    return Figure(**options)
-
-
 def comparison_figure(report: "Comparison") -> "Figure":
     """Draw the excess of each element, and the histogram of distances in ULP."""
     if report.tally is None:
@@ -50,9 +42,8 @@ def comparison_figure(report: "Comparison") -> "Figure":
     figure.suptitle(textwrap.fill(title, _TITLE, max_lines=3))
     elements, distances = figure.subplots(1, 2)
     if report.arrays is None or not report.size:
-        elements.set_axis_off()
         text = "compared in chunks: no elements to draw" if report.size else "no elements"
-        elements.text(0.5, 0.5, text, ha="center", va="center")
+        show_text(elements, text)
     else:
         _draw_elements(elements, report)
     _draw_histogram(distances, report)
@@ -99,7 +90,7 @@ def _label_planes(axes: Any, shape: tuple[int, ...]) -> None:
 
     def index(row: float, _: Any) -> str:
         indices = np.unravel_index(round(row), first) if 0 <= round(row) < total else ()
-        return f"[{', '.join(map(str, indices))}]" if indices else ""
+        return index_text(indices) if indices else ""
 
     axes.yaxis.set_major_formatter(FuncFormatter(index))
     others = ", ".join(map(str, range(len(first))))
@@ -125,7 +116,7 @@ def _draw_line(axes: Any, edges: NDArray, cells: NDArray, name: str) -> None:
     axes.yaxis.get_major_locator().set_params(numticks=9)
     axes.set_ylim(-5e-4, 10 * max(1.0, float(shown.max())))
     axes.set(xlabel="index", ylabel=name)
-    _count_by_integers(axes.xaxis)
+    use_integer_ticks(axes.xaxis)
     axes.legend(loc="best", fontsize="small")
 
 
@@ -142,8 +133,8 @@ def _draw_map(axes: Any, cells: NDArray, rows: NDArray, columns: NDArray, name: 
     mesh = axes.pcolormesh(*edges, levels, vmin=-3, vmax=3, cmap=colors, rasterized=True)
     _draw_legend(axes, edges, cells)
     axes.invert_yaxis()
-    _count_by_integers(axes.xaxis)
-    _count_by_integers(axes.yaxis)
+    use_integer_ticks(axes.xaxis)
+    use_integer_ticks(axes.yaxis)
     bar = axes.figure.colorbar(mesh, ax=axes, label=name, extend="min")
     bar.set_ticks(list(_POWERS), labels=list(_POWERS.values()))
 
@@ -178,12 +169,6 @@ def _between(colors: tuple[str, str]) -> NDArray:
 
     first, last = map(to_rgb, colors)
     return np.linspace(first, last, 64)
-
-
-def _count_by_integers(axis: Any) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
 
 
 def _edges(n: int) -> NDArray:
@@ -221,9 +206,8 @@ def _draw_histogram(axes: Any, report: "Comparison") -> None:
     histogram = report.ulp_histogram
     axes.set(xlabel="distance in ULP (0, then powers of two)", ylabel="number of pairs")
     if not histogram:
-        axes.set_axis_off()
         text = "no ULP for this dtype" if report.finite else "no finite pairs"
-        axes.text(0.5, 0.5, text, ha="center", va="center")
+        show_text(axes, text)
         return
     last = max(high.bit_length() for _, high, _ in histogram)
     heights = np.zeros(last + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import wraps
 from math import prod
 from typing import Any, TypeVar, Unpack, overload
@@ -16,8 +16,8 @@ from ._dispatch import fold
 from ._dtypes import FLOAT32, FLOAT64
 from ._kernels.emulation import CENSUS, MULTIPLY
 from ._libraries import library_of
-from ._notebook import Shown
 from ._protocols import NDArray
+from ._report.base import Report
 from ._rounding import FORMATS, Rounder, bit_rule, bits_of, held_for, round_array
 from ._threads import get_num_threads, in_parts
 from ._types import ArrayLike, EmulateOptions, FormatLike, Rounding, Sides
@@ -251,7 +251,7 @@ def emulated_matmul(
 
 
 @dataclass(frozen=True, repr=False)
-class Denormals(Shown):
+class Denormals(Report):
     """
     Counts of subnormal, zero and finite elements of an array, as returned by `denormals`.
 
@@ -295,9 +295,8 @@ class Denormals(Shown):
             f"{self.format}, {self.zeros} zero, {self.size - self.finite} not finite"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts and the fraction as a dict."""
-        return asdict(self) | {"fraction": self.fraction}
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"fraction": self.fraction}
 
 
 def denormals(a: ArrayLike, fmt: FormatLike | None = None) -> Denormals:

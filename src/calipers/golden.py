@@ -26,9 +26,9 @@ from ._agreement.units import difference, rms_of
 from ._containers import several
 from ._gradcheck.report import CalipersWarning
 from ._libraries import library_of
-from ._notebook import Shown
 from ._protocols import NDArray
-from ._report.json import jsonable_fields
+from ._report.base import Report
+from ._report.layout import index_text, labelled
 from ._types import PyTree
 from ._warnings import warn
 
@@ -48,7 +48,7 @@ _LINES = 12
 
 
 @dataclass(frozen=True, repr=False)
-class GoldenCheck(Shown):
+class GoldenCheck(Report):
     """
     The result of a comparison with a record; it is true if the results agree within rounding.
 
@@ -90,14 +90,13 @@ class GoldenCheck(Shown):
     def __str__(self) -> str:
         """Return the verdict, the reason, and the changes since."""
         lines = [f"{self.kind}: {self.reason}"]
-        lines += [f"  {'changed':<12}{text[:72]}" for text in self.changes[:_LINES]]
+        lines += [labelled("changed", text[:72]) for text in self.changes[:_LINES]]
         if len(self.changes) > _LINES:
-            lines.append(f"  {'changed':<12}{len(self.changes) - _LINES} more: see .changes")
+            lines.append(labelled("changed", f"{len(self.changes) - _LINES} more: see .changes"))
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as built-in types, which can be written as JSON."""
-        return jsonable_fields(self) | {"passed": bool(self), "trial": self.trial.to_dict()}
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"passed": bool(self), "trial": self.trial.to_dict()}
 
 
 def record(path: str | os.PathLike[str], f: Callable[..., Any], inputs: PyTree) -> None:
@@ -272,7 +271,7 @@ def _worst(answer: Answer, expected: Answer, unit: NDArray) -> str:
     key = expected.names[output] if expected.names else ""
     if not key and len(expected.arrays) > 1:
         key = f"[{output}]"
-    element = f"[{', '.join(map(str, index))}]" if index else ""
+    element = index_text(index) if index else ""
     now, then = (x.arrays[output][index] for x in (answer, expected))
     texts = [f"{x:.6g}" if x.dtype.kind in "fc" else str(x) for x in (now, then)]
     return f"out{key}{element} is {texts[0]}, and was {texts[1]}"

@@ -166,7 +166,7 @@ class _Statement(NamedTuple):
 
     def reports(self) -> Iterator[Any]:
         """Yield the reports that it has named, or just been given, and that are false."""
-        shown = getattr(sys.modules.get("calipers._notebook"), "Shown", ())
+        shown = getattr(sys.modules.get("calipers._report.base"), "Report", ())
         first, *others = self.frames
         variables = first.f_globals | first.f_locals
         lines = (linecache.getline(self.code.co_filename, k) for k in self.lines)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._arrangement import region
-from ._notebook import Shown
 from ._report.advice import is_boolean
+from ._report.base import Report
 from ._report.comparison import comparison_text, headline_and_rest, nested_text
-from ._report.json import jsonable
 from ._shapes import common_shape
 from ._tally import MASKED, MEASURES, Rule, Tally, merge, moved
 from ._types import Measure
@@ -75,7 +74,7 @@ class Difference:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(Report):
     """
     The report of a comparison of two arrays; it is true if they agree.
 
@@ -328,18 +327,7 @@ class Comparison(Shown):
         parts = placed(self, whole, origin), placed(other, whole, (shape[0], *origin[1:]))
         return united(*parts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Return the report as built-in types, which can be written as JSON.
-
-        NaN, infinities and complex numbers become strings.
-
-        Examples
-        --------
-        >>> import calipers
-        >>> calipers.compare([1.0], [1.0]).to_dict()["mismatches"]
-        0
-        """
+    def _contents(self) -> dict[str, Any]:
         names = (
             *("path", "actual_shape", "expected_shape", "actual_dtype", "expected_dtype"),
             *("problems", "size", "finite", "mismatches", "mismatch_ratio", "finite_mismatches"),
@@ -351,7 +339,7 @@ class Comparison(Shown):
         result |= {name: self._count(name) for name in MASKED}
         result["worst"] = {measure: self.worst(measure) for measure in MEASURES}
         result["where"] = region(self.tally) if self.tally and self.mismatches else None
-        return {name: jsonable(value) for name, value in result.items()}
+        return result
 
     def plot(self) -> "Figure":
         """
@@ -412,7 +400,7 @@ def united(left: Comparison, right: Comparison) -> Comparison:
 
 
 @dataclass(frozen=True, repr=False)
-class NestedComparison(Shown):
+class NestedComparison(Report):
     """
     The report of a comparison of nested containers of arrays; it is true if all arrays agree.
 
@@ -453,16 +441,7 @@ class NestedComparison(Shown):
         compared = [leaf for leaf in self.failing if leaf.tally is not None]
         return max(compared, key=_severity, default=None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Return the report as built-in types, which can be written as JSON.
-
-        Examples
-        --------
-        >>> import calipers
-        >>> calipers.compare({"x": [1.0]}, {"x": [1.0]}).to_dict()["passed"]
-        True
-        """
+    def _contents(self) -> dict[str, Any]:
         return {"passed": bool(self), "leaves": [leaf.to_dict() for leaf in self.leaves]}
 
     def plot(self) -> "Figure":

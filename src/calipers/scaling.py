@@ -12,16 +12,16 @@ import numpy as np
 from ._agreement.answers import Answer, comparable, other_names
 from ._agreement.inputs import inputs_of, is_movable, widened
 from ._agreement.nest import Nest
-from ._agreement.report import code_lines, names_in_code
+from ._agreement.report import names_in_code
 from ._agreement.trials import side_of
 from ._agreement.units import ROUNDOFF, difference, rms_of
 from ._agreement.working_format import format_of, format_of_results, is_wide
 from ._arguments import require_callable
 from ._containers import several
-from ._notebook import Shown
 from ._protocols import NDArray
+from ._report.base import Report
 from ._report.code import name_in_code
-from ._report.json import jsonable, jsonable_fields
+from ._report.layout import code_lines
 from ._types import PyTree
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _CURVES = {"apart": "|f - g|", "error_f": "error of f", "error_g": "error of g"}
 
 
 @dataclass(frozen=True, repr=False)
-class Growth(Shown):
+class Growth(Report):
     """
     Differences and errors of two implementations by the size of a problem.
 
@@ -124,9 +124,8 @@ class Growth(Shown):
         lines += code_lines("again", f"calipers.growth({', '.join(self.names)}, {[*self.sizes]})")
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as built-in types, which can be written as JSON."""
-        return jsonable_fields(self) | {"bounds": jsonable(self.bounds)}
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"bounds": self.bounds}
 
     def plot(self) -> Figure:
         """

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._arrays import given_array
-from .._notebook import Shown
 from .._protocols import NDArray
-from .._report.json import jsonable_fields
+from .._report.base import Report
 from .trials import Subject
 from .units import ROUNDOFF, own_roundings
 from .working_format import format_of
@@ -23,7 +22,7 @@ _NEAR = 100
 
 
 @dataclass(frozen=True, repr=False)
-class Condition(Shown):
+class Condition(Report):
     """
     The condition number of a function or a matrix; it is returned by `condition`.
 
@@ -71,10 +70,6 @@ class Condition(Shown):
                 text = f": their {kind}vectors are arbitrary" if lost else ""
                 lines.append(f"  smallest gap of {kind}values: {gap:.3g} x the largest{text}")
         return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as built-in types, which can be written as JSON."""
-        return jsonable_fields(self)
 
     def plot(self) -> "Figure":
         """

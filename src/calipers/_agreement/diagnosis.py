@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._arrangement import region
-from .._notebook import Shown
-from .._report.json import jsonable
+from .._report.base import Report
 from .._tally import Tally
 from ..comparison import compare
 from ..tolerances import Tolerance, recommend_tolerance
@@ -63,7 +62,7 @@ class Worst:
 
 
 @dataclass(frozen=True, repr=False)
-class Diagnosis(Shown):
+class Diagnosis(Report):
     """
     Why two implementations differ; it is true if rounding explains the difference.
 
@@ -235,11 +234,9 @@ class Diagnosis(Shown):
         ruled = tolerance.atol * scale
         return Tolerance(tolerance.rtol, max(ruled, needed) if math.isfinite(ruled) else needed)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the diagnosis as built-in types, which can be written as JSON."""
-        names = [n for n in self.__dataclass_fields__ if n not in ("answers", "inputs")]
-        fields = {"ok": self.ok(), "reproducer": self.reproducer}
-        return fields | {name: jsonable(getattr(self, name)) for name in names}
+    def _contents(self) -> dict[str, Any]:
+        contents = {"ok": self.ok(), "reproducer": self.reproducer} | super()._contents()
+        return {name: x for name, x in contents.items() if name not in ("answers", "inputs")}
 
     def plot(self) -> "Figure":
         """

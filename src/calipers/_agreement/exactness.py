@@ -10,9 +10,8 @@ import numpy as np
 
 from .._arguments import require_callable
 from .._containers import several
-from .._notebook import Shown
 from .._protocols import NDArray
-from .._report.json import jsonable_fields
+from .._report.base import Report
 from ..tolerances import name_of
 from .answers import Answer, in_a_line, listed
 from .inputs import WIDER, as_inputs, is_movable
@@ -21,7 +20,7 @@ from .units import difference
 
 
 @dataclass(frozen=True, repr=False)
-class Exact(Shown):
+class Exact(Report):
     """
     Whether two functions agree where there is no rounding; it is true if they do.
 
@@ -79,9 +78,8 @@ class Exact(Shown):
             text += "; equal after rounding to integers: f or g is not a plain sum of products"
         return text
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as built-in types, which can be written as JSON."""
-        return jsonable_fields(self) | {"passed": bool(self)}
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"passed": bool(self)}
 
 
 def of_exact(

@@ -9,8 +9,7 @@ import numpy as np
 from .._arguments import require_callable
 from .._containers import several
 from .._libraries import library_of
-from .._notebook import Shown
-from .._report.json import jsonable_fields
+from .._report.base import Report
 from .answers import Answer
 from .inputs import inputs_of, is_movable, longest_axis
 from .inquiry import Inquiry
@@ -66,7 +65,7 @@ class Layer:
 
 
 @dataclass(frozen=True, repr=False)
-class Layers(Shown):
+class Layers(Report):
     """
     The errors of all layers; it is true if they are rounding errors.
 
@@ -126,13 +125,9 @@ class Layers(Shown):
             lines.append(f"  {len(self.layers) - len(shown)} layers are not shown: see .layers")
         return "\n".join([*lines, *_LEGEND])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the errors as built-in types, which can be written as JSON."""
-        first = self.first
-        return jsonable_fields(self) | {
-            "passed": bool(self),
-            "first": None if first is None else first.name,
-        }
+    def _contents(self) -> dict[str, Any]:
+        first = next((layer.name for layer in self.layers if not layer), None)
+        return super()._contents() | {"passed": bool(self), "first": first}
 
     def plot(self) -> "Figure":
         """

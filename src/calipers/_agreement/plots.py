@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._plots import new_figure
+from .._report.figures import new_figure, show_text
 from .report import compared
 from .units import ROUNDOFF, difference
 
@@ -44,7 +44,7 @@ def _differences(axes: Any, found: "Diagnosis") -> None:
     shown = np.flatnonzero(_drawn(apart) & _drawn(size))
     if not shown.size:
         text = "there are no finite differences" if apart.any() else "all results are equal"
-        _say(axes, text)
+        show_text(axes, text)
         return
     if shown.size > 20000:
         shown = shown[:: shown.size // 20000 + 1]
@@ -74,7 +74,7 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
 def _sizes(axes: Any, found: "Diagnosis") -> None:
     names = compared(found) + ["wide"] * ("wide" in found.evidence)
     if not names:
-        _say(axes, "no errors were measured")
+        show_text(axes, "no errors were measured")
         return
     titles = {"f": "error of f", "g": "error of g", "apart": "f - g"}
     titles["wide"] = "f - g in higher\nprecision"
@@ -106,8 +106,3 @@ def _likeness(axes: Any, alike: list[tuple[float, float]], dtype: str) -> None:
     axes.set_ylim(-1.0, 1.1)
     axes.set_xlabel("relative perturbation of the inputs")
     axes.set_ylabel("cosine of f - g before and after")
-
-
-def _say(axes: Any, text: str) -> None:
-    axes.set_axis_off()
-    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._plots import new_figure
 from .._protocols import NDArray
+from .._report.figures import new_figure, use_integer_ticks
 from .units import ROUNDOFF
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ def condition_figure(singular_values: Sequence[float], form: str, title: str) ->
         msg = "only the condition number of a matrix can be plotted: its singular values"
         raise ValueError(msg)
     figure = new_figure(figsize=(6, 4), layout="constrained")
-    from matplotlib.ticker import MaxNLocator
-
     axes = figure.subplots()
     values = np.array(singular_values)
     floor = ROUNDOFF[form] * values[0]
@@ -112,7 +110,7 @@ def condition_figure(singular_values: Sequence[float], form: str, title: str) ->
     axes.axhline(floor, color=_WRONG, linewidth=1, label=f"unit roundoff of {form} x the largest")
     axes.set_yscale("log")
     axes.set(xlabel="index, from the largest", ylabel="singular value")
-    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    use_integer_ticks(axes.xaxis)
     axes.set_title(title, fontsize=11)
     axes.legend(loc="best", fontsize="small")
     return figure

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._notebook import Shown
 from .._protocols import NDArray
-from .._report.json import jsonable_fields
+from .._report.base import Report
 from .._rounding import FORMATS
 from .answers import Answer, comparable
 from .inputs import is_movable, widened
@@ -22,7 +21,7 @@ _FALLS = 10.0  # times an error falls in another range, if range was its cause
 
 
 @dataclass(frozen=True, repr=False)
-class Range(Shown):
+class Range(Report):
     """
     Whether intermediate results leave the range of their format; it is true if none does.
 
@@ -83,9 +82,8 @@ class Range(Shown):
         """Return the verdict and the reason."""
         return f"{self.kind}: {self.reason}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as built-in types, which can be written as JSON."""
-        return jsonable_fields(self) | {"passed": bool(self)}
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"passed": bool(self)}
 
 
 def of_range(f: Callable[..., Any], inputs: Any) -> Range:

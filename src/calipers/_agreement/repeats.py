@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from .._protocols import NDArray
+from .._report.layout import index_text
 from .answers import Answer, comparable, raw
 from .at_random import rounded_at_random
 from .grids import grid_of
@@ -106,7 +107,7 @@ def unwritten(again: dict[str, list[Answer]], names: list[str]) -> Verdict | Non
             k = next(k for k, some in enumerate(masks) if some.any())
             at = np.unravel_index(int(np.argmax(masks[k])), first.arrays[k].shape)
             of = f" of result {first.title(k)}" if len(masks) > 1 else ""
-            where = f"[{', '.join(map(str, at))}]{of}"
+            where = f"{index_text(at)}{of}"
             n = f"at least {np.count_nonzero(left)} of {left.size} results, for example {where}"
             text = f"{name} does not write all of its results: {n}, are uninitialised memory"
             return Verdict(BUG, text)

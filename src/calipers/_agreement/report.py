@@ -1,7 +1,6 @@
 """The text of a diagnosis: verdict, errors, worst results, and how to repeat and continue it."""
 
 import hashlib
-import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
@@ -10,22 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._report.code import name_in_code
+from .._report.layout import COMMENT, WIDTH, calls_text, code_lines, field, index_text, wrapped
 from .inputs import is_movable
 from .verdicts import AMPLIFIED, BUG, NONDETERMINISTIC, RAISES, RANGE, REDUCED, SUSPECT, UNSTABLE
 
 if TYPE_CHECKING:
     from .diagnosis import Diagnosis, Worst
 
-_WIDTH = 80
-_CODE_WIDTH = 88  # characters; a comment that makes a line of code longer is in the next one
-_COMMENT = "  # "
 _WORST = 3  # results with the largest differences that are shown; a report has 25 lines at most
 _MORE_CALLS = 4  # factor by which a budget that did not suffice is raised
 
 
 def text_of(diagnosis: "Diagnosis") -> str:
     """Write a diagnosis in at most some 25 lines."""
-    lines = textwrap.wrap(headline(diagnosis), _WIDTH, subsequent_indent="  ")
+    lines = wrapped(headline(diagnosis), rest="  ")
     return "\n".join([*lines, details(diagnosis)])
 
 
@@ -49,25 +46,13 @@ def details(diagnosis: "Diagnosis") -> str:
         lines += _worst(diagnosis, f, g)
     if diagnosis.where:
         lines += field("where", diagnosis.where)
-    calls = ", ".join(f"{name} {count}" for name, count in diagnosis.calls.items())
+    calls = calls_text(diagnosis.calls)
     spent = [calls] if calls else []
     spent += [f"{diagnosis.seconds:.2g} s", *_setting(diagnosis)]
     lines += field("calls" if calls else "environment", "; ".join(spent))
     lines += code_lines("again", again(diagnosis))
     step = next_step(diagnosis)
     return "\n".join(lines + code_lines("next", step) if step else lines)
-
-
-def field(label: str, text: str, most: int = 2) -> list[str]:
-    """Write a label and its text, in at most so many lines."""
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=f"  {label:<12}",
-        subsequent_indent=" " * 14,
-        max_lines=most,
-        placeholder=" ...",
-    )
 
 
 def again(diagnosis: "Diagnosis") -> str:
@@ -157,20 +142,8 @@ def _counted(kinds: Iterable[str]) -> str:
     return ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in counts)
 
 
-def code_lines(label: str, code: str) -> list[str]:
-    """Write code at the left margin; what has no room is continued, so that it can be pasted."""
-    code, mark, comment = code.partition(_COMMENT)
-    text, width = f"{label}: {code}", _CODE_WIDTH
-    lines = textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False)
-    if mark and len(lines[-1] + mark + comment) <= width:
-        lines[-1] += mark + comment
-    elif mark:
-        lines.append(mark + comment)
-    return lines
-
-
 def _commented(code: str, comment: str) -> str:
-    return code + _COMMENT + comment
+    return code + COMMENT + comment
 
 
 def _arguments(diagnosis: "Diagnosis") -> str:
@@ -183,7 +156,7 @@ def _element(diagnosis: "Diagnosis", name: str, worst: "Worst") -> str:
     key = result.names[worst.output] if result.names else ""
     if not key and len(result.shapes) > 1:
         key = f"[{worst.output}]"
-    index = f"[{', '.join(map(str, worst.index))}]" if worst.index else ""
+    index = index_text(worst.index) if worst.index else ""
     return f"{name}({_arguments(diagnosis)}){key}{index}"
 
 
@@ -257,13 +230,13 @@ def _worst(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
     second = f"{f} - {g}" if alike else g
     lines = [f"  {'worst':14} {f:>14} {second:>17}{reference} {'error/unit':>10}"]
     for worst in diagnosis.worst[:_WORST]:
-        index = f"[{', '.join(map(str, worst.index))}]"
+        index = index_text(worst.index)
         if len(diagnosis.shapes) > 1:
             index = f"{diagnosis.answers[0].title(worst.output)}{index}"
         other = f"{worst.f - worst.g:.3g}" if alike else f"{worst.g:.6g}"
         exact = f" {worst.reference:>13.6g}" if has_reference else ""
         row = f"    {index:12} {worst.f:>14.6g} {other:>17}{exact} {_brief(worst.units):>10}"
-        lines.append(row[:_WIDTH])
+        lines.append(row[:WIDTH])
     return lines
 
 

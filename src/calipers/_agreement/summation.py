@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._arguments import is_integer, require_callable
-from .._notebook import Shown
-from .._report.json import jsonable_fields
+from .._report.base import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,7 +20,7 @@ _GROUPS = 6
 
 
 @dataclass(frozen=True, repr=False)
-class SummationOrder(Shown):
+class SummationOrder(Report):
     """
     The order in which a function sums its elements, as a tree.
 
@@ -154,9 +153,8 @@ class SummationOrder(Shown):
             lines.append("  and others in larger sums")
         return "\n".join(lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the order as built-in types, which can be written as JSON."""
-        return jsonable_fields(self) | {"name": self.name, "depth": self.depth}
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"name": self.name, "depth": self.depth}
 
     def plot(self) -> "Figure":
         """

@@ -2,7 +2,6 @@
 
 import math
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ import numpy as np
 
 from .._arguments import require_callable
 from .._containers import several
-from .._notebook import Shown
 from .._protocols import NDArray
+from .._report.base import Report
 from .._report.comparison import differing
-from .._report.json import jsonable_fields
+from .._report.layout import wrapped
 from .answers import Answer, comparable, in_a_line, listed, raw
 from .inputs import inputs_of, is_movable, longest_axis, widened
 from .inquiry import Inquiry
@@ -33,7 +32,7 @@ _NAMED = 5  # trials with equal results, of which the line names each; of more, 
 
 
 @dataclass(frozen=True, repr=False)
-class Trial(Shown):
+class Trial(Report):
     """
     The difference of two results that would be equal without rounding; it is true if they agree.
 
@@ -96,13 +95,12 @@ class Trial(Shown):
             return f"{self.name}: equal"
         return f"{self.name}: {how_far(self)}" + ("" if self else ": above the limit")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the difference as built-in types, which can be written as JSON."""
-        return jsonable_fields(self) | {"passed": bool(self), "equal": self.equal}
+    def _contents(self) -> dict[str, Any]:
+        return super()._contents() | {"passed": bool(self), "equal": self.equal}
 
 
 @dataclass(frozen=True, repr=False)
-class Trials(Shown):
+class Trials(Report):
     """
     Differences between several calls of a function; it is true if all agree within rounding.
 
@@ -146,13 +144,14 @@ class Trials(Shown):
         verdict = "equal" if self.equal else "equal within rounding" if self else "not equal"
         if self.trials and not self.equal:
             verdict += f" (limit {as_multiple(self.trials[0].allowed)})"
-        lines = [line for text in _listed(self.trials) for line in _wrapped(text)]
+        lines: list[str] = []
+        for text in _listed(self.trials):
+            lines += wrapped(text, "  ", "    ", most=2, width=_WIDTH)
         if len(lines) > _LINES:
             lines[_LINES:] = ["  and more: see .trials"]
         return "\n".join([f"{self.question}: {verdict}", *lines])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the differences as built-in types, which can be written as JSON."""
+    def _contents(self) -> dict[str, Any]:
         return {
             "question": self.question,
             "passed": bool(self),
@@ -174,17 +173,6 @@ def _listed(trials: tuple[Trial, ...]) -> list[str]:
         else:
             texts.append(f"{'; '.join(names)}: equal")
     return texts
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent="  ",
-        subsequent_indent="    ",
-        max_lines=2,
-        placeholder=" ...",
-    )
 
 
 def how_far(found: Trial, limit: float | None = None) -> str:

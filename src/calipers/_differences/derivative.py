@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from .._notebook import Shown
 from .._protocols import NDArray
+from .._report.base import Printable
+from .._report.layout import index_text, labelled
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Derivative(Shown):
+class Derivative(Printable):
     """
     A derivative with an error estimate for each entry.
 
@@ -83,7 +84,7 @@ class Derivative(Shown):
         columns = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
         lines = [f"Derivative of shape {value.shape}: {columns or 'no columns'}"]
         lines += [
-            f"  {name:<12}{_positions(np.argwhere(self.status == name))}"
+            labelled(name, _positions(np.argwhere(self.status == name)))
             for name in names
             if name not in _USUAL
         ]
@@ -93,13 +94,13 @@ class Derivative(Shown):
             index = _largest(error, sparse=self.colors is not None)
             where = f" ({_position('value', index)})" if index else ""
             median = np.median(known)
-            lines.append(f"  error       at most {known.max():.2g}{where}, median {median:.2g}")
+            text = f"at most {known.max():.2g}{where}, median {median:.2g}"
+            lines.append(labelled("error", text))
         if known.size < errors.size:
-            lines.append(
-                f"  unknown     error of {errors.size - known.size} of {errors.size} entries"
-            )
+            text = f"error of {errors.size - known.size} of {errors.size} entries"
+            lines.append(labelled("unknown", text))
         groups = "" if self.colors is None else f" in {self.colors} color{'s' * (self.colors != 1)}"
-        lines.append(f"  calls       f {self.nfev}{groups}, {self.seconds:.3g} s")
+        lines.append(labelled("calls", f"f {self.nfev}{groups}, {self.seconds:.3g} s"))
         return "\n".join(lines)
 
 
@@ -108,7 +109,7 @@ _SHOWN = 3  # positions
 
 
 def _position(name: str, index: Any) -> str:
-    return f"{name}[{', '.join(map(str, index))}]" if len(index) else name
+    return f"{name}{index_text(index)}" if len(index) else name
 
 
 def _positions(indices: NDArray) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._protocols import NDArray
 from .._reals import real_parts, reals
+from .._report.layout import index_text
 
 _ATTRIBUTES = {"": "", "real": ".real", "imaginary": ".imag"}
 NOWHERE: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})
@@ -96,7 +97,7 @@ class Part:
     def element(self, number: int) -> str:
         """Return the element a real number belongs to in NumPy's notation, as in[0][2, 1].real."""
         index, part = self.index(number)
-        at = f"[{', '.join(map(str, index))}]" if index else ""
+        at = index_text(index) if index else ""
         return f"{self.label}{at}{_ATTRIBUTES[part]}"
 
     def shaped(self, numbers: NDArray) -> NDArray:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._plots import new_figure
+from .._report.figures import new_figure, use_integer_ticks
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, VERDICTS
 
 if TYPE_CHECKING:
@@ -62,14 +62,12 @@ def _title(report: "GradcheckReport") -> str:
 
 def _name(axes: Any, side: str, blocks: Sequence[tuple[str, int]]) -> None:
     """Name the inputs or outputs along an axis, and draw lines between them."""
-    from matplotlib.ticker import MaxNLocator
-
     axis = getattr(axes, f"{side}axis")
     kind = "inputs" if side == "x" else "outputs"
     if len(blocks) < 2:
         name = blocks[0][0] if blocks else kind
         axis.set_label_text(f"elements of {name}")
-        axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+        use_integer_ticks(axis)
         return
     stops = np.cumsum([count for _, count in blocks])
     for stop in stops[:-1] if len(blocks) <= _MOST_NAMES else ():

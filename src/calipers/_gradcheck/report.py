@@ -1,10 +1,9 @@
 """The report of a gradient check, and the errors that carry it."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .._notebook import Shown
-from .._report.json import jsonable_fields
+from .._report.base import Report
 from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, PASS
 from .text import headline, report_text
 
@@ -204,7 +203,7 @@ class Entry:
 
 
 @dataclass(frozen=True, repr=False)
-class GradcheckReport(Shown):
+class GradcheckReport(Report):
     """
     The report of a gradient check; it is true if the derivatives are right.
 
@@ -341,7 +340,3 @@ class GradcheckReport(Shown):
         """The fraction of entries that differences could not decide, including ``hidden`` ones."""
         total = sum(self.counts.values())
         return (self.counts[INCONCLUSIVE] + self.hidden) / total if total else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as built-in types, which can be written as JSON."""
-        return jsonable_fields(self)

@@ -1,8 +1,10 @@
 """The text of a gradcheck report: the verdict in a sentence, and what it rests on."""
 
 import math
-import textwrap
+from functools import partial
 from typing import TYPE_CHECKING
+
+from .._report.layout import calls_text, field, wrapped
 
 if TYPE_CHECKING:
     from .report import Entry, GradcheckReport
@@ -10,12 +12,10 @@ if TYPE_CHECKING:
 _WIDTH = 88  # columns
 _SHOWN = 5  # findings, blocks, and entries after the worst one
 _DIGITS = 6
-_LABEL = 14  # columns of a label, with its indentation
 # Names of derivatives that a library computes, where users know them by another name.
 _ALSO_CALLED = {"torch": {"vjp": "vjp (backward)"}}
-_SENTENCES = textwrap.TextWrapper(
-    _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
-)
+_wrapped = partial(wrapped, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
+_field = partial(field, most=None, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def measured(entry: "Entry") -> str:
@@ -34,23 +34,22 @@ def measured(entry: "Entry") -> str:
 
 def report_text(report: "GradcheckReport") -> str:
     """Write a report within about 25 lines."""
-    lines = _SENTENCES.wrap(headline(report))
-    lines.append(_field("checked", _checked(report)))
-    lines.append(_field("tolerance", f"|analytic - numerical| <= {_tolerance(report)}"))
+    lines = _wrapped(headline(report), rest="    ")
+    lines += _field("checked", _checked(report))
+    lines += _field("tolerance", f"|analytic - numerical| <= {_tolerance(report)}")
     if sum(report.counts.values()):
-        lines.append(_field("entries", _counts(report)))
+        lines += _field("entries", _counts(report))
     for text in report.findings[:_SHOWN]:
         if text not in report.reason:  # which may say that it is of the second order
-            lines.append(_field("also", text))
+            lines += _field("also", text)
     for text in report.blocks[:_SHOWN]:
         if text.partition(": ")[2] not in report.reason:
-            lines.append(_field("block", text))
+            lines += _field("block", text)
     worst = report.worst
     named = int(worst is not None and worst.name in report.reason)
     entries = report.failures[named : named + _SHOWN]
     lines += _table(entries, "others" if named else "worst", several=len(report.forms) > 1)
-    calls = ", ".join(f"{name} {count}" for name, count in report.calls.items())
-    lines.append(_field("calls", calls))
+    lines += _field("calls", calls_text(report.calls))
     if report.again:
         lines.append(f"again: {report.again}")
     if report.next:
@@ -60,19 +59,6 @@ def report_text(report: "GradcheckReport") -> str:
 
 def headline(report: "GradcheckReport") -> str:
     return f"{report.verdict}: {report.reason}"
-
-
-def _field(label: str, text: str) -> str:
-    first = f"  {label}".ljust(_LABEL)
-    lines = textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * _LABEL,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines)
 
 
 def _checked(report: "GradcheckReport") -> str:

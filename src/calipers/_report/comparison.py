@@ -12,14 +12,13 @@ from .._arrangement import percent, region
 from .._tally import MASKED, MEASURES
 from ..interop.times import common_format
 from .advice import next_call, remedy
+from .layout import INDENT, WIDTH, field, index_text, wrapped
 from .numbers import brief, values
 
 if TYPE_CHECKING:
     from .._tally import Rule
     from ..reports import Comparison, Difference, NestedComparison
 
-_WIDTH = 80
-_INDENT = " " * 14  # of a field's second line
 _LEAVES = 8
 _WORST = 19  # lines of the worst leaf's report
 _NAME, _PATH = 24, 66
@@ -38,7 +37,7 @@ def comparison_text(report: "Comparison", advise: bool = True) -> str:
 def _text(report: "Comparison", advise: bool) -> str:
     lines = [_headline(report)]
     for problem in report.problems:
-        lines += textwrap.wrap(problem, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        lines += wrapped(problem, "  ", "    ")
     lines += _described(report)
     similar = _entry("looks", report.arrangement) if report.arrangement else []
     if report.tally is None:
@@ -54,7 +53,7 @@ def _text(report: "Comparison", advise: bool) -> str:
     lines += _table(report)
     lines += _summary(report, advise)
     lines += _notes(report.notes)
-    return "\n".join(line[:_WIDTH].rstrip() for line in lines)
+    return "\n".join(line[:WIDTH].rstrip() for line in lines)
 
 
 def headline_and_rest(report: "Comparison") -> tuple[str, str]:
@@ -108,9 +107,9 @@ def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
     widths = [len(text) for text, numbers in zip(texts, cells, strict=True) if numbers]
     margin = " " * (name_width + 4 if any(leaf.path for leaf in leaves) else 2)
     header = ["max abs", "max rel", "error/tol"]
-    if len(margin) + max(widths, default=0) + len(_numbers(header)) > _WIDTH:
+    if len(margin) + max(widths, default=0) + len(_numbers(header)) > WIDTH:
         header.pop()
-    width = min(max(widths, default=0), _WIDTH - len(margin) - len(_numbers(header)))
+    width = min(max(widths, default=0), WIDTH - len(margin) - len(_numbers(header)))
     lines = []
     if widths:
         lines.append(f"{margin}{'':{width}}{_numbers(header)}")
@@ -124,7 +123,7 @@ def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
             text = textwrap.shorten(text, width, placeholder=" ...")
             lines.append(f"{start}{text:{width}}{_numbers(numbers[: len(header)])}")
         else:
-            lines += _wrapped(text, start, "", 1)
+            lines += wrapped(text, start, most=1, break_on_hyphens=False)
     return lines
 
 
@@ -136,7 +135,7 @@ def _difference(leaf: "Comparison", has_numbers: bool) -> str:
     first = next(iter(leaf.first_mismatches), None)
     if first is not None and (leaf.size == 1 or not has_numbers):
         unequal = " != ".join(values(first.actual, first.expected))
-        return unequal if leaf.size == 1 else f"{text}: {_index(first.index)} {unequal}"
+        return unequal if leaf.size == 1 else f"{text}: {index_text(first.index)} {unequal}"
     return f"{text}; {leaf.arrangement.partition(':')[0]}" if leaf.arrangement else text
 
 
@@ -156,7 +155,7 @@ def _beginning(report: "Comparison", count: int, advise: bool) -> list[str]:
     """Return the first lines of a report, with whole fields, and its notes."""
     lines, notes = _text(report, advise).splitlines(), list(_notes(report.notes))
     fields = lines[: len(lines) - len(notes)]
-    while count < len(fields) and fields[count].startswith(_INDENT):
+    while count < len(fields) and fields[count].startswith(INDENT):
         count -= 1
     return fields[:count] + notes
 
@@ -213,21 +212,8 @@ def differing(count: int, size: int, noun: str = "element") -> str:
 
 def _entry(name: str, text: str) -> list[str]:
     """Write a name and what there is to it, in two lines at most."""
-    lines = _wrapped(text, f"  {name:<12}", _INDENT, 2)
+    lines = field(name, text, break_on_hyphens=False)
     return [line.replace(_GLUE, " ") for line in lines]
-
-
-def _wrapped(text: str, first: str, rest: str, count: int) -> list[str]:
-    """Write a text after the beginnings of its lines; what they have no room for is left out."""
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
-        max_lines=count,
-        break_on_hyphens=False,
-        placeholder=" ...",
-    )
 
 
 def _described(report: "Comparison") -> list[str]:
@@ -317,7 +303,7 @@ def _table(report: "Comparison") -> list[str]:
     wide, narrow = ([names[k] for k in shown] for names in (_COLUMNS, _NARROW))
     layouts = [wide, *(narrow[:count] for count in range(len(narrow), 0, -1))]
     tables = (_rows(blocks, columns) for columns in layouts)
-    table = next((rows for rows in tables if max(map(len, rows), default=0) <= _WIDTH), [])
+    table = next((rows for rows in tables if max(map(len, rows), default=0) <= WIDTH), [])
     is_marked = any(cell.endswith("*") for cells in rows for cell in cells[2:])
     return [*table, *_entry("*", "largest of its column")] if is_marked else table
 
@@ -333,7 +319,7 @@ def _rows(blocks: dict[str, dict[tuple[int, ...], list[str]]], columns: list[str
         if members:
             rows.append((f"  {title}", [] if rows else columns))
             rows += [
-                (f"    {_index(index)}" * bool(index), cells[: len(columns)])
+                (f"    {index_text(index)}" * bool(index), cells[: len(columns)])
                 for index, cells in members.items()
             ]
     left = max((len(label) for label, _ in rows), default=0)
@@ -351,10 +337,6 @@ def _aligned(cells: list[str], widths: list[int]) -> str:
         value = cell.rstrip("*")
         text += f" {value:>{width}}{'*' if value != cell else ' '}"
     return text
-
-
-def _index(index: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, index))}]"
 
 
 def _cells(x: "Difference") -> list[str]:
