@@ -16,7 +16,7 @@ import pytest
 import calipers
 from calipers import golden, probes, testing
 from calipers._differences.planned import JacobianFunction
-from calipers._gradcheck.report import Entry
+from calipers._gradcheck.report_data import Entry
 from calipers._tally import Rule
 from tests.private_words import pattern
 

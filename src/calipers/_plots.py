@@ -18,7 +18,7 @@ from ._tally import Rule, has_distances, tally_pair
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .reports import Comparison
+    from ._report.comparison_data import ComparisonData
 
 # Cells of a map or a line along an axis; each shows the largest error of its elements.
 _CELLS = 512
@@ -31,7 +31,7 @@ _WRONG, _NAN, _GRAY = "#c1272d", "#7b3fa0", "#a9adb2"
 _POWERS = {-3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1000"}
 
 
-def comparison_figure(report: "Comparison") -> "Figure":
+def comparison_figure(report: "ComparisonData") -> "Figure":
     """Draw the excess of each element, and the histogram of distances in ULP."""
     if report.tally is None:
         msg = "nothing was compared: shapes or structures do not match, so there is nothing to plot"
@@ -50,7 +50,7 @@ def comparison_figure(report: "Comparison") -> "Figure":
     return figure
 
 
-def _draw_elements(axes: Any, report: "Comparison") -> None:
+def _draw_elements(axes: Any, report: "ComparisonData") -> None:
     assert report.arrays is not None
     a, b = (x if isinstance(x, np.ndarray) else x.to_host() for x in report.arrays)
     for x in (a, b):
@@ -202,7 +202,7 @@ def _excess(pair: Pair, rule: Rule) -> float:
     return float(tally["excess"])
 
 
-def _draw_histogram(axes: Any, report: "Comparison") -> None:
+def _draw_histogram(axes: Any, report: "ComparisonData") -> None:
     histogram = report.ulp_histogram
     axes.set(xlabel="distance in ULP (0, then powers of two)", ylabel="number of pairs")
     if not histogram:

@@ -12,7 +12,8 @@ import numpy as np
 
 from ._agreement.answers import Answer
 from ._agreement.as_numbers import with_integers_as_numbers
-from ._agreement.diagnosis import Diagnosis, Worst, diagnosis_of
+from ._agreement.diagnosis import Diagnosis, diagnosis_of
+from ._agreement.diagnosis_data import Worst
 from ._agreement.inputs import as_inputs, is_movable, longest_axis
 from ._agreement.inquiry import Inquiry
 from ._agreement.isolation import in_a_process

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from .._tally import Tally
 from ..comparison import compare
 from ..tolerances import Tolerance, recommend_tolerance
 from .answers import comparable
+from .diagnosis_data import DiagnosisData, Worst
 from .environment import fingerprint
 from .inquiry import Inquiry
 from .measured import measured
@@ -26,43 +26,7 @@ if TYPE_CHECKING:
 _ALLOWED = ("ROUNDING", "LAYOUT", "AMPLIFIED")
 
 
-@dataclass(frozen=True)
-class Worst:
-    """
-    One of the elements with the largest differences, in ``Diagnosis.worst``.
-
-    Attributes
-    ----------
-    output : int
-        Position of the result among those of the functions.
-    index : tuple of int
-        Index of the element.
-    f, g : float
-        The values of the two functions; for complex elements the part that differs more.
-    reference : float or None
-        The value in higher precision.
-    units : float
-        ``|f - g|`` divided by the expected rounding error.
-
-    Examples
-    --------
-    >>> import calipers
-    >>> import numpy as np
-    >>> found = calipers.diagnose(np.exp, np.expm1, np.array([0.0, 1.0]))
-    >>> found.worst[0].index, found.worst[0].f, found.worst[0].g
-    ((0,), 1.0, 0.0)
-    """
-
-    output: int
-    index: tuple[int, ...]
-    f: float
-    g: float
-    reference: float | None
-    units: float
-
-
-@dataclass(frozen=True, repr=False)
-class Diagnosis(Report):
+class Diagnosis(DiagnosisData, Report):
     """
     Why two implementations differ; it is true if rounding explains the difference.
 
@@ -123,27 +87,6 @@ class Diagnosis(Report):
     >>> found.kind, bool(found)
     ('BUG', False)
     """
-
-    kind: str
-    reason: str
-    format: str | None
-    arguments: tuple[int, ...] | None
-    evidence: dict[str, Any] = field(hash=False)
-    dtype: str
-    allowed: float
-    length: int
-    shapes: tuple[tuple[int, ...], ...]
-    worst: tuple[Worst, ...]
-    where: str | None
-    calls: dict[str, int] = field(hash=False)
-    seconds: float
-    environment: dict[str, Any] = field(hash=False)
-    seed: int
-    names: tuple[str, str]
-    options: dict[str, str] = field(default_factory=dict, hash=False)
-    unpacked: bool = True
-    inputs: tuple[Any, ...] = field(default=(), repr=False, compare=False)
-    answers: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
     def __bool__(self) -> bool:
         """Return True if rounding explains the difference."""

@@ -11,14 +11,14 @@ from .units import ROUNDOFF, difference
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .diagnosis import Diagnosis
+    from .diagnosis_data import DiagnosisData
 
 _F, _G, _BOUND = "#3b6ea5", "#c1272d", "0.4"
 _SHOWN = 1e-3, 1e15  # units; errors may be none, or infinite
 _RANGE = 1e-290, 1e290  # of numbers; axes reach beyond theirs
 
 
-def diagnosis_figure(found: "Diagnosis") -> "Figure":
+def diagnosis_figure(found: "DiagnosisData") -> "Figure":
     """Draw differences by size, errors of both sides, and how alike differences stay."""
     alike = found.evidence.get("likeness_by_move")
     figure = new_figure(figsize=(12 if alike else 9, 4), layout="constrained")
@@ -36,7 +36,7 @@ def diagnosis_figure(found: "Diagnosis") -> "Figure":
     return figure
 
 
-def _differences(axes: Any, found: "Diagnosis") -> None:
+def _differences(axes: Any, found: "DiagnosisData") -> None:
     from matplotlib.ticker import LogLocator
 
     f, g = found.answers
@@ -71,7 +71,7 @@ def _limits(size: Any, scale: float) -> tuple[float, float]:
     return low, max(high, 10 * low)
 
 
-def _sizes(axes: Any, found: "Diagnosis") -> None:
+def _sizes(axes: Any, found: "DiagnosisData") -> None:
     names = compared(found) + ["wide"] * ("wide" in found.evidence)
     if not names:
         show_text(axes, "no errors were measured")

@@ -14,24 +14,24 @@ from .inputs import is_movable
 from .verdicts import AMPLIFIED, BUG, NONDETERMINISTIC, RAISES, RANGE, REDUCED, SUSPECT, UNSTABLE
 
 if TYPE_CHECKING:
-    from .diagnosis import Diagnosis, Worst
+    from .diagnosis_data import DiagnosisData, Worst
 
 _WORST = 3  # results with the largest differences that are shown; a report has 25 lines at most
 _MORE_CALLS = 4  # factor by which a budget that did not suffice is raised
 
 
-def text_of(diagnosis: "Diagnosis") -> str:
+def text_of(diagnosis: "DiagnosisData") -> str:
     """Write a diagnosis in at most some 25 lines."""
     lines = wrapped(headline(diagnosis), rest="  ")
     return "\n".join([*lines, details(diagnosis)])
 
 
-def headline(diagnosis: "Diagnosis") -> str:
+def headline(diagnosis: "DiagnosisData") -> str:
     """Write the verdict and its reason in one line."""
     return f"{diagnosis.kind}: {diagnosis.reason}"
 
 
-def details(diagnosis: "Diagnosis") -> str:
+def details(diagnosis: "DiagnosisData") -> str:
     """Write the measured errors, the worst results, the calls and how to repeat the diagnosis."""
     f, g = ("f", "g") if diagnosis.calls else diagnosis.names
     label = "inputs" if diagnosis.calls else "arrays"
@@ -55,7 +55,7 @@ def details(diagnosis: "Diagnosis") -> str:
     return "\n".join(lines + code_lines("next", step) if step else lines)
 
 
-def again(diagnosis: "Diagnosis") -> str:
+def again(diagnosis: "DiagnosisData") -> str:
     """Return the call that makes the same diagnosis, with the arguments that are not defaults."""
     f, g = diagnosis.names
     if not diagnosis.calls:
@@ -67,7 +67,7 @@ def again(diagnosis: "Diagnosis") -> str:
     return f"calipers.diagnose({', '.join(passed)})"
 
 
-def inputs_text(diagnosis: "Diagnosis") -> str:
+def inputs_text(diagnosis: "DiagnosisData") -> str:
     """Write dtypes and shapes of the inputs, and the hash by which they are recognised."""
     digest = hashlib.sha256()
     kinds = []
@@ -87,7 +87,7 @@ def names_in_code(f: Any, g: Any) -> tuple[str, str]:
     return ("f", "g") if names[0] == names[1] else names
 
 
-def next_step(diagnosis: "Diagnosis") -> str | None:
+def next_step(diagnosis: "DiagnosisData") -> str | None:
     """Return code that continues from the verdict, with a comment; None if there is no need."""
     kind, evidence = diagnosis.kind, diagnosis.evidence
     names = dict(zip(("f", "g"), diagnosis.names, strict=True))
@@ -124,13 +124,13 @@ def next_step(diagnosis: "Diagnosis") -> str | None:
     return None
 
 
-def compared(diagnosis: "Diagnosis") -> list[str]:
+def compared(diagnosis: "DiagnosisData") -> list[str]:
     """Return the errors to report; not those of f and g if it is unknown which of them is right."""
     names = ("apart",) if _is_disputed(diagnosis) else ("f", "g", "apart")
     return [name for name in names if name in diagnosis.evidence]
 
 
-def _is_disputed(diagnosis: "Diagnosis") -> bool:
+def _is_disputed(diagnosis: "DiagnosisData") -> bool:
     """Return True if f and g are different functions, and the reference is one of them or none."""
     source = diagnosis.evidence.get("measured_from")
     return diagnosis.kind in (BUG, SUSPECT) and source != "reference"
@@ -146,11 +146,11 @@ def _commented(code: str, comment: str) -> str:
     return code + COMMENT + comment
 
 
-def _arguments(diagnosis: "Diagnosis") -> str:
+def _arguments(diagnosis: "DiagnosisData") -> str:
     return "*inputs" if diagnosis.unpacked else "inputs"
 
 
-def _element(diagnosis: "Diagnosis", name: str, worst: "Worst") -> str:
+def _element(diagnosis: "DiagnosisData", name: str, worst: "Worst") -> str:
     """Return the code that evaluates one element of a function's results."""
     result = diagnosis.answers[0]
     key = result.names[worst.output] if result.names else ""
@@ -160,7 +160,7 @@ def _element(diagnosis: "Diagnosis", name: str, worst: "Worst") -> str:
     return f"{name}({_arguments(diagnosis)}){key}{index}"
 
 
-def _errors(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
+def _errors(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     """Write the table of errors, the unit in which they are measured, and its limit."""
     sizes = [(name, diagnosis.evidence[name]) for name in compared(diagnosis)]
     if not sizes:
@@ -178,7 +178,7 @@ def _errors(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
     return [*lines, *field("unit", _unit(diagnosis), 3), *field("limit", _limit(diagnosis), 3)]
 
 
-def _limit(diagnosis: "Diagnosis") -> str:
+def _limit(diagnosis: "DiagnosisData") -> str:
     """Write the limit, which errors it applies to, and the length that it follows from."""
     errors = "for the smaller of RMSE/unit and 2-norm/unit"
     limit, n = _brief(diagnosis.allowed), diagnosis.length
@@ -190,7 +190,7 @@ def _limit(diagnosis: "Diagnosis") -> str:
     return f"{limit} = 4 + sqrt(n) {errors}; n={n}, {source}"
 
 
-def _reference(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
+def _reference(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     """Say which implementation is the reference, if its own errors cannot be seen."""
     source = diagnosis.evidence.get("measured_from")
     if source not in ("f", "g"):
@@ -207,7 +207,7 @@ def _reference(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
     return field("reference", text)
 
 
-def _higher_precision(diagnosis: "Diagnosis") -> str:
+def _higher_precision(diagnosis: "DiagnosisData") -> str:
     return "longdouble" if diagnosis.dtype == "float64" else "float64"
 
 
@@ -222,7 +222,7 @@ def _arrays(libraries: dict[str, str], f: str, g: str) -> str:
     return f"{f} gets {kinds['f']}, {g} gets {kinds['g']}"
 
 
-def _worst(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
+def _worst(diagnosis: "DiagnosisData", f: str, g: str) -> list[str]:
     """Write the results that differ most; where 6 digits hide that, f and the difference."""
     alike = any(f"{worst.f:.6g}" == f"{worst.g:.6g}" for worst in diagnosis.worst)
     has_reference = diagnosis.worst[0].reference is not None and not _is_disputed(diagnosis)
@@ -240,7 +240,7 @@ def _worst(diagnosis: "Diagnosis", f: str, g: str) -> list[str]:
     return lines
 
 
-def _unit(diagnosis: "Diagnosis") -> str:
+def _unit(diagnosis: "DiagnosisData") -> str:
     if not diagnosis.calls:
         return f"one rounding of the reference to {diagnosis.dtype}"
     kappa = diagnosis.evidence.get("kappa")
@@ -261,7 +261,7 @@ def _brief(x: Any) -> str:
     return f"{x:.3g}" if isinstance(x, float) else str(x)
 
 
-def _setting(diagnosis: "Diagnosis") -> list[str]:
+def _setting(diagnosis: "DiagnosisData") -> list[str]:
     """Write the versions and settings that decide how numbers are rounded."""
     environment = diagnosis.environment
     versions = environment.get("versions", {})

@@ -22,7 +22,7 @@ def as_text(actual: str, expected: str, outcome: Outcome) -> str:
     if [leaf.path for leaf in result.leaves] == [""]:
         lines = comparison_text(report.leaves[0], advise=False).split("\n")
     elif report.leaves:
-        text = nested_text(report, ("array", "arrays"), "--json lists all", advise=False)
+        text = nested_text(report.leaves, ("array", "arrays"), "--json lists all", advise=False)
         lines = text.split("\n")
     if not report:
         lines[1:1] = [

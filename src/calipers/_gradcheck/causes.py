@@ -10,7 +10,7 @@ from .._protocols import NDArray
 from .analytic import Jacobian, taken
 from .lines import CLOSE, alike, assigned, explains, lines_of
 from .parts import Part, part_at
-from .report import Entry
+from .report_data import Entry
 from .rule import FAIL, default_resolution
 from .subject import Subject
 

@@ -16,7 +16,7 @@ from .derivative import GivenDerivative
 from .entries import Entries
 from .numerical import Looks
 from .parts import Part, part_at
-from .report import Entry
+from .report_data import Entry
 from .rule import (
     FAIL,
     INCONCLUSIVE,

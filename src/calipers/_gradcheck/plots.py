@@ -12,7 +12,7 @@ from .rule import FAIL, INCONCLUSIVE, NONSMOOTH, VERDICTS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .report import Entry, GradcheckReport
+    from .report_data import Entry, GradcheckData
 
 _AGREE, _NAN = "#eef2f5", "#7b3294"
 _OTHERS = {NONSMOOTH: ("^", "#b8860b"), INCONCLUSIVE: ("o", "0.5")}
@@ -24,7 +24,7 @@ _LEGEND_MARK = 7.0  # points, the size of a mark in the legend
 _AXES = 300.0  # points that the shorter side of the axes has
 
 
-def report_figure(report: "GradcheckReport") -> "Figure":
+def report_figure(report: "GradcheckData") -> "Figure":
     """Draw the Jacobian with a mark for each entry that does not agree."""
     figure = new_figure(figsize=(6.5, 5.5), layout="constrained")
     from matplotlib.patches import Patch
@@ -47,7 +47,7 @@ def report_figure(report: "GradcheckReport") -> "Figure":
     return figure
 
 
-def _title(report: "GradcheckReport") -> str:
+def _title(report: "GradcheckData") -> str:
     total, agree = sum(report.counts.values()), report.counts["PASS"]
     if report.fast_mode and report.verdict == "PASS":
         return "PASS: products with random directions agree"
@@ -82,7 +82,7 @@ def _name(axes: Any, side: str, blocks: Sequence[tuple[str, int]]) -> None:
     axis.set_label_text(kind)
 
 
-def _marks(figure: "Figure", axes: Any, report: "GradcheckReport", size: float) -> list[Any]:
+def _marks(figure: "Figure", axes: Any, report: "GradcheckData", size: float) -> list[Any]:
     """Mark entries that do not agree, and return what a legend says of them."""
     from matplotlib.colors import LogNorm
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .._report.layout import calls_text, field, wrapped
 
 if TYPE_CHECKING:
-    from .report import Entry, GradcheckReport
+    from .report_data import Entry, GradcheckData
 
 _WIDTH = 88  # columns
 _SHOWN = 5  # findings, blocks, and entries after the worst one
@@ -32,7 +32,7 @@ def measured(entry: "Entry") -> str:
     return f"{values}{error}{allowed}"
 
 
-def report_text(report: "GradcheckReport") -> str:
+def report_text(report: "GradcheckData") -> str:
     """Write a report within about 25 lines."""
     lines = _wrapped(headline(report), rest="    ")
     lines += _field("checked", _checked(report))
@@ -57,11 +57,11 @@ def report_text(report: "GradcheckReport") -> str:
     return "\n".join(lines)
 
 
-def headline(report: "GradcheckReport") -> str:
+def headline(report: "GradcheckData") -> str:
     return f"{report.verdict}: {report.reason}"
 
 
-def _checked(report: "GradcheckReport") -> str:
+def _checked(report: "GradcheckData") -> str:
     """Say which derivatives were checked, how many entries they have, and how."""
     names = _ALSO_CALLED.get(report.library, {})
     forms = ", ".join(names.get(form, form) for form in report.forms)
@@ -75,13 +75,13 @@ def _number(x: float) -> str:
     return f"{x:.{_DIGITS}g}"
 
 
-def _tolerance(report: "GradcheckReport") -> str:
+def _tolerance(report: "GradcheckData") -> str:
     terms = [f"{report.atol:.3g}"] if report.atol else []
     terms += [f"{report.rtol:.3g}*|numerical|"] if report.rtol else []
     return " + ".join([*terms, "error"])
 
 
-def _counts(report: "GradcheckReport") -> str:
+def _counts(report: "GradcheckData") -> str:
     counts = {name: n for name, n in report.counts.items() if n}
     verdicts = ", ".join(f"{n} {name}" for name, n in counts.items())
     small = f", {report.hidden} of them too small to be checked" if report.hidden else ""

@@ -2,21 +2,18 @@
 
 import math
 import re
-from typing import TYPE_CHECKING
 
 from .._arrangement import restored
 from ..tolerances import default_tolerance
+from .comparison_data import ComparisonData, is_boolean
 from .numbers import rounded_up
-
-if TYPE_CHECKING:
-    from ..reports import Comparison
 
 _OPTION = re.compile(r"\bcheck_\w+=False")
 # Distance in ULP that another order of a few operations explains, so that max_ulp is advised.
 _FEW_ULP = 4
 
 
-def remedy(report: "Comparison", allows_mismatches: bool) -> str:
+def remedy(report: ComparisonData, allows_mismatches: bool) -> str:
     """Write the options at which all elements pass; nothing if they are not known."""
     options = _options(report)
     if options is None:
@@ -39,7 +36,7 @@ def remedy(report: "Comparison", allows_mismatches: bool) -> str:
     return f"only with {allowing} ({failing})" if failing else f"with {allowing}"
 
 
-def next_call(report: "Comparison", path: str = "") -> str:
+def next_call(report: ComparisonData, path: str = "") -> str:
     """Write the call to make next; nothing where no call would say more."""
     names = f"actual{path}", f"expected{path}"
     turned = restored(report.arrangement or "", *names)
@@ -62,17 +59,12 @@ def next_call(report: "Comparison", path: str = "") -> str:
     return f"calipers.compare({', '.join([*(turned or names), *options])})"
 
 
-def is_boolean(report: "Comparison") -> bool:
-    """Return True if both arrays are of booleans."""
-    return report.actual_dtype == report.expected_dtype == "bool"
-
-
-def _nan_both(report: "Comparison") -> int:
+def _nan_both(report: ComparisonData) -> int:
     """Return the number of mismatches that are NaN in both arrays."""
     return 0 if report.rule.equal_nan else report.nan_both
 
 
-def _options(report: "Comparison", are_shapes_settled: bool = False) -> list[str] | None:
+def _options(report: ComparisonData, are_shapes_settled: bool = False) -> list[str] | None:
     """Return the options without which the report fails; None if options do not suffice."""
     problems = [x for x in report.problems if not (are_shapes_settled and x.startswith("shapes"))]
     options = [option for problem in problems for option in _OPTION.findall(problem)]
@@ -81,14 +73,14 @@ def _options(report: "Comparison", are_shapes_settled: bool = False) -> list[str
     return ["equal_nan=True", *options] if _nan_both(report) else options
 
 
-def _has_ulp(report: "Comparison") -> bool:
+def _has_ulp(report: ComparisonData) -> bool:
     """Return True if elements have a floating-point format, and no max_ulp was passed."""
     names = report.actual_dtype, report.expected_dtype
     floating = all("float" in name or "complex" in name for name in names)
     return floating and report.rule.max_ulp is None
 
 
-def _has_default_tolerance(report: "Comparison") -> bool:
+def _has_default_tolerance(report: ComparisonData) -> bool:
     """Return True if the tolerances are those of the dtypes, which then need not be passed."""
     try:
         default = default_tolerance(report.actual_dtype, report.expected_dtype)
@@ -97,7 +89,7 @@ def _has_default_tolerance(report: "Comparison") -> bool:
     return (report.rule.rtol, report.rule.atol) == default
 
 
-def _reason(report: "Comparison") -> str:
+def _reason(report: ComparisonData) -> str:
     """Say why no tolerance lets all elements pass."""
     if report.tally is not None and report.tally["without_distance"]:
         return f"{'some' if report.finite else 'the'} elements have no distance"
@@ -106,7 +98,7 @@ def _reason(report: "Comparison") -> str:
     return f"no tolerance accepts {' or '.join(['NaN'] * bool(has_nan) + infinite)}"
 
 
-def _passing_tolerances(report: "Comparison") -> tuple[str, str]:
+def _passing_tolerances(report: ComparisonData) -> tuple[str, str]:
     """Write the tolerances at which the finite mismatches pass, or that there are none."""
     if is_boolean(report):
         return "", ""  # they are equal or not

@@ -12,12 +12,12 @@ from .._arrangement import percent, region
 from .._tally import MASKED, MEASURES
 from ..interop.times import common_format
 from .advice import next_call, remedy
+from .comparison_data import ComparisonData, Difference, worst_leaf
 from .layout import INDENT, WIDTH, field, index_text, wrapped
 from .numbers import brief, values
 
 if TYPE_CHECKING:
     from .._tally import Rule
-    from ..reports import Comparison, Difference, NestedComparison
 
 _LEAVES = 8
 _WORST = 19  # lines of the worst leaf's report
@@ -27,14 +27,14 @@ _GLUE = "\N{NO-BREAK SPACE}"  # a space at which no line ends
 _NARROW = ("actual", "expected", "error/tol", "abs", "rel", "ULP")
 
 
-def comparison_text(report: "Comparison", advise: bool = True) -> str:
+def comparison_text(report: ComparisonData, advise: bool = True) -> str:
     """Write a report: the verdict, the arrays, where and how far they differ, and what to do."""
     text = _text(report, advise)
     call = next_call(report) if advise else ""
     return f"{text}\nnext: {call}" if call else text
 
 
-def _text(report: "Comparison", advise: bool) -> str:
+def _text(report: ComparisonData, advise: bool) -> str:
     lines = [_headline(report)]
     for problem in report.problems:
         lines += wrapped(problem, "  ", "    ")
@@ -56,7 +56,7 @@ def _text(report: "Comparison", advise: bool) -> str:
     return "\n".join(line[:WIDTH].rstrip() for line in lines)
 
 
-def headline_and_rest(report: "Comparison") -> tuple[str, str]:
+def headline_and_rest(report: ComparisonData) -> tuple[str, str]:
     """Return the verdict with all that it names in one line, and the text that follows it."""
     headline, _, rest = comparison_text(report).partition("\n")
     if report.problems and not report.mismatches:
@@ -65,29 +65,29 @@ def headline_and_rest(report: "Comparison") -> tuple[str, str]:
 
 
 def nested_text(
-    report: "NestedComparison",
+    leaves: Sequence[ComparisonData],
     names: tuple[str, str] = ("item", "items"),
     rest: str = "see .failing",
     advise: bool = True,
 ) -> str:
     """Write a line for each failing leaf, and the report of the worst."""
-    failing = report.failing
-    allowed = _allowances(report.leaves[0].rule) if report.leaves else ""
+    failing = [leaf for leaf in leaves if not leaf]
+    allowed = _allowances(leaves[0].rule) if leaves else ""
     if not failing:
-        agree = f"{names[0]} agrees" if len(report.leaves) == 1 else f"{names[1]} agree"
-        masked = sum(map(_masked, report.leaves))
+        agree = f"{names[0]} agrees" if len(leaves) == 1 else f"{names[1]} agree"
+        masked = sum(map(_masked, leaves))
         if masked:
             agree += f" ({masked} masked pair{'s' * (masked != 1)} not compared)"
-        notes = _notes(note for leaf in report.leaves for note in leaf.notes)
-        headline = f"Close: {len(report.leaves)} {agree}{allowed}"
-        return "\n".join([headline, *_tolerances(report), *notes])
-    of_all = f"{len(report.leaves)} {names[len(report.leaves) != 1]}"
+        notes = _notes(note for leaf in leaves for note in leaf.notes)
+        headline = f"Close: {len(leaves)} {agree}{allowed}"
+        return "\n".join([headline, *_tolerances(leaves), *notes])
+    of_all = f"{len(leaves)} {names[len(leaves) != 1]}"
     differ = "differs" if len(failing) == 1 else "differ"
     lines = [f"Not close: {len(failing)} of {of_all} {differ}{allowed}"]
     lines += _leaf_rows(failing[:_LEAVES])
     if len(failing) > _LEAVES:
         lines.append(f"  and {len(failing) - _LEAVES} more: {rest}")
-    worst = report.worst
+    worst = worst_leaf(leaves)
     if worst is not None:
         measure = " by error/tol" if len(failing) > 1 and worst.worst() is not None else ""
         heading = f"The worst{measure}, {_ending(worst.path)}:"
@@ -98,7 +98,7 @@ def nested_text(
     return "\n".join(lines)
 
 
-def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
+def _leaf_rows(leaves: Sequence[ComparisonData]) -> list[str]:
     """Write a row for each leaf: how it differs, and its largest differences."""
     cells = [_largest(leaf) for leaf in leaves]
     pairs = zip(leaves, cells, strict=True)
@@ -127,7 +127,7 @@ def _leaf_rows(leaves: Sequence["Comparison"]) -> list[str]:
     return lines
 
 
-def _difference(leaf: "Comparison", has_numbers: bool) -> str:
+def _difference(leaf: ComparisonData, has_numbers: bool) -> str:
     """Write how a leaf differs: its values if they are few, or have no numerical difference."""
     if leaf.problems:
         return leaf.problems[0]
@@ -139,7 +139,7 @@ def _difference(leaf: "Comparison", has_numbers: bool) -> str:
     return f"{text}; {leaf.arrangement.partition(':')[0]}" if leaf.arrangement else text
 
 
-def _largest(leaf: "Comparison") -> list[str]:
+def _largest(leaf: ComparisonData) -> list[str]:
     """Return the largest difference by three measures; nothing if no finite pair differs."""
     absolute, relative, excess = leaf.worst("absolute"), leaf.worst("relative"), leaf.worst()
     if absolute is None or relative is None or excess is None:
@@ -151,7 +151,7 @@ def _numbers(cells: Iterable[str]) -> str:
     return "".join(f"  {cell:>{width}}" for cell, width in zip(cells, (8, 8, 9), strict=False))
 
 
-def _beginning(report: "Comparison", count: int, advise: bool) -> list[str]:
+def _beginning(report: ComparisonData, count: int, advise: bool) -> list[str]:
     """Return the first lines of a report, with whole fields, and its notes."""
     lines, notes = _text(report, advise).splitlines(), list(_notes(report.notes))
     fields = lines[: len(lines) - len(notes)]
@@ -160,10 +160,10 @@ def _beginning(report: "Comparison", count: int, advise: bool) -> list[str]:
     return fields[:count] + notes
 
 
-def _tolerances(report: "NestedComparison") -> list[str]:
+def _tolerances(leaves: Sequence[ComparisonData]) -> list[str]:
     """Write the tolerances that were applied, with their dtypes where there are several."""
     dtypes: dict[str, dict[str, None]] = {}
-    for leaf in report.leaves:
+    for leaf in leaves:
         dtypes.setdefault(_tolerance(leaf), {}).update(dict.fromkeys([leaf.actual_dtype]))
     lines: list[str] = []
     for text, names in list(dtypes.items())[:_LEAVES]:
@@ -182,7 +182,7 @@ def _ending(path: str) -> str:
     return path if len(path) <= _PATH else f"...{path[3 - _PATH :]}"
 
 
-def _headline(report: "Comparison") -> str:
+def _headline(report: ComparisonData) -> str:
     if report.tally is None:
         return "Not close: nothing could be compared"
     if report.problems and not report.mismatches:
@@ -190,7 +190,7 @@ def _headline(report: "Comparison") -> str:
     return ("Close: " if report else "Not close: ") + _mismatches(report)
 
 
-def _mismatches(report: "Comparison") -> str:
+def _mismatches(report: ComparisonData) -> str:
     size, mismatches, masked = report.size, report.mismatches, _masked(report)
     if mismatches:
         return f"{differing(mismatches, size)} ({percent(mismatches, size)})"
@@ -200,7 +200,7 @@ def _mismatches(report: "Comparison") -> str:
     return f"{agreeing}, {masked} masked" if masked else agreeing
 
 
-def _masked(report: "Comparison") -> int:
+def _masked(report: ComparisonData) -> int:
     """Return the number of pairs that are not compared, as one of the two is masked."""
     return 0 if report.tally is None else sum(int(report.tally[name]) for name in MASKED)
 
@@ -216,7 +216,7 @@ def _entry(name: str, text: str) -> list[str]:
     return [line.replace(_GLUE, " ") for line in lines]
 
 
-def _described(report: "Comparison") -> list[str]:
+def _described(report: ComparisonData) -> list[str]:
     own = f"{report.actual_dtype} {report.actual_shape}"
     reference = f"{report.expected_dtype} {report.expected_shape}"
     if own == reference:
@@ -224,7 +224,7 @@ def _described(report: "Comparison") -> list[str]:
     return [*_entry("actual", own), *_entry("expected", reference)]
 
 
-def _tolerance(report: "Comparison") -> str:
+def _tolerance(report: ComparisonData) -> str:
     rule = report.rule
     if rule.max_ulp is not None:
         return f"{rule.max_ulp} ULP"
@@ -233,7 +233,7 @@ def _tolerance(report: "Comparison") -> str:
     return f"|actual - expected| <= {float(rule.atol):g}{_unit(report)} + {rule.rtol:g}*|expected|"
 
 
-def _unit(report: "Comparison") -> str:
+def _unit(report: ComparisonData) -> str:
     """Write the unit of an absolute tolerance, if the arrays have one."""
     kinds = report.actual_dtype, report.expected_dtype
     names = [kind.partition("[")[0] for kind in kinds]
@@ -255,7 +255,7 @@ def _allowances(rule: "Rule") -> str:
     return text
 
 
-def _counts(report: "Comparison") -> str:
+def _counts(report: ComparisonData) -> str:
     signs = report.sign_mismatches
     finite, infinite = report.finite_mismatches, report.infinite_mismatches
     numbers = "of finite numbers" + f" ({signs} of opposite sign)" * bool(signs)
@@ -269,7 +269,7 @@ def _counts(report: "Comparison") -> str:
     return ", ".join(f"{count} {name}" for count, name in classes if count)
 
 
-def _masked_counts(report: "Comparison") -> str:
+def _masked_counts(report: ComparisonData) -> str:
     """Write how many pairs are not compared, by the side that is masked."""
     sides = ("in both", "only in actual", "only in expected")
     counts = {} if report.tally is None else {name: int(report.tally[name]) for name in MASKED}
@@ -277,7 +277,7 @@ def _masked_counts(report: "Comparison") -> str:
     return f"{text}; not compared"
 
 
-def _table(report: "Comparison") -> list[str]:
+def _table(report: ComparisonData) -> list[str]:
     """Write the first mismatches, and the pairs with the largest errors that are not among them."""
     first = {x.index: _cells(x) for x in report.first_mismatches}
     largest: dict[tuple[int, ...], list[str]] = {}
@@ -339,12 +339,12 @@ def _aligned(cells: list[str], widths: list[int]) -> str:
     return text
 
 
-def _cells(x: "Difference") -> list[str]:
+def _cells(x: Difference) -> list[str]:
     numbers = (brief(value) for value in (x.excess, x.absolute, x.relative))
     return [*values(x.actual, x.expected), *numbers, "-" if x.ulp is None else brief(x.ulp)]
 
 
-def _summary(report: "Comparison", advise: bool) -> Iterable[str]:
+def _summary(report: ComparisonData, advise: bool) -> Iterable[str]:
     if report.finite:
         norms = f"RMSE {brief(report.rms)}"
         if not math.isnan(report.relative_norm):  # dates have none

@@ -1,0 +1,115 @@
+"""The data of a gradient check's report, from which its text and plot are made."""
+
+from dataclasses import dataclass, field
+
+from .rule import INCONCLUSIVE, PASS
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    One entry of the Jacobian that is wrong or could not be confirmed.
+
+    The ``.failures`` of a `GradcheckReport` are such entries.
+
+    Attributes
+    ----------
+    verdict : str
+        "FAIL", "NONSMOOTH" or "INCONCLUSIVE".
+    form : str
+        The derivative that has the entry: "jac", "vjp" or "jvp"; for second derivatives its
+        keyword.
+    output, input : int
+        Positions of the output and the input.
+    output_index, input_index : tuple of int
+        Indices of the element in the output and in the input.
+    output_part, input_part : str
+        "real" or "imaginary" for complex elements, else "".
+    analytic : float
+        The value of the derivative that is checked.
+    numerical : float
+        The value of finite differences.
+    error : float
+        The estimated error of `numerical`.
+    excess : float
+        ``|analytic - numerical|`` divided by the tolerance.
+    row, column : int
+        Position in the Jacobian of all outputs with respect to all inputs, as real numbers.
+    name : str
+        The entry in NumPy's notation, ``d out[0][2, 1] / d in[0][2, 3]``; for second derivatives
+        ``d grad[0][1] / d in[0][2]``, with w in place of in for a cotangent.
+
+    Examples
+    --------
+    >>> import calipers
+    >>> import numpy as np
+    >>> report = calipers.gradcheck(
+    ...     np.sin, np.zeros(2), vjp=lambda x, w: w * [1, 2], raise_exception=False
+    ... )
+    >>> entry = report.worst
+    >>> entry.name, entry.input_index, entry.analytic
+    ('d out[0][1] / d in[0][1]', (1,), 2.0)
+    """
+
+    verdict: str
+    form: str
+    output: int
+    output_index: tuple[int, ...]
+    output_part: str
+    input: int
+    input_index: tuple[int, ...]
+    input_part: str
+    analytic: float
+    numerical: float
+    error: float
+    excess: float
+    row: int
+    column: int
+    name: str
+
+
+@dataclass(frozen=True, repr=False)
+class GradcheckData:
+    """The fields of a `GradcheckReport`, which documents them, and what follows from them."""
+
+    verdict: str
+    reason: str
+    findings: tuple[str, ...]
+    failures: tuple[Entry, ...]
+    counts: dict[str, int] = field(hash=False)
+    blocks: tuple[str, ...]
+    fd_error: float
+    resolution: float
+    atol: float
+    rtol: float
+    vacuous: bool
+    calls: dict[str, int] = field(hash=False)
+    seed: int
+    forms: tuple[str, ...]
+    shape: tuple[int, int]
+    fast_mode: bool
+    allowed: tuple[str, ...]
+    order: int = 1
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+    hidden: int = 0
+    again: str = ""
+    next: str = ""
+    outputs: tuple[tuple[str, int], ...] = ()
+    inputs: tuple[tuple[str, int], ...] = ()
+    library: str = ""
+
+    def __bool__(self) -> bool:
+        """Return True if the verdict is PASS or allowed."""
+        return self.verdict == PASS or self.verdict in self.allowed
+
+    @property
+    def worst(self) -> Entry | None:
+        """The failing entry with the largest error relative to its tolerance, or None."""
+        return self.failures[0] if self.failures else None
+
+    @property
+    def unresolved(self) -> float:
+        """The fraction of entries that differences could not decide, including ``hidden`` ones."""
+        total = sum(self.counts.values())
+        return (self.counts[INCONCLUSIVE] + self.hidden) / total if total else 0.0
