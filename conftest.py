@@ -13,10 +13,10 @@ collect_ignore_glob: list[str] = []
 if not find_spec("numba_cuda"):
     collect_ignore_glob += ["src/calipers/_device/*", "src/calipers/_kernels/cuda/*"]
 if not find_spec("torch"):
-    collect_ignore_glob += ["tests/torch_op_gradients.py"]
+    collect_ignore_glob += ["tests/gradcheck/torch_op_gradients.py"]
 
 # What tests import from there asserts, and says as much as a test does.
-pytest.register_assert_rewrite("tests.derivative_functions")
+pytest.register_assert_rewrite("tests.data.derivative_functions")
 
 # Who is started in the background of a shell ignores Ctrl-C, and so do all that it starts; some
 # tests interrupt them.

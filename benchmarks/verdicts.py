@@ -1,6 +1,6 @@
 """What is said of labelled pairs of implementations: by diagnose, and by the usual criteria.
 
-``python -m benchmarks.verdicts [seeds]`` asks of every pair in tests/verdict_cases; those of
+``python -m benchmarks.verdicts [seeds]`` asks of every pair in tests/data/verdict_cases; those of
 HELD_OUT were added when the rules stood, and are scored apart, as transforms and other fields are.
 """
 
@@ -195,7 +195,8 @@ def yes_or_no(cases: Iterable[Any], seeds: range) -> list[str]:
 
 
 def main(seeds: range) -> None:
-    from tests import verdict_cases  # not for asv, which imports all files here without the tests
+    # Here, since asv imports all files of the folder without the tests.
+    from tests.data import verdict_cases
 
     started = perf_counter()
     sets = {

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import numpy as np
-from benchmarks.scaling_out import Cluster, Job, most_workers, predicted, simulated
-from benchmarks.targets import results
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 import calipers
+from benchmarks.scaling_out import Cluster, Job, most_workers, predicted, simulated
+from benchmarks.targets import results
 
 HERE = Path(__file__).parent / "figures"
 PARTS = ("value", "error")

@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from tests.derivative_cases import CASES, Case
-from tests.derivative_mutants import KINDS
-from tests.sparse_derivative_cases import SPARSE_CASES
 
 import calipers
+from tests.data.derivative_cases import CASES, Case
+from tests.data.derivative_mutants import KINDS
+from tests.data.sparse_derivative_cases import SPARSE_CASES
 
 Check = Callable[[Case, np.ndarray, np.ndarray], str]
 Own = Callable[[Case, np.ndarray, np.ndarray], calipers.GradcheckReport]

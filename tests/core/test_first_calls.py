@@ -1,0 +1,145 @@
+"""What a terminal shows while kernels are compiled for the first time."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numba
+import pytest
+
+import calipers
+from calipers._jit import Compilations, cache_folder, no_cache
+from calipers._kernels.closeness import first_apart
+from tests.data.terminal import on_a_terminal
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+
+PAGE = Path(__file__).parents[2] / "docs" / "compile_cache.md"
+
+# Two kernels, each asked for by four threads at once; a thread that is left would be seen.
+CALLS = """
+import threading
+import numpy as np, calipers
+
+a = np.arange(10.0)
+
+def call():
+    assert calipers.allclose(a, a + 0)
+    assert calipers.isclose(a, a + 0).all()
+
+threads = [threading.Thread(target=call) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert threading.active_count() == 1, threading.enumerate()
+"""
+PATIENT = "import calipers._jit\ncalipers._jit._SILENT_SECONDS = 100.0\n"
+AT_EXIT = """
+import atexit
+import numpy as np, calipers
+
+@atexit.register
+def compare():
+    print(calipers.allclose(np.ones(3), np.ones(3)))
+"""
+
+
+def test_a_terminal_shows_once_that_kernels_are_compiled_and_not_when_they_are_cached(tmp_path):
+    status, _, shown = on_a_terminal("-c", CALLS, NUMBA_CACHE_DIR=tmp_path, HOME=tmp_path.parent)
+    assert status == 0
+    (folder,) = tmp_path.iterdir()
+    where = f"~/{tmp_path.name}/{folder.name}"
+    assert shown == f"calipers: compiling kernels for float64 (once; kept in {where})\r\n"
+    assert on_a_terminal("-c", CALLS, NUMBA_CACHE_DIR=tmp_path) == (0, "", "")
+
+
+def test_a_terminal_shows_why_nothing_is_cached(monkeypatch):
+    assert no_cache() == "no cache folder is writable, NUMBA_CACHE_DIR may name one"
+    monkeypatch.setenv("CALIPERS_CACHE", "0")
+    status, _, shown = on_a_terminal("-c", CALLS)
+    assert status == 0
+    assert shown == f"calipers: compiling kernels for float64 (in each process: {no_cache()})\r\n"
+    assert no_cache() == "CALIPERS_CACHE=0 turns the cache off"
+
+
+def test_the_message_clears_a_progress_bar_and_names_the_folder_in_full(capsys):
+    compilations = Compilations()
+    compilations.clears_line = True
+    dispatcher = SimpleNamespace(stats=SimpleNamespace(cache_path="/cache"))
+    compilations._announce(dispatcher, ())
+    err = capsys.readouterr().err
+    assert err == "\r\033[Kcalipers: compiling kernels (once; kept in /cache)\n"
+
+
+def test_nothing_is_shown_of_short_compilations():
+    assert on_a_terminal("-c", PATIENT + CALLS, CALIPERS_CACHE=0) == (0, "", "")
+
+
+def test_nothing_is_written_where_standard_error_is_no_terminal():
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS],
+        env=os.environ | {"CALIPERS_CACHE": "0"},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stderr == b""
+
+
+def test_nothing_is_shown_while_pytest_captures(tmp_path):
+    test = tmp_path / "test_it.py"
+    test.write_text("import calipers\ndef test(): assert calipers.allclose([1.0], [1.0])\n")
+    status, _, shown = on_a_terminal(
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", test), CALIPERS_CACHE=0
+    )
+    assert status == 0
+    assert "compiling" not in shown
+
+
+def test_calls_while_python_exits_compile_as_well(tmp_path):
+    status, out, shown = on_a_terminal("-c", AT_EXIT, NUMBA_CACHE_DIR=tmp_path)
+    assert (status, out) == (0, "True\n")
+    assert "Traceback" not in shown
+
+
+def test_the_command_has_lines_in_place_of_the_message(tmp_path):
+    code = "from calipers import _warmup; _warmup._COMMON = _warmup._COMMON[1:2]\n"
+    code += "_warmup.gradcheck = lambda *args, **options: None\n"
+    code += "from calipers._cli import main; raise SystemExit(main(['warmup']))"
+    status, out, shown = on_a_terminal("-c", code, NUMBA_CACHE_DIR=tmp_path)
+    assert (status, shown) == (0, "")
+    assert out.splitlines()[0].startswith("isclose                float64  ")
+    assert out.splitlines()[0].endswith(" s")
+    assert "compiled   3 kernels in " in out
+
+
+def test_calls_that_read_the_cache_start_no_thread():
+    assert calipers.allclose([1.0], [1.0])
+    assert cache_folder(first_apart) is not None
+    code = "import threading; threading.Thread.start = None\n"
+    code += "import calipers; calipers.allclose([1.0], [1.0])"
+    assert on_a_terminal("-c", code) == (0, "", "")
+
+
+def test_the_key_of_the_page_is_one_that_github_takes(tmp_path, monkeypatch):
+    yaml = pytest.importorskip("yaml")
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+    output = tmp_path / "output"
+    monkeypatch.setenv("GITHUB_OUTPUT", str(output))
+    steps = yaml.safe_load(block)["steps"]
+    exec(steps[0]["run"], {})
+    name, _, key = output.read_text().strip().partition("=")
+    assert name == "key"
+    sources = calipers.show_config(mode="dicts")["sources"]
+    assert {calipers.__version__, numba.__version__, sources} < set(key.split("-"))
+    assert "," not in key
+    _, restore, warmup, save, _ = steps
+    assert restore["uses"].startswith("actions/cache/restore@")
+    assert "${{ steps.kernels.outputs.key }}" in restore["with"]["key"]
+    assert warmup["run"] == "calipers warmup"
+    # Right after, since a job that fails saves nothing at its end.
+    assert save["uses"].startswith("actions/cache/save@")
+    assert save["with"]["path"] == restore["with"]["path"]
