@@ -1,18 +1,15 @@
 """Sides whose answers in the wider format are as good as the working one, in all or in part."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._protocols import NDArray
 from .answers import Answer, comparable
+from .implementations import Implementations
 from .inputs import is_movable, widened
 from .units import difference, own_roundings, size_of_results
 from .verdicts import GROSS
-
-if TYPE_CHECKING:
-    from .inquiry import Inquiry
 
 _MOVED = 0.3  # of a last place: what rounding to the format takes off again
 _LEAST = 2.0**-8  # of a rounding: two sides that are nearer hold nothing in the format
@@ -25,7 +22,7 @@ _EXPLAINED = 4.0  # times its noise, that a side may be off with rounded constan
 _ALONE = 4.0  # times that, of a single result
 
 
-def casting(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
+def casting(q: Implementations, wide: Mapping[str, Answer]) -> str | None:
     """
     Return which of two sides takes nothing wider, although its results are of a wider dtype.
 
@@ -48,7 +45,7 @@ def casting(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
     return heedless if q.sides[heedless](near).bits() != q.answers[heedless].bits() else None
 
 
-def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
+def casting_in_part(q: Implementations, wide: Mapping[str, Answer]) -> str | None:
     """
     Return which of two sides computes a part in the working format, and answers in a wider one.
 
@@ -94,7 +91,7 @@ def casting_in_part(q: "Inquiry", wide: Mapping[str, Answer]) -> str | None:
 
 
 def _bend(
-    q: "Inquiry", name: str, here: Answer, step: float, k: int
+    q: Implementations, name: str, here: Answer, step: float, k: int
 ) -> tuple[NDArray, NDArray] | None:
     """Return how a side's results begin to change along a line, and how otherwise they go on."""
     delta, seed, side = step * q.roundoff, q.seed + 65 + k, q.sides[name]

@@ -3,17 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._protocols import NDArray
 from .answers import Answer, comparable
+from .errors import Errors
 from .units import ROUNDOFF, Size, difference, rms_of, size_of_results, spread_of
 from .verdicts import COARSEST, GROSS, KEPT, MANY, REDRAW, SYSTEMATIC
-
-if TYPE_CHECKING:
-    from .inquiry import Inquiry
 
 _STAYS = 2.0**-6  # of a share of a result, that is another one where digits are lost
 _LUCKY = 2.0**8  # times that a rounding is hardly ever smaller than others
@@ -30,7 +27,7 @@ class Wide:
     would round is exact.
     """
 
-    q: "Inquiry"
+    q: Errors
 
     @property
     def _answers(self) -> tuple[Answer, Answer]:
