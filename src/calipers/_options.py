@@ -48,8 +48,8 @@ class Options(NamedTuple):
 
 
 def checked_options(
-    rtol: Any,
-    atol: Any,
+    rtol: Any = None,
+    atol: Any = None,
     tolerance: Any = None,
     max_ulp: Any = None,
     equal_nan: Any = False,

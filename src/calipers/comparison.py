@@ -247,7 +247,7 @@ def agree(actual: Any, expected: Any, **options: Unpack[CompareOptions]) -> bool
         verdict = plainly_agree(actual, expected, rtol, atol, equal_nan)
         if verdict is not None:
             return verdict
-    checked = checked_options(**{"rtol": None, "atol": None, **options})
+    checked = checked_options(**options)
     parts = _leaves(actual, expected)
     return all_pass(parts, checked) or bool(
         compare_leaves(parts, are_nested(actual, expected), checked)

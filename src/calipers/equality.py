@@ -206,5 +206,5 @@ def approx(expected: PyTree, **options: Unpack[CompareOptions]) -> Approx:
         defaults["check_shape"] = False
     defaults.update(options)
     if options:
-        checked_options(**{"rtol": None, "atol": None, **defaults})
+        checked_options(**defaults)
     return Approx(expected, defaults)

@@ -17,7 +17,10 @@ import calipers
 from calipers import golden, probes, testing
 from calipers._differences.planned import JacobianFunction
 from calipers._gradcheck.report_data import Entry
+from calipers._gradcheck.settings import Settings
+from calipers._options import checked_options
 from calipers._tally import Rule
+from calipers._types import CompareOptions, SecondOptions
 from tests.contract.private_words import pattern
 
 MODULES = [calipers, golden, probes, testing]
@@ -184,6 +187,30 @@ def test_examples_of_errors(name):
     for test in doctest.DocTestFinder().find(CLASSES[name], name, globs={}):
         runner = doctest.DocTestRunner(verbose=False)
         assert runner.run(test).failed == 0
+
+
+def defaults(function):
+    """Return the default of each parameter that has one."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def test_options_of_comparisons_are_the_same_everywhere():
+    options = defaults(calipers.compare)
+    assert defaults(calipers.assert_close) == options | {"msg": None}
+    assert defaults(checked_options) == options
+    assert [*CompareOptions.__annotations__] == [*options]
+
+
+def test_options_of_gradient_checks_are_the_same_everywhere():
+    options = defaults(calipers.gradcheck)
+    settings = defaults(Settings)
+    assert settings == {name: options[name] for name in settings}
+    types = typing.get_type_hints(calipers.gradcheck)
+    passed_on = typing.get_type_hints(SecondOptions)
+    assert passed_on == {name: types[name] for name in passed_on}
+    second = defaults(calipers.gradgradcheck)
+    assert all(second[name] == options[name] for name in second.keys() & options)
 
 
 def test_problems_are_found():

@@ -101,7 +101,8 @@ def options_of(
     """
     Return the options of a call of a public function, or raise if it does not accept one of them.
 
-    It accepts args, argnums and the keys of a TypedDict, and has other parameters that are `named`.
+    It accepts args, argnums and the keys of the TypedDict `accepted`. The error lists them and
+    `named`, the other keywords of the function.
     """
     keys = [field.name for field in fields(Options) if field.name in accepted.__optional_keys__]
     names = dict.fromkeys(("args", "argnums", *named, *keys))
@@ -166,7 +167,7 @@ def pose(
     options: Options,
     dense: bool = False,
 ) -> Problem:
-    """Return the problem of differentiating f with respect to x, its argument at one position."""
+    """Return the problem of differentiating f with respect to its argument `options.argnums`."""
     args, position = options.args, options.argnums
     require_callable(f=f)
     if not is_integer(position) or not 0 <= position <= len(args):
