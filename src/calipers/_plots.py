@@ -206,8 +206,7 @@ def _draw_histogram(axes: Any, report: "ComparisonData") -> None:
     histogram = report.ulp_histogram
     axes.set(xlabel="distance in ULP (0, then powers of two)", ylabel="number of pairs")
     if not histogram:
-        text = "no ULP for this dtype" if report.finite else "no finite pairs"
-        show_text(axes, text)
+        show_text(axes, "no ULP for this dtype" if report.finite else "no finite pairs")
         return
     last = max(high.bit_length() for _, high, _ in histogram)
     heights = np.zeros(last + 1)

@@ -213,10 +213,8 @@ class GradcheckReport(GradcheckData, Report):
         return report_text(self)
 
     def _headline_and_rest(self) -> tuple[str, str]:
-        first, text = headline(self), str(self)
-        lines = text.splitlines()
-        rest = next(k for k, line in enumerate(lines) if line.startswith("  checked"))
-        return first, "\n".join(lines[rest:])
+        text = str(self)
+        return headline(self), text[text.index("\n  checked") + 1 :]
 
     def plot(self) -> "Figure":
         """
