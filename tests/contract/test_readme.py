@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.contract.texts import same
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 RESULTS = (ROOT / "benchmarks" / "results.md").read_text("utf-8")
@@ -36,27 +38,6 @@ def pasted(code, namespace):
 def shown_next_to_code(text=README):
     """Return each example with the output that follows it."""
     return re.findall(r"^```python\n(.*?)^```\n+```text\n(.*?)^```", text, re.M | re.S)
-
-
-def as_number(word):
-    """Return the number that a word is, or None."""
-    try:
-        return float(word.strip("*,;()"))
-    except ValueError:
-        return None
-
-
-def same(words, others):
-    """Compare texts word by word; numbers by their size, since last digits hang on the processor.
-
-    The line of calls ends with seconds, and with the versions of what is installed.
-    """
-    words, others = (re.sub(r"; \S+ s; .*", "", text).split() for text in (words, others))
-    return len(words) == len(others) and all(
-        a == b or (None not in pair and pair[0] == pytest.approx(pair[1], rel=0.5))
-        for a, b in zip(words, others, strict=True)
-        for pair in [(as_number(a), as_number(b))]
-    )
 
 
 def test_texts_are_the_same_but_for_last_digits():
