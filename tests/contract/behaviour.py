@@ -48,6 +48,8 @@ UNSTEADY = (
     *("REVIEWED unwritten_tile", "TRANSFORMS rows_turned_by_integers_from_8192"),
     *("attention no_scale", "brusselator doubled column", "fixed_point one_step_alone"),
     *("lstm_cell cell_forgotten", "lstm_cell slope_of_sigmoid_for_tanh"),
+    *("CASES bfloat16_float32_sums", "FIELDS weights_stored_in_float32"),
+    *("EVERYDAY orthogonal_by_classical_projections", "REVIEWED fit_by_normal_equations"),
     *("sinkhorn plan_transposed", "float32_inside"),
 )
 METHODS = ("2-point", "3-point", "5-point", "adaptive", "cs")
