@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 
 import calipers
-from tests import verdict_cases
-from tests.derivative_cases import CASES
-from tests.derivative_mutants import KINDS
-from tests.gradcheck_models import MISTAKES, MODELS
-from tests.sparse_derivative_cases import SPARSE_CASES
-from tests.texts import same
+from tests.contract.texts import same
+from tests.data import verdict_cases
+from tests.data.derivative_cases import CASES
+from tests.data.derivative_mutants import KINDS
+from tests.data.gradcheck_models import MISTAKES, MODELS
+from tests.data.sparse_derivative_cases import SPARSE_CASES
 
 from .exact_functions import EXACT
 from .reports import REPORTS, text_of

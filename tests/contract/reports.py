@@ -13,7 +13,7 @@ import numpy as np
 
 import calipers
 from calipers import golden, probes, testing
-from tests.texts import without_environment
+from tests.contract.texts import without_environment
 
 A = np.arange(12.0).reshape(3, 4)
 X = np.array([0.5, 1.0, 2.0])
