@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._kernels.places import HIGHEST, LENGTH, LOWEST, STEP
+from ._kernels.record import HIGHEST, LENGTH, LOWEST, STEP
 from ._protocols import NDArray
 from ._tally import Tally
 

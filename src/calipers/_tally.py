@@ -15,34 +15,29 @@ from ._arrays import Pair
 from ._dispatch import fold
 from ._dtypes import FLOAT32, FLOAT64, DType, finfo, widest
 from ._integers import is_close, is_exact, is_real, measures
-from ._kernels.comparison import TALLIES, TALLY, room_of
-from ._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
-from ._kernels.scalar.closeness import HUGE, TINY
-from ._kernels.sums import SCALES
+from ._kernels.comparison import TALLIES, room_of
+from ._kernels.record import (
+    COUNTED,
+    COUNTS,
+    FIRST,
+    HIGHEST,
+    LENGTH,
+    LOWEST,
+    MEASURES,
+    PASSING,
+    POSITIONS,
+    RANGE,
+    RECORD,
+    SQUARES,
+    STEP,
+)
+from ._kernels.scalar.reductions import SCALES, precedes, scale_of, two_sum, united_range
 from ._protocols import NDArray
 from ._shapes import broadcast_arrays
-from ._types import Measure
 from .interop.times import Distances, distances, within
-
-# The counts of pairs that are not compared, since one or both of their elements are masked.
-MASKED = ("masked_both", "masked_actual", "masked_expected")
-MEASURES: tuple[Measure, ...] = ("excess", "absolute", "relative", "ulp")
 
 # Mismatches are counted for each index of an axis that is not longer than this.
 _COUNTED = 1 << 14
-_SUMMED = (
-    "size",
-    "finite",
-    "nan_both",
-    "nan_actual",
-    "nan_expected",
-    "infinite",
-    "mismatches",
-    "signs",
-    "without_distance",
-    *MASKED,
-    "histogram",
-)
 
 
 @dataclass(frozen=True)
@@ -84,17 +79,17 @@ class Rule:
 class Tally:
     """Counts, extremes, sums and places; positions count elements in C order of the whole."""
 
-    record: NDArray  # of dtype TALLY, one element
+    record: NDArray  # of dtype RECORD, one element
     axes: NDArray
     counts: NDArray
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> "Tally":
-        record = np.zeros(1, TALLY)
-        for name in ("first", *(f"{measure}_at" for measure in MEASURES)):
+        record = np.zeros(1, RECORD)
+        for name in ("first", *POSITIONS):
             record[name] = -1
         lengths = shape or (1,)
-        axes = np.full((len(lengths), 6), -1, np.int64)
+        axes = np.full((len(lengths), COUNTS + 1), -1, np.int64)
         axes[:, LENGTH], axes[:, STEP] = lengths, 0
         total = 0
         for axis, length in enumerate(lengths):
@@ -108,7 +103,7 @@ class Tally:
         """Return an empty tally that takes note only of what exceeds all found earlier."""
         tally = cls.empty(shape)
         if earlier is not None:
-            for name in (*MEASURES, "passing_rtol", "passing_atol"):
+            for name in (*MEASURES, *PASSING):
                 tally.record[name] = earlier.record[name]
         return tally
 
@@ -119,7 +114,7 @@ class Tally:
         """Compare all but the sums of squares, which are rounded, and what led to the rest."""
         if not isinstance(other, Tally):
             return NotImplemented
-        names = [name for name in TALLY.names or () if not name.endswith("squares")]
+        names = [name for name in RECORD.names or () if name not in SQUARES]
         columns = [LENGTH, LOWEST, HIGHEST, STEP]
         return (
             all(np.array_equal(self[name], other[name], equal_nan=True) for name in names)
@@ -131,7 +126,7 @@ class Tally:
 
     def places(self) -> list[int]:
         """Return the positions of all pairs that are named: the first mismatches, the farthest."""
-        farthest = [self[f"{measure}_at"] for measure in MEASURES]
+        farthest = [self[name] for name in POSITIONS]
         return sorted({int(i) for i in (*self["first"], *farthest) if i >= 0})
 
     def axis_counts(self, axis: int) -> NDArray | None:
@@ -148,11 +143,11 @@ class Tally:
         """Return the tally of the part that begins at `corner` of a whole of some shape."""
         whole = Tally.empty(shape)
         whole.record[:] = self.record
-        for name in ("first", *(f"{measure}_at" for measure in MEASURES)):
+        for name in ("first", *POSITIONS):
             positions = whole.record[name]
             present = positions >= 0
             positions[present] = moved(positions[present], self.shape, corner, shape)
-        columns = [LOWEST, HIGHEST, LATEST]
+        columns = [LOWEST, HIGHEST]
         whole.axes[:, STEP] = self.axes[:, STEP]
         for axis, start in enumerate(corner):
             values = self.axes[axis, columns]
@@ -220,33 +215,23 @@ def merge(left: Tally, right: Tally) -> Tally:
     """Unite the tallies of two parts of one whole. Associative, but for the rounding of sums."""
     total = Tally(left.record.copy(), left.axes.copy(), left.counts + right.counts)
     record, x, y = total.record[0], left.record[0], right.record[0]
-    for name in _SUMMED:
+    for name in (*COUNTED, "histogram"):
         record[name] = x[name] + y[name]
-    for name in ("passing_rtol", "passing_atol"):
+    for name in PASSING:
         record[name] = max(x[name], y[name])
-    for measure in MEASURES:
-        at = f"{measure}_at"
-        if y[at] >= 0 and (x[at] < 0 or (y[measure], -y[at]) > (x[measure], -x[at])):
+    for measure, at in zip(MEASURES, POSITIONS, strict=True):
+        if y[at] >= 0 and (x[at] < 0 or precedes(y[measure], y[at], x[measure], x[at])):
             record[measure], record[at] = y[measure], y[at]
     positions = np.concatenate([x["first"], y["first"]])
     positions = np.sort(positions[positions >= 0])[:FIRST]
     record["first"] = -1
     record["first"][: positions.size] = positions
-    for name in ("squares", "reference_squares"):
-        for sums, part in zip(record[name], y[name], strict=True):
-            high = sums[0] + part[0]
-            back = high - sums[0]
-            sums[1] += (sums[0] - (high - back)) + (part[0] - back) + part[1]
-            sums[0] = high
+    for name in SQUARES:
+        high, low = record[name].T
+        high[:], error = two_sum(high, y[name][:, 0])
+        low += error + y[name][:, 1]
     for axis, part in zip(total.axes, right.axes, strict=True):
-        if part[LOWEST] < 0:
-            continue
-        if axis[LOWEST] < 0:
-            axis[LOWEST : STEP + 1] = part[LOWEST : STEP + 1]
-            continue
-        axis[STEP] = math.gcd(axis[STEP], part[STEP], axis[LOWEST] - part[LOWEST])
-        axis[LOWEST] = min(axis[LOWEST], part[LOWEST])
-        axis[HIGHEST] = max(axis[HIGHEST], part[HIGHEST])
+        axis[:RANGE] = united_range(*axis[:RANGE].tolist(), *part[:RANGE].tolist())
     return total
 
 
@@ -318,7 +303,7 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
                 record[name], record[f"{name}_at"] = values.max(), values.argmax()
         for name, values in (("squares", d), ("reference_squares", size)):
             largest = values.max(initial=0)
-            scale = 2 if largest >= HUGE else 0 if largest <= TINY else 1
+            scale = scale_of(largest)
             record[name][scale, 0] = np.sum((values * SCALES[scale]) ** 2)
     record["finite"] = np.count_nonzero(usual)
     record["nan_both"] = np.count_nonzero(nan_a & nan_b)
@@ -335,7 +320,7 @@ def _tally_by_numpy(pair: Pair, rule: Rule) -> Tally:
     for axis, indices in enumerate(np.nonzero(np.atleast_1d(bad))):
         if indices.size:
             row = tally.axes[axis]
-            row[[LOWEST, HIGHEST, LATEST]] = indices.min(), indices.max(), indices[-1]
+            row[[LOWEST, HIGHEST]] = indices.min(), indices.max()
             row[STEP] = np.gcd.reduce(indices - indices[0])
             counts = tally.axis_counts(axis)
             if counts is not None:

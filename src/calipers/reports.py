@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._arrangement import region
+from ._kernels.record import MASKED, MEASURES
 from ._report.base import Report
 from ._report.comparison import comparison_text, headline_and_rest, nested_text
 from ._report.comparison_data import ComparisonData, Difference, worst_leaf
 from ._shapes import common_shape
-from ._tally import MASKED, MEASURES, merge, moved
+from ._tally import merge, moved
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

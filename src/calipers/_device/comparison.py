@@ -14,11 +14,10 @@ from .._arrays import Pair
 from .._dtypes import working_dtypes
 from .._kernels.cuda import _target as target
 from .._kernels.cuda import comparison as kernels
-from .._kernels.places import COUNTS, FIRST, HIGHEST, LATEST, LENGTH, LOWEST, STEP
-from .._kernels.sums import SCALES
+from .._kernels.record import COUNTS, FIRST, LENGTH, LOWEST, RANGE, words_of
 from .._libraries import library_of
 from .._protocols import NDArray
-from .._tally import MEASURES, Rule, Tally, rule_arguments, widened
+from .._tally import Rule, Tally, rule_arguments, widened
 from .closeness import ask
 from .operands import Operand, Places, common_shape, operands, places_of
 
@@ -58,9 +57,11 @@ def tally_pair(pair: Pair, rule: Rule) -> Tally:
         arguments = *arguments, *rule_arguments(pair, rule)
         lengths = tuple(int(n) for n in tally.axes[:, LENGTH])
         starts = tuple(int(n) for n in tally.axes[:, COUNTS])
-        counts = target.to_device(np.zeros(kernels.AXES + tally.counts.size, np.int64))
+        zeros = np.zeros(kernels.AXES + tally.counts.size, np.int64)
+        zeros[kernels.FINITE] = a.size  # kernels subtract those that are not
+        counts = target.to_device(zeros)
         rows = target.blocks_of(a.size, layout.tile, layout.blocks)
-        width = kernels.PLACES + kernels.RANGE * ndim
+        width = kernels.PLACES + RANGE * ndim
         numbers = target.empty((rows, kernels.NUMBERS), np.float64)
         ulps = target.empty(rows, np.uint64)
         where = target.empty((rows, width), np.int64)
@@ -95,30 +96,22 @@ def _first(
 
 
 def _enter(tally: Tally, numbers: NDArray, ulps: NDArray, where: NDArray, counts: NDArray) -> None:
-    """Enter what the kernels found."""
+    """Store the results of the kernels in a tally."""
     record = tally.record[0]
-    size = prod(int(n) for n in tally.axes[:, LENGTH])
-    record["size"] = size
-    record["finite"] = size - counts[kernels.NONFINITE]
-    names = ("nan_both", "nan_actual", "nan_expected", "infinite", "mismatches", "signs")
-    for name, at in zip(names, range(kernels.NAN_BOTH, kernels.HISTOGRAM), strict=True):
-        record[name] = counts[at]
-    record["histogram"] = counts[kernels.HISTOGRAM : kernels.AXES]
-    tally.counts[:] = counts[kernels.AXES :]
-    best = ("excess", "absolute", "relative", "passing_rtol", "passing_atol")
-    for name, value in zip(best, numbers, strict=False):
-        record[name] = value
+    record["size"] = prod(int(n) for n in tally.axes[:, LENGTH])
     record["ulp"] = ulps[0]
-    for measure, place in zip(MEASURES, where, strict=False):
-        record[f"{measure}_at"] = place
-    sums = numbers[kernels.BEST :].reshape(len(SCALES), 2, 2)
-    record["squares"], record["reference_squares"] = sums[:, 0], sums[:, 1]
-    ranges = where[kernels.PLACES :].reshape(-1, kernels.RANGE)
-    touched = ranges[:, kernels.LOWEST] >= 0
-    tally.axes[touched, LOWEST] = ranges[touched, kernels.LOWEST]
-    tally.axes[touched, HIGHEST] = ranges[touched, kernels.HIGHEST]
-    tally.axes[touched, LATEST] = ranges[touched, kernels.HIGHEST]
-    tally.axes[touched, STEP] = ranges[touched, kernels.STEP]
+    for fields, values in (
+        (kernels.COUNT_FIELDS, counts),
+        (kernels.NUMBER_FIELDS, numbers),
+        (kernels.POSITION_FIELDS, where),
+    ):
+        part = values[: words_of(fields)].view(fields)[0]
+        for name in fields.names or ():
+            record[name] = part[name]
+    tally.counts[:] = counts[kernels.AXES :]
+    ranges = where[kernels.PLACES :].reshape(-1, RANGE)
+    touched = ranges[:, LOWEST] >= 0
+    tally.axes[touched, :RANGE] = ranges[touched]
 
 
 def elements(pair: Pair, positions: Sequence[int]) -> list[Pair]:

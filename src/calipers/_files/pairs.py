@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .._dtypes import DType, kernel_dtype
+from .._kernels.record import MASKED
 from .._protocols import NDArray
 from .._spread import MEMORY_LIMIT
-from .._tally import MASKED, Rule, has_distances
+from .._tally import Rule, has_distances
 from ..comparison import compare
 from ..reports import Comparison, NestedComparison
 from .conventions import MEANING, PACKING

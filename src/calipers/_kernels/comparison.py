@@ -2,7 +2,7 @@
 
 A block is surveyed by one loop that the compiler vectorises. It measures the usual pairs and sets
 the unusual ones apart: those with a NaN or an infinity, and those at the ends of the range, which
-are then measured one by one. All findings of a pass stand in one record, `TALLY`.
+are then measured one by one. The results of a pass are one `RECORD`.
 """
 
 from functools import cache
@@ -14,7 +14,8 @@ from numba.core import types
 
 from .._jit import Kernels
 from .jitable import jitable
-from .places import FIRST, note_mismatches
+from .mismatches import note_mismatches
+from .record import RECORD
 from .scalar.formats import bits, from_bits
 from .scalar.measures import (
     BUCKETS,
@@ -28,45 +29,12 @@ from .scalar.measures import (
     weigh,
 )
 from .scalar.predicates import finite, is_nan
+from .scalar.reductions import exceeds, lowered, may_lead
 from .sums import LANES, add_lanes, add_squares, summand
 from .vectors import element_type, prefetch, vector
 from .views import borrowed
 
 _i8, _f8 = np.int64, np.float64
-TALLY = np.dtype(
-    [
-        ("size", _i8),
-        ("finite", _i8),
-        ("nan_both", _i8),
-        ("nan_actual", _i8),
-        ("nan_expected", _i8),
-        ("infinite", _i8),
-        ("mismatches", _i8),
-        ("signs", _i8),
-        # of text and other objects, and of masked arrays, which no kernel takes
-        ("without_distance", _i8),
-        ("masked_both", _i8),
-        ("masked_actual", _i8),
-        ("masked_expected", _i8),
-        ("first", _i8, FIRST),
-        # the largest over all finite pairs, and the first place where each stands
-        ("excess", _f8),
-        ("absolute", _f8),
-        ("relative", _f8),
-        ("ulp", np.uint64),
-        ("excess_at", _i8),
-        ("absolute_at", _i8),
-        ("relative_at", _i8),
-        ("ulp_at", _i8),
-        ("passing_rtol", _f8),
-        ("passing_atol", _f8),
-        # high and low part of each sum, as SCALES
-        ("squares", _f8, (3, 2)),
-        ("reference_squares", _f8, (3, 2)),
-        ("histogram", _i8, BUCKETS),
-    ],
-    align=True,
-)
 # Small enough to prefetch the block after the next, which on one core doubles the speed.
 _BLOCK = 512
 _BLOCKS_AHEAD = 2
@@ -122,10 +90,8 @@ def survey(x, y, rule, record, d, size, ulp):
     allowed = _allowed(max_ulp, ulp)
     passing_rtol = record.passing_rtol
     passing_atol = record.passing_atol
-    # Division is slow. A quotient that rounds to more than another exceeds it by multiplication,
-    # lowered by more than that rounds by.
-    excess = np.inf if by_ulp else record.excess * (1.0 - 2.0**-50)
-    relative = record.relative * (1.0 - 2.0**-50)
+    excess = np.inf if by_ulp else lowered(record.excess)
+    relative = lowered(record.relative)
     wrong: Any = False
     unusual: Any = False
     most_d = np.int64(0)
@@ -137,8 +103,9 @@ def survey(x, y, rule, record, d, size, ulp):
     for i in range(x.size):
         d_i, size_i, bound, ulp_i, usual = measure(x[i], y[i], rtol, atol, shift, unit)
         far = (ulp_i > allowed) if by_ulp else (d_i > bound)
-        more |= (d_i > excess * bound) | (d_i > relative * size_i)
-        short |= (d_i > passing_atol + rtol * size_i) | (d_i > atol + passing_rtol * size_i)
+        more |= may_lead(d_i, bound, size_i, excess, relative)
+        short |= exceeds(d_i, size_i, rtol, passing_atol)
+        short |= exceeds(d_i, size_i, passing_rtol, atol)
         # Numbers that are not negative order as their bits do, and integers need no fastmath.
         most_d = max(most_d, bits(d_i))
         most_size = max(most_size, bits(size_i))
@@ -183,7 +150,7 @@ def mark(rule, d, size, ulp, bad):
     by_ulp = max_ulp >= 0
     allowed = _allowed(max_ulp, ulp)
     for i in range(d.size):
-        bad[i] = (ulp[i] > allowed) if by_ulp else (d[i] > atol + rtol * size[i])
+        bad[i] = (ulp[i] > allowed) if by_ulp else exceeds(d[i], size[i], rtol, atol)
 
 
 @jitable
@@ -224,7 +191,7 @@ def falls_short(passing, other, relative, d, size):
     atol = other if relative else passing
     short = False
     for i in range(d.size):
-        short |= d[i] > atol + rtol * size[i]
+        short |= exceeds(d[i], size[i], rtol, atol)
     return short
 
 
@@ -457,7 +424,7 @@ def place_largest(a, b, rule, start, highest, record):
 
 _RULE = (types.float64, types.float64, types.int64, types.boolean, types.int64, types.float64)
 _AXES = types.Array(types.int64, 2, "C")
-_STATE = (types.int64, vector(numba.from_dtype(TALLY), readonly=False), _AXES)
+_STATE = (types.int64, vector(numba.from_dtype(RECORD), readonly=False), _AXES)
 _COUNTS = vector(types.int64, readonly=False)
 
 

@@ -5,21 +5,16 @@ import math
 import numpy as np
 
 from .jitable import jitable
-from .scalar.closeness import HUGE, TINY
+from .scalar.reductions import LARGE, SCALE_EXPONENT, SCALES, scale_of, two_sum
 
-# Sums are kept in three scales, by the largest term of a block, and in lanes.
-SCALES = (2.0**600, 1.0, 2.0**-600)
+# Numbers whose squares are summed in parallel; those of a block in one scale, by the largest.
 LANES = 32
 
 
 @jitable
 def add_squares(values, largest, lanes):
     """Add the squares of a padded block to sums in many lanes, hardly rounding."""
-    scale = 1
-    if largest >= HUGE:
-        scale = 2
-    elif largest <= TINY:
-        scale = 0
+    scale = scale_of(largest)
     factor = SCALES[scale]
     half = values.size // 2
     low = values[:half]
@@ -43,25 +38,23 @@ def summand(x, exponent, lanes):
     if math.ldexp(x, exponent) < np.inf:
         return math.ldexp(x, exponent)
     square = np.empty(1)
-    square[0] = math.ldexp(x, exponent - 600) ** 2
-    add_exactly(square, lanes[2, 0, :1], lanes[2, 1, :1])
+    square[0] = math.ldexp(x, exponent - SCALE_EXPONENT) ** 2
+    add_exactly(square, lanes[LARGE, 0, :1], lanes[LARGE, 1, :1])
     return 0.0
 
 
 @jitable
 def add_exactly(x, high, low):
-    """Add to sums of two parts, whose low part takes what rounding loses (Knuth's TwoSum)."""
+    """Add numbers to sums of a high and a low part, which takes the rounding errors."""
     for i in range(x.size):
-        total = high[i] + x[i]
-        back = total - high[i]
-        low[i] += (high[i] - (total - back)) + (x[i] - back)
-        high[i] = total
+        high[i], error = two_sum(high[i], x[i])
+        low[i] += error
 
 
 @jitable
 def add_lanes(lanes, sums):
     """Add the sums of all lanes, in order."""
-    for scale in range(3):
+    for scale in range(len(SCALES)):
         for i in range(LANES):
             add_exactly(lanes[scale, 0, i : i + 1], sums[scale, :1], sums[scale, 1:])
             sums[scale, 1] += lanes[scale, 1, i]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._arrangement import percent, region
-from .._tally import MASKED, MEASURES
+from .._kernels.record import MASKED, MEASURES
 from ..interop.times import common_format
 from .advice import next_call, remedy
 from .comparison_data import ComparisonData, Difference, worst_leaf

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from .._tally import MEASURES, Rule, Tally
+from .._kernels.record import MEASURES
+from .._tally import Rule, Tally
 from .._types import Measure
 
 

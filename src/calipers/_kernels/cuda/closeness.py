@@ -12,23 +12,15 @@ from typing import Any
 import numpy as np
 from numba import cuda, types
 
-from ..scalar.closeness import close as _close
+from ..scalar import closeness, predicates
 from ..scalar.closeness import reduced, sure_narrow, sure_wide
 from ..scalar.formats import double, single
-from ..scalar.predicates import finite as _finite
 from ._cache import kept
-from .formats import as_is, latest, loaded, loader, place_finder, rule, viewer
+from .formats import as_is, called_by_kernels, latest, loaded, loader, place_finder, rule, viewer
 from .policy import Policy
 
-
-@rule
-def close(a, b, rtol, atol, equal_nan):
-    return _close(a, b, rtol, atol, equal_nan)
-
-
-@rule
-def finite(x):
-    return _finite(x)
+close = called_by_kernels(closeness.close)
+finite = called_by_kernels(predicates.finite)
 
 
 @cuda.jit(device=True)
@@ -48,17 +40,11 @@ def _narrow(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
 
 @rule
 def _exact(a, b, rtol, atol, narrow_rtol, narrow_atol, equal_nan):
-    return _close(a, b, rtol, atol, equal_nan)
+    return closeness.close(a, b, rtol, atol, equal_nan)
 
 
-@rule
-def _as_wide(x):
-    return double(x)
-
-
-@rule
-def _as_narrow(x):
-    return single(x)
+_as_wide = called_by_kernels(double)
+_as_narrow = called_by_kernels(single)
 
 
 _NARROW = {"float16", "bfloat16", "float32", "bool", "int8", "int16", "uint8", "uint16"}

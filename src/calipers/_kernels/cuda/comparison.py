@@ -13,84 +13,90 @@ from typing import Any
 import numpy as np
 from numba import cuda, types
 
-from ..scalar.closeness import HUGE, TINY
+from ..record import (
+    HIGHEST,
+    LOWEST,
+    MEASURES,
+    PASSING,
+    POSITIONS,
+    RANGE,
+    SQUARES,
+    STEP,
+    part_of_record,
+    word_of,
+    words_of,
+)
+from ..scalar import measures, predicates, reductions
 from ..scalar.formats import product
-from ..scalar.measures import BUCKETS
-from ..scalar.measures import acceptable as _acceptable
-from ..scalar.measures import bucket as _bucket
-from ..scalar.measures import measure as _measure
-from ..scalar.measures import polar as _polar
-from ..scalar.measures import raised as _raised
-from ..scalar.measures import weigh as _weigh
-from ..scalar.predicates import is_nan as _is_nan
-from ..scalar.predicates import opposite as _opposite
-from ..sums import SCALES
+from ..scalar.reductions import (
+    LARGE,
+    SCALE_EXPONENT,
+    SMALL,
+    USUAL,
+    lowered,
+    precedes,
+    scale_of,
+    two_sum,
+    united_range,
+)
 from ._cache import kept
 from .closeness import finite
-from .formats import latest, loader, place_finder, rule, viewer
+from .formats import called_by_kernels, latest, loader, place_finder, rule, viewer
 from .policy import Policy
 
-# Where counts stand; those of distances in ULP follow, and then those of each axis.
-NONFINITE, NAN_BOTH, NAN_ACTUAL, NAN_EXPECTED, INFINITE, MISMATCHES, SIGNS, HISTOGRAM = range(8)
-AXES = HISTOGRAM + BUCKETS
+# A thread, a block and the whole pass fill parts of a record: counts, which are followed by those
+# of each axis; numbers, of binary64; and positions, which are followed by the range of mismatches
+# on each axis. The largest distance in ULP, an integer of 64 bits, is by itself.
+COUNT_FIELDS = part_of_record(
+    "finite",
+    "nan_both",
+    "nan_actual",
+    "nan_expected",
+    "infinite",
+    "mismatches",
+    "signs",
+    "histogram",
+)
+NUMBER_FIELDS = part_of_record(*(name for name in MEASURES if name != "ulp"), *PASSING, *SQUARES)
+POSITION_FIELDS = part_of_record(*POSITIONS)
 
-# A finding, of a thread or of all: in binary64 the largest of three measures, the two tolerances
-# that pass, and two sums of squares in three scales, each of two parts; the largest distance in
-# ULP; and as integers the places of the four largest, and the range of mismatches on each axis.
-EXCESS, ABSOLUTE, RELATIVE, PASSING_RTOL, PASSING_ATOL = range(5)
-BEST = 5
-SUMS = 4 * len(SCALES)
-NUMBERS = BEST + SUMS
-ULP_AT = 3
-PLACES = 4
-LOWEST, HIGHEST, STEP, RANGE = range(4)
+FINITE = word_of(COUNT_FIELDS, "finite")
+NAN_BOTH = word_of(COUNT_FIELDS, "nan_both")
+NAN_ACTUAL = word_of(COUNT_FIELDS, "nan_actual")
+NAN_EXPECTED = word_of(COUNT_FIELDS, "nan_expected")
+INFINITE = word_of(COUNT_FIELDS, "infinite")
+MISMATCHES = word_of(COUNT_FIELDS, "mismatches")
+SIGNS = word_of(COUNT_FIELDS, "signs")
+HISTOGRAM = word_of(COUNT_FIELDS, "histogram")
+AXES = words_of(COUNT_FIELDS)
+
+# The measures come first, each at the index of its position, and the sums last.
+EXCESS = word_of(NUMBER_FIELDS, "excess")
+ABSOLUTE = word_of(NUMBER_FIELDS, "absolute")
+RELATIVE = word_of(NUMBER_FIELDS, "relative")
+PASSING_RTOL = word_of(NUMBER_FIELDS, "passing_rtol")
+PASSING_ATOL = word_of(NUMBER_FIELDS, "passing_atol")
+BEST = word_of(NUMBER_FIELDS, SQUARES[0])
+DIFFERENCE, REFERENCE = (word_of(NUMBER_FIELDS, name) for name in SQUARES)
+NUMBERS = words_of(NUMBER_FIELDS)
+
+ULP_AT = word_of(POSITION_FIELDS, "ulp_at")
+PLACES = words_of(POSITION_FIELDS)
 
 # What a thread finds takes most of its registers: a multiprocessor has room for two blocks.
 TALLIES = 2
 
 
-acceptable = rule(_acceptable)
-raised = rule(_raised)
-weigh = rule(_weigh)
-bucket = rule(_bucket)
-
-
-@rule
-def measure(a, b, rtol, atol, shift, unit):
-    return _measure(a, b, rtol, atol, shift, unit)
-
-
-@rule
-def polar(a, b):
-    return _polar(a, b)
-
-
-@rule
-def is_nan(x):
-    return _is_nan(x)
-
-
-@rule
-def opposite(a, b):
-    return _opposite(a, b)
-
-
-@rule
-def exceeds(d, size, rtol, atol):
-    """Tell whether a difference is beyond a bound."""
-    return d > atol + product(rtol, size)
-
-
-@rule
-def may_lead(d, bound, size, excess, relative):
-    """
-    Tell whether a pair may have the largest excess, or relative difference.
-
-    A quotient that rounds to more than another exceeds it by multiplication, lowered by more than
-    that rounds by.
-    """
-    lowered = 1.0 - 2.0**-50
-    return d > excess * lowered * bound or d > relative * lowered * size
+acceptable = called_by_kernels(measures.acceptable)
+bucket = called_by_kernels(measures.bucket)
+exceeds = called_by_kernels(reductions.exceeds)
+is_nan = called_by_kernels(predicates.is_nan)
+may_lead = called_by_kernels(reductions.may_lead)
+measure = called_by_kernels(measures.measure)
+opposite = called_by_kernels(predicates.opposite)
+polar = called_by_kernels(measures.polar)
+raised = called_by_kernels(measures.raised)
+weigh = called_by_kernels(measures.weigh)
 
 
 @rule
@@ -107,43 +113,19 @@ def square(x):
 
 
 @cuda.jit(device=True)
-def precedes(value, place, other, there):
-    """Tell whether one of two largest is larger, or as large and comes first."""
-    return value > other or (value == other and place < there)
-
-
-@cuda.jit(device=True)
 def add(numbers, at, x, low):
-    """Add to a sum of two parts, whose low part takes what rounding loses (Knuth's TwoSum)."""
-    high = numbers[at]
-    total = high + x
-    back = total - high
-    numbers[at] = total
-    numbers[at + 1] += (high - (total - back)) + (x - back) + low
-
-
-@cuda.jit(device=True)
-def common_step(a, b):
-    """Return the greatest common divisor."""
-    while b:
-        a, b = b, a % b
-    return a
+    """Add to a sum of a high and a low part, which takes the rounding error."""
+    numbers[at], error = two_sum(numbers[at], x)
+    numbers[at + 1] += error + low
 
 
 @cuda.jit(device=True)
 def widen(spans, at, low, high, step):
-    """Extend the range of an axis, and its step, by another range."""
-    if low < 0:
-        return
-    if spans[at + LOWEST] < 0:
-        spans[at + LOWEST] = low
-        spans[at + HIGHEST] = high
-        spans[at + STEP] = step
-        return
-    gap = abs(low - spans[at + LOWEST])
-    spans[at + STEP] = common_step(common_step(spans[at + STEP], step), gap)
-    spans[at + LOWEST] = min(spans[at + LOWEST], low)
-    spans[at + HIGHEST] = max(spans[at + HIGHEST], high)
+    """Extend the range of an axis by another."""
+    lowest, highest, own = spans[at + LOWEST], spans[at + HIGHEST], spans[at + STEP]
+    spans[at + LOWEST], spans[at + HIGHEST], spans[at + STEP] = united_range(
+        lowest, highest, own, low, high, step
+    )
 
 
 # The findings of a block
@@ -250,18 +232,17 @@ def clear(numbers, where):
 
 
 @cuda.jit(device=True)
-def add_square(numbers, which, x, exponent):
-    """Add the square of x*2**exponent to one of the two sums, in the scale that holds it."""
-    small, usual, large = BEST + 2 * which, BEST + 4 + 2 * which, BEST + 8 + 2 * which
+def add_square(numbers, at, x, exponent):
+    """Add the square of x*2**exponent to a sum, in the scale that holds it."""
     whole = scaled(x, exponent)
-    if whole == 0.0 or TINY < whole < HUGE:
-        add(numbers, usual, square(whole), 0.0)
-    elif whole < 1.0:
-        x = scaled(x, exponent + 600)
-        add(numbers, small, square(x), 0.0)
+    scale = scale_of(whole) if whole > 0.0 else USUAL
+    # With a variable index the sums would not stay in registers.
+    if scale == USUAL:
+        add(numbers, at + 2 * USUAL, square(whole), 0.0)
+    elif scale == SMALL:
+        add(numbers, at + 2 * SMALL, square(scaled(x, exponent + SCALE_EXPONENT)), 0.0)
     else:
-        x = scaled(x, exponent - 600)
-        add(numbers, large, square(x), 0.0)
+        add(numbers, at + 2 * LARGE, square(scaled(x, exponent - SCALE_EXPONENT)), 0.0)
 
 
 @cuda.jit(device=True)
@@ -278,7 +259,7 @@ def note(i, lengths, starts, where, counts):
 @cuda.jit(device=True)
 def classify(a, b, accepted, counts):
     """Count a pair that is not finite."""
-    cuda.atomic.add(counts, NONFINITE, 1)
+    cuda.atomic.add(counts, FINITE, -1)
     if is_nan(a) and is_nan(b):
         cuda.atomic.add(counts, NAN_BOTH, 1)
     elif is_nan(a):
@@ -350,9 +331,10 @@ def tally(
                 exponent = shifted = 0
                 if not usual:
                     d, exponent, modulus, shifted = polar(x[k], y[k])
-                add_square(numbers, 0, d, exponent)
-                add_square(numbers, 1, modulus, shifted)
-                more = may_lead(d, bound, modulus, numbers[EXCESS], numbers[RELATIVE])
+                add_square(numbers, DIFFERENCE, d, exponent)
+                add_square(numbers, REFERENCE, modulus, shifted)
+                excess, relative = lowered(numbers[EXCESS]), lowered(numbers[RELATIVE])
+                more = may_lead(d, bound, modulus, excess, relative)
                 if more or d > numbers[ABSOLUTE] or apart > ulp or not usual:
                     excess, absolute, relative, apart = weigh(
                         x[k], y[k], rtol, atol, max_ulp, shift, unit

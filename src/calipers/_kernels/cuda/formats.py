@@ -1,5 +1,6 @@
 """How the elements of arrays on a device are found and read, and how the CPU's rules are taken."""
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,12 @@ from ..scalar.formats import from_bfloat16, from_half
 # Kernels compile functions of Numba's CPU target for the device. The simulator calls them compiled,
 # as what Numba has instead of Python cannot be interpreted, and interprets all others.
 rule = numba.njit(error_model="numpy")
+
+
+def called_by_kernels(scalar_rule: Callable[..., Any]) -> Any:
+    """Return a function that calls a scalar rule, whichever version its arguments' types select."""
+    return rule(lambda *arguments: scalar_rule(*arguments))
+
 
 _GLOBAL = 1  # the address space of a device's memory
 
@@ -59,16 +66,6 @@ latest = _reading_anew()
 
 
 @rule
-def _half(x):
-    return from_half(x)
-
-
-@rule
-def _bfloat16(x):
-    return from_bfloat16(x)
-
-
-@rule
 def _truth(x):
     return np.uint8(x != 0)
 
@@ -78,8 +75,8 @@ def _truth(x):
 CARRIERS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 _LOADED = {
-    "float16": (_half, types.float32),
-    "bfloat16": (_bfloat16, types.float32),
+    "float16": (called_by_kernels(from_half), types.float32),
+    "bfloat16": (called_by_kernels(from_bfloat16), types.float32),
     "bool": (_truth, types.uint8),
 }
 

@@ -1,22 +1,16 @@
-"""Where mismatches lie: the first few, and the indices of each axis."""
-
-import math
+"""Record where mismatches lie: the first few, and the range of indices on each axis."""
 
 import numpy as np
 
 from .jitable import jitable
+from .record import COUNTS, FIRST, HIGHEST, LENGTH, LOWEST, STEP
 from .scalar.predicates import finite, opposite
-
-# The first mismatches are kept with their places.
-FIRST = 5
-# Where mismatches lie along an axis: the axis' length, the lowest, highest and latest index, the
-# greatest common divisor of the distances between them, and where its counts begin, or -1.
-LENGTH, LOWEST, HIGHEST, LATEST, STEP, COUNTS = range(6)
+from .scalar.reductions import common_divisor, united_range
 
 
 @jitable
 def note_mismatches(x, y, bad, start, record, axes, counts, index):
-    """Count a block's mismatches and note where they lie, if there are any."""
+    """Count a block's mismatches and record where they lie, if there are any."""
     mismatches = np.int64(0)
     for i in range(x.size):
         mismatches += np.int64(bad[i])
@@ -47,7 +41,7 @@ def note_mismatches(x, y, bad, start, record, axes, counts, index):
         mismatches = note_run(bad[i : i + run], index[last], axes[last], counts)
         if mismatches:
             for axis in range(last):
-                note_index(axes[axis], index[axis])
+                note_range(axes[axis], index[axis], index[axis], 0)
                 if axes[axis, COUNTS] >= 0:
                     counts[axes[axis, COUNTS] + index[axis]] += mismatches
         i += run
@@ -60,24 +54,28 @@ def note_mismatches(x, y, bad, start, record, axes, counts, index):
 
 @jitable
 def note_run(bad, start, axis, counts):
-    """Note the mismatches of a run along the last axis; return how many there are."""
+    """Record the mismatches of a run along the last axis; return how many there are."""
     mismatches = np.int64(0)
     for wrong in bad:
         mismatches += np.int64(wrong)
     if mismatches == 0:
         return mismatches
-    i = 0
-    while not bad[i]:
-        i += 1
-    note_index(axis, start + i)
-    while axis[STEP] != 1 and i < bad.size:
+    first = 0
+    while not bad[first]:
+        first += 1
+    last = bad.size - 1
+    while not bad[last]:
+        last -= 1
+    step = axis[STEP]
+    latest = first
+    i = first + 1
+    while step != 1 and i <= last:
         if bad[i]:
-            note_index(axis, start + i)
+            if i - latest != step:
+                step = common_divisor(step, i - latest)
+            latest = i
         i += 1
-    i = bad.size - 1
-    while not bad[i]:
-        i -= 1
-    note_index(axis, start + i)
+    note_range(axis, start + first, start + last, step)
     if axis[COUNTS] >= 0:
         own = counts[axis[COUNTS] + start :]
         own = own[: bad.size]
@@ -87,15 +85,8 @@ def note_run(bad, start, axis, counts):
 
 
 @jitable
-def note_index(axis, at):
-    """Extend the range of an axis, and its step, to an index."""
-    if axis[LOWEST] < 0:
-        axis[LOWEST] = at
-        axis[HIGHEST] = at
-        axis[LATEST] = at
-    gap = abs(at - axis[LATEST])
-    if gap != axis[STEP] and gap > 0 and axis[STEP] != 1:
-        axis[STEP] = math.gcd(axis[STEP], gap)
-    axis[LOWEST] = min(axis[LOWEST], at)
-    axis[HIGHEST] = max(axis[HIGHEST], at)
-    axis[LATEST] = at
+def note_range(axis, low, high, step):
+    """Extend the range of an axis by another."""
+    axis[LOWEST], axis[HIGHEST], axis[STEP] = united_range(
+        axis[LOWEST], axis[HIGHEST], axis[STEP], low, high, step
+    )
