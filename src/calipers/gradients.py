@@ -8,10 +8,10 @@ from typing import Any
 
 from ._arity import explains_call
 from ._differences.plan import others_of
-from ._gradcheck.call import Call
-from ._gradcheck.checking import check_given
-from ._gradcheck.given import Given
-from ._gradcheck.options import one_jac, positions_of, require_functions
+from ._gradcheck.adapt import Given
+from ._gradcheck.calls import Call
+from ._gradcheck.check import check_given
+from ._gradcheck.options import Settings, one_jac, positions_of, require_functions
 from ._gradcheck.report import (
     CalipersWarning,
     GradcheckError,
@@ -20,7 +20,6 @@ from ._gradcheck.report import (
     NonsmoothError,
     WrongDerivativeError,
 )
-from ._gradcheck.settings import Settings
 from ._types import (
     ArrayLike,
     BoundsLike,

@@ -13,25 +13,25 @@ from ._arity import explains_call
 from ._arrays import is_sparse
 from ._differences.plan import Options, others_of
 from ._differences.stencils import ADAPTIVE
-from ._gradcheck.call import Call
-from ._gradcheck.checking import check_given
-from ._gradcheck.derivative import CONVENTIONS
-from ._gradcheck.given import FORMS, Given
-from ._gradcheck.nested import holds_arrays
+from ._gradcheck.adapt import FORMS, Given
+from ._gradcheck.analytic import CONVENTIONS
+from ._gradcheck.calls import Call
+from ._gradcheck.check import check_given
+from ._gradcheck.containers import holds_arrays
+from ._gradcheck.flatten import labels_of
 from ._gradcheck.numerical_gradient import NumericalGradient
 from ._gradcheck.options import (
+    Settings,
     for_each,
     positions_of,
     require_functions,
     steps_for,
 )
-from ._gradcheck.parts import labels_of
+from ._gradcheck.point import Labels, names_of
 from ._gradcheck.report import GradcheckReport, answer
 from ._gradcheck.rule import FAIL
 from ._gradcheck.second import Gradient, cotangents, layout, skewness, terms_of
 from ._gradcheck.second_forms import SecondForms, require_handed_on
-from ._gradcheck.settings import Settings
-from ._gradcheck.subject import Labels, names_of
 from ._protocols import FunctionLibrary
 from ._types import ArrayLike, Convention, PyTree, SecondOptions
 from .interop.functions import function_library

@@ -11,13 +11,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import calipers
-from calipers._gradcheck.analytic import Dense, Sizes, Sparse, largest_terms
-from calipers._gradcheck.derivative import GivenDerivative
+from calipers._gradcheck.analytic import GivenDerivative
+from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.entries import Entries
 from calipers._gradcheck.exhaustive import examine
+from calipers._gradcheck.jacobian_storage import Rows
 from calipers._gradcheck.numerical import Way, looks
 from calipers._gradcheck.posing import pose
-from calipers._gradcheck.rows import Rows
 from calipers._gradcheck.rule import Rule
 from calipers._gradcheck.unit_vectors import UnitVectors
 from tests.data.gradcheck_functions import THREE, checked

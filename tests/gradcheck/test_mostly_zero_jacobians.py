@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import calipers
-from calipers._gradcheck.compact import Compact, compact
+from calipers._gradcheck.jacobian_storage import Compact, compact
 from tests.data.peak_memory import PEAK
 
 N = 200  # three words of 64, and a part of one

@@ -8,7 +8,7 @@ import pytest
 
 import calipers
 from calipers import GradcheckError, gradcheck, gradgradcheck
-from calipers._gradcheck.call import Call
+from calipers._gradcheck.calls import Call
 
 X = np.linspace(0.3, 1.2, 6).reshape(2, 3)
 W = np.linspace(-1, 1, 6).reshape(3, 2)

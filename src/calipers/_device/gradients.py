@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from .._differences.plan import fetched
-from .._gradcheck.given import Given
+from .._gradcheck.adapt import Given
 from .._kernels.cuda import _target as target
 from .._libraries import is_device_function, on_device
 from .._protocols import NDArray

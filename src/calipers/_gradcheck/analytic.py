@@ -1,265 +1,378 @@
-"""The analytic Jacobian by columns: of a matrix, a sparse one, or products with unit vectors."""
+"""The caller's derivative, whatever its form, as a map between the same real numbers as f.
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+With torch's convention the gradient of complex numbers pairs with them as real ones do:
+``Re(conj(w)*dF) == Re(conj(g)*dz)``; vjp is then the transposed real Jacobian. jax and others leave
+out both conjugates.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from .._differences.evaluate import runs
-from .._kernels.matrices import ENLARGE, TURN
+from .._arity import note_form
+from .._arrays import as_array, given_array, is_sparse
+from .._containers import several
 from .._protocols import NDArray
-from .._threads import get_num_threads, in_parts
-from .derivative import GivenDerivative
-from .rows import Rows, together
-from .unit_vectors import UnitVectors, unit_vector
-
-_KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
-_MANY = 64  # rows, of which products with a few are sooner asked for
-_TASK_BYTES = 1 << 22  # that take longer to read than a thread to wake
+from .calls import InPlace, noncontiguous, private
+from .flatten import Part, picked, real_rows, real_vector
+from .jacobian_storage import compact
+from .point import Subject
 
 
-class Jacobian(Protocol):
-    """Columns of a real matrix."""
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
-
-    @property
-    def concurrent(self) -> bool:
-        """Whether several threads may ask for columns at once."""
-        ...
-
-    @property
-    def lines(self) -> Rows | None:
-        """What vjp or jvp gave for unit vectors, if that is kept."""
-        ...
-
-    def columns(self, first: int, last: int, out: NDArray) -> None:
-        """Store columns first to last as the rows of `out`."""
-        ...
+class WrongFormError(Exception):
+    """A derivative whose result has the wrong count, shape or kind: a finding, not a crash."""
 
 
-@dataclass
-class Dense:
-    """The columns of an array."""
+def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> Any:
+    """
+    Return the real Jacobian: an array in C order, or a csc_array where real blocks are all scipy's.
 
-    matrix: NDArray
-    lines: Rows | None = None
-    concurrent = True
+    A large array of which most is 0 becomes `Compact`, and is let go of: that of the next call then
+    finds memory which is at hand.
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.matrix.shape[0], self.matrix.shape[1]
-
-    def columns(self, first: int, last: int, out: NDArray) -> None:
-        TURN[None](self.matrix, first, last, out)
-
-
-@dataclass
-class Sparse:
-    """The columns of a csc_array without duplicates, or of a `Compact` matrix."""
-
-    matrix: Any
-    lines: Rows | None = None
-    concurrent = True
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        rows, columns = self.matrix.shape
-        return int(rows), int(columns)
-
-    def columns(self, first: int, last: int, out: NDArray) -> None:
-        matrix, starts = self.matrix, self.matrix.indptr[first : last + 1]
-        stored = slice(starts[0], starts[-1])
-        out[:] = 0
-        which = np.repeat(np.arange(last - first), np.diff(starts))
-        out[which, matrix.indices[stored]] = matrix.data[stored]
+    `conjugate` is jax's convention of gradients; `strict` refuses other dtypes than f's.
+    """
+    outputs = _chosen(result, subject.kept, len(subject.outputs), subject.several)
+    several = len(subject.active) > 1
+    lines = []
+    for out, by_input in zip(subject.kept, outputs, strict=True):
+        blocks = _chosen(by_input, subject.active, len(subject.values), several)
+        pairs = zip(subject.active, blocks, strict=True)
+        lines.append([_Block(out, part, block, strict) for part, block in pairs])
+    if all(block.is_sparse for line in lines for block in line):
+        return _joined(lines)
+    dense = [[block.reals(conjugate) for block in line] for line in lines]
+    if len(dense) == len(dense[0]) == 1:
+        return compact(np.ascontiguousarray(dense[0][0], dtype=float))
+    return compact(np.ascontiguousarray(np.block(dense), dtype=float))
 
 
-class Pushed:
-    """Columns that jvp gives: kept where few, else asked for whenever they are wanted."""
-
-    def __init__(self, units: UnitVectors) -> None:
-        self.shape = units.size, units.count
-        self.concurrent = units.concurrent
-        kept = not units.compiled and 8 * units.size * units.count <= _KEPT_BYTES
-        self.units, self._kept = units, units.all() if kept else None
-
-    @property
-    def lines(self) -> Rows | None:
-        return self._kept
-
-    def columns(self, first: int, last: int, out: NDArray) -> None:
-        if self._kept is None:
-            self.units.rows(first, out)
-        else:
-            self._kept.read(first, last, out)
-
-
-@dataclass
-class Pulled:
-    """Columns of the rows that vjp gives, for which it is asked if its products do not do."""
-
-    d: GivenDerivative
-    lines: Rows | None = None
-    concurrent = True
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.d.subject.rows, self.d.subject.columns
-
-    def columns(self, first: int, last: int, out: NDArray) -> None:
-        self.whole.columns(first, last, out)
-
-    def line(self, row: int) -> NDArray:
-        """Return a row, which is asked for alone."""
-        return self.d.applied(unit_vector(self.shape[0], row))
-
-    def ask_all(self) -> Rows:
-        """Return all rows, which are asked for unless they are at hand."""
-        if self.lines is None:
-            self.lines = UnitVectors(self.d).all()
-        return self.lines
-
-    @cached_property
-    def whole(self) -> Dense | Sparse:
-        """The same, with all rows at hand."""
-        rows = self.ask_all()
-        return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
-
-
-def jacobian_of(d: GivenDerivative, alone: bool) -> Jacobian:
-    """Return the columns of a derivative, which may be the one that is given alone."""
-    if d.form == "jvp":
-        return Pushed(UnitVectors(d))
-    if d.form == "vjp":
-        pulled = Pulled(d)
-        by_products = alone and d.subject.compiled and d.subject.rows >= _MANY
-        return pulled if by_products else pulled.whole
-    matrix = d.matrix()
-    return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
-
-
-def taken(jacobian: Jacobian, columns: NDArray) -> NDArray:
-    """Return some columns, a row each."""
-    found = np.empty((len(columns), jacobian.shape[0]))
-    for run in runs(columns):
-        first = int(columns[run.start])
-        jacobian.columns(first, first + run.stop - run.start, found[run])
+def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> list[Any]:
+    """Return what is for the parts, from one item for each of them, or for each of all."""
+    if not several:
+        return [given]
+    are_several = isinstance(given, (tuple, list))
+    found = picked(given, [p.position for p in parts], every) if are_several else None
+    if found is None:
+        got = len(given) if are_several else type(given).__name__
+        msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {got}"
+        raise WrongFormError(msg)
     return found
 
 
-def largest_terms(jacobians: Iterable[Jacobian], x: NDArray) -> NDArray:
-    """Return the largest finite magnitude of the terms in each row of J @ x, in any form of J."""
-    found = []
-    for jacobian in jacobians:
-        rows, count = jacobian.shape
-        step, largest = together(rows), np.zeros(rows)
-        for first in range(0, count, step):
-            columns = np.arange(first, min(first + step, count))
-            terms = np.abs(taken(jacobian, columns) * x[columns, None])
-            terms[~np.isfinite(terms)] = 0
-            np.maximum(largest, terms.max(axis=0), out=largest)
-        found.append(largest)
-    return np.asarray(np.max(found, axis=0))
+def require_nothing(gradient: Any, name: str, place: str) -> None:
+    """Refuse what is said of the derivative by something that is held constant."""
+    try:
+        something = gradient is not None and bool(np.any(np.asarray(as_array(gradient, name))))
+    except (TypeError, ValueError):
+        something = True
+    if something:
+        msg = (
+            f"{name} returned a derivative with respect to {place}, which is not a "
+            "floating-point array and is held constant: pass it as one, or return None "
+            "for it"
+        )
+        raise WrongFormError(msg)
+
+
+class _Block:
+    """The derivative of one output by one input, as the caller gave it."""
+
+    def __init__(self, out: Part, part: Part, given: Any, strict: bool) -> None:
+        self._out, self._part, self.given = out, part, given
+        self._name = f"the block d {out.label} / d {part.label} of jac"
+        self._complex_in = part.example.dtype.kind == "c"
+        self._complex_out = out.example.dtype.kind == "c"
+        expected = np.result_type(out.example, part.example)
+        if strict and getattr(given, "dtype", expected) != expected:
+            msg = f"{self._name} has dtype {given.dtype}, expected {expected} (check_grad_dtypes)"
+            raise WrongFormError(msg)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it can stay a sparse matrix of scipy's."""
+        real = not (self._complex_in or self._complex_out)
+        return real and hasattr(self.given, "tocsc") and self.given.dtype.kind in "biuf"
+
+    def array(self, item: Any) -> NDArray:
+        """Return one item with a row for each element of the output."""
+        out, part = self._out.example, self._part.example
+        flat = out.size, part.size
+        if item is None:
+            return np.zeros(flat)
+        array = np.asarray(given_array(item.toarray() if is_sparse(item) else item, "jac"))
+        if array is not item and array.dtype.kind in "OSU":
+            kind, shape = type(item).__name__, out.shape + part.shape
+            msg = f"{self._name} is of type {kind}: return an array of shape {shape}"
+            raise WrongFormError(msg)
+        self.require_shape(array.shape)
+        return array.reshape(flat)
+
+    def require_shape(self, shape: tuple[int, ...]) -> None:
+        out, part = self._out.example, self._part.example
+        expected = out.shape + part.shape
+        if shape not in (expected, (out.size, part.size)):
+            msg = f"{self._name} has a wrong shape: expected {expected}, got {shape}"
+            raise WrongFormError(msg)
+
+    def reals(self, conjugate: bool) -> NDArray:
+        """Return it as real numbers."""
+        if self._complex_in and isinstance(self.given, tuple) and len(self.given) == 2:
+            p, q = map(self.array, self.given)  # Wirtinger's
+            columns = [p + q, 1j * (p - q)]
+        else:
+            columns = self._columns(self.array(self.given), conjugate)
+            if not (self._complex_in or self._complex_out):
+                return columns[0]
+        rows, count = columns[0].shape
+        found = np.empty((rows * (1 + self._complex_out), count * len(columns)))
+        for k, column in enumerate(columns):
+            found[:: 1 + self._complex_out, k :: len(columns)] = column.real
+            if self._complex_out:
+                found[1::2, k :: len(columns)] = column.imag
+        return found
+
+    def _columns(self, p: NDArray, conjugate: bool) -> list[NDArray]:
+        """Return the derivatives by the real and the imaginary part of the input, of one array."""
+        if not self._complex_in:
+            if not self._complex_out and np.iscomplexobj(p):
+                msg = f"{self._name} is complex, but the output and the input are real"
+                raise WrongFormError(msg)
+            return [p]
+        if self._complex_out:
+            return [p, 1j * p]
+        # The gradient of a real number: d/d(real) + i d/d(imaginary).
+        return [p.real, -p.imag if conjugate else p.imag]
+
+
+def _joined(lines: list[list[_Block]]) -> Any:
+    from scipy.sparse import block_array, csc_array
+
+    for line in lines:
+        for block in line:
+            block.require_shape(block.given.shape)
+    alone = len(lines) == len(lines[0]) == 1
+    found = lines[0][0].given if alone else block_array([[b.given for b in line] for line in lines])
+    matrix = csc_array(found, dtype=float, copy=True)  # whose order of elements is ours to change
+    matrix.sum_duplicates()
+    return matrix
+
+
+CONVENTIONS = ("torch", "jax")
+_LAST = {"vjp": ("w",), "jvp": ("v",)}
 
 
 @dataclass
-class Sizes:
-    """
-    The largest magnitudes in the rows and columns of the analytic Jacobian.
+class GivenDerivative:
+    """One of jac, vjp and jvp."""
 
-    And the largest error of a numerical entry there that is as good as 0, or not resolved.
-    """
+    form: str
+    call: Callable[..., Any]
+    subject: Subject
+    conjugate: bool  # jax's convention
+    strict: bool = False  # about dtypes
+    of_library: bool = False  # whose autograd it is, also of a batch of directions
+    called: str = ""  # by the caller, if not by its form
+    calls: int = 0
+    known: Any = None  # what jac gave, as a matrix
+    silent: bool = False  # whether a call returned None
+    asked: tuple[NDArray, NDArray] | None = None  # a direction, and what it gave before f was moved
+    strays: bool = False  # whether it gave something else since
+    touched: list[str] = field(default_factory=list)  # by the first call
 
-    rows: NDArray
-    columns: NDArray
-    known: bool = True  # or measured while columns are looked at
-    _terms: NDArray | None = None
+    @property
+    def name(self) -> str:
+        """What the caller calls it."""
+        return self.called or self.form
 
-    def __post_init__(self) -> None:
-        self.row_errors, self.column_errors = map(np.zeros_like, (self.rows, self.columns))
-        self._row_doubts, self._column_doubts = map(np.zeros_like, (self.rows, self.columns))
+    def __call__(self, *last: Any) -> Any:
+        """Call the caller's function with private arguments."""
+        self.calls += 1
+        arguments, named = self.subject.arguments(), private(self.subject.kwargs)
+        if self.calls > 1:
+            result = self.call(*arguments, *last, **named)
+            self.silent |= result is None
+            return result
+        flat = [x for item in last for x in (item if isinstance(item, tuple) else (item,))]
+        before = [np.array(x) for x in flat]
+        try:
+            result = self.call(*arguments, *last, **named)
+        except TypeError as error:
+            fills = ("*outs",) if isinstance(self.call, InPlace) else ()
+            named_too = ("**kwargs",) if named else ()
+            takes = ", ".join(("*inputs", "*args", *_LAST.get(self.form, ()), *fills, *named_too))
+            note_form(error, f"{self.name} is called as {self.name}({takes})")
+            raise
+        self.silent = result is None
+        self.touched = self.subject.changed(arguments, named)
+        what = "cotangent" if self.form == "vjp" else "tangent"
+        pairs = zip(before, flat, strict=True)
+        if any(old.tobytes() != np.asarray(new).tobytes() for old, new in pairs):
+            self.touched.append(f"its {what}")
+        if self.form == "vjp":
+            self._require_constants(result)
+        return result
 
-    def of_results(self, form: str) -> tuple[NDArray, NDArray]:
-        """Return the magnitudes, and the errors, in what each result of vjp or jvp is made of."""
-        if form == "vjp":
-            return self.columns, np.fmax(self.column_errors, self._column_doubts)
-        return self.rows, np.fmax(self.row_errors, self._row_doubts)
+    def _require_constants(self, gradients: Any) -> None:
+        """Refuse gradients by inputs that are of no floating-point numbers, and not checked."""
+        subject = self.subject
+        every = isinstance(gradients, (tuple, list)) and len(gradients) == len(subject.values)
+        for k in subject.held if every and len(subject.active) < len(gradients) else ():
+            require_nothing(gradients[k], self.name, f"input {subject.names[k]}")
 
-    def doubt(self, rows: NDArray, columns: NDArray, errors: NDArray) -> None:
-        """Note errors of entries that are not resolved."""
-        errors = np.where(np.isfinite(errors), errors, 0.0)
-        np.maximum.at(self._row_doubts, rows, errors)
-        np.maximum.at(self._column_doubts, columns, errors)
+    def matrix(self) -> Any:
+        """Return the real Jacobian that jac gives: an array, a `Compact` one or a csc_array."""
+        self.known = as_matrix(self(), self.subject, self.conjugate, self.strict)
+        return self.known
 
-    def note(self, columns: NDArray, values: NDArray, errors: NDArray) -> None:
-        """Note errors of columns, a row each."""
-        errors = np.where((np.abs(values) <= errors) & np.isfinite(errors), errors, 0.0)
-        np.maximum(self.row_errors, errors.max(axis=0, initial=0.0), out=self.row_errors)
-        own = np.maximum(self.column_errors[columns], errors.max(axis=1, initial=0.0))
-        self.column_errors[columns] = own
+    @property
+    def taken(self) -> tuple[Part, ...]:
+        """What a direction is by: outputs for vjp, inputs for jvp."""
+        return self.subject.kept if self.form == "vjp" else self.subject.active
 
-    def terms(self, jacobians: dict[str, Jacobian], x: NDArray) -> NDArray:
-        """Return the largest terms in the rows of J @ x, whose rounding values of f have."""
-        if self._terms is None:
-            self._terms = largest_terms(jacobians.values(), x)
-        return self._terms
+    @property
+    def given(self) -> tuple[Part, ...]:
+        """What a result is by: inputs for vjp, outputs for jvp."""
+        return self.subject.active if self.form == "vjp" else self.subject.kept
 
-    @classmethod
-    def of(cls, jacobians: dict[str, Jacobian], rows: int, columns: int) -> "Sizes":
-        """Measure Jacobians; what is not finite does not count."""
-        sizes = cls(np.zeros(rows), np.zeros(columns))
-        for jacobian in jacobians.values():
-            if isinstance(jacobian, Dense):
-                sizes._add_rows(jacobian.matrix)
-            else:
-                sizes._add_columns(jacobian)
-        return sizes
+    @property
+    def several(self) -> bool:
+        """Whether directions are tuples."""
+        return self.subject.several if self.form == "vjp" else len(self.subject.active) > 1
 
-    def _add_rows(self, matrix: NDArray) -> None:
-        found = []
+    @property
+    def _every(self) -> int:
+        """How many results there are if what is held constant has one, too."""
+        return len(self.subject.values if self.form == "vjp" else self.subject.outputs)
 
-        def enlarge(first: int, last: int) -> None:
-            by_row, by_column = self.rows[first:last], np.zeros(matrix.shape[1])
-            _enlarge(matrix[first:last], by_row, by_column)
-            found.append(by_column)
+    def shaped(self, v: NDArray, contiguous: bool = True) -> Any:
+        """Return a direction, or a batch of them, in the caller's form."""
+        items = [part.shaped(v) for part in self.taken]
+        if not contiguous:
+            items = list(map(noncontiguous, items))
+        if self.conjugate and self.form == "vjp":
+            items = [np.conj(item) for item in items]
+        return tuple(items) if self.several else items[0]
 
-        _shared(enlarge, len(matrix), matrix.nbytes)
-        for by_column in found:
-            np.maximum(self.columns, by_column, out=self.columns)
+    def applied(self, v: NDArray, contiguous: bool = True) -> NDArray:
+        """Return what vjp or jvp gives for v, in new memory: the next call may fill the same."""
+        return self.answer(self.shaped(v, contiguous)).copy()
 
-    def _add_columns(self, jacobian: Jacobian) -> None:
-        rows, columns = jacobian.shape
-        step = max(1, min(together(rows), columns))
-        found = []
+    def product(self, v: NDArray) -> NDArray:
+        """Return the real Jacobian or its transpose times v, maybe in memory that `call` fills."""
+        return self.answer(self.shaped(v))
 
-        def enlarge(first: int, last: int) -> None:
-            space, by_row = np.empty((step, rows)), np.zeros(rows)
-            for start in range(first, last, step):
-                stop = min(start + step, last)
-                own = space[: stop - start]
-                jacobian.columns(start, stop, own)
-                _enlarge(own, self.columns[start:stop], by_row)
-            found.append(by_row)
+    def answer(self, direction: Any) -> NDArray:
+        """Return what vjp or jvp gives for a direction in the caller's form, in real numbers."""
+        result = self._fitted(self(direction))
+        if self.conjugate and self.form == "vjp":
+            result = [np.conj(g) for g in result]
+        return real_vector(result)
 
-        _shared(enlarge, columns, 8 * rows * columns, jacobian.concurrent)
-        for by_row in found:
-            np.maximum(self.rows, by_row, out=self.rows)
+    def together(self, v: NDArray) -> NDArray:
+        """Return what vjp or jvp gives for each row of v, from one call with a batch of them."""
+        count = len(v)
+        results = several(self(self.shaped(v)))
+        chosen = picked(results, [p.position for p in self.given], self._every)
+        if chosen is None:
+            expected = len(self.given)
+            msg = f"{self.name} of a batch returned {len(results)} results, expected {expected}"
+            raise WrongFormError(msg)
+        arrays = []
+        for result, part in zip(chosen, self.given, strict=True):
+            shape = (count, *part.example.shape)
+            array = np.zeros(shape) if result is None else np.asarray(result)
+            if array.shape != shape:
+                msg = f"{self.name} of a batch gave shape {array.shape}, expected {shape}"
+                raise WrongFormError(msg)
+            array = array.astype(part.wide, copy=False)
+            arrays.append(np.conj(array) if self.conjugate and self.form == "vjp" else array)
+        return real_rows(arrays)
+
+    def times(self, v: NDArray) -> NDArray:
+        """Return the real Jacobian times v, of jac or jvp."""
+        if self.form == "jvp":
+            return self.product(v)
+        matrix = self.matrix() if self.known is None else self.known
+        product: NDArray = matrix @ v
+        return product
+
+    def transposed_times(self, w: NDArray) -> NDArray:
+        """Return the real Jacobian's transpose times w, of jac or vjp."""
+        if self.form == "vjp":
+            return self.product(w)
+        matrix = self.matrix() if self.known is None else self.known
+        product: NDArray = w @ matrix
+        return product
+
+    def _fitted(self, result: Any) -> list[NDArray]:
+        """Return one array for each part; None stands for zeros."""
+        parts, items = self.given, several(result)
+        chosen: Sequence[Any] | None = items
+        if len(items) != len(parts):
+            chosen = picked(items, [p.position for p in parts], self._every)
+        if chosen is None:
+            what, whose = self._words
+            every = self._every
+            wanted = f"{len(parts)}" if every == len(parts) else f"{len(parts)} (or {every})"
+            count = len(items)
+            msg = (
+                f"{self.name} returned {count} {what}{'s' * (count != 1)}, expected {wanted}: "
+                f"one for each differentiable {whose}"
+            )
+            if len(parts) == 1 and count > 1 and np.ndim(items[0]) == 0:
+                msg += (
+                    f"; a {type(result).__name__} is taken as one result for each {whose}: "
+                    "return an array"
+                )
+            raise WrongFormError(msg)
+        return [self._one(item, part) for item, part in zip(chosen, parts, strict=True)]
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        """What a result is called, and what it is by."""
+        return ("gradient", "input") if self.form == "vjp" else ("tangent", "output")
+
+    def _one(self, value: Any, part: Part) -> NDArray:
+        like = part.example
+        if type(value) is np.ndarray and value.shape == like.shape and value.dtype == like.dtype:
+            return value.astype(part.wide, copy=False)
+        if value is None:
+            return np.zeros(like.shape, part.wide)
+        what, whose = self._words
+        returned = f"the {what} that {self.name} returned for {whose} {part.name}"
+        if is_sparse(value):
+            msg = (
+                f"{returned} has a sparse layout, but the {whose} is dense: return an "
+                f"array of shape {like.shape}"
+            )
+            raise WrongFormError(msg)
+        array = value if type(value) is np.ndarray else np.asarray(given_array(value, self.name))
+        if array is not value and array.dtype.kind in "OSU":
+            kind = type(value).__name__
+            msg = f"{returned} is of type {kind}: return an array of shape {like.shape}"
+            raise WrongFormError(msg)
+        if array.shape != like.shape:
+            msg = (
+                f"{returned} has a wrong shape: expected {like.shape}, got "
+                f"{array.shape}{_advice(like, array)}"
+            )
+            raise WrongFormError(msg)
+        if array.dtype.kind not in "biufc" or (array.dtype.kind == "c" and like.dtype.kind != "c"):
+            msg = f"{returned} has dtype {array.dtype}, but the {whose} has dtype {like.dtype}"
+            raise WrongFormError(msg)
+        if self.strict and array.dtype != like.dtype:
+            msg = f"{returned} has dtype {array.dtype}, expected {like.dtype} (check_grad_dtypes)"
+            raise WrongFormError(msg)
+        return array.astype(part.wide, copy=False)
 
 
-def _enlarge(matrix: NDArray, by_row: NDArray, by_column: NDArray) -> None:
-    ENLARGE[None](matrix.view(np.int64), by_row.view(np.int64), by_column.view(np.int64))
-
-
-def _shared(
-    work: Callable[[int, int], None], count: int, size: int, concurrent: bool = True
-) -> None:
-    """Call ``work(first, last)`` for a range, in a share for each thread if that is worth it."""
-    shares = min(get_num_threads(), 1 + size // _TASK_BYTES) if concurrent else 1
-    if shares == 1:
-        work(0, count)
-    else:
-        in_parts(work, range(0, count, -(-count // shares)), count)
+def _advice(like: NDArray, array: NDArray) -> str:
+    """Say what to do with a gradient of the shape that its input was broadcast to."""
+    try:
+        broadcasts = np.broadcast_shapes(like.shape, array.shape) == array.shape
+    except ValueError:
+        return ""
+    return "; sum it over the broadcast axes" if broadcasts else ""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .._protocols import NDArray
-from .derivative import GivenDerivative
-from .parts import largest_by_part
-from .subject import Subject
+from .analytic import GivenDerivative
+from .flatten import largest_by_part
+from .point import Subject
 from .unit_vectors import unit_vector
 
 Move = Callable[[NDArray], NDArray]

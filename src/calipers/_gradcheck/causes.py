@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._protocols import NDArray
-from .analytic import Jacobian, taken
+from .columns import Jacobian, taken
+from .flatten import Part, part_at
 from .lines import CLOSE, alike, assigned, explains, lines_of
-from .parts import Part, part_at
+from .point import Subject
 from .report_data import Entry
 from .rule import FAIL, default_resolution
-from .subject import Subject
 
 _NAMED = {2.0: "twice too large", 0.5: "half of what it should be", -1.0: "of the opposite sign"}
 _MOST_DECOMPOSED = 1 << 18  # entries

@@ -1,44 +1,45 @@
-"""One check, from the tests without differences to the verdict."""
+"""Run a gradient check, from the tests without differences to the verdict, and report it."""
 
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from .._kernels.differences import NOISY
+from .._differences.progress import Progress
 from .._protocols import NDArray
+from .._warnings import warn
 from . import identities
-from .analytic import Jacobian, Sizes, jacobian_of
-from .blocks import WrongFormError
-from .call import Call
-from .derivative import GivenDerivative
+from .adapt import Given, require_way
+from .analytic import GivenDerivative, WrongFormError
+from .calls import Call
+from .columns import Jacobian, Sizes, jacobian_of
 from .entries import Entries
 from .excuses import excused
 from .exhaustive import examine
+from .flatten import has_differences
 from .linearity import linearity
 from .numerical import Looks, Way, looks
+from .options import Settings
 from .outcome import Outcome
-from .projected import CLEAR, UNKNOWN, Probe, column_of
-from .report import GradcheckReport
+from .point import Subject, without_warnings_of_batches
+from .projected import is_moderate, project
+from .report import CalipersWarning, GradcheckReport, answer
 from .rule import (
     FAIL,
-    INCONCLUSIVE,
     PASS,
     VERDICTS,
     Rule,
-    disputed,
-    rounding_of,
-    sided,
+    default_resolution,
 )
-from .second_look import MANY
-from .subject import Subject
 
-_SHOWN = 2  # wrong columns that products are traced to
-_SUSPECTS = 8  # columns that a product may lead to
-_MODERATE = 1 << 24  # numbers that a call of f for each column takes and gives
+__tracebackhide__ = True  # pytest shows an error at the line that called calipers
+
+# Inputs at which f may differ from where all its derivatives are 0.
+_ELSEWHERE = np.negative, partial(np.multiply, 1.5), partial(np.add, 0.25), partial(np.add, -2.0)
 
 
 @dataclass
@@ -188,14 +189,23 @@ class Check:
                     probed.append(looks(subject, part, batches=False, **options))
                     before = deepcopy(outcome.entries)
                     try:
-                        if not self._project(probed[-1], random):
+                        whole_input, any_slope = project(
+                            outcome,
+                            probed[-1],
+                            self.derivatives,
+                            self.rule,
+                            self.resolution,
+                            random,
+                        )
+                        self.any_slope |= any_slope
+                        if not whole_input:
                             continue
                     except WrongFormError:
                         raise
                     except Exception:
                         # All elements move along a direction, and farther than one by one, as out
                         # of where f is defined. What is raised of each is raised below.
-                        if not _is_moderate(probed[-1]):
+                        if not is_moderate(probed[-1]):
                             raise
                     outcome.entries = before  # a look at all entries finds these again
                 whole.append(looks(subject, part, **options))
@@ -245,73 +255,6 @@ class Check:
         vouched = all(agree for agree, _ in results)
         return vouched, [text for _, text in results if text is not None]
 
-    def _project(self, look: Looks, random: np.random.Generator) -> bool:
-        """
-        Compare products by one input; return whether all its entries have to be looked at.
-
-        What products show is traced to a column, and that is judged. Where it is right after all,
-        or products do not tell, all columns are looked at if calls of f for them are moderate work;
-        else the next suspects are, and what differences do not resolve is INCONCLUSIVE.
-        """
-        self._found.entries.left_out += int(np.count_nonzero(look.steps == 0))
-        moderate = _is_moderate(look)
-        for d in self.derivatives:
-            probe = Probe(look, d, self.rule, self.resolution, random, short_steps=not moderate)
-            wrong = 0
-            for _ in range(_SUSPECTS):
-                result = probe.ask()
-                self.any_slope |= probe.any_slope
-                if result == CLEAR or wrong == _SHOWN:
-                    break
-                if result == UNKNOWN:
-                    if moderate and not wrong:
-                        return True
-                    self._found.undecided = (
-                        f"differences do not resolve products of {d.name} with respect to "
-                        f"{look.part.label}: f is noisy or not smooth; check without "
-                        "fast_mode"
-                    )
-                    break
-                column = probe.suspect()
-                wrong += self._judged_column(look, d, column) == FAIL
-                if moderate and not wrong:
-                    return True
-                probe.settle(column)
-            else:
-                self._found.undecided = (
-                    f"products of {d.name} with respect to {look.part.label} differ by "
-                    f"more than rounding, but the {_SUSPECTS} columns that were checked "
-                    "are within the tolerance: check without fast_mode"
-                )
-        return False
-
-    def _judged_column(self, look: Looks, d: GivenDerivative, column: int) -> str:
-        """Judge what a derivative gives in a column, and note it if it is wrong."""
-        number = look.part.start + column
-        if (number, d.name) in zip(
-            self._found.entries.columns, self._found.entries.forms, strict=True
-        ):
-            return FAIL
-        value, error, state = look.derivative(column)
-        rows, analytic = column_of(d, number, value)
-        size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
-        noisy = bool(state["status"] == NOISY)
-        verdict = self.rule.judge(analytic, value[rows], error[rows], size, noisy)
-        slope = look.slope(column)[rows]
-        noise = rounding_of(look.subject.sizes[rows], look.eps) / look.steps[column]
-        verdict[disputed(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
-        wavy = verdict == VERDICTS.index(FAIL)
-        if wavy.any():
-            entries = np.zeros(len(rows), int), rows
-            below = look.below_now(np.array([column]), np.array([state]), entries, MANY)
-            wavy &= sided(analytic, value[rows], *below)
-        verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
-        if not np.any(verdict == VERDICTS.index(FAIL)):
-            return PASS
-        numbers = np.full(len(rows), number)
-        self._found.entries.add(numbers, rows, d.name, verdict, analytic, value[rows], error[rows])
-        return FAIL
-
     def _reported(self, vacuous: str = "") -> GradcheckReport:
         """Return what was found; `vacuous` says why there was nothing to find."""
         subject, outcome = self.subject, self._found
@@ -341,7 +284,83 @@ class Check:
         )
 
 
-def _is_moderate(look: Looks) -> bool:
-    """Tell whether calls of f for each column are moderate work."""
-    columns = look.problem.coordinates
-    return columns * (columns + look.subject.rows) <= _MODERATE
+def check_given(given: Given, settings: Settings, call: Call, order: int = 1) -> GradcheckReport:
+    """
+    Run one gradient check, and return its report or raise it.
+
+    `call` is what the user wrote. Of order 2, f is a gradient, and so are the report's outputs.
+    """
+    require_way(settings.inplace, given)
+    only_specified = settings.only_specified()
+    given = given.of_arrays(settings.out_like, settings.inplace, only_specified)
+    settings.require_analytic(given.of_library)
+    subject = given.subject()
+    if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
+        given, subject = given.zeros(subject)
+        settings = replace(settings, check_undefined_grad=False, inplace=None)
+    steps = settings.steps(len(subject.active))
+    subject.confine(steps)
+    forms = given.forms
+    chosen = settings.chosen(forms, given.of_library)
+    derivatives = given.checked(subject, chosen, settings.inplace, settings.check_grad_dtypes)
+    checked = {d.form for d in derivatives}
+    settings.require_tests(checked, forms)
+    undefined = {"vjp", "jvp"} if settings.check_undefined_grad else set()
+    if settings.check_undefined_grad is None and given.of_library and given.convention == "torch":
+        undefined = checked & {"vjp"}
+    batched = {"vjp": settings.check_batched_grad, "jvp": settings.check_batched_forward_grad}
+    resolution = default_resolution(subject.eps)
+    check = Check(
+        subject,
+        derivatives,
+        settings.rule(resolution, subject.eps),
+        resolution,
+        settings.fast_mode,
+        settings.seed,
+        tuple(settings.allow),
+        call,
+    )
+    heard = Progress(settings.progress, 0)
+    way = Way(settings.workers, heard if heard.wanted else None, settings.checkpoint)
+    try:
+        with without_warnings_of_batches():
+            report = check.run(steps, way, undefined, batched, given.primals)
+    finally:
+        heard.close()
+    if given.leaves is not None:
+        of_outputs = tuple(given.leaves.outputs)
+        report = replace(report, input_names=given.leaves.names, output_names=of_outputs)
+    if given.of_library:
+        report = replace(report, library=given.convention)
+    all_zero = not (check.any_slope or given.constant)
+    if given.of_library and report.verdict == PASS and all_zero:
+        report = replace(report, vacuous=True, reason=_why_all_is_zero(subject))
+    if given.constant and report.verdict == FAIL and not report.findings:
+        message = (
+            "no output has an autograd graph: f detaches it, or leaves torch by .numpy() or .item()"
+        )
+        report = replace(report, reason=f"{report.reason}; {message}")
+    if given.used:
+        named = " and ".join(subject.names[k] for k in given.used)
+        message = (
+            f"f uses input {named} itself, or a result computed from it, in addition to "
+            "its arguments"
+        )
+        warn(f"{message}: that use is held constant and is not checked", CalipersWarning)
+    if report.vacuous:
+        what = "nothing of second order" if order == 2 else "nothing"
+        warn(f"gradcheck compared {what}: {report.reason}", CalipersWarning)
+    return answer(replace(report, order=order), settings.raise_exception, check.cause)
+
+
+def _why_all_is_zero(subject: Subject) -> str:
+    """Return why all derivatives are 0, by results of f at other inputs."""
+    if any(subject.changes_with(move) for move in _ELSEWHERE):
+        return (
+            "every derivative is 0 at these inputs, although f depends on them: a wrong "
+            "factor cannot show at a stationary point; check at different inputs"
+        )
+    return (
+        "f does not depend on the inputs with respect to which it is checked: is it "
+        "constant, or does it use other tensors?"
+    )

@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 
 from .._protocols import NDArray
-from .analytic import taken
+from .columns import taken
 from .dispute import Dispute, SlopesBelow
 from .entries import Entries
+from .flatten import largest_by_part
 from .numerical import Looks
-from .parts import largest_by_part
 from .rule import INCONCLUSIVE, PASS, VERDICTS, Rule, rounding_of
 from .screening import Screening
 from .second_look import MANY, VALUES

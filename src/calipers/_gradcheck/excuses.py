@@ -5,13 +5,13 @@ from functools import partial
 import numpy as np
 
 from .._protocols import NDArray
-from .analytic import Sizes
+from .analytic import GivenDerivative
 from .beside import all_rounding, entries_of, hides, scattered
-from .derivative import GivenDerivative
+from .columns import Sizes
 from .entries import Entries
-from .parts import largest_by_part, moduli
+from .flatten import largest_by_part, moduli
+from .point import Subject
 from .rule import FAIL, PASS, SURE, Rule, few_roundings
-from .subject import Subject
 
 _NONE = np.empty(0, np.int64)
 

@@ -8,11 +8,10 @@ from .._differences.run import WORTH_SHARING
 from .._kernels.marks import DOUBTED, LEFT_OUT
 from .._protocols import NDArray
 from .._threads import in_parts
-from .analytic import Jacobian, Pulled, Sizes
+from .columns import Jacobian, Products, Pulled, Sizes
 from .doubtful import look_again
 from .entries import Entries
 from .numerical import Looks
-from .products import Products
 from .rule import PASS, Rule
 from .screening import Screening, first_look, settle
 from .slopes import SLOPE_CALLS

@@ -8,16 +8,13 @@ import numpy as np
 from .._arrays import is_sparse
 from .._protocols import NDArray
 from .._question import equal_arrays
+from .analytic import GivenDerivative, WrongFormError
 from .beside import moved
-from .blocks import WrongFormError
-from .compact import entries_of_both
-from .copies import private
-from .derivative import GivenDerivative
-from .inplace import InPlace
-from .outputs import as_outputs
-from .parts import largest_by_part, norm, real_vector
+from .calls import InPlace, private
+from .flatten import as_outputs, largest_by_part, norm, real_vector
+from .jacobian_storage import entries_of_both
+from .point import Subject
 from .rule import alike, least_normal
-from .subject import Subject
 
 # Rounding in sums of n terms grows as its square root, and derivatives have constants of their own.
 ROUNDING = 256.0

@@ -8,8 +8,9 @@ import numpy as np
 
 from .._differences.precision import SPACINGS, rounding_format
 from .._protocols import NDArray
+from .analytic import GivenDerivative
 from .beside import Move, moved
-from .derivative import GivenDerivative
+from .flatten import largest_by_part
 from .identities import (
     SCALE,
     direction,
@@ -19,8 +20,7 @@ from .identities import (
     rounding_error,
     scales,
 )
-from .parts import largest_by_part
-from .rows import Rows
+from .jacobian_storage import Rows
 from .rule import Rule
 from .unit_vectors import UnitVectors
 

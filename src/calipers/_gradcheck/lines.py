@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .._protocols import NDArray
-from .parts import Part
+from .flatten import Part
 
 # Blocks have a row for each number of the input, a column of the Jacobian: the names of lines are
 # those that the Jacobian has.

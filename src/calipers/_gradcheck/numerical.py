@@ -24,12 +24,12 @@ from .._differences.steps import Steps, plan_steps, sizes_of, small_of
 from .._kernels.ladder import OWN_LENGTH
 from .._protocols import NDArray
 from .._reals import reals
+from .flatten import Part
 from .numerical_gradient import NumericalGradient
-from .parts import Part
+from .point import Subject
 from .rule import Rule, rounding_of
 from .second_look import SOME, Below, SecondLook
 from .slopes import SLOPE_CALLS, Slopes, slopes_of
-from .subject import Subject
 
 _ORDERS = 1 / 5 - 1 / 3  # of eps, from the best step of the second order to that of the fourth
 _INSIDE = 0.25  # of |x|: what slopes of the fourth order go to is twice as far

@@ -1,11 +1,20 @@
-"""What gradcheck and gradgradcheck take, and refuse, alike."""
+"""Options of gradcheck and gradgradcheck: their defaults, and checks of their values."""
 
-from collections.abc import Callable, Container, Mapping
+import os
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._arguments import is_integer, require_callable
+from .._arguments import brief, is_integer, is_real, require_callable, require_flags
+from .._differences.checkpoint import require_folder
+from .._differences.stencils import IMAGINARY as COMPLEX_STEP
+from .._differences.stencils import require_method
+from .._types import Excuse, Inplace, Method, ProgressLike
+from .._warnings import warn
+from .report import CalipersWarning
+from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
 _OWN_NAMES = {"vjp": "vjp", "jvp": "jvp"}
 SWITCHES = {"vjp": "check_backward_ad", "jvp": "check_forward_ad"}
@@ -14,6 +23,22 @@ TESTS = {  # by option, of which form of the derivative
     "check_batched_grad": "vjp",
     "check_batched_forward_grad": "jvp",
 }
+# Relative change of slope across x that calls for a second look: more than curvature explains.
+_BEND, _CURVATURE = 0.03, 16.0
+_TORCH = {"atol": 1e-5, "rtol": 1e-3}
+_FLAGS = (
+    "raise_exception",
+    "check_undefined_grad",
+    "check_grad_dtypes",
+    "check_batched_grad",
+    "check_batched_forward_grad",
+    "check_forward_ad",
+    "check_backward_ad",
+    "fast_mode",
+    "masked",
+    "check_sparse_nnz",
+    "equal_nan",
+)
 
 
 def one_jac(jac: Any, value_and_jac: Any) -> Any:
@@ -91,4 +116,151 @@ def require_tested(
             name = names[form]
             how = f"set {switches[form]}=True" if form in switches else f"pass {name}="
             msg = f"{option}=True tests {name}, which is not checked: {how}, or omit {option}"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of a check that do not say what is checked, by `gradcheck`'s names."""
+
+    eps: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    raise_exception: bool = True
+    nondet_tol: float = 0.0
+    check_undefined_grad: bool | None = None
+    check_grad_dtypes: bool = False
+    check_batched_grad: bool = False
+    check_batched_forward_grad: bool = False
+    check_forward_ad: bool | None = None
+    check_backward_ad: bool | None = None
+    fast_mode: bool = False
+    masked: bool | None = None
+    check_sparse_nnz: bool | None = None
+    method: Method = "adaptive"
+    step: Any = None
+    scale: Any = None
+    bounds: Any = None
+    out_like: Any = None
+    inplace: Inplace | None = None
+    workers: Any = None
+    progress: ProgressLike = False
+    checkpoint: str | os.PathLike[str] | None = None
+    equal_nan: bool = False
+    allow: Collection[Excuse] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse choices that there are not."""
+        require_method(self.method)
+        flags = {name: getattr(self, name) for name in _FLAGS}
+        # What a flag is by default may be None.
+        require_flags(**{n: x for n, x in flags.items() if x is not getattr(type(self), n)})
+        if not is_real(self.nondet_tol) or not self.nondet_tol >= 0:
+            msg = f"nondet_tol must be at least 0, got {self.nondet_tol!r}"
+            raise ValueError(msg)
+        several = np.iterable(self.allow) and not isinstance(self.allow, str)
+        if not several or any(name not in (NONSMOOTH, INCONCLUSIVE) for name in self.allow):
+            msg = (
+                'allow must be a collection such as {"NONSMOOTH"}, of NONSMOOTH and INCONCLUSIVE, '
+                f"got {type(self.allow).__name__}: {brief(self.allow)}"
+            )
+            raise ValueError(msg)
+        require_seed(self.seed)
+        if self.checkpoint is not None:
+            require_folder(self.checkpoint)
+        if self.eps is not None and self.step is not None:
+            msg = "eps and step are the same option: pass only one of them"
+            raise ValueError(msg)
+        if self.eps is not None and not (is_real(self.eps) and 0 < self.eps < np.inf):
+            msg = f"eps must be positive and finite, got {self.eps!r:.60}"
+            raise ValueError(msg)
+
+    def only_specified(self) -> bool:
+        """Return whether only specified elements count, under either name of that."""
+        if self.check_sparse_nnz is None:
+            return bool(self.masked)
+        warn("check_sparse_nnz is deprecated: use masked= instead", CalipersWarning)
+        if self.masked is not None:
+            msg = "masked and check_sparse_nnz are the same option: pass only masked"
+            raise ValueError(msg)
+        return bool(self.check_sparse_nnz)
+
+    def rule(self, resolution: float, spacing: float) -> Rule:
+        """Return what entries may be off by; `spacing` is that of the numbers."""
+        tolerances = {"atol": 0.0, "rtol": resolution} if self.eps is None else dict(_TORCH)
+        for name, value in (("atol", self.atol), ("rtol", self.rtol)):
+            if value is not None:
+                if not is_real(value) or not (value >= 0 and np.isfinite(value)):
+                    msg = f"{name} must be a finite number, at least 0, got {value!r}"
+                    raise ValueError(msg)
+                tolerances[name] = float(value)
+        explicit = not (self.eps is None and self.atol is None and self.rtol is None)
+        return Rule(
+            **tolerances,
+            share=1.0 if explicit else 0.1,
+            bend=np.inf if explicit else max(_BEND, _CURVATURE * spacing ** (1 / 3)),
+            equal_nan=self.equal_nan,
+            noise=self.nondet_tol,
+        )
+
+    def steps(self, count: int) -> list[dict[str, Any]]:
+        """Return how each of several inputs is differentiated by."""
+        step = self.step if self.eps is None else self.eps
+        each = steps_for(count, step=step, scale=self.scale, bounds=self.bounds)
+        return [{"method": self.method, **own} for own in each]
+
+    def chosen(self, available: Container[str], of_library: bool) -> dict[str, bool]:
+        """
+        Return which of the given forms are checked, a library's forward mode where asked for.
+
+        Refuse to check forms that are not given, and to check none.
+        """
+        pulls = self.check_backward_ad is not False
+        pushes = not of_library if self.check_forward_ad is None else bool(self.check_forward_ad)
+        chosen = {"jac": pulls, "vjp": pulls, "jvp": pushes}
+        there = [form for form in chosen if form in available]
+        if self.check_forward_ad and "jvp" not in there:
+            msg = "check_forward_ad=True needs jvp="
+            raise ValueError(msg)
+        if self.check_backward_ad and there == ["jvp"]:
+            msg = "check_backward_ad=True needs vjp= or jac="
+            raise ValueError(msg)
+        if not there:
+            msg = (
+                "gradcheck needs a derivative to check: pass at least one of jac=, vjp= "
+                "and jvp=; only functions of torch tensors that require grad, and of jax "
+                "arrays, need none"
+            )
+            raise ValueError(msg)
+        if not any(chosen[form] for form in there):
+            msg = (
+                f"nothing is left to check of {', '.join(there)}: at least one of "
+                f"check_forward_ad and check_backward_ad must not be False"
+            )
+            raise ValueError(msg)
+        return chosen
+
+    def require_tests(self, checked: Container[str], available: Container[str]) -> None:
+        """Refuse tests of a form that is not checked, and of what derivatives do not return."""
+        there = {form: switch for form, switch in SWITCHES.items() if form in available}
+        options = dict(vars(self))
+        if "jvp" in checked:  # whose tangents may be None, as vjp's cotangents
+            del options["check_undefined_grad"]
+        require_tested(options, checked, there)
+        for option in TESTS:
+            if getattr(self, option) and self.inplace is not None:
+                msg = (
+                    f"{option}=True needs derivatives that return their results: omit it, or "
+                    "omit inplace="
+                )
+                raise ValueError(msg)
+
+    def require_analytic(self, of_library: bool) -> None:
+        """Refuse complex steps of functions that take a library's own numbers."""
+        if self.method == COMPLEX_STEP and of_library:
+            msg = (
+                f"method={self.method!r} needs a function of NumPy arrays, and f takes "
+                "arrays of a different library: omit method"
+            )
             raise ValueError(msg)

@@ -9,13 +9,14 @@ import numpy as np
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._kernels.rungs import COARSE
 from .._reals import reals
-from .analytic import Jacobian
-from .call import Call, in_float64
+from .analytic import GivenDerivative
+from .calls import Call, in_float64
 from .causes import Causes
-from .derivative import GivenDerivative
+from .columns import Jacobian
 from .entries import Entries
+from .flatten import Part, part_at
 from .numerical import Looks
-from .parts import Part, part_at
+from .point import Subject
 from .report_data import Entry
 from .rule import (
     FAIL,
@@ -26,7 +27,6 @@ from .rule import (
     Rule,
     default_resolution,
 )
-from .subject import Subject
 from .text import measured
 
 # Options of gradcheck with which f is called in another way than by `jacobian` without options.

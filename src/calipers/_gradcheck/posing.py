@@ -9,9 +9,9 @@ from .._arrays import as_array, given_array
 from .._containers import several
 from .._protocols import NDArray
 from ..interop.containers import Leaves
-from .copies import of_numpy
-from .parts import NOWHERE, labels_of, parts_of
-from .subject import Labels, Subject, has_differences, has_fractions, names_of
+from .calls import of_numpy
+from .flatten import NOWHERE, has_differences, has_fractions, labels_of, parts_of
+from .point import Labels, Subject, names_of
 
 
 def is_differentiable(value: Any) -> bool:

@@ -1,16 +1,35 @@
 """fast_mode: products with random directions, and the way from a product to the wrong entry."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
+from .._kernels.differences import NOISY
 from .._protocols import NDArray
 from .._reals import reals
-from .derivative import GivenDerivative
+from .analytic import GivenDerivative
+from .flatten import largest_by_part, norm
 from .numerical import Looks
-from .parts import largest_by_part, norm
-from .rule import SLIGHT, Rule, rounded_away, rounding_of
+from .outcome import Outcome
+from .rule import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    SLIGHT,
+    VERDICTS,
+    Rule,
+    disputed,
+    rounded_away,
+    rounding_of,
+    sided,
+)
+from .second_look import MANY
 
 CLEAR, HIT, UNKNOWN = "clear", "hit", "unknown"
 
+_SHOWN = 2  # wrong columns per input after which the search for more ends
+_SUSPECTS = 8  # columns per input that are checked one by one
+_MODERATE = 1 << 24  # numbers that f may take and return if it is called for each column
 _LEAST = 2.0**-20  # of the largest element, by which the smallest are moved
 _MARGIN = 4.0  # of the numerical products' errors
 _ROUNDING = 64.0  # of eps, in products; more where a cotangent is contracted, too
@@ -186,3 +205,86 @@ def column_of(
     unit = np.zeros(subject.rows)
     unit[where] = 1
     return where, derivative.product(unit)[[column]]
+
+
+def is_moderate(look: Looks) -> bool:
+    """Return True if calling f for each column is a moderate amount of work."""
+    columns = look.problem.coordinates
+    return columns * (columns + look.subject.rows) <= _MODERATE
+
+
+def project(
+    outcome: Outcome,
+    look: Looks,
+    derivatives: Iterable[GivenDerivative],
+    rule: Rule,
+    resolution: float,
+    random: np.random.Generator,
+) -> tuple[bool, bool]:
+    """
+    Compare products with respect to one input, and add what is wrong to `outcome`.
+
+    Return whether all entries have to be compared, and whether some product is not zero. A wrong
+    product is traced to a column, which is then judged. If this column is right, or if differences
+    do not resolve the product, all columns are to be compared if that is moderate work. If it is
+    not, the next columns are traced, and an unresolved product makes the check INCONCLUSIVE.
+    """
+    outcome.entries.left_out += int(np.count_nonzero(look.steps == 0))
+    moderate, any_slope = is_moderate(look), False
+    for d in derivatives:
+        probe = Probe(look, d, rule, resolution, random, short_steps=not moderate)
+        wrong = 0
+        for _ in range(_SUSPECTS):
+            result = probe.ask()
+            any_slope |= probe.any_slope
+            if result == CLEAR or wrong == _SHOWN:
+                break
+            if result == UNKNOWN:
+                if moderate and not wrong:
+                    return True, any_slope
+                outcome.undecided = (
+                    f"differences do not resolve products of {d.name} with respect to "
+                    f"{look.part.label}: f is noisy or not smooth; check without "
+                    "fast_mode"
+                )
+                break
+            column = probe.suspect()
+            wrong += _judged_column(outcome, look, d, rule, column) == FAIL
+            if moderate and not wrong:
+                return True, any_slope
+            probe.settle(column)
+        else:
+            outcome.undecided = (
+                f"products of {d.name} with respect to {look.part.label} differ by "
+                f"more than rounding, but the {_SUSPECTS} columns that were checked "
+                "are within the tolerance: check without fast_mode"
+            )
+    return False, any_slope
+
+
+def _judged_column(
+    outcome: Outcome, look: Looks, d: GivenDerivative, rule: Rule, column: int
+) -> str:
+    """Judge one column of a derivative, and add its entries if they are wrong."""
+    number, entries = look.part.start + column, outcome.entries
+    if (number, d.name) in zip(entries.columns, entries.forms, strict=True):
+        return FAIL
+    value, error, state = look.derivative(column)
+    rows, analytic = column_of(d, number, value)
+    size = np.full(len(rows), np.abs(analytic).max(initial=0.0))
+    noisy = bool(state["status"] == NOISY)
+    verdict = rule.judge(analytic, value[rows], error[rows], size, noisy)
+    slope = look.slope(column)[rows]
+    noise = rounding_of(look.subject.sizes[rows], look.eps) / look.steps[column]
+    verdict[disputed(analytic, value[rows], slope, noise)] = VERDICTS.index(PASS)
+    wavy = verdict == VERDICTS.index(FAIL)
+    if wavy.any():
+        of_column = np.zeros(len(rows), int), rows
+        below = look.below_now(np.array([column]), np.array([state]), of_column, MANY)
+        wavy &= sided(analytic, value[rows], *below)
+    verdict[wavy] = VERDICTS.index(INCONCLUSIVE)
+    if not np.any(verdict == VERDICTS.index(FAIL)):
+        return PASS
+    numbers = np.full(len(rows), number)
+    entries.add(numbers, rows, d.name, verdict, analytic, value[rows], error[rows])
+    return FAIL

@@ -17,11 +17,10 @@ from .._kernels.marks import DOUBTED, LEFT_OUT, VAGUE, WAITING, Criteria
 from .._kernels.matrices import WORD
 from .._protocols import NDArray
 from .._reals import reals
-from .analytic import Jacobian, Pushed, Sizes
+from .columns import Jacobian, Products, Pushed, Sizes
+from .flatten import real_vector
+from .jacobian_storage import together
 from .numerical import Looks
-from .parts import real_vector
-from .products import Products
-from .rows import together
 from .rule import Rule, rounding_of
 from .slopes import Slopes
 from .unit_vectors import UnitVectors

@@ -11,14 +11,13 @@ from .._arity import note_form
 from .._arrays import given_array
 from .._containers import several
 from .._protocols import NDArray
+from .analytic import GivenDerivative, WrongFormError
 from .beside import Move, moved, scattered
-from .blocks import WrongFormError
-from .copies import noncontiguous
-from .derivative import GivenDerivative
+from .calls import noncontiguous
+from .flatten import norm, picked
 from .identities import ROUNDING, cancelled, largest_difference
-from .parts import norm, picked
+from .point import Subject
 from .rule import few_roundings
-from .subject import Subject
 
 
 def cotangents(subject: Subject, given: Any, seed: int) -> tuple[NDArray, ...]:

@@ -14,10 +14,9 @@ from .._differences.run import run
 from .._kernels.gradcheck import AT_POINTS
 from .._protocols import NDArray
 from .._reals import reals
-from .copies import private
-from .derivative import GivenDerivative
-from .inplace import InPlace
-from .rows import Rows
+from .analytic import GivenDerivative
+from .calls import InPlace, private
+from .jacobian_storage import Rows
 from .rule import alike
 
 _MANY = 64  # unit vectors that are worth a compiled loop

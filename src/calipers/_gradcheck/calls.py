@@ -1,4 +1,4 @@
-"""The call of gradcheck or gradgradcheck that a report is of, as code that can be pasted."""
+"""Calls of functions: private copies of arguments, results in place, the check as code."""
 
 import inspect
 import json
@@ -11,14 +11,108 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import as_array
+from .._libraries import library_of
+from .._protocols import NDArray
 from .._report.code import MODULES, name_in_code
 
+WRITE, ADD = WAYS = ("write", "add")
 _REQUIRED = ("f", "inputs")
 # Options that change how long a check takes and what it does with its report, not the verdict.
 _WITHOUT_EFFECT = frozenset({"raise_exception", "workers", "progress", "checkpoint"})
 # Of inputs, where f has no names for them; more inputs than these are one tuple, `inputs`.
 _NAMES = ("x", "w", "b")
 _LONGEST = 40  # characters of a value that is shown in place of the name of its option
+
+
+def _each(of: Callable[[Any], Any], value: Any) -> Any:
+    """Return what a function makes of a value, or of all that lists, tuples and dicts hold."""
+    if type(value) in (list, tuple):
+        return type(value)(_each(of, item) for item in value)
+    if type(value) is dict:
+        return {key: _each(of, item) for key, item in value.items()}
+    return of(value)
+
+
+def private(value: Any) -> Any:
+    """Copy arrays, in lists, tuples and dicts too; all else is handed on."""
+    return _each(lambda x: x.copy(order="K") if isinstance(x, np.ndarray) else x, value)
+
+
+def noncontiguous(x: NDArray) -> NDArray:
+    """Return the same numbers in Fortran order, with a gap after each in memory."""
+    view: NDArray = np.stack((x.T, x.T), axis=-1)[..., 0].T
+    return view
+
+
+def _as_numpy(value: Any) -> Any:
+    """Copy a library's array to one of NumPy's, if that has one like it."""
+    if library_of(value) is None:
+        return value
+    try:
+        return np.array(as_array(value))
+    except TypeError:
+        return value
+
+
+def of_numpy(value: Any) -> Any:
+    """Return a value with copies by NumPy in the place of libraries' arrays that it has one of."""
+    return _each(_as_numpy, value)
+
+
+def same(new: Any, old: Any) -> bool:
+    """Whether arrays that were copied are bitwise the same."""
+    if isinstance(old, np.ndarray):
+        return np.asarray(new).tobytes() == old.tobytes()
+    if type(old) in (list, tuple):
+        return len(new) == len(old) and all(map(same, new, old))
+    if type(old) is dict:
+        return new.keys() == old.keys() and all(same(new[key], old[key]) for key in old)
+    return True
+
+
+class InPlace:
+    """
+    A function that stores its results in arrays, which it takes last, as one that returns them.
+
+    `likes` are arrays like the results; one that `adds` to what the arrays hold is given zeros.
+    `arranged` makes of the arrays what a function that returns would.
+    """
+
+    def __init__(
+        self,
+        inner: Callable[..., Any],
+        likes: tuple[NDArray, ...],
+        adds: bool = False,
+        arranged: Callable[[tuple[NDArray, ...]], Any] | None = None,
+    ) -> None:
+        self.inner, self.likes, self.adds = inner, likes, adds
+        self._arranged = arranged or _one_or_all
+
+    @property
+    def way(self) -> str:
+        return ADD if self.adds else WRITE
+
+    def __call__(self, *given: Any, **kwargs: Any) -> Any:
+        """Return the results."""
+        # What is not written stays NaN, and is not taken for a zero.
+        return self.over(0 if self.adds else np.nan, given, kwargs)
+
+    def over(self, start: float, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the results in arrays that hold a number before."""
+        arrays = tuple(np.full_like(like, start) for like in self.likes)
+        return self._arranged(self.into(arrays, given, kwargs))
+
+    def into(
+        self, arrays: tuple[NDArray, ...], given: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[NDArray, ...]:
+        """Let the function store its results in arrays, and return those."""
+        self.inner(*given, *arrays, **kwargs)
+        return arrays
+
+
+def _one_or_all(found: tuple[Any, ...]) -> Any:
+    return found if len(found) > 1 else found[0]
 
 
 @dataclass(frozen=True)

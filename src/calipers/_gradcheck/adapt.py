@@ -18,14 +18,13 @@ from .._libraries import device_module, is_device_function, library_of, on_devic
 from .._protocols import ContainerLibrary, Differentiated, NDArray
 from ..interop.containers import Leaves, copied, leaves_of
 from ..interop.functions import function_library
-from .blocks import WrongFormError
-from .derivative import CONVENTIONS, GivenDerivative
-from .inplace import ADD, WAYS, InPlace
-from .nested import Nested, NumpyContainers, holds_arrays, is_array
+from .analytic import CONVENTIONS, GivenDerivative, WrongFormError
+from .calls import ADD, WAYS, InPlace
+from .containers import DenseView, Nested, NumpyContainers, holds_arrays, is_array
+from .flatten import has_differences
 from .numerical_gradient import NumericalGradient
+from .point import Labels, Subject, names_of
 from .posing import argnums_of, is_differentiable, no_batches, pose
-from .sparse import DenseView
-from .subject import Labels, Subject, has_differences, names_of
 
 FORMS = ("jac", "vjp", "jvp")
 

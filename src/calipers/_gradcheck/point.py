@@ -1,11 +1,14 @@
-"""What is checked: a function of several arrays, seen as a map of real numbers to real numbers."""
+"""A function at a point, as a map of real numbers to real numbers."""
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -17,27 +20,79 @@ from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import limits_of, modes_of
 from .._protocols import NDArray
 from ..interop.containers import Leaves
-from .batches import base_in_batches
-from .copies import private, same
-from .inplace import InPlace
+from .calls import InPlace, private, same
+from .flatten import (
+    ComplexOutputs,
+    Part,
+    RealBatches,
+    RealOutputs,
+    as_outputs,
+    has_differences,
+    has_fractions,
+    labels_of,
+    largest_by_part,
+    moduli,
+    parts_of,
+    real_vector,
+)
 from .numerical_gradient import NumericalGradient
-from .outputs import ComplexOutputs, RealBatches, RealOutputs, as_outputs
-from .parts import Part, labels_of, largest_by_part, moduli, parts_of, real_vector
+from .rule import alike
 
+_BATCH_ROUNDINGS = 128.0  # ulps by which results of a batch may differ from those of single calls
+
+_OF_TORCH = "There is a performance drop", "An output with one or more elements was resized"
 Labels = tuple[Sequence[str], Sequence[str]]  # of all inputs and of all outputs
 _BATCH_BYTES = 1 << 21  # a call of what a library made of f takes longer than one of f
 _ROUNDINGS = 64.0  # of terms, in what is left where they cancel
 _FEW = 6  # numbers, by which f is asked sooner than in batches
 
 
-def has_differences(dtype: np.dtype[Any]) -> bool:
-    """Tell whether differences are taken of numbers of a dtype."""
-    return dtype.char in "fdFD"
+_lock = RLock()  # a signal handler or a finalizer may check on the same thread
+_checks = 0  # that run now, in threads
+_filters = ExitStack()
 
 
-def has_fractions(dtype: np.dtype[Any]) -> bool:
-    """Tell whether numbers of a dtype are no integers, be differences taken of them or not."""
-    return dtype.kind in "fc" or (dtype.isbuiltin == 2 and "int" not in dtype.name)  # bfloat16
+@contextmanager
+def without_warnings_of_batches() -> Iterator[None]:
+    """Ignore what torch says of operations that loop over a batch, which nobody asked for."""
+    # Once around all batches and checks: threads would put back each other's filters.
+    global _checks
+    with _lock:
+        if not _checks:
+            _filters.enter_context(warnings.catch_warnings())
+            for message in _OF_TORCH:
+                warnings.filterwarnings("ignore", message)
+        _checks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _checks -= 1
+            if not _checks:
+                _filters.close()
+
+
+def base_in_batches(
+    of_batch: Callable[[NDArray], NDArray], f: Callable[[NDArray], NDArray], x: NDArray, y: NDArray
+) -> NDArray | None:
+    """
+    Return f(x) out of a batch of x and a point beside it, if that gives what f does there.
+
+    That is y at x; rounding may differ.
+    """
+    # Not the same point twice: some batches are of one of their points alone.
+    nearby = x + np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
+    points = np.stack([x, nearby.astype(x.dtype, copy=False)])
+    try:
+        values = of_batch(points)
+        expected = np.stack([y, f(points[1])])
+    except Exception:  # whatever f does that has no batch
+        return None
+    if values.shape != expected.shape:
+        return None
+    tolerance = _BATCH_ROUNDINGS * float(np.finfo(expected.dtype).eps)
+    size = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+    return values[0] if alike(values, expected, tolerance * size) else None
 
 
 @dataclass

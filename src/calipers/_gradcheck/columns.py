@@ -1,0 +1,331 @@
+"""Columns of the analytic Jacobian, its largest entries, and its products with random weights."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .._differences.evaluate import runs
+from .._kernels.marks import TOLD_APART
+from .._kernels.matrices import ENLARGE, TURN
+from .._protocols import NDArray
+from .._threads import get_num_threads, in_parts
+from .analytic import GivenDerivative
+from .jacobian_storage import Rows, together
+from .rule import Rule
+from .unit_vectors import UnitVectors, unit_vector
+
+_KEPT_BYTES = 1 << 24  # of products that are cheaper kept than asked for again
+_MANY = 64  # rows, of which products with a few are sooner asked for
+_TASK_BYTES = 1 << 22  # that take longer to read than a thread to wake
+_COUNT = 4  # of products, with weights of rows, and with those of columns
+_STEPS = 2**11  # in which weights are drawn: float32 has them all
+_FEW = 64  # rows that are asked for one by one
+_SPARSE = 1 / 4  # of a row: where more is not 0, some entries are too small for products
+
+
+class Jacobian(Protocol):
+    """Columns of a real matrix."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may ask for columns at once."""
+        ...
+
+    @property
+    def lines(self) -> Rows | None:
+        """What vjp or jvp gave for unit vectors, if that is kept."""
+        ...
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        """Store columns first to last as the rows of `out`."""
+        ...
+
+
+@dataclass
+class Dense:
+    """The columns of an array."""
+
+    matrix: NDArray
+    lines: Rows | None = None
+    concurrent = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape[0], self.matrix.shape[1]
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        TURN[None](self.matrix, first, last, out)
+
+
+@dataclass
+class Sparse:
+    """The columns of a csc_array without duplicates, or of a `Compact` matrix."""
+
+    matrix: Any
+    lines: Rows | None = None
+    concurrent = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.matrix.shape
+        return int(rows), int(columns)
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        matrix, starts = self.matrix, self.matrix.indptr[first : last + 1]
+        stored = slice(starts[0], starts[-1])
+        out[:] = 0
+        which = np.repeat(np.arange(last - first), np.diff(starts))
+        out[which, matrix.indices[stored]] = matrix.data[stored]
+
+
+class Pushed:
+    """Columns that jvp gives: kept where few, else asked for whenever they are wanted."""
+
+    def __init__(self, units: UnitVectors) -> None:
+        self.shape = units.size, units.count
+        self.concurrent = units.concurrent
+        kept = not units.compiled and 8 * units.size * units.count <= _KEPT_BYTES
+        self.units, self._kept = units, units.all() if kept else None
+
+    @property
+    def lines(self) -> Rows | None:
+        return self._kept
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        if self._kept is None:
+            self.units.rows(first, out)
+        else:
+            self._kept.read(first, last, out)
+
+
+@dataclass
+class Pulled:
+    """Columns of the rows that vjp gives, for which it is asked if its products do not do."""
+
+    d: GivenDerivative
+    lines: Rows | None = None
+    concurrent = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.d.subject.rows, self.d.subject.columns
+
+    def columns(self, first: int, last: int, out: NDArray) -> None:
+        self.whole.columns(first, last, out)
+
+    def line(self, row: int) -> NDArray:
+        """Return a row, which is asked for alone."""
+        return self.d.applied(unit_vector(self.shape[0], row))
+
+    def ask_all(self) -> Rows:
+        """Return all rows, which are asked for unless they are at hand."""
+        if self.lines is None:
+            self.lines = UnitVectors(self.d).all()
+        return self.lines
+
+    @cached_property
+    def whole(self) -> Dense | Sparse:
+        """The same, with all rows at hand."""
+        rows = self.ask_all()
+        return Sparse(rows.columns(), rows) if rows.whole is None else Dense(rows.whole, rows)
+
+
+def jacobian_of(d: GivenDerivative, alone: bool) -> Jacobian:
+    """Return the columns of a derivative, which may be the one that is given alone."""
+    if d.form == "jvp":
+        return Pushed(UnitVectors(d))
+    if d.form == "vjp":
+        pulled = Pulled(d)
+        by_products = alone and d.subject.compiled and d.subject.rows >= _MANY
+        return pulled if by_products else pulled.whole
+    matrix = d.matrix()
+    return Dense(matrix) if isinstance(matrix, np.ndarray) else Sparse(matrix)
+
+
+def taken(jacobian: Jacobian, columns: NDArray) -> NDArray:
+    """Return some columns, a row each."""
+    found = np.empty((len(columns), jacobian.shape[0]))
+    for run in runs(columns):
+        first = int(columns[run.start])
+        jacobian.columns(first, first + run.stop - run.start, found[run])
+    return found
+
+
+def largest_terms(jacobians: Iterable[Jacobian], x: NDArray) -> NDArray:
+    """Return the largest finite magnitude of the terms in each row of J @ x, in any form of J."""
+    found = []
+    for jacobian in jacobians:
+        rows, count = jacobian.shape
+        step, largest = together(rows), np.zeros(rows)
+        for first in range(0, count, step):
+            columns = np.arange(first, min(first + step, count))
+            terms = np.abs(taken(jacobian, columns) * x[columns, None])
+            terms[~np.isfinite(terms)] = 0
+            np.maximum(largest, terms.max(axis=0), out=largest)
+        found.append(largest)
+    return np.asarray(np.max(found, axis=0))
+
+
+@dataclass
+class Sizes:
+    """
+    The largest magnitudes in the rows and columns of the analytic Jacobian.
+
+    And the largest error of a numerical entry there that is as good as 0, or not resolved.
+    """
+
+    rows: NDArray
+    columns: NDArray
+    known: bool = True  # or measured while columns are looked at
+    _terms: NDArray | None = None
+
+    def __post_init__(self) -> None:
+        self.row_errors, self.column_errors = map(np.zeros_like, (self.rows, self.columns))
+        self._row_doubts, self._column_doubts = map(np.zeros_like, (self.rows, self.columns))
+
+    def of_results(self, form: str) -> tuple[NDArray, NDArray]:
+        """Return the magnitudes, and the errors, in what each result of vjp or jvp is made of."""
+        if form == "vjp":
+            return self.columns, np.fmax(self.column_errors, self._column_doubts)
+        return self.rows, np.fmax(self.row_errors, self._row_doubts)
+
+    def doubt(self, rows: NDArray, columns: NDArray, errors: NDArray) -> None:
+        """Note errors of entries that are not resolved."""
+        errors = np.where(np.isfinite(errors), errors, 0.0)
+        np.maximum.at(self._row_doubts, rows, errors)
+        np.maximum.at(self._column_doubts, columns, errors)
+
+    def note(self, columns: NDArray, values: NDArray, errors: NDArray) -> None:
+        """Note errors of columns, a row each."""
+        errors = np.where((np.abs(values) <= errors) & np.isfinite(errors), errors, 0.0)
+        np.maximum(self.row_errors, errors.max(axis=0, initial=0.0), out=self.row_errors)
+        own = np.maximum(self.column_errors[columns], errors.max(axis=1, initial=0.0))
+        self.column_errors[columns] = own
+
+    def terms(self, jacobians: dict[str, Jacobian], x: NDArray) -> NDArray:
+        """Return the largest terms in the rows of J @ x, whose rounding values of f have."""
+        if self._terms is None:
+            self._terms = largest_terms(jacobians.values(), x)
+        return self._terms
+
+    @classmethod
+    def of(cls, jacobians: dict[str, Jacobian], rows: int, columns: int) -> "Sizes":
+        """Measure Jacobians; what is not finite does not count."""
+        sizes = cls(np.zeros(rows), np.zeros(columns))
+        for jacobian in jacobians.values():
+            if isinstance(jacobian, Dense):
+                sizes._add_rows(jacobian.matrix)
+            else:
+                sizes._add_columns(jacobian)
+        return sizes
+
+    def _add_rows(self, matrix: NDArray) -> None:
+        found = []
+
+        def enlarge(first: int, last: int) -> None:
+            by_row, by_column = self.rows[first:last], np.zeros(matrix.shape[1])
+            _enlarge(matrix[first:last], by_row, by_column)
+            found.append(by_column)
+
+        _shared(enlarge, len(matrix), matrix.nbytes)
+        for by_column in found:
+            np.maximum(self.columns, by_column, out=self.columns)
+
+    def _add_columns(self, jacobian: Jacobian) -> None:
+        rows, columns = jacobian.shape
+        step = max(1, min(together(rows), columns))
+        found = []
+
+        def enlarge(first: int, last: int) -> None:
+            space, by_row = np.empty((step, rows)), np.zeros(rows)
+            for start in range(first, last, step):
+                stop = min(start + step, last)
+                own = space[: stop - start]
+                jacobian.columns(start, stop, own)
+                _enlarge(own, self.columns[start:stop], by_row)
+            found.append(by_row)
+
+        _shared(enlarge, columns, 8 * rows * columns, jacobian.concurrent)
+        for by_row in found:
+            np.maximum(self.rows, by_row, out=self.rows)
+
+
+def _enlarge(matrix: NDArray, by_row: NDArray, by_column: NDArray) -> None:
+    ENLARGE[None](matrix.view(np.int64), by_row.view(np.int64), by_column.view(np.int64))
+
+
+def _shared(
+    work: Callable[[int, int], None], count: int, size: int, concurrent: bool = True
+) -> None:
+    """Call ``work(first, last)`` for a range, in a share for each thread if that is worth it."""
+    shares = min(get_num_threads(), 1 + size // _TASK_BYTES) if concurrent else 1
+    if shares == 1:
+        work(0, count)
+    else:
+        in_parts(work, range(0, count, -(-count // shares)), count)
+
+
+def _weights(count: int, size: int, random: np.random.Generator) -> NDArray:
+    """Draw weights: 1 to 2 of either sign."""
+    drawn = random.integers(-_STEPS, _STEPS, (count, size), dtype=np.int16) / _STEPS
+    return np.asarray(drawn + np.copysign(1.0, drawn))
+
+
+class Products(NamedTuple):
+    """
+    What vjp gives for weights of the rows; and weights of the columns, for slopes.
+
+    A wrong entry counts once to twice. Two in a column that are as large as the tolerance make up
+    for each other in one product by a chance of one in ten, as a tenth of that is told apart, and
+    hardly in all of them: so Freivalds tested products of matrices (MFCS 1979).
+    """
+
+    pulled: Pulled
+    of_rows: NDArray
+    images: NDArray
+    of_columns: NDArray
+    lines: dict[int, NDArray]  # some rows themselves
+
+    @classmethod
+    def of(cls, pulled: Pulled, random: np.random.Generator) -> "Products | None":
+        """Ask a derivative, unless rows show that it is no sparse matrix."""
+        sizes = pulled.shape
+        lines = {row: pulled.line(row) for row in (0, sizes[0] // 2)}
+        if any(np.count_nonzero(line) > _SPARSE * line.size for line in lines.values()):
+            return None
+        rows, columns = (_weights(_COUNT, size, random) for size in sizes)
+        images = np.array([pulled.d.applied(w) for w in rows], float)
+        return cls(pulled, rows, images, columns, lines)
+
+    def confirm(
+        self, sizes: NDArray, least: float, sums: NDArray, taken: NDArray, rule: Rule
+    ) -> bool:
+        """
+        Tell whether rows are right that are smaller than `least`, which products were to be sure.
+
+        And those that were asked for by themselves. `sums` are those of the slopes in `taken`
+        columns, with their weights.
+        """
+        nothing = sizes == 0
+        if nothing.any():
+            images = (self.pulled.d.product(w * nothing)[taken] for w in self.of_rows)
+            if any(np.any(image != 0) for image in images):
+                return False
+        rows = np.union1d(np.flatnonzero(~nothing & (sizes < least)), [*self.lines])
+        apart = np.abs(self._of(rows, self.of_columns * taken) - sums[:, rows])
+        share = min(rule.share, TOLD_APART)
+        return bool(np.all(apart <= share * (rule.atol + rule.rtol * sizes[rows])))
+
+    def _of(self, rows: NDArray, weights: NDArray) -> NDArray:
+        """Return the products of some rows with weights of columns."""
+        if len(rows) > _FEW:
+            every = self.pulled.ask_all()
+            return np.array([every.times(w)[rows] for w in weights])
+        lines = (self.lines[k] if k in self.lines else self.pulled.line(k) for k in rows.tolist())
+        return np.array([weights @ line for line in lines]).T
