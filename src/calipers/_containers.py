@@ -75,6 +75,11 @@ def apart(x: Any, depth: int = 0, *, of_floats: bool = False) -> Apart:
     return held, together
 
 
+def contains(x: Any, apart: Callable[[Any], Apart], owns: Callable[[Any], bool]) -> bool:
+    """Return True if x is an array of a library, or contains one."""
+    return owns(x) or any(owns(leaf) for _, leaf in apart(x)[0])
+
+
 class Opened:
     """
     The arguments of a function, and in the place of containers what they hold.

@@ -226,7 +226,7 @@ def _of_library(
     second = replace(
         _second(gradient, point, by, given.convention),
         terms=terms_of(first, w),
-        labels=_labels(names_of(inputs, given.leaves), active, len(w)),
+        labels=_labels(names_of(inputs, given.structure), active, len(w)),
     )
     own = replace(
         _with_cotangents(settings, len(active), len(w)),
@@ -234,8 +234,8 @@ def _of_library(
         check_backward_ad=forms.pulls,
     )
     report = _of_gradient(second, first.columns, contiguous, own, call)
-    if given.leaves is not None and given.leaves.names:
-        held = given.leaves.names
+    if given.structure is not None and given.structure.names:
+        held = given.structure.names
         report = replace(
             report,
             input_names=(*held, *["a cotangent"] * len(w)),
@@ -315,11 +315,11 @@ def _of_gradient(
     """
     report = check_given(given, replace(settings, raise_exception=False), call, order=2)
     if report.shape[0] and not report.findings:
-        spread, given = given, given.translated(False)
+        spread, given = given, given.adapted()
         subject = given.subject()
         subject.confine(settings.steps(len(subject.active)))
         if contiguous is not None:
-            other = replace(spread, f=contiguous).translated(False).subject()
+            other = replace(spread, f=contiguous).adapted().subject()
             report = _found(report, layout(subject, other))
         known = {name: given.names.get(name, name) in report.forms for name in FORMS}
         # Without conjugates, the matrix of real numbers is another one.

@@ -11,13 +11,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import calipers
+from calipers._gradcheck.adapt import FORMS, Given
 from calipers._gradcheck.analytic import GivenDerivative
 from calipers._gradcheck.columns import Dense, Sizes, Sparse, largest_terms
 from calipers._gradcheck.entries import Entries
 from calipers._gradcheck.exhaustive import examine
 from calipers._gradcheck.jacobian_storage import Rows
 from calipers._gradcheck.numerical import Way, looks
-from calipers._gradcheck.posing import pose
 from calipers._gradcheck.rule import Rule
 from calipers._gradcheck.unit_vectors import UnitVectors
 from tests.data.gradcheck_functions import THREE, checked
@@ -56,6 +56,11 @@ def mixed_jvp(x, v):
     t = 2 * x * v
     t[1:] += 3 * v[:-1]
     return t
+
+
+def at_point(f, inputs, **options):
+    """Return f at a point, as a check has it."""
+    return Given(f, inputs, dict.fromkeys(FORMS), None, (), "torch", **options).subject()
 
 
 def point(n=N, dtype=float):
@@ -157,7 +162,7 @@ def test_the_largest_terms_are_those_of_any_form_and_finite():
 
 
 def test_a_look_at_one_of_two_inputs_knows_the_sizes_of_all_columns():
-    subject = pose(numba.njit(lambda a, b: 1e3 * a + b), (THREE, THREE), (), {}, None, ())
+    subject = at_point(numba.njit(lambda a, b: 1e3 * a + b), (THREE, THREE))
     jacobians = {"jac": Dense(np.hstack([1e3 * np.eye(THREE.size), np.eye(THREE.size)]))}
     rule = Rule(0.0, 1e-6, 0.1, 1e-2, False, 0.0)
     look = looks(subject, subject.active[1], "adaptive", None, None, None, Way())
@@ -347,7 +352,7 @@ def parallel_slope(x, v):
 
 @pytest.mark.parametrize(("jvp", "concurrent"), [(slope, True), (parallel_slope, False)])
 def test_a_parallel_derivative_is_not_called_from_several_threads(jvp, concurrent):
-    subject = pose(cubic, np.linspace(1, 2, 70), (), {}, None, ())
+    subject = at_point(cubic, np.linspace(1, 2, 70))
     units = UnitVectors(GivenDerivative("jvp", jvp, subject, False))
     assert units.compiled
     assert units.concurrent == concurrent
@@ -361,7 +366,7 @@ def late_writer(x, v):
 
 
 def test_a_derivative_that_writes_into_what_another_thread_has_is_not_believed():
-    subject = pose(cubic, np.linspace(1, 2, 70), (), {}, None, ())
+    subject = at_point(cubic, np.linspace(1, 2, 70))
     d = GivenDerivative("jvp", late_writer, subject, False)
     units, found = UnitVectors(d), np.empty((70, 70))
     assert units.compiled
@@ -406,7 +411,7 @@ def test_batches_of_tangents_are_taken_where_they_are_the_same():
 )
 def test_unit_vectors_are_asked_for_from_any_number(batches, columns, calls):
     matrix = np.random.default_rng(0).integers(-9, 9, (3, columns)).astype(float)
-    subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
+    subject = at_point(lambda x: matrix @ x, np.ones(columns))
     d = GivenDerivative("jvp", lambda x, v: v @ matrix.T, subject, False, of_library=batches)
     found = np.empty((columns - 1, 3))
     UnitVectors(d).rows(1, found)
@@ -421,7 +426,7 @@ def test_a_batch_that_is_not_what_single_calls_give_is_given_up():
     def jvp(x, v):
         return v @ matrix.T if v.ndim == 1 else v[::-1] @ matrix.T
 
-    subject = pose(lambda x: matrix @ x, np.ones(columns), (), {}, None, ())
+    subject = at_point(lambda x: matrix @ x, np.ones(columns))
     d = GivenDerivative("jvp", jvp, subject, False, of_library=True)
     found = np.empty((columns, 3))
     UnitVectors(d).all().read(0, columns, found)
@@ -587,7 +592,7 @@ def test_slopes_to_the_right_and_to_the_left(batches):
     def bent(x):
         return np.where(x > np.arange(1.0, 21), 2, 3) * (x - np.arange(1.0, 21))
 
-    subject = pose(bent, x, (), {}, None, (), batched=lambda position: bent)
+    subject = at_point(bent, x, batched=lambda position: bent)
     plan = {"method": "adaptive", "step": None, "scale": None, "bounds": None, "way": Way()}
     look = looks(subject, subject.active[0], **plan, batches=batches)
     assert look.problem.batched is batches

@@ -12,17 +12,13 @@ from typing import Any
 import numpy as np
 
 from .._arity import note_form
-from .._arrays import as_array, given_array, is_sparse
+from .._arrays import given_array, is_sparse
 from .._containers import several
 from .._protocols import NDArray
 from .calls import InPlace, noncontiguous, private
-from .flatten import Part, picked, real_rows, real_vector
+from .flatten import Part, WrongFormError, picked, real_rows, real_vector, require_nothing
 from .jacobian_storage import compact
 from .point import Subject
-
-
-class WrongFormError(Exception):
-    """A derivative whose result has the wrong count, shape or kind: a finding, not a crash."""
 
 
 def as_matrix(result: Any, subject: Subject, conjugate: bool, strict: bool) -> Any:
@@ -60,21 +56,6 @@ def _chosen(given: Any, parts: tuple[Part, ...], every: int, several: bool) -> l
         msg = f"jac must return jac[output][input]; expected {len(parts)} items, got {got}"
         raise WrongFormError(msg)
     return found
-
-
-def require_nothing(gradient: Any, name: str, place: str) -> None:
-    """Refuse what is said of the derivative by something that is held constant."""
-    try:
-        something = gradient is not None and bool(np.any(np.asarray(as_array(gradient, name))))
-    except (TypeError, ValueError):
-        something = True
-    if something:
-        msg = (
-            f"{name} returned a derivative with respect to {place}, which is not a "
-            "floating-point array and is held constant: pass it as one, or return None "
-            "for it"
-        )
-        raise WrongFormError(msg)
 
 
 class _Block:

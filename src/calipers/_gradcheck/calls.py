@@ -3,7 +3,7 @@
 import inspect
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import takewhile
@@ -109,6 +109,29 @@ class InPlace:
         """Let the function store its results in arrays, and return those."""
         self.inner(*given, *arrays, **kwargs)
         return arrays
+
+
+def filling_derivative(
+    form: str,
+    call: Callable[..., Any],
+    inputs: Sequence[NDArray],
+    outputs: Sequence[NDArray],
+    several: bool,
+    adds: bool,
+) -> InPlace:
+    """Return a derivative that stores its results in arrays as one that returns them."""
+    if form != "jac":
+        return InPlace(call, tuple(inputs if form == "vjp" else outputs), adds)
+    pairs = [(out, x) for out in outputs for x in inputs]
+    likes = (np.empty(out.shape + x.shape, np.result_type(out, x)) for out, x in pairs)
+    width = len(inputs)
+
+    def arranged(arrays: tuple[Any, ...]) -> Any:
+        rows = [arrays[k : k + width] for k in range(0, len(arrays), width)]
+        blocks = [row if width > 1 else row[0] for row in rows]
+        return blocks if several else blocks[0]
+
+    return InPlace(call, tuple(likes), adds, arranged)
 
 
 def _one_or_all(found: tuple[Any, ...]) -> Any:

@@ -13,14 +13,14 @@ from .._differences.progress import Progress
 from .._protocols import NDArray
 from .._warnings import warn
 from . import identities
-from .adapt import Given, require_way
-from .analytic import GivenDerivative, WrongFormError
+from .adapt import Given
+from .analytic import GivenDerivative
 from .calls import Call
 from .columns import Jacobian, Sizes, jacobian_of
 from .entries import Entries
 from .excuses import excused
 from .exhaustive import examine
-from .flatten import has_differences
+from .flatten import WrongFormError, has_differences
 from .linearity import linearity
 from .numerical import Looks, Way, looks
 from .options import Settings
@@ -290,9 +290,9 @@ def check_given(given: Given, settings: Settings, call: Call, order: int = 1) ->
 
     `call` is what the user wrote. Of order 2, f is a gradient, and so are the report's outputs.
     """
-    require_way(settings.inplace, given)
+    settings.require_inplace(given.several, bool(given.forms) and not given.with_value)
     only_specified = settings.only_specified()
-    given = given.of_arrays(settings.out_like, settings.inplace, only_specified)
+    given = given.adapted(settings.out_like, settings.inplace, only_specified)
     settings.require_analytic(given.of_library)
     subject = given.subject()
     if not subject.kept and any(has_differences(o.dtype) for o in subject.outputs):
@@ -327,21 +327,22 @@ def check_given(given: Given, settings: Settings, call: Call, order: int = 1) ->
             report = check.run(steps, way, undefined, batched, given.primals)
     finally:
         heard.close()
-    if given.leaves is not None:
-        of_outputs = tuple(given.leaves.outputs)
-        report = replace(report, input_names=given.leaves.names, output_names=of_outputs)
+    if subject.structure is not None:
+        names = subject.structure.names, tuple(subject.structure.outputs)
+        report = replace(report, input_names=names[0], output_names=names[1])
     if given.of_library:
         report = replace(report, library=given.convention)
-    all_zero = not (check.any_slope or given.constant)
+    constant = given.library is not None and given.library.constant
+    all_zero = not (check.any_slope or constant)
     if given.of_library and report.verdict == PASS and all_zero:
         report = replace(report, vacuous=True, reason=_why_all_is_zero(subject))
-    if given.constant and report.verdict == FAIL and not report.findings:
+    if constant and report.verdict == FAIL and not report.findings:
         message = (
             "no output has an autograd graph: f detaches it, or leaves torch by .numpy() or .item()"
         )
         report = replace(report, reason=f"{report.reason}; {message}")
-    if given.used:
-        named = " and ".join(subject.names[k] for k in given.used)
+    if given.library is not None and given.library.used:
+        named = " and ".join(subject.names[k] for k in given.library.used)
         message = (
             f"f uses input {named} itself, or a result computed from it, in addition to "
             "its arguments"

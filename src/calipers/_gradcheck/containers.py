@@ -1,18 +1,17 @@
-"""Derivatives of functions of containers and of sparse matrices, as derivatives by arrays."""
+"""Arguments and results that are containers or sparse matrices, as NumPy arrays and back."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._arrays import as_array, is_sparse
-from .._containers import Apart, apart, is_container, items_of, several
+from .._containers import Apart, Opened, apart, is_container, items_of, several
 from .._libraries import library_of
-from .._protocols import NDArray
-from ..interop.containers import Leaves
+from .._protocols import ContainerLibrary, NDArray
 from ..interop.sparse_inputs import SparseInput, scipy_input
-from .analytic import WrongFormError, require_nothing
-from .flatten import as_outputs, picked
+from .flatten import WrongFormError, as_outputs, picked, require_nothing
 
 _MISSING = object()
 _OUTPUT = "output "  # all that f returned
@@ -37,278 +36,351 @@ class NumpyContainers:
 
 
 def is_array(x: Any) -> bool:
-    """Tell whether x is an array of floating-point numbers, or a sparse matrix of them."""
+    """Return True if x is an array of floating-point numbers, or a sparse matrix of them."""
     if isinstance(x, np.ndarray) or is_sparse(x):
         return x.dtype.kind in "fc"
     return library_of(x) is not None and np.asarray(as_array(x, "inputs")).dtype.kind in "fc"
 
 
 def holds_arrays(x: Any) -> bool:
-    """Tell whether x is a container of arrays by which a function can be differentiated."""
+    """Return True if x is a container of arrays by which a function can be differentiated."""
     return is_container(x) and any(is_array(leaf) for _, leaf in apart(x)[0])
 
 
-class Nested:
+def copied(library: ContainerLibrary, x: Any) -> Any:
+    """Copy an array, NumPy's or a library's; all else is returned as it is."""
+    return x.copy() if isinstance(x, np.ndarray) else library.copied(x)
+
+
+class Structure:
     """
-    Translates what derivatives take and return between containers and the arrays in them.
+    How the arguments and the result of a function are made of arrays.
 
-    What belongs to a container is a container of the same form. In those that the caller's
-    functions take, None stands for what is held constant; in those that they return, for zeros.
+    Arguments may be containers of arrays and sparse matrices, and the result may be a container.
+    The functions here convert all that f and its derivatives take and return. What belongs to a
+    container is a container of the same structure. In those that the caller's functions take, None
+    stands for what is held constant; in those that they return, for zeros.
+
+    Of a container, and where `argnums` is None, f is differentiated by what is active; by an array
+    that is named in any case. A container of nothing else stays whole.
+
+    Attributes
+    ----------
+    arrays : tuple
+        The arguments as arrays: what containers hold, and the values of sparse matrices.
+    argnums : tuple of int
+        Those of the arrays by which f is differentiated.
+    held : tuple of int
+        Those of the first `count` arguments that are not: they are differentiated only if they can
+        be, since the caller named none.
+    names : tuple of str
+        Where the arrays are in containers; empty if there are none.
+    outputs : list of str
+        Where the arrays are in the result of the last call; empty if that is an array or several.
+    nondifferentiable_outputs : tuple of int
+        Positions of outputs that the caller excludes.
     """
 
-    def __init__(self, leaves: Leaves, inputs: Sequence[Any], held: Sequence[int]) -> None:
-        self._leaves, self._inputs, self._held = leaves, inputs, held
-        opened = leaves.f.opened
-        # In the order in which they are differentiated.
-        self._owners = list(dict.fromkeys(opened.owners[k] for k in leaves.argnums))
-
-    def jac(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return jac of arrays, with a block for each of them."""
-
-        def of_arrays(*given: Any, **kwargs: Any) -> Any:
-            found = call(*self._leaves.f.opened.together(given), **kwargs)
-            lines = self._by_output("jac", found)
-            if lines is not None:
-                return [None if line is None else self._by_array("jac", line) for line in lines]
-            return self._by_array("jac", found)
-
-        return of_arrays
-
-    def vjp(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return vjp of arrays, with a gradient for each of them."""
-
-        def of_arrays(*given: Any, **kwargs: Any) -> Any:
-            *point, w = given
-            point = self._leaves.f.opened.together(point)
-            return self._by_array("vjp", call(*point, self._cotangent(w), **kwargs))
-
-        return of_arrays
-
-    def jvp(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return jvp of arrays, of a tangent for each of them."""
-
-        def of_arrays(*given: Any, **kwargs: Any) -> Any:
-            *point, v = given
-            point = self._leaves.f.opened.together(point)
-            found = call(*point, self._tangent(v), **kwargs)
-            lines = self._by_output("jvp", found) if self._leaves.outputs else None
-            return found if lines is None else tuple(lines)
-
-        return of_arrays
-
-    def _cotangent(self, w: Any) -> Any:
-        """Return cotangents of the differentiable outputs as f returns these."""
-        if not self._leaves.outputs or w is None:
-            return w
-        held, again = apart(self._leaves.f.returned)
-        given = iter(w)
-        return again(
-            [next(given) if self._is_kept(k, y) else None for k, (_, y) in enumerate(held)]
-        )
-
-    def _is_kept(self, position: int, y: Any) -> bool:
-        left_out = position in self._leaves.nondifferentiable_outputs
-        return not left_out and np.asarray(as_array(y, "f")).dtype.kind in "fc"
-
-    def _tangent(self, v: Any) -> Any:
-        """Return tangents of arrays as f takes these."""
-        opened, argnums = self._leaves.f.opened, self._leaves.argnums
-        tangents = dict(zip(argnums, v if len(argnums) > 1 else (v,), strict=True))
-        built = tuple(
-            opened.one(owner, [tangents.get(k) for k in opened.of_owner(owner)])
-            for owner in self._owners
-        )
-        return built if len(built) > 1 else built[0]
-
-    def _by_output(self, name: str, found: Any) -> list[Any] | None:
-        """Return what was given for each output; None where there is one, and no container."""
-        returned = self._leaves.f.returned
-        if not self._leaves.outputs:
-            several = returned is not None and as_outputs(returned)[1]
-            return list(found) if several and isinstance(found, (tuple, list)) else None
-        lines = _beside(returned, found, name, _OUTPUT)
-        pairs = enumerate(zip(apart(returned)[0], lines, strict=True))
-        return [
-            _given(line, name, f"output {path}") if self._is_kept(k, y) else None
-            for k, ((path, y), line) in pairs
-        ]
-
-    def _by_array(self, name: str, found: Any) -> Any:
-        """Return what was given for each array by which f is differentiated, in a tuple."""
-        opened, argnums = self._leaves.f.opened, set(self._leaves.argnums)
-        if not any(opened.paths):
-            return found
-        result = []
-        for owner, piece in zip(self._owners, self._by_input(name, found), strict=True):
-            x, place = self._inputs[owner], f"input {owner}"
-            positions = opened.of_owner(owner)
-            whole = not opened.paths[positions[0]]
-            lines = [piece] if whole else _beside(x, piece, name, place)
-            for k, line in zip(positions, lines, strict=True):
-                here = f"{place}{opened.paths[k]}"
-                if k in argnums:
-                    result.append(_given(line, name, here))
-                # A setting that comes back as it is says nothing, as of dataclasses.replace.
-                elif line is not _MISSING and line is not opened.leaves[k]:
-                    require_nothing(line, name, here)
-        return tuple(result) if name == "vjp" or len(result) > 1 else result[0]
-
-    def _by_input(self, name: str, found: Any) -> Sequence[Any]:
-        """Return what was given for each differentiable input of the caller's."""
-        wanted, every = len(self._owners), len(self._inputs)
-        several = isinstance(found, (tuple, list))
-        if wanted == 1:
-            x = self._inputs[self._owners[0]]
-            own = isinstance(x, (tuple, list)) and several and len(found) == len(x)
-            if name == "jac" or not several or own:
-                return [found]
-        chosen = picked(found, self._owners, every) if several else None
-        if chosen is None:
-            count = len(found) if several else 1
-            msg = (
-                f"{name} returned {count} {_NOUNS[name]}{'s' * (count != 1)}, expected {wanted}: "
-                f"one for each differentiable input"
-            )
-            raise WrongFormError(msg)
-        for k in self._held if len(found) == every else ():
-            owner = self._leaves.f.opened.owners[k]
-            if owner not in self._owners:
-                require_nothing(found[owner], name, f"input {owner}")
-        return chosen
-
-
-def _given(line: Any, name: str, place: str) -> Any:
-    if line is _MISSING:
-        msg = f"{name} returned no {_NOUNS[name]} for {place}: return it, or None for zeros"
-        raise WrongFormError(msg)
-    return line
-
-
-def _beside(x: Any, other: Any, name: str, place: str) -> list[Any]:
-    """Return what is held by a container like x, of the same form, in the place of each leaf."""
-    if not is_container(x):
-        return [other]
-    if other is None or other is _MISSING:
-        return [other] * len(apart(x)[0])
-    told = f"the {_NOUNS[name]} that {name} returned"
-    if place != _OUTPUT:
-        told += f" for {place}"
-    like = "like f's result" if place.startswith(_OUTPUT) else "like the input"
-    if isinstance(x, dict):
-        if not isinstance(other, dict):
-            msg = f"{told} must be a dict {like}, got {type(other).__name__}"
-            raise WrongFormError(msg)
-        for key in other:
-            if key not in x:
-                keys = ", ".join(map(repr, x))
-                raise WrongFormError(f"{told} has the unknown key {key!r}; the keys are {keys}")
-        given = [other.get(key, _MISSING) for key in x]
-    elif isinstance(x, (list, tuple)):
-        if not isinstance(other, (list, tuple)) or len(other) != len(x):
-            got = f"{len(other)}" if isinstance(other, (list, tuple)) else type(other).__name__
-            msg = f"{told} must be a {type(x).__name__} of {len(x)} {like}, got {got}"
-            raise WrongFormError(msg)
-        given = list(other)
-    else:
-        if not isinstance(other, type(x)):
-            msg = f"{told} must be a {type(x).__name__} {like}, got {type(other).__name__}"
-            raise WrongFormError(msg)
-        given = [getattr(other, key) for _, key, _ in items_of(x)]
-    return [
-        found
-        for (inside, _, value), own in zip(items_of(x), given, strict=True)
-        for found in _beside(value, own, name, f"{place}{inside}")
-    ]
-
-
-class DenseView:
-    """Translates arguments to sparse matrices, and gradients by them to arrays."""
-
-    def __init__(self, inputs: tuple[Any, ...], masked: bool, argnums: Any = None) -> None:
+    def __init__(
+        self,
+        library: ContainerLibrary,
+        arguments: Sequence[Any],
+        argnums: Sequence[int] | None,
+        count: int = 0,
+        masked: bool | None = None,
+    ) -> None:
+        self._made_from = library, tuple(arguments), argnums, count, masked
+        self._library, self._arguments = library, tuple(arguments)
+        self._opened = opened = Opened(arguments, library.is_active, library.apart)
         self._sparse: dict[int, SparseInput] = {}
-        for k, x in enumerate(inputs):
-            found = scipy_input(x, masked)
-            if found is not None:
-                self._sparse[k] = found
-        self._count = len(inputs)
-        self.inputs = tuple(
-            self._sparse[k].values if k in self._sparse else x for k, x in enumerate(inputs)
+        for k, leaf in enumerate(opened.leaves if masked is not None else ()):
+            matrix = scipy_input(leaf, bool(masked))
+            if matrix is not None:
+                self._sparse[k] = matrix
+        leaves = enumerate(opened.leaves)
+        self.arrays = tuple(self._sparse[k].values if k in self._sparse else x for k, x in leaves)
+        chosen = range(len(arguments)) if argnums is None else argnums
+        self.argnums = tuple(
+            k
+            for owner in chosen
+            for k in opened.of_owner(owner)
+            if (argnums is not None and not opened.paths[k]) or library.is_active(opened.leaves[k])
         )
-        self._active: list[int] = []
-        if self._sparse and argnums is not None:
-            self._active = [int(k) for k in np.atleast_1d(argnums)]
-        elif self._sparse:
-            self._active = [
-                k for k, x in enumerate(self.inputs) if np.asarray(x).dtype.kind in "fc"
-            ]
+        every = (k for owner in range(count) for k in opened.of_owner(owner))
+        self.held = tuple(k for k in every if k not in self.argnums)
+        places = zip(opened.owners, opened.paths, strict=True)
+        self._nested = any(opened.paths)
+        self.names = tuple(f"{owner}{path}" for owner, path in places) if self._nested else ()
+        self.outputs: list[str] = []
+        self.nondifferentiable_outputs: tuple[int, ...] = ()
+        self._returned: Any = None
+        # The arguments that are differentiated, in the order of `argnums`.
+        self._owners = list(dict.fromkeys(opened.owners[k] for k in self.argnums))
 
-    def __bool__(self) -> bool:
-        """Whether any input is sparse."""
-        return bool(self._sparse)
+    def __reduce__(self) -> Any:
+        """Pickle what it was made from, which holds no closures."""
+        return Structure, self._made_from
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether arguments and results are arrays themselves."""
+        return not (self._nested or self._sparse or self.outputs)
 
     @property
     def places(self) -> dict[int, tuple[NDArray, ...]]:
-        """Where in each matrix the values are that its array is of."""
-        return {k: own.places for k, own in self._sparse.items()}
+        """Where in each sparse matrix the values are that its array has, by its position."""
+        return {k: matrix.places for k, matrix in self._sparse.items()}
 
-    def function(self, f: Callable[..., Any]) -> Callable[..., Any]:
-        """Return f of arrays."""
+    def exclude_outputs(
+        self, f: Callable[..., Any], positions: Sequence[int], kwargs: dict[str, Any]
+    ) -> None:
+        """Exclude all that some outputs of f hold; f is called once to see what it returns."""
+        apart, leaves = self._library.apart, self._opened.leaves
+        copies = [copied(self._library, x) for x in leaves]
+        outputs = several(f(*self._opened.together(copies), **kwargs))
+        self.nondifferentiable_outputs = tuple(positions)  # a wrong one is an error of the check
+        if set(positions) <= set(range(len(outputs))):
+            owners = [k for k, output in enumerate(outputs) for _ in apart(output)[0]]
+            which = (k for k, owner in enumerate(owners) if owner in positions)
+            self.nondifferentiable_outputs = tuple(which)
 
-        def of_arrays(*given: Any, **kwargs: Any) -> Any:
-            return f(*self._built(given[: self._count]), *given[self._count :], **kwargs)
+    def arguments(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return arguments for f: sparse matrices of their values, then containers of arrays."""
+        if self._sparse:
+            pairs = enumerate(arrays)
+            arrays = [self._sparse[k].build(x) if k in self._sparse else x for k, x in pairs]
+        return self._opened.together(arrays)
 
-        return of_arrays
+    def original_arguments(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return arguments for a derivative: as for f, but with the caller's sparse matrices."""
+        if self._sparse:
+            pairs = enumerate(arrays)
+            arrays = [self._sparse[k].original() if k in self._sparse else x for k, x in pairs]
+        return self._opened.together(arrays)
 
-    def jac(self, jac: Callable[..., Any]) -> Callable[..., Any]:
-        """Return jac, or vjp, asked with arrays about the caller's own matrices."""
+    def result(self, y: Any) -> Any:
+        """Return the result of f as an array or a tuple of arrays, and note its structure."""
+        if isinstance(y, np.ndarray):
+            return y
+        self._returned = y
+        self.outputs[:], flat = self.flattened(y)
+        return flat
 
-        def of_arrays(*given: Any, **kwargs: Any) -> Any:
-            return jac(*self._originals(given[: self._count]), *given[self._count :], **kwargs)
+    def flattened(self, y: Any) -> tuple[list[str], Any]:
+        """Return where arrays are in a result, and a tuple of them; no places if it is flat."""
+        held, _ = self._library.apart(y)
+        paths = [path for path, _ in held]
+        # jax holds None for nothing, also at the end of a tuple.
+        whole = paths == [""] or not isinstance(y, (tuple, list)) or len(paths) == len(y)
+        if whole and all(path in ("", f"[{k}]") for k, path in enumerate(paths)):
+            return [], y
+        return paths, tuple(leaf for _, leaf in held)
 
-        return of_arrays
-
-    def vjp(self, vjp: Callable[..., Any]) -> Callable[..., Any]:
-        """Return vjp of arrays, whose gradients are arrays."""
-        inner = self.jac(vjp)
-
-        def of_arrays(*given: Any, **kwargs: Any) -> Any:
-            found = inner(*given, **kwargs)
-            if not isinstance(found, (tuple, list)):
-                return self._read(found, self._active[0])
-            every = len(found) == self._count
-            positions = range(self._count) if every else self._active
-            if len(found) != len(positions):
-                return found
-            return tuple(self._read(g, k) for g, k in zip(found, positions, strict=True))
-
-        return of_arrays
-
-    def jvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
-        """Return jvp of arrays, whose tangents are arrays."""
-
-        def of_arrays(*given: Any, **kwargs: Any) -> Any:
-            *point, v = given
-            tangents = several(v)
-            built = tuple(
-                self._sparse[k].build(t) if k in self._sparse else t
-                for k, t in zip(self._active, tangents, strict=True)
-            )
-            point[: self._count] = self._originals(tuple(point[: self._count]))
-            return jvp(*point, built if isinstance(v, tuple) else built[0], **kwargs)
-
-        return of_arrays
-
-    def _built(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            self._sparse[k].build(x) if k in self._sparse else x for k, x in enumerate(given)
+    def cotangent(self, w: Any) -> Any:
+        """Return cotangents of the differentiable outputs in the structure of f's result."""
+        if not self.outputs or w is None:
+            return w
+        held, again = apart(self._returned)
+        arrays = iter(w)
+        return again(
+            [next(arrays) if self._is_kept(k, y) else None for k, (_, y) in enumerate(held)]
         )
 
-    def _originals(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(
-            self._sparse[k].original() if k in self._sparse else x for k, x in enumerate(given)
+    def tangent(self, v: Any) -> Any:
+        """Return tangents of arrays in the structure of the arguments."""
+        if self._sparse:
+            pairs = zip(self.argnums, several(v), strict=True)
+            built = [self._sparse[k].build(t) if k in self._sparse else t for k, t in pairs]
+            v = tuple(built) if isinstance(v, tuple) else built[0]
+        if not self._nested:
+            return v
+        opened, argnums = self._opened, self.argnums
+        tangents = dict(zip(argnums, v if len(argnums) > 1 else (v,), strict=True))
+        whole = tuple(
+            opened.one(owner, [tangents.get(k) for k in opened.of_owner(owner)])
+            for owner in self._owners
         )
+        return whole if len(whole) > 1 else whole[0]
+
+    def by_arrays(self, form: str, result: Any) -> Any:
+        """Return the result of a derivative by arrays: of jac, vjp or jvp."""
+        if form == "vjp":
+            return self._values(self._by_array(form, result))
+        outputs = self._by_output(form, result) if form == "jac" or self.outputs else None
+        if form == "jvp":
+            return result if outputs is None else tuple(outputs)
+        if outputs is None:
+            return self._by_array(form, result)
+        return [None if one is None else self._by_array(form, one) for one in outputs]
+
+    def _values(self, gradients: Any) -> Any:
+        """Return gradients by sparse matrices as those by their values."""
+        if not self._sparse:
+            return gradients
+        if not isinstance(gradients, (tuple, list)):
+            return self._read(gradients, self.argnums[0])
+        positions: Sequence[int] = self.argnums
+        if len(gradients) == len(self.arrays):
+            positions = range(len(self.arrays))
+        if len(gradients) != len(positions):
+            return gradients
+        return tuple(self._read(g, k) for g, k in zip(gradients, positions, strict=True))
 
     def _read(self, gradient: Any, position: int) -> Any:
         if gradient is None or position not in self._sparse:
             return gradient
         return self._sparse[position].read(gradient)
+
+    def _is_kept(self, position: int, y: Any) -> bool:
+        excluded = position in self.nondifferentiable_outputs
+        return not excluded and np.asarray(as_array(y, "f")).dtype.kind in "fc"
+
+    def _by_output(self, form: str, result: Any) -> list[Any] | None:
+        """Return one item of a result for each output; None if f returns one array."""
+        returned = self._returned
+        if not self.outputs:
+            is_tuple = returned is not None and as_outputs(returned)[1]
+            return list(result) if is_tuple and isinstance(result, (tuple, list)) else None
+        items = _leaves_like(returned, result, form, _OUTPUT)
+        pairs = enumerate(zip(apart(returned)[0], items, strict=True))
+        return [
+            _required(item, form, f"output {path}") if self._is_kept(k, y) else None
+            for k, ((path, y), item) in pairs
+        ]
+
+    def _by_array(self, form: str, result: Any) -> Any:
+        """Return one item of a result for each array by which f is differentiated, in a tuple."""
+        opened = self._opened
+        if not self._nested:
+            return result
+        arrays = []
+        for owner, item in zip(self._owners, self._by_argument(form, result), strict=True):
+            x, place = self._arguments[owner], f"input {owner}"
+            positions = opened.of_owner(owner)
+            whole = not opened.paths[positions[0]]
+            leaves = [item] if whole else _leaves_like(x, item, form, place)
+            for k, leaf in zip(positions, leaves, strict=True):
+                here = f"{place}{opened.paths[k]}"
+                if k in self.argnums:
+                    arrays.append(_required(leaf, form, here))
+                # A setting that comes back as it is says nothing, as of dataclasses.replace.
+                elif leaf is not _MISSING and leaf is not opened.leaves[k]:
+                    require_nothing(leaf, form, here)
+        return tuple(arrays) if form == "vjp" or len(arrays) > 1 else arrays[0]
+
+    def _by_argument(self, form: str, result: Any) -> Sequence[Any]:
+        """Return one item of a result for each differentiable argument of the caller's."""
+        wanted, every = len(self._owners), len(self._arguments)
+        is_tuple = isinstance(result, (tuple, list))
+        if wanted == 1:
+            x = self._arguments[self._owners[0]]
+            like_x = isinstance(x, (tuple, list)) and is_tuple and len(result) == len(x)
+            if form == "jac" or not is_tuple or like_x:
+                return [result]
+        chosen = picked(result, self._owners, every) if is_tuple else None
+        if chosen is None:
+            count = len(result) if is_tuple else 1
+            msg = (
+                f"{form} returned {count} {_NOUNS[form]}{'s' * (count != 1)}, expected {wanted}: "
+                f"one for each differentiable input"
+            )
+            raise WrongFormError(msg)
+        for k in self.held if len(result) == every else ():
+            owner = self._opened.owners[k]
+            if owner not in self._owners:
+                require_nothing(result[owner], form, f"input {owner}")
+        return chosen
+
+
+@dataclass(frozen=True)
+class AdaptedFunction:
+    """The caller's function as one that takes and returns arrays."""
+
+    inner: Callable[..., Any]
+    structure: Structure
+
+    def __call__(self, *arrays: Any, **kwargs: Any) -> Any:
+        """Return an array or a tuple of arrays."""
+        structure = self.structure
+        return structure.result(self.inner(*structure.arguments(arrays), **kwargs))
+
+
+@dataclass(frozen=True)
+class AdaptedDerivative:
+    """The caller's jac, vjp or jvp as one that takes and returns arrays."""
+
+    form: str
+    inner: Callable[..., Any]
+    structure: Structure
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the derivative is by arrays; a direction comes last, but for jac."""
+        structure = self.structure
+        if structure.is_trivial:
+            return self.inner(*args, **kwargs)
+        arrays, direction = (args, ()) if self.form == "jac" else (args[:-1], args[-1:])
+        turned = structure.cotangent if self.form == "vjp" else structure.tangent
+        arguments = structure.original_arguments(arrays)
+        result = self.inner(*arguments, *map(turned, direction), **kwargs)
+        return structure.by_arrays(self.form, result)
+
+
+def _required(item: Any, form: str, place: str) -> Any:
+    if item is _MISSING:
+        msg = f"{form} returned no {_NOUNS[form]} for {place}: return it, or None for zeros"
+        raise WrongFormError(msg)
+    return item
+
+
+def _leaves_like(x: Any, other: Any, form: str, place: str) -> list[Any]:
+    """Return the leaves of a container that has the structure of x."""
+    if not is_container(x):
+        return [other]
+    if other is None or other is _MISSING:
+        return [other] * len(apart(x)[0])
+    what = f"the {_NOUNS[form]} that {form} returned"
+    if place != _OUTPUT:
+        what += f" for {place}"
+    like = "like f's result" if place.startswith(_OUTPUT) else "like the input"
+    if isinstance(x, dict):
+        if not isinstance(other, dict):
+            msg = f"{what} must be a dict {like}, got {type(other).__name__}"
+            raise WrongFormError(msg)
+        for key in other:
+            if key not in x:
+                keys = ", ".join(map(repr, x))
+                raise WrongFormError(f"{what} has the unknown key {key!r}; the keys are {keys}")
+        values = [other.get(key, _MISSING) for key in x]
+    elif isinstance(x, (list, tuple)):
+        if not isinstance(other, (list, tuple)) or len(other) != len(x):
+            got = f"{len(other)}" if isinstance(other, (list, tuple)) else type(other).__name__
+            msg = f"{what} must be a {type(x).__name__} of {len(x)} {like}, got {got}"
+            raise WrongFormError(msg)
+        values = list(other)
+    else:
+        if not isinstance(other, type(x)):
+            msg = f"{what} must be a {type(x).__name__} {like}, got {type(other).__name__}"
+            raise WrongFormError(msg)
+        values = [getattr(other, key) for _, key, _ in items_of(x)]
+    return [
+        leaf
+        for (inside, _, item), value in zip(items_of(x), values, strict=True)
+        for leaf in _leaves_like(item, value, form, f"{place}{inside}")
+    ]
+
+
+class ValueAndJac:
+    """A function that returns f's value and the Jacobian, as one that returns the latter."""
+
+    def __init__(self, inner: Callable[..., Any], primals: dict[str, Any]) -> None:
+        self._inner, self._primals = inner, primals
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the Jacobian, and note the value."""
+        result = self._inner(*args, **kwargs)
+        if not isinstance(result, (tuple, list)) or len(result) != 2:
+            size = f" of {len(result)}" if isinstance(result, (tuple, list)) else ""
+            msg = f"value_and_jac returned {type(result).__name__}{size}, expected (value, jac)"
+            raise WrongFormError(msg)
+        self._primals["value_and_jac"] = result[0]
+        return result[1]

@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import given_array
+from .._arrays import as_array, given_array
 from .._protocols import NDArray
 from .._reals import real_parts, reals
 from .._report.layout import index_text
 
 _ATTRIBUTES = {"": "", "real": ".real", "imaginary": ".imag"}
 NOWHERE: Mapping[int, tuple[NDArray, ...]] = MappingProxyType({})
+
+
+class WrongFormError(Exception):
+    """A derivative whose result has the wrong count, shape or kind: a finding, not a crash."""
 
 
 def real_vector(arrays: Sequence[NDArray]) -> NDArray:
@@ -125,6 +129,21 @@ def picked(items: Sequence[Any], positions: Sequence[int], every: int) -> list[A
     if len(items) == len(positions):
         return list(items)
     return [items[k] for k in positions] if len(items) == every else None
+
+
+def require_nothing(gradient: Any, name: str, place: str) -> None:
+    """Raise if a derivative with respect to something that is held constant is not zero."""
+    try:
+        something = gradient is not None and bool(np.any(np.asarray(as_array(gradient, name))))
+    except (TypeError, ValueError):
+        something = True
+    if something:
+        msg = (
+            f"{name} returned a derivative with respect to {place}, which is not a "
+            "floating-point array and is held constant: pass it as one, or return None "
+            "for it"
+        )
+        raise WrongFormError(msg)
 
 
 def part_at(parts: Sequence[Part], position: int) -> Part:

@@ -8,10 +8,10 @@ import numpy as np
 from .._arrays import is_sparse
 from .._protocols import NDArray
 from .._question import equal_arrays
-from .analytic import GivenDerivative, WrongFormError
+from .analytic import GivenDerivative
 from .beside import moved
 from .calls import InPlace, private
-from .flatten import as_outputs, largest_by_part, norm, real_vector
+from .flatten import WrongFormError, as_outputs, largest_by_part, norm, real_vector
 from .jacobian_storage import entries_of_both
 from .point import Subject
 from .rule import alike, least_normal
@@ -148,8 +148,8 @@ def primal(
     source: str, value: Any, subject: Subject, allowed: Callable[[NDArray], NDArray]
 ) -> Iterator[str]:
     """Compare the value that comes with a derivative, of all outputs or those kept, with f's."""
-    if subject.leaves is not None:
-        _, value = subject.leaves.f.flat(value)
+    if subject.structure is not None:
+        _, value = subject.structure.flattened(value)
     try:
         arrays, _ = as_outputs(value)
     except TypeError:

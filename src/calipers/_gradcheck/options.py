@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._arguments import brief, is_integer, is_real, require_callable, require_flags
+from .._arrays import is_sparse
 from .._differences.checkpoint import require_folder
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.stencils import require_method
 from .._types import Excuse, Inplace, Method, ProgressLike
 from .._warnings import warn
+from .calls import WAYS
+from .containers import holds_arrays
 from .report import CalipersWarning
 from .rule import INCONCLUSIVE, NONSMOOTH, Rule
 
@@ -255,6 +258,29 @@ class Settings:
                     "omit inplace="
                 )
                 raise ValueError(msg)
+
+    def require_inplace(self, inputs: tuple[Any, ...], applies: bool) -> None:
+        """Raise if `inplace` is not valid, or not for these inputs or any passed derivative."""
+        if self.inplace is None:
+            return
+        if self.inplace not in WAYS:
+            msg = f"inplace must be None, {' or '.join(map(repr, WAYS))}, got {self.inplace!r}"
+            raise ValueError(msg)
+        if not applies:
+            msg = "inplace= applies to jac=, vjp= and jvp=: pass one of them, or omit it"
+            raise ValueError(msg)
+        if any(is_sparse(x) for x in inputs):
+            msg = (
+                "inplace= needs dense inputs, and one is a sparse matrix: pass functions that "
+                "return their results"
+            )
+            raise ValueError(msg)
+        if any(map(holds_arrays, inputs)):
+            msg = (
+                "inplace= needs arrays, and an input is a container: pass functions that return "
+                "their results"
+            )
+            raise ValueError(msg)
 
     def require_analytic(self, of_library: bool) -> None:
         """Refuse complex steps of functions that take a library's own numbers."""

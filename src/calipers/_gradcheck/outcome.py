@@ -177,8 +177,8 @@ class Outcome:
         alone = not isinstance(call.arguments["inputs"], (tuple, list))
         options = set(call.arguments).isdisjoint(_OF_CALLS) and call.checker == "gradcheck"
         of_library = any(d.of_library for d in self.derivatives)
-        leaves = self.subject.leaves
-        of_containers = leaves is not None and bool(leaves.names or leaves.outputs)
+        structure = self.subject.structure
+        of_containers = structure is not None and bool(structure.names or structure.outputs)
         return alone and options and not (self.subject.several or of_containers or of_library)
 
     def _agreement(self) -> str:

@@ -19,8 +19,8 @@ from .._differences.problem import REAL, WIRTINGER, Problem
 from .._differences.stencils import IMAGINARY as COMPLEX_STEP
 from .._differences.steps import limits_of, modes_of
 from .._protocols import NDArray
-from ..interop.containers import Leaves
 from .calls import InPlace, private, same
+from .containers import Structure
 from .flatten import (
     ComplexOutputs,
     Part,
@@ -95,6 +95,10 @@ def base_in_batches(
     return values[0] if alike(values, expected, tolerance * size) else None
 
 
+def no_batches(position: int) -> None:
+    """Return no function of batches: f is called point by point."""
+
+
 @dataclass
 class Subject:
     """
@@ -110,7 +114,7 @@ class Subject:
     active: tuple[Part, ...]
     nondifferentiable: frozenset[int]
     batched: Callable[[int], Callable[..., Any] | None]
-    leaves: Leaves | None = None  # what f's arguments were taken out of
+    structure: Structure | None = None  # how arguments and results are made of arrays
     held: tuple[int, ...] = ()  # inputs that cannot be differentiated
     terms: float = 0.0  # that results may be sums of, should they cancel
     laid_out: Mapping[int, NDArray] = field(default_factory=dict)  # inputs as the caller has them
@@ -127,7 +131,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         y = self.call()
-        names = self.leaves.outputs if self.leaves else ()
+        names = tuple(self.structure.outputs) if self.structure else ()
         self.outputs, self.several = as_outputs(y, names)
         positions = [
             k
@@ -159,7 +163,7 @@ class Subject:
     @property
     def names(self) -> tuple[str, ...]:
         """How the caller reaches the inputs."""
-        return names_of(self.values, self.leaves)
+        return names_of(self.values, self.structure)
 
     @property
     def columns(self) -> int:
@@ -389,6 +393,6 @@ class Subject:
         return self.f.inner if isinstance(self.f, InPlace) else self.f
 
 
-def names_of(inputs: Sequence[Any], leaves: Leaves | None) -> tuple[str, ...]:
+def names_of(inputs: Sequence[Any], structure: Structure | None) -> tuple[str, ...]:
     """Return how the caller reaches inputs: by position, or where they are in containers."""
-    return (leaves and leaves.names) or tuple(map(str, range(len(inputs))))
+    return (structure and structure.names) or tuple(map(str, range(len(inputs))))

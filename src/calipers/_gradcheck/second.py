@@ -11,10 +11,10 @@ from .._arity import note_form
 from .._arrays import given_array
 from .._containers import several
 from .._protocols import NDArray
-from .analytic import GivenDerivative, WrongFormError
+from .analytic import GivenDerivative
 from .beside import Move, moved, scattered
 from .calls import noncontiguous
-from .flatten import norm, picked
+from .flatten import WrongFormError, norm, picked
 from .identities import ROUNDING, cancelled, largest_difference
 from .point import Subject
 from .rule import few_roundings

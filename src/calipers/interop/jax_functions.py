@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import Apart, several
+from .._containers import Apart, contains, several
 from .._protocols import Differentiated, NDArray
-from .containers import contains
 from .jax import Jax
 
 _library = Jax()

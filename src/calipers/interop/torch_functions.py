@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._containers import Apart, apart, several
+from .._containers import Apart, apart, contains, several
 from .._protocols import Differentiated, NDArray
-from .containers import contains
 from .sparse_inputs import SparseInput, torch_input
 from .torch import Torch, has_array, require_values
 from .torch_captured import captured_by, copied, cotangent, leaf, lent, noncontiguous
