@@ -1,4 +1,4 @@
-# make demo, test, bench, docs, gpu, release-check: each works from a fresh clone.
+# make demo, test, test-all, bench, docs, gpu, release-check: each works from a fresh clone.
 PYTHON ?= python3
 EXTRAS ?=
 BIN := .venv/bin
@@ -9,7 +9,7 @@ INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check
 # compile what it imports, for 0.3 s and more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-lowest lint types types-of-windows bench results compare docs gpu release-check clean
+.PHONY: demo test test-all test-lowest lint types types-of-windows bench results compare docs gpu release-check clean
 
 # An environment without pip, which venv leaves where ensurepip is missing, would be taken for whole.
 .venv/pyvenv.cfg:
@@ -29,16 +29,24 @@ TEST_EXTRAS = test,bench$(if $(EXTRAS),$(comma)$(EXTRAS))
 test test-lowest: export OPENBLAS_NUM_THREADS = 1
 test test-lowest: export OMP_NUM_THREADS = 1
 
+# What a contributor needs, in a few minutes.
+PYTEST = python -m pytest --numprocesses 2 --dist worksteal
 test: .venv/.installed-$(TEST_EXTRAS) lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+	$(BIN)/$(PYTEST) $(MARKS)
 
-# The same with the lowest versions that pyproject.toml allows.
+# All tests that need no GPU, with every extra.
+ALL_EXTRAS = torch,jax,sparse,plot,cuda,dask,mpi,zarr,h5py,cli,tables,libraries
+AND_SLOW = -m 'not exhaustive'
+test-all:
+	$(MAKE) --no-print-directory test EXTRAS=$(ALL_EXTRAS) MARKS="$(AND_SLOW)"
+
+# All tests with the lowest versions that pyproject.toml allows.
 LOWEST = .venv-lowest/bin/python
 LOWEST_EXTRAS = test,sparse,plot,dask,h5py,mpi,zarr,cli,tables
 test-lowest:
 	$(PYTHON) -m venv .venv-lowest
 	$(LOWEST) -m pip install --quiet --constraint constraints-lowest.txt --editable '.[$(LOWEST_EXTRAS)]'
-	$(LOWEST) -m pytest --numprocesses 2 --dist worksteal
+	.venv-lowest/bin/$(PYTEST) $(AND_SLOW)
 
 lint: .venv/.installed-$(TEST_EXTRAS)
 	$(BIN)/ruff check .

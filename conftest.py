@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-# What imports only where a library is installed.
-collect_ignore_glob: list[str] = []
+# A program that imports for seconds, and modules that import with numba-cuda only.
+collect_ignore_glob = ["tests/gradcheck/torch_op_gradients.py"]
 if not find_spec("numba_cuda"):
     collect_ignore_glob += ["src/calipers/_device/*", "src/calipers/_kernels/cuda/*"]
-if not find_spec("torch"):
-    collect_ignore_glob += ["tests/gradcheck/torch_op_gradients.py"]
 
 # What tests import from there asserts, and says as much as a test does.
 pytest.register_assert_rewrite("tests.data.derivative_functions")

@@ -172,7 +172,7 @@ def test_scipy_suites_by_our_assertions(tmp_path):
     compare_on_scipy_tests(tmp_path, SCIPY_SAMPLE, least)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_all_of_scipy_special_and_linalg_by_our_assertions(tmp_path):
     least = {"assert_allclose": 100_000, "assert_array_almost_equal": 1000, "assert_equal": 2000}
     compare_on_scipy_tests(tmp_path, ["scipy.special.tests", "scipy.linalg.tests"], least)

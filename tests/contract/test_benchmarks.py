@@ -258,7 +258,7 @@ def test_asv_checks_the_benchmarks(tmp_path):
     assert "No problems found." in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_asv_runs_a_benchmark(tmp_path):
     assert asv("machine", "--yes", home=tmp_path).returncode == 0
     options = (

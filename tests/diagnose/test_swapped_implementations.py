@@ -10,12 +10,14 @@ from calipers._agreement.smooth import is_rough
 from calipers._agreement.units import Moves
 from tests.data.verdict_cases import CASES, HELD_OUT, REVIEWED
 
+from .pairs import decided_right, decided_wrong
+
 TURNED = {"f": "g", "g": "f"}
 NARROW = [case for case in (*CASES, *HELD_OUT, *REVIEWED) if case.kinds == {"REDUCED"}]
 OTHERS = [case for case in (*CASES[::4], *HELD_OUT[::2], *REVIEWED[::2]) if case not in NARROW]
 
 # Wrong today, and why.
-UNMENDED = dict.fromkeys(
+KNOWN_WRONG = dict.fromkeys(
     ("variance_in_float64", "variance_that_loses_digits"),
     "without anything wider, what the first side loses is taken for what the function magnifies",
 ) | {"gelu_of_its_tail": "digits that are lost alike at all inputs"}
@@ -29,21 +31,18 @@ def turned(case, seed):
     return calipers.diagnose(g, f, inputs, **options)
 
 
-def marked(case):
-    why = UNMENDED.get(case.name)
-    mark = pytest.mark.xfail(reason=why, strict=True) if why else ()
-    return pytest.param(case, id=case.name, marks=mark)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("case", decided_right(NARROW, KNOWN_WRONG))
+def test_a_narrower_format_is_told_of_either_side(case, seed):
+    found = turned(case, seed)
+    assert found.kind == "REDUCED", str(found)
+    assert not case.formats or found.format in case.formats
 
 
-@pytest.mark.parametrize("case", [marked(case) for case in NARROW])
-def test_a_narrower_format_is_told_of_either_side(case):
-    for seed in range(3):
-        found = turned(case, seed)
-        assert found.kind == "REDUCED", f"seed {seed}: {found}"
-        assert not case.formats or found.format in case.formats
-
-
-@pytest.mark.parametrize("case", [marked(case) for case in OTHERS])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case", decided_right(OTHERS, KNOWN_WRONG) + decided_wrong(OTHERS, KNOWN_WRONG)
+)
 def test_other_verdicts_are_the_same(case):
     found = turned(case, 0)
     assert found.kind in case.kinds, str(found)

@@ -76,7 +76,7 @@ def test_gradients_of_a_sample_of_ops(tmp_path):
     assert not unexplained(differences(checks))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_gradients_of_all_ops(tmp_path):
     checks = verdicts(tmp_path, samples=2, every=1)
     assert len(checks) > 2000
