@@ -30,6 +30,7 @@ from tests.data.derivative_mutants import KINDS
 from tests.data.gradcheck_models import MISTAKES, MODELS
 from tests.data.sparse_derivative_cases import SPARSE_CASES
 
+from . import sweeps
 from .exact_functions import EXACT
 from .reports import REPORTS, text_of
 
@@ -221,6 +222,11 @@ def derivative_bits():
             found = differentiated(f, x, is_exact=True, **options | {"method": method})
             records[f"{name} {method}"] = found
     return records
+
+
+@part
+def threshold_sweeps():
+    return sweeps.records()
 
 
 # Reports and public names
