@@ -45,7 +45,7 @@ def _(x, y, rtol, atol):
 
 @jitable
 def _surely_close_wide(x, y, rtol, atol):
-    """binary64, and what subtracts exactly in it."""
+    """Test binary64, and integers whose differences are exact in it."""
     doubt = False
     for i in range(x.size):
         doubt |= not sure_wide(double(x[i]), double(y[i]), rtol, atol)
@@ -54,7 +54,7 @@ def _surely_close_wide(x, y, rtol, atol):
 
 @jitable
 def _surely_close_narrow(x, y, rtol, atol):
-    """binary32 arithmetic."""
+    """Test in binary32 arithmetic."""
     reduced_rtol, reduced_atol = reduced(rtol, atol)
     doubt = False
     for i in range(x.size):
@@ -63,7 +63,7 @@ def _surely_close_narrow(x, y, rtol, atol):
 
 
 def _surely_close_small(x, y, rtol, atol):
-    """Bytes and 16-bit integers: equality costs a tenth of arithmetic, binary64 is exact."""
+    """Test bytes and 16-bit integers: first equality, at a tenth of the time."""
     differing = stored(x[0]) ^ stored(y[0])
     for i in range(x.size):
         differing |= stored(x[i]) ^ stored(y[i])
@@ -73,9 +73,11 @@ def _surely_close_small(x, y, rtol, atol):
 
 
 def _surely_close_long(x, y, rtol, atol):
-    """64-bit integers: a distance that is less than the bound once rounded is less before.
+    """
+    Test 64-bit integers by rounded distances.
 
-    One that equals it is exact below 2**53.
+    A distance that is less than the bound after rounding is less before it. One that is equal to
+    the bound is exact below 2**53.
     """
     doubt = False
     for i in range(x.size):
@@ -89,7 +91,7 @@ def _surely_close_long(x, y, rtol, atol):
 
 
 def _surely_close_complex(x, y, rtol, atol):
-    """Squares against a lower bound of the squared tolerance, where neither ends the range."""
+    """Compare squares with a lower bound of the squared tolerance, within the range of both."""
     # Dropping the mixed term, and a rtol too small to square, only lowers the bound; a rtol
     # above 1e3 could raise what underflowed in |b|**2.
     least = rtol if rtol < 1e3 else 1e3
@@ -139,7 +141,7 @@ def _decide_real(x, y, rtol, atol, equal_nan, out):
 
 
 def _decide_complex(x, y, rtol, atol, equal_nan, out):
-    """Take squares as they are; what leaves the range where that is exact is in doubt."""
+    """Decide by unscaled squares; pairs outside their range are in doubt."""
     doubt = False
     for i in range(x.size):
         a_re = double(x[i].real)
@@ -227,7 +229,7 @@ def mask(a, b, rtol, atol, equal_nan, out):
 
 
 def mask_each(a, b, rtol, atol, equal_nan, out):
-    """Write each pair's verdict by tolerances of its own."""
+    """Write each pair's verdict; each has its tolerances."""
     for i in range(a.size):
         out[i] = close(a[i], b[i], rtol[i], atol[i], equal_nan)
     return -1

@@ -1,4 +1,4 @@
-"""What one pass over two arrays tells of them: counts, extremes, norms, and distances in ULP.
+"""Compare two arrays in one pass: counts, extremes, norms and distances in ULP.
 
 A block is surveyed by one loop that the compiler vectorises. It measures the usual pairs and sets
 the unusual ones apart: those with a NaN or an infinity, and those at the ends of the range, which
@@ -46,7 +46,7 @@ _AXES_AT_MOST = 64  # NumPy's limit
 
 @cache
 def room_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of what a pass over vectors takes for scratch."""
+    """Return the dtype of a pass's scratch memory."""
     # Distances in ULP stand in the width of float32, or in 64 bits.
     ulp = np.uint32 if dtype == np.float32 else np.uint64
     sums = (_f8, (3, 2, LANES))
@@ -72,7 +72,7 @@ def room_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 @jitable
 def _allowed(max_ulp, ulp):
-    """Return a bound of distances in the format in which they stand."""
+    """Return the largest ULP distance that is allowed, in the type of distances."""
     farthest = ulp.dtype.type(FARTHEST)
     return ulp.dtype.type(min(np.uint64(max(max_ulp, 0)), np.uint64(farthest)))
 
@@ -145,7 +145,7 @@ def extremes(d, size, ulp):
 
 @jitable
 def mark(rule, d, size, ulp, bad):
-    """Mark the mismatches among a block's usual pairs."""
+    """Store which of a block's usual pairs are mismatches."""
     rtol, atol, max_ulp = rule[:3]
     by_ulp = max_ulp >= 0
     allowed = _allowed(max_ulp, ulp)
@@ -186,7 +186,7 @@ def raise_tolerances(x, y, rtol, atol, record, d, size, careful):
 
 @jitable
 def falls_short(passing, other, relative, d, size):
-    """Tell whether a usual pair of a block needs more than a tolerance."""
+    """Return True if a usual pair of a block needs a larger tolerance."""
     rtol = passing if relative else other
     atol = other if relative else passing
     short = False
@@ -197,7 +197,7 @@ def falls_short(passing, other, relative, d, size):
 
 @jitable
 def neediest(other, relative, d, size):
-    """Return where a block needs about the largest tolerance."""
+    """Return the index of a pair in a block that needs about the largest tolerance."""
     rtol = 0.0 if relative else other
     atol = other if relative else 0.0
     most = np.int64(0)
@@ -213,7 +213,7 @@ def neediest(other, relative, d, size):
 
 @jitable
 def count_ulps(ulp, fewest, most, tables):
-    """Count distances by powers of two."""
+    """Add a block's distances in ULP to their histogram, by powers of two."""
     lowest = bucket(fewest)
     highest = bucket(most)
     if highest - lowest > _SPANNED:
@@ -241,7 +241,7 @@ def count_ulps(ulp, fewest, most, tables):
 
 @jitable
 def set_aside(x, y, rule, d, size, ulp):
-    """Put equal pairs in the place of unusual ones; tell whether one of these has no NaN."""
+    """Replace unusual pairs by equal ones; return True if one of them has no NaN."""
     rtol, atol, _, _, shift, unit = rule
     strange: Any = False
     for i in range(x.size):
@@ -255,7 +255,7 @@ def set_aside(x, y, rule, d, size, ulp):
 
 @jitable
 def settle_nans(x, y, equal_nan, record, bad):
-    """Judge the pairs of a block that have a NaN; return how many they are."""
+    """Decide the pairs of a block that have a NaN, and return their number."""
     both = np.int64(0)
     actual = np.int64(0)
     expected = np.int64(0)
@@ -274,7 +274,7 @@ def settle_nans(x, y, equal_nan, record, bad):
 
 @jitable
 def settle_strange(x, y, rule, record, d, size, ulp, bad, lanes, reference_lanes):
-    """Judge and measure the unusual pairs of a block that have no NaN.
+    """Decide and measure the unusual pairs of a block that have no NaN.
 
     Return whether one is finite, how many are not, and the largest excess, absolute and relative
     difference.
@@ -400,7 +400,7 @@ def tally(a, b, rtol, atol, max_ulp, equal_nan, shift, unit, start, tallies, axe
 
 @jitable
 def place_largest(a, b, rule, start, highest, record):
-    """Find the first element of a block that is the largest of all, for each measure."""
+    """Record the position of the first pair that has the largest value of each measure."""
     rtol, atol, max_ulp, _, shift, unit = rule
     for quantity in range(4):
         begin = highest[quantity]

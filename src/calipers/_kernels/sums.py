@@ -1,4 +1,4 @@
-"""Sums of squares that hardly round, and neither overflow nor vanish."""
+"""Sums of squares in twice the working precision, without overflow or underflow."""
 
 import math
 
@@ -13,7 +13,7 @@ LANES = 32
 
 @jitable
 def add_squares(values, largest, lanes):
-    """Add the squares of a padded block to sums in many lanes, hardly rounding."""
+    """Add the squares of a padded block to the sums of many lanes."""
     scale = scale_of(largest)
     factor = SCALES[scale]
     half = values.size // 2
@@ -34,7 +34,7 @@ def add_squares(values, largest, lanes):
 
 @jitable
 def summand(x, exponent, lanes):
-    """Return x*2**exponent; or add its square to the sums, and return 0, if binary64 ends below."""
+    """Return x*2**exponent; if that overflows, add its square to the sums and return 0."""
     if math.ldexp(x, exponent) < np.inf:
         return math.ldexp(x, exponent)
     square = np.empty(1)

@@ -44,13 +44,13 @@ def scaled_bound(size, size_exponent, rtol, atol):
 
 @jitable
 def within(d, d_exponent, size, size_exponent, rtol, atol):
-    """Decide d*2**i <= atol + rtol*(size*2**j) for d > 0, with no exponent limit."""
+    """Return True if d*2**i <= atol + rtol*(size*2**j), for d > 0, with no exponent limit."""
     bound, exponent = scaled_bound(size, size_exponent, rtol, atol)
     return bound > 0.0 and math.ldexp(d, d_exponent - exponent) <= bound
 
 
 def real_close(a, b, rtol, atol, equal_nan):
-    """Decide a pair of real numbers, as binary64."""
+    """Return True if two real numbers are close, in binary64."""
     a = double(a)
     b = double(b)
     if a == b:
@@ -81,7 +81,7 @@ def modulus(x, y):
 
 
 def complex_close(a, b, rtol, atol, equal_nan):
-    """Decide a pair of numbers, one of them complex, by their moduli."""
+    """Return True if two numbers are close by their moduli; at least one is complex."""
     a = np.complex128(a)
     b = np.complex128(b)
     if a == b:
@@ -116,7 +116,7 @@ def complex_close(a, b, rtol, atol, equal_nan):
 
 @jitable
 def integer_close(distance, overflow, bound):
-    """Decide an exact distance, of 65 bits where `overflow` is the uppermost."""
+    """Return True if an exact distance is within a bound; `overflow` is its bit 64."""
     if not overflow:
         rounded = np.float64(distance)
         if rounded != bound:
@@ -141,7 +141,7 @@ def gap(a, b):
 
 
 def distance(a, b):
-    """Return |a - b| of two integers modulo 2**64, and whether it is 2**64 or more."""
+    """Return |a - b| of two integers modulo 2**64, and True if it is 2**64 or more."""
 
 
 @jitable_as(distance)
@@ -161,7 +161,7 @@ def _(a, b):
 
 
 def close(a, b, rtol, atol, equal_nan):
-    """Decide a pair of numbers of any types."""
+    """Return True if two numbers of any types are close."""
 
 
 @jitable_as(close)
@@ -188,7 +188,7 @@ def _(a, b, rtol, atol, equal_nan):
 
 @jitable
 def sure_wide(a, b, rtol, atol):
-    """Decide a pair of binary64: the rule, but for what may need scaling."""
+    """Return True only if two binary64 are close; False, too, where the rule needs scaling."""
     bound = atol + product(rtol, abs(b))
     return (a == b) | ((abs(a - b) <= bound) & (bound < np.inf) & (bound > LOW))
 
@@ -196,9 +196,9 @@ def sure_wide(a, b, rtol, atol):
 @jitable
 def reduced(rtol, atol):
     """
-    Return tolerances in binary32, less by more than the roundings of `sure_narrow` can add.
+    Return tolerances in binary32, lowered by more than `sure_narrow` rounds.
 
-    They are such that only equality passes where one is negative or NaN, and where rtol*|b| may be.
+    If one is negative or NaN, or rtol*|b| may be NaN, only equal numbers pass with them.
     """
     if not (0.0 <= rtol < np.inf and atol >= 0.0):
         return np.float32(0.0), np.float32(-1.0)
@@ -211,10 +211,10 @@ def reduced(rtol, atol):
 @jitable
 def sure_narrow(a, b, rtol, atol):
     """
-    Decide a pair of binary32 by tolerances that are reduced, or such that nothing is near.
+    Return True only if two binary32 are close, by `reduced` tolerances.
 
-    A bound that overflows exceeds every finite distance. Terms that underflow are rounded up by
-    less than half of the smallest number each, whose multiple a distance is. And a rtol that
-    underflows is less than any two unequal numbers differ by.
+    A bound that overflows exceeds every finite distance. Each term that underflows is rounded up by
+    less than half of the smallest number, and every distance is a multiple of that number. An rtol
+    that underflows is less than the relative difference of any two unequal numbers.
     """
     return (a == b) | (abs(a - b) < atol + rtol * abs(b))

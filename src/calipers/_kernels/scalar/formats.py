@@ -22,7 +22,7 @@ class BFloat16(types.Type):
 
 
 class Truth(types.Type):
-    """A byte that is false if it is 0, as booleans are that view memory of any bytes."""
+    """A byte that is false if it is 0: a boolean array may view memory of any bytes."""
 
     def __init__(self) -> None:
         super().__init__(name="calipers.Truth")
@@ -90,7 +90,7 @@ def double(typingctx: Any, x: Any) -> Any:
 
 @intrinsic
 def number(typingctx: Any, x: Any) -> Any:
-    """Return a truth as 0 or 1, and what else there is as it is."""
+    """Return a boolean as 0 or 1, and any other number unchanged."""
     kind = types.uint8 if isinstance(x, (Truth, types.Boolean)) else x
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -101,7 +101,7 @@ def number(typingctx: Any, x: Any) -> Any:
 
 @intrinsic
 def stored(typingctx: Any, x: Any) -> Any:
-    """Return the byte of a truth, and what else there is as it is."""
+    """Return the byte of a boolean, and any other number unchanged."""
     return (types.uint8 if isinstance(x, Truth) else x)(x), lambda *given: given[-1][0]
 
 
@@ -143,9 +143,9 @@ def runs_on_gpu(typingctx: Any) -> Any:
 @intrinsic
 def product(typingctx: Any, x: Any, y: Any) -> Any:
     """
-    Multiply two binary64, with a rounding of its own.
+    Return the product of two binary64, rounded before it is used.
 
-    A GPU's compiler else fuses it with the addition that follows, and the sum is another one.
+    A GPU's compiler would fuse it with an addition that follows, which changes the sum.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

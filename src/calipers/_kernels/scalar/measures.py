@@ -22,7 +22,7 @@ _INF_BITS = 0x7FF0000000000000
 
 
 def measure(a, b, rtol, atol, shift, unit):
-    """Return distance, size of b, bound, ULP and whether the pair is usual, without a branch.
+    """Return distance, size of b, bound, ULP and True if the pair is usual, without a branch.
 
     A usual pair is finite, and its distance and bound are those of the closeness rule.
     """
@@ -79,7 +79,7 @@ def _(a, b, shift, unit):
 
 @jitable
 def steps(low, high, same_side):
-    """Return the distance of two numbers that are so many steps from 0, in their own width."""
+    """Return how many steps lie between two numbers, from how many lie between 0 and each."""
     return type(low)(max(low, high) - min(low, high) if same_side else low + high)
 
 
@@ -94,7 +94,7 @@ def _measure_double(a, b, rtol, atol, shift, unit):
 
 
 def _measure_single(a, b, rtol, atol, shift, unit):
-    """binary32, of which no distance is small for binary64, nor larger than a bound beyond it."""
+    """Measure two binary32, whose distance neither underflows nor overflows in binary64."""
     d = abs(double(a) - double(b))
     size = abs(double(b))
     usual = (d < np.inf) & is_ordinary(rtol)
@@ -121,7 +121,7 @@ def _measure_complex(a, b, rtol, atol, shift, unit):
 
 @jitable
 def halved(a, b):
-    """Return half of a - b, where that itself may overflow."""
+    """Return half of a - b, for a difference that may overflow."""
     return product(0.5, a) - product(0.5, b)
 
 
@@ -163,7 +163,7 @@ def _(a, b):
 
 @jitable
 def ulp_excess(ulp, max_ulp):
-    """Return ulp/max_ulp, on its side of 1 where rounding would hide that."""
+    """Return ulp/max_ulp, greater than 1 if ulp > max_ulp, whatever the rounding."""
     if ulp <= np.uint64(max_ulp):
         return double(ulp) / double(max_ulp) if max_ulp > 0 else 0.0
     return max(double(ulp) / double(max_ulp), 1.0 + 2.0**-52)
@@ -205,7 +205,7 @@ def weigh(a, b, rtol, atol, max_ulp, shift, unit):
 
 @jitable
 def acceptable(a, b, rtol, atol, max_ulp, equal_nan, shift, unit):
-    """Give the verdict on any pair."""
+    """Return True if a pair of any kind is accepted, by tolerances or by ULP."""
     if max_ulp < 0 or not (finite(a) and finite(b)):
         return close(a, b, rtol, atol, equal_nan)
     return measure(a, b, rtol, atol, shift, unit)[3] <= np.uint64(max_ulp)
@@ -238,5 +238,5 @@ def raised(a, b, passing, other, relative):
 
 @jitable
 def bucket(ulp):
-    """Return 0 for 0, and k for 2**(k-1) to 2**k - 1."""
+    """Return the bucket of a distance: 0 for 0, and k for 2**(k-1) to 2**k - 1."""
     return np.int64(64) - leading_zeros(ulp)

@@ -8,7 +8,7 @@ from .formats import Truth, double, single
 
 
 def finite(x):
-    """Tell whether a number, or each part of a complex one, is neither infinite nor NaN."""
+    """Return True if a number, or each part of a complex one, is neither infinite nor NaN."""
 
 
 @jitable_as(finite)
@@ -24,7 +24,7 @@ def _(x):
 
 
 def is_nan(x):
-    """Tell whether a number, or a part of a complex one, is NaN."""
+    """Return True if a number, or a part of a complex one, is NaN."""
 
 
 @jitable_as(is_nan)
@@ -35,7 +35,7 @@ def _(x):
 
 
 def opposite(a, b):
-    """Tell whether two real numbers lie on the two sides of 0."""
+    """Return True if one of two real numbers is positive and the other negative."""
 
 
 @jitable_as(opposite)
